@@ -1,0 +1,194 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// around returns whether a pause is what it should be, but for its jitter.
+func around(pause, want time.Duration) bool {
+	return pause >= want-time.Duration(float64(want)*pauseJitter) && pause <= want+time.Duration(float64(want)*pauseJitter)
+}
+
+func TestBreaker_FailuresInARow_OpenItAndPausesDoubleUpToAMinute(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		for n := range uint64(openAfter) {
+			if b.s.State("w").Open {
+				t.Fatalf("open after %d failures", n)
+			}
+			b.add("w", n)
+			b.fail(time.Hour, b.started(9, fmt.Sprint("w", n))...)
+		}
+		b.add("w", 10)
+		probes := 0
+		for want := minPause; probes < 8; want = min(2*want, maxPause) {
+			b.started(9)
+			pause := b.wake()
+			if !around(pause, want) {
+				t.Errorf("pause %d = %v, want %v", probes, pause, want)
+			}
+			time.Sleep(pause - time.Millisecond)
+			b.started(9)
+			time.Sleep(time.Millisecond)
+			probe := b.started(9, "w10")
+			b.started(9) // half-open: one at a time
+			b.fail(0, probe...)
+			probes++
+		}
+		time.Sleep(b.wake())
+		probe := b.started(9, "w10")
+		b.answer(Unknown, probe...) // not made: the pause does not change
+		b.s.End(&probe[0].Slot, Fate{Pending: true})
+		b.succeed(b.started(9, "w10")...)
+		if got, want := b.s.State("w"), (State{Cap: 1}); got != want {
+			t.Errorf("after a success: %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestBreaker_SuccessBetweenFailures_StaysClosed(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		for n := range uint64(20) {
+			b.add("w", n)
+			if made := b.started(9, fmt.Sprint("w", n)); n%openAfter == openAfter-1 {
+				b.succeed(made...)
+			} else {
+				b.fail(time.Hour, made...)
+			}
+			if b.s.State("w").Open {
+				t.Fatalf("open after %d attempts", n)
+			}
+		}
+	})
+}
+
+func TestBreaker_Recovers_RampsUpOnceASecond(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.open("w")
+		for n := range uint64(100) {
+			b.add("w", n)
+		}
+		time.Sleep(b.wake())
+		for _, want := range []int{1, 1, 2, 4, 8, 16, 16} {
+			made := b.start(99)
+			if len(made) != want {
+				t.Errorf("%d attempts at a time, want %d", len(made), want)
+			}
+			b.succeed(made...)
+			time.Sleep(rampStep)
+		}
+	})
+}
+
+// A webhook that was failing when the process began, or when it was forgotten, begins with one
+// attempt, and opens with one failure.
+func TestBreaker_FailingWebhookThatIsNew_OpensWithItsFirstFailure(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.hook(acct, Failing, "w")
+		b.add("w", 1, 2)
+		made := b.started(9, "w1")
+		b.started(9)
+		b.fail(time.Hour, made...)
+		if !b.s.State("w").Open {
+			t.Errorf("%+v, want it open", b.s.State("w"))
+		}
+	})
+}
+
+func TestTrust_OpenBreaker_EndsThePauseUntilTheNextFailure(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.open("w")
+		b.add("w", 1, 2)
+		b.s.Trust("unknown")
+		b.s.Trust("w") // there was an attempt just now: the next one waits
+		b.started(9)
+		time.Sleep(2 * requestPause)
+		b.fail(0, b.started(9, "w1")...)
+		b.started(9)
+		time.Sleep(requestPause)
+		b.s.Trust("w")
+		if b.s.State("w").Open {
+			t.Error("open though it is trusted")
+		}
+		b.fail(0, b.started(9, "w2")...)
+		b.started(9)
+		if !b.s.State("w").Open {
+			t.Error("closed after the first failure of a webhook that was trusted")
+		}
+	})
+}
+
+func TestObserve_CapOfAWebhook_GrowsAndHalves(t *testing.T) {
+	inBench(t, Config{PerWebhook: 4}, func(b *bench) {
+		for n := range uint64(60) {
+			b.add("w", n)
+		}
+		for _, want := range []int{2, 3, 4, 4} {
+			made := b.start(99)
+			if len(made) != want {
+				t.Errorf("%d attempts at a time, want %d", len(made), want)
+			}
+			b.succeed(made...)
+		}
+		made := b.start(1)
+		b.fail(time.Hour, made...)
+		if got := len(b.start(99)); got != 2 {
+			t.Errorf("%d attempts after a failure, want half of 4", got)
+		}
+	})
+}
+
+// Webhooks that hang keep a quarter of the slots, and the oldest attempts of the others are cut
+// short.
+func TestTick_ReceiversHangInAllSlots_AreCutDownToTheirShare(t *testing.T) {
+	inBench(t, Config{Slots: 16}, func(b *bench) {
+		b.fill("hang", Proven, 8, 2)
+		hanging := b.start(16)
+		if len(hanging) != 16 {
+			t.Fatalf("%d attempts, want 16", len(hanging))
+		}
+		b.fill("well", Proven, 16, 1)
+		for range 100 {
+			time.Sleep(inspectPause)
+			b.s.Tick()
+		}
+		cut := 0
+		for _, a := range hanging {
+			if a.canceled {
+				cut++
+				a.ended = true
+				b.answer(Unknown, a)
+				b.settle(0, false, a)
+			}
+		}
+		if cut != 12 {
+			t.Errorf("%d of 16 attempts were cut short, want 12", cut)
+		}
+		b.s.check(t, 0)
+		got := 0
+		for _, a := range b.start(16) {
+			if a.webhook.account.id == "well" {
+				got++
+			}
+		}
+		if got != 12 {
+			t.Errorf("%d attempts to receivers that are well, want 12", got)
+		}
+	})
+}
+
+func TestSuspend_WebhookHasNoOtherAttemptUntilEnd(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.add("w", 1, 2, 3)
+		made := b.started(1, "w1")
+		b.s.Suspend(&made[0].Slot)
+		b.started(9)
+		made[0].ended = true
+		b.s.Observe(&made[0].Slot, Failure, time.Millisecond)
+		b.s.Release(&made[0].Slot, true)
+		b.started(9)
+		b.settle(settled, false, made...)
+		b.started(9, "w2")
+	})
+}
