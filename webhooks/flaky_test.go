@@ -31,6 +31,8 @@ type flaky struct {
 	refused   int
 	halted    error // why it writes nothing any more
 
+	beforeSettle func([]webhooks.AttemptResult, []webhooks.HealthChange) // called first, if not nil; set before Run
+
 	settleHangs  bool // Settle fails only when its context ends
 	settleDoubts bool // it fails although it has happened
 
@@ -152,6 +154,9 @@ func (f *flaky) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 }
 
 func (f *flaky) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+	if f.beforeSettle != nil {
+		f.beforeSettle(results, health)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settles = append(f.settles, time.Now())

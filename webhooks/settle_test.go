@@ -1,0 +1,154 @@
+package webhooks_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A change is made by a person to a webhook whose attempt is under way: before the service decides
+// what the result changes, or between the decision and the moment at which it is stored.
+var whenAPersonChangesIt = map[string]bool{"before the decision": true, "after the decision": false}
+
+// changedDuringAttempt publishes an event whose receiver answers 410 Gone, and has the webhook
+// changed meanwhile.
+func changedDuringAttempt(t *testing.T, before bool, change webhooks.UpdateParams, check func(*bubble, webhooks.Webhook, *diary, string)) {
+	t.Helper()
+	var person func()
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		if before {
+			person()
+		}
+		w.WriteHeader(http.StatusGone)
+	}
+	diary := &diary{}
+	inBubble(t, webhooks.Config{Observe: diary.observer()}, handler, func(b *bubble) {
+		webhook := b.subscribe("a")
+		changes := 0
+		person = func() {
+			if changes++; changes == 1 {
+				must(b.service.Update(b.Context(), account, webhook.ID, change))
+			}
+		}
+		b.store.beforeSettle = func([]webhooks.AttemptResult, []webhooks.HealthChange) { person() }
+		b.start()
+		event := b.publish()
+		time.Sleep(time.Minute)
+		if changes == 0 {
+			t.Fatal("nothing was settled")
+		}
+		check(b, must(b.service.Get(b.Context(), account, webhook.ID)), diary, event)
+	})
+}
+
+func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
+	diary := &diary{}
+	inBubble(t, webhooks.Config{Observe: diary.observer()}, status(http.StatusGone), func(b *bubble) {
+		webhook := b.subscribe("a")
+		conflicts := 0
+		b.store.beforeSettle = func(results []webhooks.AttemptResult, health []webhooks.HealthChange) {
+			if (len(results) > 0) != (conflicts == 0) {
+				t.Errorf("call %d of Settle has %d results, want the results in the first alone", conflicts+1, len(results))
+			}
+			if conflicts++; conflicts <= 2 && len(health) == 1 {
+				must(b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(conflicts))}))
+			}
+		}
+		b.start()
+		event := b.publish()
+		time.Sleep(time.Minute)
+		b.wantState(event, webhooks.Dead, 1)
+		got := must(b.service.Get(b.Context(), account, webhook.ID))
+		if got.Active || got.OffReason != webhooks.OffGone || got.BalanceThreshold != 2 || got.Version != 4 || conflicts != 3 {
+			t.Errorf("after %d calls of Settle the webhook is %+v; want it changed twice and then off", conflicts, got)
+		}
+		if _, off := diary.told(); len(off) != 1 {
+			t.Errorf("%d notices of its end, want 1", len(off))
+		}
+	})
+}
+
+func TestSettle_PersonTurnsItOffFirst_KeepsThat(t *testing.T) {
+	for when, before := range whenAPersonChangesIt {
+		t.Run(when, func(t *testing.T) {
+			change := webhooks.UpdateParams{Active: ptr(false)}
+			changedDuringAttempt(t, before, change, func(b *bubble, got webhooks.Webhook, diary *diary, event string) {
+				b.wantState(event, webhooks.Dead, 1)
+				if _, off := diary.told(); got.Active || got.OffReason != "" || len(off) != 0 {
+					t.Errorf("the webhook is %+v with %d notices of the service; want it off by a person alone", got, len(off))
+				}
+			})
+		})
+	}
+}
+
+func TestSettle_ResultOfAnotherURL_ChangesNothingOfTheWebhook(t *testing.T) {
+	for when, before := range whenAPersonChangesIt {
+		t.Run(when, func(t *testing.T) {
+			change := webhooks.UpdateParams{URL: ptr("https://b.example.com" + secretPath)}
+			changedDuringAttempt(t, before, change, func(b *bubble, got webhooks.Webhook, _ *diary, event string) {
+				b.wantState(event, webhooks.Dead, 1)
+				if !got.Active || !got.FailingSince.IsZero() {
+					t.Errorf("the webhook is %+v, want it on and not failing", got)
+				}
+			})
+		})
+	}
+}
+
+func TestSettle_Fails_GoesOnUntilItIsStored(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.start()
+		b.store.fail(nil, errOutage)
+		event := b.publish()
+		time.Sleep(time.Minute)
+		b.wantState(event, webhooks.Pending, 0)
+		if stats := must(b.service.Stats(b.Context())); stats.Pending != 1 {
+			t.Errorf("%d deliveries are pending, want 1", stats.Pending)
+		}
+		b.store.fail(nil, nil)
+		time.Sleep(time.Minute)
+		b.wantState(event, webhooks.Delivered, 1)
+		got := must(b.service.Get(b.Context(), account, webhook.ID))
+		if hits := len(b.hits.of("a")); hits != 1 || !got.Proven() || got.Version != 2 {
+			t.Errorf("%d requests, and the webhook is %+v; want 1, and it proven by one change", hits, got)
+		}
+		if stats := must(b.service.Stats(b.Context())); stats.Pending != 0 {
+			t.Errorf("%d deliveries are pending, want none", stats.Pending)
+		}
+	})
+}
+
+// The result was stored before, by a call whose outcome is unknown.
+func TestSettle_StoredElsewhere_IsStaleAndForgotten(t *testing.T) {
+	for name, code := range map[string]int{"settled": http.StatusOK, "pending again": http.StatusServiceUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, webhooks.Config{Retries: []time.Duration{time.Hour}, RetryJitter: -1}, status(code), func(b *bubble) {
+				b.subscribe("a")
+				b.store.beforeSettle = func(results []webhooks.AttemptResult, _ []webhooks.HealthChange) {
+					must(b.store.Store.Settle(b.Context(), results, nil))
+				}
+				b.start()
+				event := b.publish()
+				time.Sleep(59 * time.Minute)
+				if hits := len(b.hits.of("a")); hits != 1 {
+					t.Errorf("%d requests within an hour, want 1", hits)
+				}
+				wantPending, wantAttempts, wantState := 0, 1, webhooks.Delivered
+				if code != http.StatusOK {
+					wantPending, wantAttempts, wantState = 1, 2, webhooks.Dead
+				}
+				if stats := must(b.service.Stats(b.Context())); stats.Pending != wantPending {
+					t.Errorf("%d deliveries are pending, want %d", stats.Pending, wantPending)
+				}
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				b.wantState(event, wantState, wantAttempts)
+			})
+		})
+	}
+}
