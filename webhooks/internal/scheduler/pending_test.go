@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -54,18 +55,56 @@ func TestAdd_DueLaterThanTheLongestRetry_IsDueThen(t *testing.T) {
 	})
 }
 
-// A report of a store has no monotonic reading: it is due by the wall clock as it was read.
-func TestAdd_DueWithoutMonotonicReading_IsDueThen(t *testing.T) {
-	inBench(t, Config{}, func(b *bench) {
-		r := b.store("w", 1, 10*time.Second)
-		r.due = r.due.Round(0)
-		b.s.Add([]Pending{b.pending("w", 1)})
-		if got := b.wake(); got != 10*time.Second {
-			t.Errorf("NextWake in %v, want 10s", got)
+// setWall returns the time as it would be if the wall clock had been set by that much: the
+// monotonic reading stays.
+func setWall(t *testing.T, at time.Time, by time.Duration) time.Time {
+	inside := (*struct { // as package time has it
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&at))
+	before := at
+	inside.wall += uint64(by/time.Second) << 30
+	if at.Round(0).Sub(before.Round(0)) != by || at.Sub(before) != 0 {
+		t.Fatal("package time has other insides by now")
+	}
+	return at
+}
+
+// A time that was read from a store has no monotonic reading: it is due by the wall clock as it is
+// now. The tests are not in a bubble, whose times have none either.
+func TestAdd_WallClockWasSet_IsDueByTheClockAsItIs(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, by := range []time.Duration{0, -day, day, 3000 * day} {
+		for _, read := range []bool{true, false} {
+			b := newBench(t, Config{LongestRetry: 2 * day})
+			b.s.epoch = setWall(t, b.s.epoch, -by) // as if it had been set since
+			r := b.store("w", 1, time.Minute)
+			if read {
+				r.due = r.due.Round(0)
+			}
+			b.s.Add([]Pending{b.pending("w", 1)})
+			b.started(9)
+			if got := b.wake(); got > time.Minute || got < 50*time.Second || b.loads > 0 {
+				t.Errorf("set by %v: NextWake in %v after %d loads, want a minute after none", by, got, b.loads)
+			}
 		}
-		time.Sleep(10 * time.Second)
-		b.started(9, "w1")
-	})
+	}
+}
+
+// A stale report is corrected by what is loaded, also after the clock was set back.
+func TestLoaded_StaleAfterTheWallClockWasSetBack_WaitsUntilItIsDue(t *testing.T) {
+	b := newBench(t, Config{})
+	b.s.epoch = setWall(t, b.s.epoch, time.Hour)
+	b.add("w", 1)
+	r := b.rows[delivery{"w", 1}]
+	r.attempts, r.due = 1, time.Now().Round(0).Add(time.Minute)
+	for range 9 {
+		b.started(9)
+	}
+	if b.loads != 1 {
+		t.Errorf("the delivery was loaded %d times before it was due, want once", b.loads)
+	}
 }
 
 // failLong fails a webhook for more than a minute: deliveries 1 and 2 wait for their next attempt,

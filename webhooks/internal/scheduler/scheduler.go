@@ -149,9 +149,10 @@ func (s *Scheduler) begun() {
 // at returns a time as items have it.
 func (s *Scheduler) at(t time.Time) int64 { return t.Sub(s.epoch).Milliseconds() }
 
-// dueAt is at for a due time of the store.
+// dueAt is at for a due time of the store. Without a monotonic reading it is by the wall clock, which
+// may have been set since the epoch: only what it differs from now counts.
 func (s *Scheduler) dueAt(t time.Time) int64 {
-	due := s.at(t)
+	due := s.at(s.now.Add(t.Sub(s.now)))
 	if s.longestRetry > 0 {
 		due = min(due, s.t+s.longestRetry.Milliseconds())
 	}
