@@ -192,3 +192,23 @@ func TestSuspend_WebhookHasNoOtherAttemptUntilEnd(t *testing.T) {
 		b.started(9, "w2")
 	})
 }
+
+// While this process has no time its attempts seem to take long, and no receiver is to blame.
+func TestTick_ProcessWasHeldUp_BlamesNoReceiver(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Second} {
+		inBench(t, Config{}, func(b *bench) {
+			b.add("w", 1)
+			b.started(9, "w1")
+			time.Sleep(b.wake() + late)
+			b.s.Tick()
+			if got, want := b.s.State("w").Slow, late == 0; got != want {
+				t.Errorf("inspected %v late, the webhook is slow: %v, want %v", late, got, want)
+			}
+			time.Sleep(b.wake())
+			b.s.Tick()
+			if !b.s.State("w").Slow {
+				t.Errorf("inspected %v late, the webhook is not slow in the end", late)
+			}
+		})
+	}
+}

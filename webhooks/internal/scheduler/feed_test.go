@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -355,5 +357,48 @@ func TestReport_WhileTheSchedulerIsBusy_IsAppliedByTheNextCall(t *testing.T) {
 		b.turn("w", true)
 		b.turn("w", true)
 		b.started(9, "w1")
+	})
+}
+
+func TestEvict_AttemptDoesNotEnd_ReturnsTheErrorOfItsContext(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.add("w", 1)
+		made := b.started(9, "w1")
+		made[0].done = make(chan struct{})
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		if err := b.s.Evict(ctx, "w", ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Evict = %v, want %v", err, context.DeadlineExceeded)
+		}
+	})
+}
+
+func TestCancelAll_AttemptsUnderWay_CutsShortThoseOfForgottenWebhooksToo(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.add("a", 1)
+		b.add("b", 1, 2)
+		made := b.started(9, "a1", "b1", "b2")
+		b.forget("a", "", 0)
+		made[0].canceled = false
+		b.answer(Success, made[1])
+		b.s.CancelAll()
+		if !made[0].canceled || made[1].canceled || !made[2].canceled {
+			t.Errorf("canceled: %v, %v and %v; want all but the second, which has ended", made[0].canceled, made[1].canceled, made[2].canceled)
+		}
+		if got := b.s.InFlight(); got != 2 {
+			t.Errorf("%d attempts are in flight, want 2", got)
+		}
+	})
+}
+
+func TestAdd_WebhookOfAnotherGroup_IsOfThatGroup(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.add("w", 1)
+		b.groups[acct] = 2
+		b.s.Pause([]int32{2})
+		b.add("w", 2)
+		b.started(9)
+		b.forget("", "", 2)
+		b.wantPending(0)
 	})
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -232,5 +233,22 @@ func TestUpdate_WaitingWebhookIsProven_ChangesItsLine(t *testing.T) {
 			b.want("attempts of the webhook that is proven now", names(b.start(1)), id+"0")
 			return
 		}
+	})
+}
+
+func TestNextTrial_NoWebhookIsHealthy_TakesTheOneWhoseTurnItIs(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.down(acct, 2, "w")
+		var trials []*attempt
+		trial := func() (*Slot, Attempt) {
+			a := new(attempt)
+			trials = append(trials, a)
+			return &a.Slot, a
+		}
+		b.s.NextTrial(trial)
+		time.Sleep(b.wake())
+		b.s.NextTrial(trial)
+		b.s.NextTrial(trial)
+		b.want("trials", names(b.load(trials)), "w0")
 	})
 }
