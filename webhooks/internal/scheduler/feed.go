@@ -202,18 +202,14 @@ func (s *Scheduler) UnderWay() map[int32]int {
 
 // Trouble notes why pending deliveries cannot be read; nil: all that was stored is reported.
 func (s *Scheduler) Trouble(err error) {
-	s.report(nil, func() {
-		if s.trouble = err; err == nil {
-			s.loaded = true
-		}
-	})
+	s.report(nil, func() { s.trouble = err })
 }
 
 // Clear forgets all that waits: the store reports it again. Attempts under way go on. err is
 // why the store reports nothing.
 func (s *Scheduler) Clear(err error) {
 	s.report(nil, func() {
-		s.trouble, s.loaded, s.paused = err, false, nil
+		s.trouble, s.paused = err, nil
 		for _, w := range s.webhooks.all {
 			s.remove(w, func(item) bool { return true })
 			w.paused = false

@@ -91,7 +91,6 @@ type Scheduler struct {
 	paused    map[int32]bool // groups
 	loads     uint64         // calls of Next
 	trouble   error          // reported by the store
-	loaded    bool           // the store has reported all that was stored
 
 	failing int // slots of webhooks that are slowFailing or open, except attempts cut short
 
