@@ -39,9 +39,13 @@ var importRules = map[string][]string{
 	"store":                           {"auth", "notices", "apikeys", "webhooks", "store/transfer"},
 	"store/transfer":                  {"store/capability", "apikeys", "notices", "webhooks", "scopes", "signing"},
 	"store/memory":                    {"store/capability", "notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/transfer"},
-	"store/bolt":                      {"store/capability", "notices", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store/bolt":                      {"store/capability", "notices", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store/bolt/internal/eventlog":    {"webhooks", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
 	"store/bolt/internal/record":      {"notices", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
-	"store/bolt/internal/salvage":     {},
+	"store/bolt/internal/files":       {},
+	"store/bolt/internal/pagefile":    {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/bolt/internal/schema":      {"webhooks", "store/bolt/internal/pagefile", "go.etcd.io/bbolt"},
+	"store/bolt/boltops":              {"apikeys", "notices", "webhooks", "signing", "store/bolt", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
 	"store/bolt/internal/groupcommit": {"auth", "store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest":                 {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
@@ -72,7 +76,7 @@ var importRules = map[string][]string{
 
 	// Programs show and measure what others can do: they import what others can.
 	"internal/load": {".", "apikeys", "observe", "scopes", "webhooks"},
-	"examples/*":    {"notices", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
+	"examples/*":    {"notices", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/bolt/boltops", "store/memory", "webhooks"},
 }
 
 // TestImports keeps the packages in their order. Modules within this one have

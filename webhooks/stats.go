@@ -30,7 +30,7 @@ type Stats struct {
 
 	// FileBytes is the size of the store's file, and FreeBytes how much of it is free: what was
 	// purged, to be used again. 0 if the store has no file. If most of a large file is free
-	// for long, bolt.Compact makes it smaller.
+	// for long, boltops.Compact makes it smaller.
 	FileBytes, FreeBytes int64
 
 	// Halted is why the store writes and claims nothing any more; nil if it

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
-	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 )
 
 // The newest copies are kept, each of them whole, and one that fails takes none of them away.
@@ -41,7 +41,7 @@ func TestBackUp(t *testing.T) {
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())
-		report, err := bolt.Verify(filepath.Join(dir, entry.Name()))
+		report, err := boltops.Verify(filepath.Join(dir, entry.Name()), nil)
 		if err = errors.Join(err, report.Err()); err != nil {
 			t.Error(err)
 		}

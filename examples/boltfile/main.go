@@ -11,7 +11,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 )
 
 func main() {
@@ -26,7 +26,7 @@ func run(out io.Writer, args []string) error {
 	case len(args) == 2 && args[0] == "verify":
 		return verify(out, args[1])
 	case len(args) == 3 && args[0] == "compact":
-		info, err := bolt.Compact(args[1], args[2])
+		info, err := boltops.Compact(args[1], args[2])
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func run(out io.Writer, args []string) error {
 }
 
 func verify(out io.Writer, path string) error {
-	report, err := bolt.Verify(path)
+	report, err := boltops.Verify(path, nil)
 	if err != nil && report.Schema == 0 {
 		return err
 	}

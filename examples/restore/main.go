@@ -1,11 +1,10 @@
-// Command restore makes a file out of a backup that brings nothing back that was revoked since:
+// Command restore makes a file from a backup that brings nothing back that was revoked since:
 // docs/operations.md has the steps around it. Copy it to your own module, with the options
 // that your host opens its file with, such as bolt.Sealed.
 //
 //	restore -from backup.db -abandoned abandoned.db -to storage.db
 //
-// It prints each thing that it found or did and each damaged row of the backup, a line each, and how many
-// there were of each kind.
+// It prints each finding and each damaged row on a line, and the number of each kind.
 package main
 
 import (
@@ -16,18 +15,18 @@ import (
 	"os"
 	"strings"
 
-	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 )
 
 func main() {
 	log.SetFlags(0)
-	var fence bolt.Fence
+	var fence boltops.Fence
 	from := flag.String("from", "", "the `backup`")
 	to := flag.String("to", "", "the `file` to make; nothing may be there")
-	flag.StringVar(&fence.Abandoned, "abandoned", "", "the `file` that it replaces, moved aside, even if it is damaged")
+	flag.StringVar(&fence.Abandoned, "abandoned", "", "the `file` that it replaces, moved aside, if it can still be read")
 	revoked := flag.String("revoked", "", "a `list` of what was revoked since, from the host's notices: lines such as \"key.deleted acct_1 key_1\"")
 	flag.BoolVar(&fence.NothingRevoked, "nothing-revoked", false, "nothing was revoked or rotated since the backup")
-	flag.BoolVar(&fence.RefuseDamaged, "refuse-damaged", false, "refuse a backup with damaged rows, rather than report them")
+	flag.BoolVar(&fence.RefuseDamaged, "refuse-damaged", false, "refuse a file with damaged rows, rather than report them")
 	flag.BoolVar(&fence.NoHold, "no-hold", false, "do not put webhooks on hold: what was sent since is sent again at once")
 	flag.Parse()
 	if *revoked != "" {
@@ -35,14 +34,14 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	fence.Report = func(f bolt.Finding) {
+	fence.Report = func(f boltops.Finding) {
 		if f.Webhook == "" {
 			fmt.Printf("%s: %s %s\n", f.Kind, f.Account, f.ID)
 		} else {
 			fmt.Printf("%s: %s %s to %s\n", f.Kind, f.Account, f.ID, f.Webhook)
 		}
 	}
-	info, err := bolt.Restore(*to, *from, fence)
+	info, err := boltops.Restore(*to, *from, fence)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,13 +52,13 @@ func main() {
 }
 
 // read reads a list: the action of a notice, an account and an id a line.
-func read(fence *bolt.Fence, path string) error {
+func read(fence *boltops.Fence, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	lists := map[string]*[]bolt.Ref{"key.deleted": &fence.DeletedKeys, "key.rotated": &fence.RotatedKeys, "webhook.deleted": &fence.DeletedWebhooks}
+	lists := map[string]*[]boltops.Ref{"key.deleted": &fence.DeletedKeys, "key.rotated": &fence.RotatedKeys, "webhook.deleted": &fence.DeletedWebhooks}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
@@ -71,7 +70,7 @@ func read(fence *bolt.Fence, path string) error {
 			return fmt.Errorf("%s: %q is not key.deleted, key.rotated or webhook.deleted, an account and an id; or account.erased and an account", path, lines.Text())
 		}
 		list := lists[fields[0]]
-		*list = append(*list, bolt.Ref{Account: fields[1], ID: fields[2]})
+		*list = append(*list, boltops.Ref{Account: fields[1], ID: fields[2]})
 	}
 	return lines.Err()
 }

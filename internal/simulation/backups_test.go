@@ -12,6 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 )
 
 // A backupper makes backups of the file at random moments of the story, two within some minutes.
@@ -63,7 +64,7 @@ func (b *backupper) backUp(ctx context.Context) {
 		return
 	}
 	earlier := b.last.Swap(&path)
-	b.restore("a backup", path, bolt.Fence{NothingRevoked: true})
+	b.restore("a backup", path, boltops.Fence{NothingRevoked: true})
 	if earlier != nil {
 		b.confuse(path, *earlier)
 	}
@@ -75,12 +76,17 @@ func (b *backupper) backUp(ctx context.Context) {
 func (b *backupper) confuse(path, earlier string) {
 	w := b.world
 	restored := fmt.Sprint(w.path, ".restored-", b.restored.Add(1))
-	info, err := bolt.Restore(restored, path, bolt.Fence{Abandoned: earlier})
-	_ = os.Remove(restored)
-	taken := info.KeysTaken + info.KeysDeleted + info.WebhooksTaken + info.WebhooksDeleted + info.DeliveriesSettled + info.EventsCarried
-	if !errors.Is(err, bolt.ErrUnfenced) && (err != nil || taken > 0) {
-		w.breach("no file that is older than the backup is believed", nil, "%s restored with %s as the abandoned file: %+v, %v",
-			filepath.Base(path), filepath.Base(earlier), info, err)
+	_, err := boltops.Restore(restored, path, boltops.Fence{Abandoned: earlier})
+	defer func() { _ = os.Remove(restored) }()
+	if errors.Is(err, boltops.ErrUnfenced) {
+		return
+	}
+	got, unread := boltops.Verify(restored, nil)
+	want, unwanted := boltops.Verify(path, nil)
+	same := got.Keys == want.Keys && got.Webhooks == want.Webhooks && got.Events == want.Events && got.Pending == want.Pending
+	if err = errors.Join(err, unread, unwanted); err != nil || !same {
+		w.breach("no file that is older than the backup is accepted", nil, "%s restored with %s as the abandoned file: got %+v, want %+v, %v",
+			filepath.Base(path), filepath.Base(earlier), got, want, err)
 	}
 }
 
@@ -90,28 +96,23 @@ func (b *backupper) restoreClosed() {
 	if last == nil {
 		return
 	}
-	info := b.restore("a backup and the file", *last, bolt.Fence{Abandoned: b.world.path})
-	if len(info.Unreadable) > 0 || info.EventsLost != (bolt.LostEvents{Known: true}) {
-		b.world.breach("a sound abandoned file is read", nil, "%+v", info)
-	}
+	b.restore("a backup and the file", *last, boltops.Fence{Abandoned: b.world.path})
 }
 
 // restore restores a backup.
-func (b *backupper) restore(what, from string, fence bolt.Fence) bolt.RestoreInfo {
+func (b *backupper) restore(what, from string, fence boltops.Fence) {
 	w := b.world
 	restored := fmt.Sprint(w.path, ".restored-", b.restored.Add(1))
-	info, err := bolt.Restore(restored, from, fence)
-	if err != nil {
+	if _, err := boltops.Restore(restored, from, fence); err != nil {
 		w.breach("a backup is restored", nil, "%s: %v", what, err)
-		return info
+		return
 	}
 	b.isSound("what was restored from "+what, restored)
 	_ = os.Remove(restored)
-	return info
 }
 
 func (b *backupper) isSound(what, path string) bool {
-	report, err := bolt.Verify(path)
+	report, err := boltops.Verify(path, nil)
 	if err = errors.Join(err, report.Err()); err != nil {
 		b.world.breach("nothing is wrong with a file that is closed", nil, "%s: %v", what, err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
@@ -91,7 +92,7 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 		twins[0].worker.Close()
 		twins[1].worker.Close()
 		_ = twins[1].Close()
-		report, err := bolt.Verify(path)
+		report, err := boltops.Verify(path, nil)
 		if err = errors.Join(err, report.Err()); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

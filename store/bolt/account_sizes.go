@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -15,7 +16,7 @@ import (
 // for a long one would keep the file from using what was freed.
 func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
 	pending := make(map[string]int) // by webhook
-	err := s.eachPending(ctx, everything, func(_ *pendingReader, d webhooks.PendingDelivery) { pending[d.Webhook.ID]++ })
+	err := s.eachPending(ctx, everything, func(_ time.Time, d webhooks.PendingDelivery) { pending[d.Webhook.ID]++ })
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 		}
 	}
 	for i := range step.Events {
-		owed, isNew, err := s.enqueue(b, s.newEvent(&step.Events[i].EncodedEvent), step.Events[i].WebhookID)
+		owed, isNew, err := s.enqueue(b, s.log.NewEvent(&step.Events[i].EncodedEvent), step.Events[i].WebhookID)
 		if err != nil {
 			return 0, err
 		}

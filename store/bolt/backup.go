@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/files"
 	"github.com/storageapi/storageapi/store/capability"
 )
 
@@ -62,7 +62,7 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, err e
 	}
 	path := s.db.Path()
 	removeBackups(path)
-	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+backupSuffix+"*")
+	temporary, err := files.Temporary(path, backupSuffix)
 	if err != nil {
 		return info, err
 	}
@@ -107,4 +107,4 @@ func send(ctx context.Context, w io.Writer, from *os.File, info *BackupInfo) err
 
 // removeBackups removes what backups of a process that was killed have left. Those under way
 // have no name, or one that is not removed while they are open.
-func removeBackups(path string) { removeTemporary(path, backupSuffix) }
+func removeBackups(path string) { files.RemoveTemporary(path, backupSuffix) }

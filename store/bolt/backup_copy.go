@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
 const (
@@ -110,8 +112,8 @@ func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) 
 	defer s.done(tx, catchFaults(), &err)
 	s.copies.Add(1)
 	info.At = time.Now().UTC()
-	info.Schema = schemaVersion
-	info.LastPublished = lastPublished(tx)
+	info.Schema = schema.Version
+	info.LastPublished = eventlog.LastPublished(tx)
 	if copied, err := to.Stat(); err == nil {
 		if err := s.leaveRoom(to, tx.Size()-copied.Size()); err != nil {
 			return err

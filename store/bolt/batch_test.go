@@ -14,6 +14,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -275,4 +276,6 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	}
 }
 
-func newTestEvent(s *Store, encoded webhooks.EncodedEvent) *event { return s.newEvent(&encoded) }
+func newTestEvent(s *Store, encoded webhooks.EncodedEvent) *eventlog.Event {
+	return s.log.NewEvent(&encoded)
+}

@@ -19,15 +19,20 @@ import (
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
-	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // ErrLocked is wrapped by the error of [Open] if the file is open already, in
 // this process or another.
-var ErrLocked = errors.New("in use by another process, or opened twice in this one")
+var ErrLocked = pagefile.ErrLocked
+
+// ErrSchema is wrapped by the error of [Open] for a bbolt file that this version
+// of the package cannot use: it is of another program, of another schema, or damaged.
+var ErrSchema = pagefile.ErrSchema
 
 // A Store keeps everything in one bbolt file. It implements [store.Store].
 type Store struct {
@@ -47,12 +52,11 @@ type Store struct {
 	closeOnce  sync.Once
 	sweeper    sweeper
 
-	published publishCache
-	keyCache  *keyCache // nil: none
+	log      *eventlog.Log
+	keyCache *keyCache // nil: none
 
-	ids      eventIDs
 	erasing  erasing
-	spare    spare
+	parking  parking
 	clock    clock.Clock
 	copies   atomic.Uint64                            // of the file that were begun, and 1 for those before it was opened
 	freeRoom func(*os.File) (bytes int64, known bool) // freeRoom but in tests
@@ -62,18 +66,12 @@ type Store struct {
 	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.
-	segment       record.SegmentBuilder
-	attempts      record.Packer
-	keyCounts     counts
-	madeCounts    counts // of keys that API keys have created
-	requests      requests
-	recovered     []byte     // the webhook whose recovery was advanced last
-	lastPublished time.Time  // when the last event was published
-	divided       uint64     // the number after which the dividers are; 0: none
-	marked        clock.Mark // as it is in the file
-	copiesMarked  uint64     // what copies was when the clock was marked, see [Store.markCopies]
-
-	committedPublished time.Time // lastPublished, as of the last commit
+	keyCounts    counts
+	madeCounts   counts // of keys that API keys have created
+	requests     requests
+	recovered    []byte     // the webhook whose recovery was advanced last
+	marked       clock.Mark // as it is in the file
+	copiesMarked uint64     // what copies was when the clock was marked, see [Store.markCopies]
 }
 
 var (
@@ -105,7 +103,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyCache: newKeyCache(defaultCachedKeys)}
+	s := &Store{wait: pagefile.DefaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyCache: newKeyCache(defaultCachedKeys)}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	for _, option := range options {
 		option(s)
@@ -113,10 +111,10 @@ func Open(path string, options ...Option) (*Store, error) {
 	// What is damaged may point outside of the file. prepare and openFile make errors of panics.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	until := time.Now().Add(s.wait)
-	if err := checkFile(path, until); err != nil {
+	if err := pagefile.Precheck(path, until); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	db, file, err := openFile(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	db, file, err := pagefile.Open(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	var named *fs.PathError
 	if errors.As(err, &named) && named.Path == path {
 		return nil, err
@@ -126,11 +124,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	}
 	s.db, s.file = db, file
 	removeBackups(db.Path())
-	s.spare.listReader = listReader{file, db.Info().PageSize}
-	s.writer = groupcommit.New(db, s.newBatch, s.ended, s.makeRoom)
-	if s.observer != nil {
-		s.writer.Observe(s.observer.committed)
-	}
+	s.parking.pageSize = db.Info().PageSize
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -142,7 +136,7 @@ func Open(path string, options ...Option) (*Store, error) {
 func (s *Store) prepare(file *os.File) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errDamaged(p)
+			err = pagefile.Damaged(p)
 		}
 	}()
 	if err := initialize(s.db); err != nil {
@@ -153,7 +147,7 @@ func (s *Store) prepare(file *os.File) (err error) {
 			return err
 		}
 	}
-	if err := confirm(file, s.db.Info().PageSize); err != nil {
+	if err := pagefile.Confirm(file, s.db.Info().PageSize); err != nil {
 		return err
 	}
 	if err := s.loadErasing(); err != nil {
@@ -162,30 +156,37 @@ func (s *Store) prepare(file *os.File) (err error) {
 	if err := s.loadCursors(); err != nil {
 		return err
 	}
+	log, logWriter, err := eventlog.Open(s.db, eventlog.Options{
+		Clock: &s.clock, Cursors: s.cursors, WebhookIDs: bucketWebhookIDs, Erasing: s.erasing.has,
+	})
+	if err != nil {
+		return fmt.Errorf("read the ids of the newest events: %w", err)
+	}
+	s.log = log
+	s.writer = groupcommit.New(s.db, func(tx *groupcommit.Tx) *batch { return s.newBatch(tx, logWriter) }, func(done bool) {
+		logWriter.Ended(done)
+		s.ended(done)
+	})
+	if s.observer != nil {
+		s.writer.Observe(s.observer.committed)
+	}
 	if err := s.reseal(); err != nil {
 		return err
 	}
-	if err := s.loadNewest(); err != nil {
+	if err := s.parking.load(s); err != nil {
 		return err
 	}
-	if err := s.ids.load(s); err != nil {
-		return fmt.Errorf("read the ids of the newest events: %w", err)
-	}
-	if err := s.spare.load(s.db); err != nil {
-		return err
-	}
-	return s.loadClock()
+	return s.loadClock(logWriter.LastPublished())
 }
 
 // ended is called between transactions. If one was not done, it forgets what its steps have
 // counted, and what they were about to change of webhooks.
 func (s *Store) ended(done bool) {
+	s.parking.ended(done)
 	s.keyCache.ended(done || s.writer.Halted() == nil)
 	if done {
-		s.committedPublished = s.lastPublished
 		return
 	}
-	s.lastPublished = s.committedPublished
 	s.keyCounts.forgetAll()
 	s.madeCounts.forgetAll()
 	s.requests.forgetAll()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
@@ -20,14 +21,13 @@ const (
 	markIdle = 10 * time.Minute
 )
 
-// loadClock lets the clock go on from where it was marked last.
-func (s *Store) loadClock() error {
+// loadClock lets the clock go on from where it was marked last, or from when the last event was published.
+func (s *Store) loadClock(lastPublished time.Time) error {
 	s.copies.Store(1)
 	return s.db.View(func(tx *bbolt.Tx) error {
 		var err error
 		if s.marked, err = record.DecodeMark(tx.Bucket(bucketMeta).Get(keyClock)); err != nil {
-			// As if it had been marked when the last event was published.
-			s.marked = clock.Mark{Wall: s.lastPublished, Steady: s.lastPublished, Sure: s.lastPublished}
+			s.marked = clock.Mark{Wall: lastPublished, Steady: lastPublished, Sure: lastPublished}
 		}
 		if !s.marked.Wall.IsZero() {
 			s.clock.Resume(s.marked)
@@ -45,7 +45,7 @@ func (s *Store) mark(b *batch, age time.Duration) error {
 		return nil
 	}
 	b.AfterCommit(func() { s.marked = now })
-	if err := b.Put(bucketMeta, keyMarks, record.NumberKey(metaNumber(b.tx, keyMarks)+1)); err != nil {
+	if err := b.Put(bucketMeta, keyMarks, record.NumberKey(eventlog.Number(b.tx, keyMarks)+1)); err != nil {
 		return err
 	}
 	return b.Put(bucketMeta, keyClock, record.EncodeMark(now))

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -90,7 +91,7 @@ func TestCompact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := bolt.Compact(dst, src)
+		info, err := boltops.Compact(dst, src)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +130,7 @@ func TestCompactRefuses(t *testing.T) {
 	dst := filepath.Join(dir, "smaller.db")
 	refuses := func(name string, want error) {
 		t.Helper()
-		if _, err := bolt.Compact(dst, src); !errors.Is(err, want) {
+		if _, err := boltops.Compact(dst, src); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 		if entries, _ := os.ReadDir(dir); len(entries) > 0 && want != fs.ErrExist {

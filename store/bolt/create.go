@@ -8,6 +8,11 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/files"
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
 // create makes a new file, unless there is one. The file appears when it is complete:
@@ -25,25 +30,15 @@ func create(path string) error {
 	if err := temporary.Close(); err != nil {
 		return err
 	}
-	db, _, err := openFile(temporary.Name(), time.Now().Add(defaultWait), &bbolt.Options{})
+	db, _, err := pagefile.Open(temporary.Name(), time.Now().Add(pagefile.DefaultWait), &bbolt.Options{})
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(db.Update(createSchema), db.Close()); err != nil {
+	if err := errors.Join(db.Update(schema.Create), db.Close()); err != nil {
 		return err
 	}
 	if os.Link(temporary.Name(), path) == nil { // or else another process was first, or bbolt creates it
-		syncDir(filepath.Dir(path))
+		files.SyncDir(filepath.Dir(path))
 	}
 	return nil
-}
-
-// syncDir makes the names in a directory durable, where that can be done.
-func syncDir(path string) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return
-	}
-	_ = dir.Sync()
-	_ = dir.Close()
 }

@@ -31,8 +31,8 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 
 // EnqueueOnce implements [webhooks.Store].
 func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
-	e, keys := s.newEvent(&event), make([][]byte, len(dedupKeys))
-	defer e.release()
+	e, keys := s.log.NewEvent(&event), make([][]byte, len(dedupKeys))
+	defer e.Release()
 	for i := range dedupKeys {
 		keys[i] = dedupKeyOf(event.Account, &dedupKeys[i])
 	}

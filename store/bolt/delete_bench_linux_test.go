@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -144,19 +145,19 @@ func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64
 	webhook := benchWebhook(account)
 	deletion = holds(b, s, func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
 	longest = deletion
-	s.sweeper.ids, s.sweeper.bucket, s.sweeper.left = map[string]bool{webhook.ID: true}, 0, numberRange{0, math.MaxUint64}
+	s.sweeper.ids, s.sweeper.bucket, s.sweeper.left = map[string]bool{webhook.ID: true}, 0, eventlog.Range{Last: math.MaxUint64}
 	defer func() { s.sweeper.ids = nil }()
 	for {
 		found, left, err := s.findLeftovers(b.Context(), 1000)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if len(found) == 0 && left.isEmpty() && s.sweeper.bucket == 1 {
+		if len(found) == 0 && left.IsEmpty() && s.sweeper.bucket == 1 {
 			return deletion, longest
 		}
 		longest = max(longest, holds(b, s, func(b *batch) error { return b.removeLeftovers(found, false) }))
-		if s.sweeper.left = left; left.isEmpty() {
-			s.sweeper.bucket, s.sweeper.left = 1, numberRange{0, math.MaxUint64}
+		if s.sweeper.left = left; left.IsEmpty() {
+			s.sweeper.bucket, s.sweeper.left = 1, eventlog.Range{Last: math.MaxUint64}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -17,8 +18,8 @@ type sweeper struct {
 
 	// How far the sweep has come. It begins again after a restart.
 	ids    map[string]bool // nil: none is under way
-	bucket int             // 0: bucketFresh, 1: bucketPending
-	left   numberRange
+	bucket int             // AsPublished or Attempted
+	left   eventlog.Range
 }
 
 const (
@@ -33,7 +34,7 @@ var errLeftovers = errors.New("rows of a deleted webhook of that ID may still be
 
 // noteDeleted lists a webhook that is deleted, unless nothing at all is pending.
 func (b *batch) noteDeleted(account, id string) error {
-	if b.segment.IsEmpty() && firstPending(b) == nothingPending {
+	if b.log.NothingPending() {
 		return nil
 	}
 	return b.Put(bucketDeleted, []byte(id), []byte(account))
@@ -66,7 +67,7 @@ func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, remove
 		if w.ids, err = s.deletedWebhooks(ctx); err != nil {
 			return false, err
 		}
-		w.bucket, w.left = 0, numberRange{0, math.MaxUint64}
+		w.bucket, w.left = eventlog.AsPublished, eventlog.Range{Last: math.MaxUint64}
 	}
 	var found []webhooks.DeliveryRef
 	left := w.left
@@ -75,7 +76,7 @@ func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, remove
 			return false, err
 		}
 	}
-	ends := left.isEmpty() && w.bucket == 1
+	ends := left.IsEmpty() && w.bucket == eventlog.Attempted
 	if len(found) > 0 || ends || also != nil {
 		err = s.writer.Run(ctx, func(b *batch) error {
 			if err := b.removeLeftovers(found, ends); err != nil || also == nil {
@@ -90,8 +91,8 @@ func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, remove
 	switch w.left = left; {
 	case ends:
 		w.ids = nil
-	case left.isEmpty():
-		w.bucket, w.left = 1, numberRange{0, math.MaxUint64}
+	case left.IsEmpty():
+		w.bucket, w.left = eventlog.Attempted, eventlog.Range{Last: math.MaxUint64}
 	}
 	return true, nil
 }
@@ -115,22 +116,21 @@ func (s *Store) deletedWebhooks(ctx context.Context) (ids map[string]bool, err e
 
 // findLeftovers looks for rows in the bucket that the sweep is at, and returns what is left to
 // be looked at.
-func (s *Store) findLeftovers(ctx context.Context, limit int) (found []webhooks.DeliveryRef, left numberRange, err error) {
+func (s *Store) findLeftovers(ctx context.Context, limit int) (found []webhooks.DeliveryRef, left eventlog.Range, err error) {
 	began := time.Now()
-	version := s.index.readVersion()
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, left, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	r := s.newPendingReader(tx, version)
-	r.full = func() bool { return len(found) >= limit || time.Since(began) > maxSweepTime }
-	r.every = func(webhook []byte, number uint64) {
+	r := eventlog.PendingReader{View: s.log.View(tx), Now: began}
+	r.Full = func() bool { return len(found) >= limit || time.Since(began) > maxSweepTime }
+	r.Visit = func(webhook []byte, d webhooks.PendingDelivery) {
 		if s.sweeper.ids[string(webhook)] {
-			found = append(found, webhooks.DeliveryRef{WebhookID: string(webhook), Number: number})
+			found = append(found, webhooks.DeliveryRef{WebhookID: string(webhook), Number: d.Number})
 		}
 	}
-	return found, r.read(s.sweeper.bucket, s.sweeper.left), nil
+	return found, r.Read(s.sweeper.bucket, s.sweeper.left), nil
 }
 
 // removeLeftovers removes rows, and the webhooks of a sweep that ends from bucketDeleted. A
@@ -139,7 +139,6 @@ func (b *batch) removeLeftovers(found []webhooks.DeliveryRef, ends bool) error {
 	if len(found) == 0 && !ends {
 		return nil
 	}
-	b.maintaining = true
 	if err := b.Flush(); err != nil {
 		return err
 	}
@@ -147,10 +146,9 @@ func (b *batch) removeLeftovers(found []webhooks.DeliveryRef, ends bool) error {
 		if !b.hasLeftovers(l.WebhookID) {
 			continue
 		}
-		if err := b.removePending(l.Number); err != nil {
+		if err := b.log.Discard(l); err != nil {
 			return err
 		}
-		b.AfterCommit(func() { b.store.published.take(l) })
 	}
 	if !ends {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -69,13 +70,13 @@ func (s *Store) takeTurn(ctx context.Context, turn chan struct{}) error {
 }
 
 // A pager reports what was stored when Deliver began, in pages, each of a transaction of its
-// own. It reads bucketFresh before bucketPending, since rows move only in that direction.
+// own. It reads eventlog.AsPublished before eventlog.Attempted, since rows move only in that direction.
 type pager struct {
 	store     *Store
 	scheduler webhooks.Scheduler
-	left      [2]numberRange // of each bucket
-	bounded   bool           // left ends with the last number that was given when Deliver began
-	troubled  bool           // Trouble was reported
+	left      [2]eventlog.Range // of each bucket
+	bounded   bool              // left ends with the last number that was given when Deliver began
+	troubled  bool              // Trouble was reported
 	page      []webhooks.PendingDelivery
 }
 
@@ -85,7 +86,7 @@ func (p *pager) read(ctx context.Context) (pause time.Duration, more bool) {
 	began := time.Now()
 	failed := false
 	for bucket := range p.left {
-		if p.left[bucket].isEmpty() {
+		if p.left[bucket].IsEmpty() {
 			continue
 		}
 		err := p.readPage(ctx, bucket)
@@ -114,14 +115,13 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	defer p.store.done(tx, catchFaults(), &err)
 	if !p.bounded {
 		last := tx.Bucket(bucketEvents).Sequence()
-		p.left, p.bounded = [2]numberRange{{0, last}, {0, last}}, true
+		p.left, p.bounded = [2]eventlog.Range{{Last: last}, {Last: last}}, true
 	}
-	r := p.store.newPendingReader(tx, version)
-	r.full = func() bool { return len(p.page) >= pageDeliveries || time.Since(began) > pageTime }
-	r.visit = func(d webhooks.PendingDelivery) { p.page = append(p.page, d) }
+	r := p.store.newPendingReader(tx, version, func(d webhooks.PendingDelivery) { p.page = append(p.page, d) })
+	r.Full = func() bool { return len(p.page) >= pageDeliveries || time.Since(began) > pageTime }
 	p.page = p.page[:0]
-	left := r.read(bucket, p.left[bucket])
-	if bucket == 1 { // a scheduler may look for what it knows of a webhook's deliveries once for all in a row
+	left := r.Read(bucket, p.left[bucket])
+	if bucket == eventlog.Attempted { // a scheduler may look for what it knows of a webhook's deliveries once for all in a row
 		slices.SortStableFunc(p.page, func(a, b webhooks.PendingDelivery) int { return strings.Compare(a.Webhook.ID, b.Webhook.ID) })
 	}
 	if len(p.page) > 0 {

@@ -86,7 +86,7 @@ func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing
 	}
 	publishMany(t, s, before)
 	var results []webhooks.AttemptResult
-	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ *pendingReader, d webhooks.PendingDelivery) {
+	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ time.Time, d webhooks.PendingDelivery) {
 		if len(results) < retried {
 			results = append(results, webhooks.AttemptResult{
 				DeliveryRef: webhooks.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number},

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -151,7 +152,7 @@ func restoreWithoutRoom(path string) error {
 		if err := limit(room); err != nil {
 			return err
 		}
-		_, err := bolt.Restore(path, filepath.Join(dir, "backup.db"), bolt.Fence{Abandoned: filepath.Join(dir, "abandoned.db")})
+		_, err := boltops.Restore(path, filepath.Join(dir, "backup.db"), boltops.Fence{Abandoned: filepath.Join(dir, "abandoned.db")})
 		left, _ := filepath.Glob(path + "*")
 		switch {
 		case err == nil && len(left) == 1:

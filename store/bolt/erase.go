@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -105,7 +106,7 @@ type eraseStage struct {
 
 // eraseStages are in an order in which what tells of other rows goes after those.
 var eraseStages = []eraseStage{
-	{findEvents, (*Store).eraseEvents},
+	{findEvents, eraseEvents},
 	{findRows(bucketRecoveries, ofRecovery), eraseRecoveries},
 	{findRows(bucketDedupKeys, ofDedupKey), eraseRows(bucketDedupKeys, ofDedupKey, func(r *store.Receipt) *int { return &r.DedupKeys })},
 	{findRows(bucketRequestTimes, ofRequestTime), eraseRows(bucketRequestTimes, ofRequestTime, nil)},
@@ -116,6 +117,36 @@ var eraseStages = []eraseStage{
 	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
 	{findRows(bucketDeleted, ofDeleted), eraseRows(bucketDeleted, ofDeleted, nil)},
 	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
+}
+
+// findEvents looks for the account's next event.
+func findEvents(s *Store, tx *bbolt.Tx, e *erasure) (key []byte, more bool) {
+	number, found, more := s.log.View(tx).FindOf(e.account, eventsFrom(e))
+	if found || more {
+		key = record.NumberKey(number)
+	}
+	return key, more
+}
+
+func eventsFrom(e *erasure) uint64 {
+	if len(e.next) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(e.next)
+}
+
+// eraseEvents removes the account's events with all that is kept of them.
+func eraseEvents(_ *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
+	number, more, erased, err := b.log.Erase(e.account, eventsFrom(e), limit)
+	if err != nil {
+		return nil, err
+	}
+	e.erased.Events += erased.Events
+	e.erased.Deliveries += erased.Deliveries
+	if !more {
+		return beyond, nil
+	}
+	return record.NumberKey(number), nil
 }
 
 // eraseLook is how many rows of others are passed over in a transaction.
@@ -211,7 +242,7 @@ func (s *Store) closeAccount(ctx context.Context, account string) (erased store.
 		b.AfterCommit(func() {
 			s.erasing.set(account, true)
 			s.alerts.forgetAccount(account)
-			s.published.forgetAccount(account)
+			s.log.ForgetAccount(account)
 			s.feed.forget(webhooks.Scope{Account: account})
 		})
 		erased = e.erased
@@ -404,7 +435,7 @@ func eraseRecoveries(s *Store, b *batch, e *erasure, limit int) (next []byte, er
 	for looked := 0; k != nil && looked < limit; looked++ {
 		r, err := record.DecodeRecovery(string(k), value)
 		if err == nil && r.Account == e.account {
-			times = append(times, recoveryTime(&r))
+			times = append(times, record.RecoveryTimeKey(&r))
 		}
 		if err == nil && r.Account == e.account && record.DecodeID(b.Get(bucketOpenRecoveries, []byte(r.WebhookID))) == r.ID {
 			open = append(open, []byte(r.WebhookID))

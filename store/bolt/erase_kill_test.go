@@ -19,6 +19,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
@@ -65,7 +66,7 @@ func TestEraseKilled(t *testing.T) {
 		wantGone(t, s)
 		wantKept(t, s, published, delivered)
 		must(t, s.Close())
-		report, err := bolt.Verify(filepath.Join(dir, "storage.db"))
+		report, err := boltops.Verify(filepath.Join(dir, "storage.db"), nil)
 		must(t, errors.Join(err, report.Err()))
 	}
 	t.Logf("%d of %d kills in the middle of an erasure, %d published and %d delivered beside", middle, max(1, *kills/4), len(published), len(delivered))

@@ -20,6 +20,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -291,7 +292,7 @@ func TestBackupWhileNoticesAreErased(t *testing.T) {
 		if err := os.WriteFile(path, file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := bolt.Restore(filepath.Join(t.TempDir(), "restored.db"), path, bolt.Fence{NothingRevoked: true}); err != nil {
+		if _, err := boltops.Restore(filepath.Join(t.TempDir(), "restored.db"), path, boltops.Fence{NothingRevoked: true}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -3,8 +3,6 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -18,7 +16,7 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (li
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	after, before := expiryRow(query.After), timeKey(query.Before)
+	after, before := record.ExpiryKey(query.After), record.TimeKey(query.Before)
 	c := tx.Bucket(bucketExpiry).Cursor()
 	row, _ := c.Seek(after)
 	if bytes.Equal(row, after) {
@@ -43,25 +41,12 @@ func (b *batch) listExpiry(key, old *apikeys.Key) error {
 		return nil
 	}
 	if !was.At.IsZero() {
-		if err := b.Delete(bucketExpiry, expiryRow(was)); err != nil {
+		if err := b.Delete(bucketExpiry, record.ExpiryKey(was)); err != nil {
 			return err
 		}
 	}
 	if is.At.IsZero() {
 		return nil
 	}
-	return b.Put(bucketExpiry, expiryRow(is), nil)
-}
-
-// expiryRow returns the key of a row, whose order is that of time, account and id: no account
-// has a 0 in it.
-func expiryRow(e apikeys.Expiry) []byte {
-	row := timeKey(e.At)
-	row = append(append(row, e.Account...), 0)
-	return append(row, e.ID...)
-}
-
-// timeKey returns milliseconds as a key, whose order is that of times, before 1970 too.
-func timeKey(at time.Time) []byte {
-	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())^1<<63)
+	return b.Put(bucketExpiry, record.ExpiryKey(is), nil)
 }

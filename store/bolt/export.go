@@ -68,7 +68,7 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (p
 		return page, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	e := &exporter{store: s, tx: tx, account: account, now: record.Round(time.Now()), gone: metaNumber(tx, keyIDsGone)}
+	e := &exporter{store: s, tx: tx, account: account, now: record.Round(time.Now())}
 	return transfer.Fill(after, limit, e.export)
 }
 
@@ -79,7 +79,6 @@ type exporter struct {
 	tx      *bbolt.Tx
 	account string // empty: all
 	now     time.Time
-	gone    uint64 // event ids of numbers before it are not known any more
 }
 
 func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) error {
@@ -104,7 +103,7 @@ func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) 
 			e.Add(keyFileScan, &transfer.FileScan{State: bytes.Clone(state)})
 		}
 	case transfer.KindEvent:
-		return e.events(after)
+		return e.store.log.View(e.tx).Export(f, e.account, after, e.now)
 	case transfer.KindRecovery:
 		e.all(bucketRecoveries, after, e.recovery)
 	case transfer.KindNotice:
@@ -223,7 +222,7 @@ func (e *exporter) recovery(row, value []byte) bool {
 	}
 	exported := &transfer.Recovery{Recovery: r.Recovery}
 	if !r.Done && e.tx.Bucket(bucketWebhooks).Get(record.Prefixed(r.Account, r.WebhookID)) != nil {
-		exported.NextEventID = e.nextOf(&r)
+		exported.NextEventID = e.store.log.View(e.tx).NextEvent(r.WebhookID, r.Next)
 	}
 	return e.add(row, exported)
 }
@@ -241,24 +240,4 @@ func (e *exporter) notice(number, value []byte) bool {
 		return e.Unreadable(number, nameOf("notice", record.Prefixed(entry.Account, entry.ID)))
 	}
 	return e.add(number, &transfer.Notice{Notice: n, StoredAt: time.UnixMilli(entry.StoredAt).UTC()})
-}
-
-// nextOf returns the id of the event that a recovery goes on with.
-func (e *exporter) nextOf(r *record.Recovery) string {
-	for segment := range newSegments(e.tx).from(max(r.Next, e.gone)) {
-		for i := max(0, segment.Index(r.Next)); i < segment.Len(); i++ {
-			number, ok := segment.DeliveryTo(i, r.WebhookID)
-			if !ok || number < r.Next || segment.Number(i) < e.gone {
-				continue
-			}
-			event, err := segment.Event(i)
-			if err != nil || event.Forgotten {
-				continue
-			}
-			if d, err := e.store.deliveryOf(e.tx, segment, &event, number, r.WebhookID); err == nil && d.State != "" {
-				return event.ID
-			}
-		}
-	}
-	return ""
 }

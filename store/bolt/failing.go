@@ -6,27 +6,18 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// webhookLists are the buckets that find webhooks of all accounts by what they are.
-var webhookLists = []struct {
-	bucket []byte // id → account
-	has    func(*webhooks.Webhook) bool
-}{
-	{bucketFailing, func(w *webhooks.Webhook) bool { return w.Claimable() && w.FailedAgain }},
-	{bucketHeld, func(w *webhooks.Webhook) bool { return w.Held }},
-	{bucketOff, func(w *webhooks.Webhook) bool { return !w.Active }},
-}
-
 // list keeps the webhook in the lists that have it, and in no other.
 func (b *batch) list(w *webhooks.Webhook) error {
-	for _, list := range webhookLists {
+	for _, list := range schema.WebhookLists {
 		var account []byte
-		if list.has(w) {
+		if list.Has(w) {
 			account = []byte(w.Account)
 		}
-		if err := b.PutOrDelete(list.bucket, []byte(w.ID), account); err != nil {
+		if err := b.PutOrDelete(list.Bucket, []byte(w.ID), account); err != nil {
 			return err
 		}
 	}

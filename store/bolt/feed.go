@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -15,13 +16,13 @@ type feed struct {
 	scheduler webhooks.Scheduler // nil: no Deliver is under way
 
 	leftMu sync.Mutex
-	left   [2]numberRange // of bucketFresh and bucketPending: what Deliver has not reported yet
+	left   [2]eventlog.Range // by bucket: what Deliver has not reported yet
 
 	list []webhooks.PendingDelivery // of published
 }
 
 // everything is all that is stored.
-var everything = [2]numberRange{{0, math.MaxUint64}, {0, math.MaxUint64}}
+var everything = [2]eventlog.Range{{Last: math.MaxUint64}, {Last: math.MaxUint64}}
 
 func (f *feed) begin(to webhooks.Scheduler) {
 	f.setLeft(everything)
@@ -77,14 +78,14 @@ func (f *feed) forget(scope webhooks.Scope) {
 	f.report(func(s webhooks.Scheduler) { s.Forget(scope) })
 }
 
-func (f *feed) setLeft(left [2]numberRange) {
+func (f *feed) setLeft(left [2]eventlog.Range) {
 	f.leftMu.Lock()
 	defer f.leftMu.Unlock()
 	f.left = left
 }
 
 // unreported returns the numbers in each bucket that are not reported.
-func (f *feed) unreported() [2]numberRange {
+func (f *feed) unreported() [2]eventlog.Range {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.scheduler == nil {

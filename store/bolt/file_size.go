@@ -8,5 +8,5 @@ func (s *Store) FileSize() (bytes, free int64) {
 	if err != nil {
 		return 0, 0
 	}
-	return info.Size(), s.spare.free()
+	return info.Size(), s.parking.freeBytes()
 }

@@ -47,7 +47,7 @@ func CheckSound(tb testing.TB, s *Store) {
 	if report, err := Verify(backup); err != nil || report.Err() != nil {
 		tb.Fatalf("Verify of a backup: %v, %v, want a sound file", err, report.Err())
 	}
-	if _, err := Restore(restored, backup, Fence{NothingRevoked: true}); err != nil {
+	if err := RestoreFile(restored, backup); err != nil {
 		tb.Fatalf("Restore of a backup: %v", err)
 	}
 	if report, err := Verify(restored); err != nil || report.Err() != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
@@ -42,14 +43,17 @@ type importer struct {
 	once     map[string]bool   // other records, by what they are known by
 	told     knownNotices
 
-	events segmentImport
+	events  *eventlog.Import
+	pending []webhooks.PendingDelivery // of the events
 }
 
 func newImporter(b *batch) *importer {
-	return &importer{
+	m := &importer{
 		batch: b, told: make(knownNotices), keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
 		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
 	}
+	m.events = b.log.Import(m.found)
+	return m
 }
 
 func (s *Store) importAll(b *batch, records []transfer.Record) error {
@@ -74,7 +78,7 @@ func (s *Store) importAll(b *batch, records []transfer.Record) error {
 			return err
 		}
 	}
-	return m.endEvents()
+	return m.events.End()
 }
 
 // look reports whether a record is not there, or why it cannot be imported.
@@ -150,6 +154,41 @@ func (m *importer) lookWebhook(r *transfer.Webhook) (isNew bool, err error) {
 	return true, nil
 }
 
+// lookEvent reports whether an event is not there.
+func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
+	for i := range r.Deliveries {
+		if d := &r.Deliveries[i]; d.State == webhooks.Pending && m.ownerOf(d.WebhookID) != r.Account {
+			return false, fmt.Errorf("event %q of account %q: %w: it is pending for webhook %q, which is not there", r.ID, r.Account, transfer.ErrRecord, d.WebhookID)
+		}
+	}
+	at := eventlog.PublishedAt(r)
+	name := record.Prefixed(r.Account, r.ID)
+	if r.Forgotten {
+		name = append(name, at.String()...)
+	}
+	if !m.first(r, name) {
+		return false, nil
+	}
+	there, err := m.events.Has(r, at)
+	return !there, err
+}
+
+// found reports a pending delivery of an event that is imported, once that is committed.
+func (m *importer) found(webhook string, d webhooks.PendingDelivery) error {
+	w := m.store.indexed(m.batch, webhook)
+	if w == nil {
+		return record.ErrCorrupt
+	}
+	if len(m.pending) == 0 {
+		m.AfterCommit(func() {
+			m.store.feed.report(func(to webhooks.Scheduler) { to.Add(m.pending) })
+		})
+	}
+	d.Webhook = &w.Webhook
+	m.pending = append(m.pending, d)
+	return nil
+}
+
 func (m *importer) lookRecovery(r *transfer.Recovery) (isNew bool, err error) {
 	if value := m.Get(bucketRecoveries, []byte(r.ID)); value != nil {
 		if there, err := record.DecodeRecovery(r.ID, value); err != nil || there.Account != r.Account {
@@ -194,7 +233,7 @@ func (m *importer) add(r transfer.Record) error {
 	case *transfer.FileScan:
 		return m.Put(bucketMeta, keyFileScan, bytes.Clone(r.State))
 	case *transfer.Event:
-		return m.addEvent(r)
+		return m.events.Add(r)
 	case *transfer.Recovery:
 		return m.addRecovery(r)
 	case *transfer.Notice:
@@ -219,7 +258,7 @@ func (m *importer) addRequest(r *transfer.Request) error {
 	if err := m.Put(bucketRequests, key, made.Encode()); err != nil {
 		return err
 	}
-	return m.Put(bucketRequestTimes, requestTime(made.At, key), nil)
+	return m.Put(bucketRequestTimes, record.RequestTimeKey(made.At, key), nil)
 }
 
 func (m *importer) addAlert(r *transfer.Alert) error {
@@ -243,16 +282,16 @@ func (m *importer) addAlert(r *transfer.Alert) error {
 
 // addRecovery adds a recovery, which goes on with the event that it names.
 func (m *importer) addRecovery(r *transfer.Recovery) error {
-	if err := m.endEvents(); err != nil {
+	if err := m.events.End(); err != nil {
 		return err
 	}
 	added := record.Recovery{Recovery: r.Recovery, Next: m.tx.Bucket(bucketEvents).Sequence() + 1}
 	if r.NextEventID != "" {
 		added.Next = 0
-		segment, i, err := m.store.publishedEvent(m.batch, r.Account, r.NextEventID)
+		event, err := m.log.Event(r.Account, r.NextEventID)
 		switch {
 		case err == nil:
-			added.Next = segment.Number(i)
+			added.Next = event.Number()
 		case !errors.Is(err, webhooks.ErrNotFound):
 			return err
 		}

@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
 // ErrLeft is wrapped by the error of [Open] for a file that was left for another store: what
@@ -68,18 +72,18 @@ func Return(path string) (err error) {
 	defer debug.SetPanicOnFault(catchFaults())
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("return to %s: %w", path, errDamaged(p))
+			err = fmt.Errorf("return to %s: %w", path, pagefile.Damaged(p))
 		}
 	}()
-	until := time.Now().Add(defaultWait)
+	until := time.Now().Add(pagefile.DefaultWait)
 	_, err = os.Stat(path) // bbolt would make a new one
 	if err == nil {
-		err = checkFile(path, until)
+		err = pagefile.Precheck(path, until)
 	}
 	if err != nil {
 		return fmt.Errorf("return to %s: %w", path, err)
 	}
-	db, _, err := openFile(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	db, _, err := pagefile.Open(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		return fmt.Errorf("return to %s: %w", path, err)
 	}
@@ -89,7 +93,7 @@ func Return(path string) (err error) {
 		}
 	}()
 	return db.Update(func(tx *bbolt.Tx) error {
-		if err := checkSchema(tx); err != nil {
+		if err := schema.Check(tx); err != nil {
 			return err
 		}
 		return tx.Bucket(bucketMeta).Delete(keyLeft)

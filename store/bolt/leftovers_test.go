@@ -196,17 +196,17 @@ func TestSettle_BesideADeletion_IsStale(t *testing.T) {
 	}
 	publishMany(t, s, 2)
 	var refs []webhooks.DeliveryRef
-	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ *pendingReader, d webhooks.PendingDelivery) {
+	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ time.Time, d webhooks.PendingDelivery) {
 		refs = append(refs, webhooks.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number})
 	}); err != nil || len(refs) != 2 {
 		t.Fatalf("%d are pending, %v; want 2", len(refs), err)
 	}
-	counts := make([]bool, 2)
+	stale := make([]webhooks.Settled, 2)
 	settle := func(i int) func(*batch) error {
 		return func(b *batch) (err error) {
-			counts[i], err = s.settle(b, &webhooks.AttemptResult{
+			stale[i], err = s.settle(b, []webhooks.AttemptResult{{
 				DeliveryRef: refs[i], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1},
-			})
+			}}, nil)
 			return err
 		}
 	}
@@ -215,7 +215,7 @@ func TestSettle_BesideADeletion_IsStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if counts[i] {
+		if len(stale[i].Stale) != 1 {
 			t.Errorf("result %d counts", i)
 		}
 		if list, err := s.EventDeliveries(t.Context(), "acct", testEvent(i, 0).ID); len(list) != 0 || err != nil {

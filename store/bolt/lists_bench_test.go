@@ -81,10 +81,10 @@ func fillExpiring(b *testing.B, path string, keys, accounts int, now time.Time) 
 	if err != nil {
 		b.Fatal(err)
 	}
-	slices.SortFunc(rows, func(a, b apikeys.Expiry) int { return bytes.Compare(expiryRow(a), expiryRow(b)) })
+	slices.SortFunc(rows, func(a, b apikeys.Expiry) int { return bytes.Compare(record.ExpiryKey(a), record.ExpiryKey(b)) })
 	err = s.writer.Run(b.Context(), func(batch *batch) error {
 		for _, row := range rows {
-			if err := batch.Put(bucketExpiry, expiryRow(row), nil); err != nil {
+			if err := batch.Put(bucketExpiry, record.ExpiryKey(row), nil); err != nil {
 				return err
 			}
 		}

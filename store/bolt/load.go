@@ -1,16 +1,14 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -42,25 +40,10 @@ type loader struct {
 	now   time.Time
 
 	// The transaction, once something is to be read of the file.
-	tx       *bbolt.Tx
-	err      error // why there is none
-	segments *segments
-	bodies   *bbolt.Cursor
-	fresh    *bbolt.Cursor
-	pending  *bbolt.Cursor
-	version  uint64 // of the index, before tx
-
-	// The row of bucketFresh that was read last.
-	bits     record.Bitmap
-	bitsLast uint64
-
-	packed     record.Pack // bodies of a segment; empty if they cannot be read
-	packedLast uint64      // the segment's last number
-
-	// The event that was read last. The numbers before after, from first on, are its own.
-	first, after uint64
-	event        record.Event
-	eventErr     error
+	tx      *bbolt.Tx
+	log     *eventlog.View
+	err     error  // why there is none
+	version uint64 // of the index, before tx
 }
 
 // begin begins the transaction, unless that was done, and reports whether there is one.
@@ -75,8 +58,7 @@ func (l *loader) begin() bool {
 	}()
 	l.version = l.store.index.readVersion()
 	if l.tx, l.err = l.store.view(l.ctx); l.err == nil {
-		l.segments, l.bodies = newSegments(l.tx), l.tx.Bucket(bucketEvents).Cursor()
-		l.fresh, l.pending = l.tx.Bucket(bucketFresh).Cursor(), l.tx.Bucket(bucketPending).Cursor()
+		l.log = l.store.log.View(l.tx)
 	}
 	return l.err == nil
 }
@@ -104,7 +86,7 @@ func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
 		d.State = webhooks.Gone
 		return
 	}
-	event, at, held := l.store.published.take(ref)
+	event, at, held := l.store.log.Take(ref)
 	if held {
 		d.Due, d.Age = l.notLater(at), l.now.Sub(at)
 	} else if !l.begin() || !l.readPending(ref, d) {
@@ -117,10 +99,10 @@ func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
 	}
 	d.State = webhooks.Ready
 	if d.Event = event; !held {
-		l.readEvent(ref.Number)
-		d.Event, d.Err = l.event.EncodedEvent, l.eventErr
-		if d.Age = l.store.age(l.event.PublishedAt); d.Due.IsZero() {
-			d.Due = l.notLater(l.event.PublishedAt)
+		event, err := l.log.EventOf(ref.Number)
+		d.Event, d.Err = event.EncodedEvent, err
+		if d.Age = l.store.age(event.PublishedAt); d.Due.IsZero() {
+			d.Due = l.notLater(event.PublishedAt)
 		}
 	}
 	if d.Webhook = &w.Webhook; w.err != nil {
@@ -159,63 +141,7 @@ func (l *loader) webhook(id string) *indexedWebhook {
 
 // readPending sets how the delivery is pending, and reports whether it is.
 func (l *loader) readPending(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) bool {
-	number := ref.Number
-	if segment, err := l.segments.at(number); err == nil {
-		if webhook, err := segment.Recipient(number); err != nil || string(webhook) != ref.WebhookID {
-			return false
-		}
-	} else if errors.Is(err, errNoSegment) {
-		return false
-	}
-	if number < l.bits.First || number > l.bitsLast || l.bitsLast == 0 {
-		l.bitsLast = 0
-		if key, value := l.fresh.Seek(record.NumberKey(number)); len(key) == 8 {
-			if m, err := record.DecodeBitmap(value); err == nil {
-				l.bits, l.bitsLast = m, binary.BigEndian.Uint64(key)
-			}
-		}
-	}
-	if l.bitsLast > 0 && l.bits.Has(number) {
-		return true // due since it was published
-	}
-	value := get(l.pending, record.NumberKey(number))
-	if value == nil {
-		return false
-	}
-	p := l.store.decodePending(value, l.now, l.store.clock.Steady(l.now))
+	p, pending := l.log.Pending(ref, l.now)
 	d.Due, d.Attempts, d.Before = p.Due, p.Attempts, p.Before
-	return true
-}
-
-// readEvent reads the event whose delivery has the number.
-func (l *loader) readEvent(number uint64) {
-	if number >= l.first && number < l.after {
-		return
-	}
-	l.first, l.after, l.event, l.eventErr = 0, 0, record.Event{}, record.ErrCorrupt // should reading panic
-	segment, err := l.segments.at(number)
-	if err != nil {
-		l.eventErr = err
-		return
-	}
-	if segment.Last != l.packedLast {
-		l.packed, l.packedLast = record.Pack{}, segment.Last
-		l.packed, _ = record.DecodePack(get(l.bodies, bodiesKey(segment.Key)))
-	}
-	i := segment.Index(number)
-	l.event, l.eventErr = segment.Event(i)
-	body := l.packed.At(i)
-	if body == nil {
-		l.eventErr = record.ErrCorrupt
-	}
-	l.event.Body = bytes.Clone(body)
-	l.first, l.after = segment.Number(i), segment.End(i)
-}
-
-// get is [bbolt.Bucket.Get] with a cursor that is there already.
-func get(c *bbolt.Cursor, key []byte) []byte {
-	if k, value := c.Seek(key); bytes.Equal(k, key) {
-		return value
-	}
-	return nil
+	return pending
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 )
 
 // wantOpenError opens path and wants an error that names the file, and says and
@@ -127,7 +128,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		if err := bolt.Return(path); !errors.Is(err, bolt.ErrSchema) {
 			t.Errorf("Return: %v", err)
 		}
-		if report, err := bolt.Verify(path); !errors.Is(err, bolt.ErrSchema) || report.Counted {
+		if report, err := boltops.Verify(path, nil); !errors.Is(err, bolt.ErrSchema) || report.Counted {
 			t.Errorf("Verify: %+v, %v", report, err)
 		}
 		if diff := cmp.Diff(before, rowsOf(t, path)); diff != "" {

@@ -5,38 +5,10 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
-
-// pending returns how the delivery of that number is pending, and whether it is; and the
-// bitmap it is in if it is so as it was published.
-func (b *batch) pending(number uint64) (p record.Pending, fresh *bitmap, pending bool) {
-	if fresh := b.fresh.containing(b.tx, number); fresh != nil {
-		return p, fresh, true
-	}
-	value := b.Get(bucketPending, record.NumberKey(number))
-	p, _ = record.DecodePending(value) // what cannot be decoded counts for nothing
-	return p, nil, value != nil
-}
-
-// removePending ends that a delivery is pending.
-func (b *batch) removePending(number uint64) error {
-	if b.fresh.remove(b, number) {
-		return nil
-	}
-	return b.Delete(bucketPending, record.NumberKey(number))
-}
-
-// encodePending returns the record of what is due at a time to come by the system's clock,
-// and marks the clock of the file, by which it is due in the record.
-func (s *Store) encodePending(b *batch, p record.Pending) ([]byte, error) {
-	if err := s.mark(b, markBusy); err != nil {
-		return nil, err
-	}
-	p.Due = s.clock.Steady(p.Due)
-	return p.Encode(), nil
-}
 
 // Redeliver implements [webhooks.Store].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
@@ -60,19 +32,16 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	if err != nil {
 		return err
 	}
-	segment, i, err := s.publishedEvent(b, account, eventID)
+	event, err := b.log.Event(account, eventID)
 	if err != nil {
 		return err
 	}
-	number, ok := segment.DeliveryTo(i, webhookID)
-	if !ok || bodiesOf(b.tx, segment) == nil {
+	log := b.log.View()
+	number, ok := event.DeliveryTo(webhookID)
+	if !ok || !log.HasBody(&event) {
 		return webhooks.ErrNotFound
 	}
-	event, err := segment.Event(i)
-	if err != nil {
-		return err
-	}
-	d, err := s.deliveryOf(b.tx, segment, &event, number, webhookID)
+	d, err := log.Delivery(&event, number, webhookID)
 	switch {
 	case err != nil:
 		return err
@@ -103,23 +72,19 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 			to.Probe(webhook)
 		})
 	})
-	p, fresh, _ := b.pending(number)
-	if fresh != nil {
-		return nil // it is due since it was published
+	p, asPublished, _ := b.log.Pending(number)
+	if asPublished {
+		return nil // it is due since then
 	}
 	p.Due, p.Recovered, p.First = time.Now(), false, true
-	value, err := s.encodePending(b, p)
-	if err != nil {
-		return err
-	}
-	return b.Put(bucketPending, record.NumberKey(number), value)
+	return b.log.PutPending(number, p)
 }
 
 // endWait makes a pending delivery due now, if it waits for a later time, and reports whether
 // it does.
 func (s *Store) endWait(b *batch, webhook *webhooks.Webhook, number uint64, now time.Time) (waits bool, err error) {
-	p, fresh, pending := b.pending(number)
-	if fresh != nil || !pending || !p.Due.After(s.clock.Steady(now)) {
+	p, asPublished, pending := b.log.Pending(number)
+	if asPublished || !pending || !p.Due.After(s.clock.Steady(now)) {
 		return false, nil
 	}
 	return true, s.putPending(b, webhook, number, p)
@@ -135,9 +100,6 @@ func lastNumber(d *webhooks.Delivery) int {
 
 // addPending makes a delivery that is not pending due now, with p's attempts and place.
 func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending) error {
-	if b.skipped.remove(b, number) {
-		b.noteFailed(webhook.ID, number, false)
-	}
 	p.Before = p.Attempts
 	return s.putPending(b, webhook, number, p)
 }
@@ -145,11 +107,8 @@ func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p
 // putPending stores and reports a delivery as due now.
 func (s *Store) putPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending) error {
 	p.Due = time.Now()
-	report := reportOf(number, webhook, &p)
+	report := eventlog.Report(number, &p)
+	report.Webhook = webhook
 	b.AfterCommit(func() { s.feed.add(report) })
-	value, err := s.encodePending(b, p)
-	if err != nil {
-		return err
-	}
-	return b.Append(bucketPending, record.NumberKey(number), value)
+	return b.log.MakePending(webhook.ID, number, p)
 }

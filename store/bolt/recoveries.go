@@ -30,7 +30,7 @@ func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, n
 		}
 		r := record.Recovery{Recovery: created}
 		if r.To.IsZero() {
-			r.To = afterAll(s.lastPublished)
+			r.To = afterAll(b.log.LastPublished())
 		}
 		if err := b.tell(notice); err != nil {
 			return err
@@ -112,50 +112,19 @@ func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 		return nil
 	}
 	query := webhooks.DeliveryQuery{States: r.States, From: r.From, To: r.To}
-	low, high := between(b.tx, query)
-	w := s.newWalk(b.tx, r.WebhookID)
-	low = max(low, r.Next)
 	now := time.Now()
-	for low < high {
-		run := low / runSize * runSize
-		numbers, err := w.within(run)
-		if err != nil {
+	r.Next, r.Done, err = b.log.View().Walk(r.WebhookID, &query, r.Next, limit, func(n uint64, d *webhooks.Delivery) error {
+		if d.State == webhooks.Pending {
+			waits, err := s.endWait(b, &webhook, n, now)
+			if waits {
+				r.Recovered++
+			}
 			return err
 		}
-		for _, n := range numbers {
-			if n < low || n >= high {
-				continue
-			}
-			if limit--; limit < 0 {
-				r.Next = n
-				return nil
-			}
-			d, ok := w.delivery(n)
-			if !ok || !query.Matches(&d) || !w.hasBody(n) {
-				continue
-			}
-			if d.State == webhooks.Pending {
-				waits, err := s.endWait(b, &webhook, n, now)
-				if err != nil {
-					return err
-				}
-				if waits {
-					r.Recovered++
-				}
-				continue
-			}
-			if err := s.addPending(b, &webhook, n, record.Pending{Attempts: lastNumber(&d), Recovered: true}); err != nil {
-				return err
-			}
-			r.Recovered++
-		}
-		low = run + runSize
-		if r.Next = low; w.cost > maxStepCost {
-			return nil
-		}
-	}
-	r.Done = true
-	return nil
+		r.Recovered++
+		return s.addPending(b, &webhook, n, record.Pending{Attempts: lastNumber(d), Recovered: true})
+	})
+	return err
 }
 
 func recoveryByID(tx *bbolt.Tx, id string) (record.Recovery, error) {
@@ -186,7 +155,7 @@ func putRecoveryRow(b *batch, r *record.Recovery) error {
 	if err := b.Put(bucketRecoveries, []byte(r.ID), r.Encode()); err != nil || !isNew {
 		return err
 	}
-	if err := b.Put(bucketRecoveryTimes, recoveryTime(r), nil); err != nil {
+	if err := b.Put(bucketRecoveryTimes, record.RecoveryTimeKey(r), nil); err != nil {
 		return err
 	}
 	if b.Get(bucketWebhookIDs, []byte(r.WebhookID)) == nil {
@@ -207,22 +176,17 @@ func forgetRecovery(b *batch, id string) error {
 	if err != nil || !r.Done {
 		return nil
 	}
-	if err := b.Delete(bucketRecoveryTimes, recoveryTime(&r)); err != nil {
+	if err := b.Delete(bucketRecoveryTimes, record.RecoveryTimeKey(&r)); err != nil {
 		return err
 	}
 	return b.Delete(bucketRecoveries, []byte(id))
-}
-
-// recoveryTime returns the key in bucketRecoveryTimes: when it was created, whose order is that of times, and its id.
-func recoveryTime(r *record.Recovery) []byte {
-	return append(timeKey(r.CreatedAt), r.ID...)
 }
 
 // purgeRecoveries deletes those that are done and were created before the time.
 func purgeRecoveries(b *batch, before time.Time, left *int) error {
 	var times, old [][]byte // not deleted at once: a cursor skips keys after that
 	c := b.tx.Bucket(bucketRecoveryTimes).Cursor()
-	end := timeKey(before)
+	end := record.TimeKey(before)
 	for k, _ := c.First(); k != nil && bytes.Compare(k, end) < 0 && *left > 0; k, _ = c.Next() {
 		id := k[min(8, len(k)):]
 		if r, err := recoveryByID(b.tx, string(id)); err == nil && !r.Done {

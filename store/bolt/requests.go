@@ -73,7 +73,7 @@ func (r *requests) check(b *batch, kind, account string, options *apikeys.Create
 				oldest = before.At
 			}
 		case len(old) < 8*forgetStep:
-			old = append(old, requestTime(before.At, k))
+			old = append(old, record.RequestTimeKey(before.At, k))
 		}
 	}
 	if known >= options.MaxIdempotencyKeys {
@@ -131,7 +131,7 @@ func (r *requests) note(b *batch, kind, account, id string, options *apikeys.Cre
 	if err := b.Put(bucketRequests, key, made.Encode()); err != nil {
 		return err
 	}
-	if err := b.Put(bucketRequestTimes, requestTime(made.At, key), nil); err != nil {
+	if err := b.Put(bucketRequestTimes, record.RequestTimeKey(made.At, key), nil); err != nil {
 		return err
 	}
 	return r.forgetOldest(b, since(options))
@@ -146,7 +146,7 @@ func since(options *apikeys.CreateOptions) time.Time {
 func (r *requests) forgetOldest(b *batch, since time.Time) error {
 	var old [][]byte // not deleted at once: a cursor skips keys after that
 	c := b.tx.Bucket(bucketRequestTimes).Cursor()
-	for k, _ := c.First(); len(old) < forgetStep && k != nil && bytes.Compare(k, requestTime(since, nil)) < 0; k, _ = c.Next() {
+	for k, _ := c.First(); len(old) < forgetStep && k != nil && bytes.Compare(k, record.RequestTimeKey(since, nil)) < 0; k, _ = c.Next() {
 		old = append(old, bytes.Clone(k))
 	}
 	return r.forget(b, old, since)
@@ -181,7 +181,7 @@ func (r *requests) forgetOf(b *batch, account, keyID string) error {
 		rows := b.tx.Bucket(bucketRequests).Cursor()
 		for k, value := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = rows.Next() {
 			if request, err := record.DecodeRequest(value); err == nil && request.KeyID == keyID {
-				made, times = append(made, bytes.Clone(k)), append(times, requestTime(request.At, k))
+				made, times = append(made, bytes.Clone(k)), append(times, record.RequestTimeKey(request.At, k))
 			}
 		}
 		if len(made) == 0 {
@@ -209,10 +209,4 @@ func requestOwner(key []byte) (kind, account string) {
 	length, n := binary.Uvarint(key[1:])
 	rest := key[1+n:]
 	return string(key[:1]), string(rest[:length])
-}
-
-// requestTime returns the key in bucketRequestTimes of that in bucketRequests.
-func requestTime(at time.Time, key []byte) []byte {
-	const sign = 1 << 63 // times before 1970 sort first
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())^sign), key...)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
@@ -26,7 +27,7 @@ import (
 // again, under an account and an id before or after its own, or is another key's since that was rotated, is
 // the one key's that has it in the abandoned file, and lists can be read.
 func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
-	for _, to := range []bolt.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
+	for _, to := range []boltops.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
 		for _, rotated := range []bool{false, true} {
 			t.Run(fmt.Sprint(to, " rotated ", rotated), func(t *testing.T) {
 				c := newCopier(t)
@@ -45,7 +46,7 @@ func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
 				s := restoreFrom(t, backup, c.closed())
 				key, err := s.KeyByHash(ctx, hash)
 				noError(t, err)
-				want(t, "key of the value", bolt.Ref{Account: key.Account, ID: key.ID}, to)
+				want(t, "key of the value", boltops.Ref{Account: key.Account, ID: key.ID}, to)
 				for _, account := range []string{"a", "m", "z"} {
 					if _, err := s.ListKeys(ctx, account, apikeys.Page{Limit: 9}); err != nil {
 						t.Errorf("ListKeys of %s: %v", account, err)
@@ -103,10 +104,8 @@ func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
 func restoreFrom(t *testing.T, backup, abandoned string) *bolt.Store {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "restored.db")
-	info, err := bolt.Restore(path, backup, bolt.Fence{Abandoned: abandoned})
+	_, err := boltops.Restore(path, backup, boltops.Fence{Abandoned: abandoned})
 	noError(t, err)
-	want(t, "what cannot be read", info.Unreadable, nil)
-	want(t, "lost events", info.EventsLost, bolt.LostEvents{Known: true})
 	wantSound(t, path)
 	s, err := bolt.Open(path)
 	noError(t, err)
@@ -176,21 +175,9 @@ func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 	want(t, "claimed", pending(t, s), []string{"pending to "})
 }
 
-// TestLostEvents_String: a number that is not known is never printed as 0.
-func TestLostEvents_String(t *testing.T) {
-	for lost, printed := range map[bolt.LostEvents]string{
-		{}: "not known", {AtLeast: 2}: "at least 2", {Known: true}: "0", {AtLeast: 2, Known: true}: "2",
-	} {
-		want(t, "String", fmt.Sprintf("%+v", bolt.RestoreInfo{EventsLost: lost}.EventsLost), printed)
-	}
-	c := newCopier(t)
-	info, err := bolt.Restore(filepath.Join(t.TempDir(), "restored.db"), c.closed(), bolt.Fence{NothingRevoked: true})
-	noError(t, err)
-	want(t, "EventsLost without an abandoned file", info.EventsLost.String(), "not known")
-}
-
-// TestRestore_DamagedRows_ReportedAndNothingRevived damages a row of a backup at a time. It is restored if Compact and
-// Open take it, with what Verify finds in the report, or refused if the fence says so; keys that are listed as deleted are dead.
+// TestRestore_DamagedRows_ReportedAndNothingRevived damages a row of a file at a time, which is the backup or the abandoned file. It is
+// restored if Verify and Open accept it, with the problems in the report, or refused if the fence says so; keys that are listed as
+// deleted are dead.
 func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 	rounds := 200
 	if testing.Short() {
@@ -199,24 +186,28 @@ func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 	whole := rich(t, 6)
 	random := rand.New(rand.NewPCG(27, 1))
 	dir := memoryDir(t)
-	backup, restored, opened := filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db"), filepath.Join(dir, "opened.db")
+	damaged, restored, opened := filepath.Join(dir, "damaged.db"), filepath.Join(dir, "restored.db"), filepath.Join(dir, "opened.db")
 	hashes, refs := keysOf(t, whole)
 	reported, refused := 0, 0
 	for range rounds {
-		copyFile(t, whole, backup)
-		what := damageRow(t, backup, random)
-		report, err := bolt.Verify(backup)
-		copyFile(t, backup, opened)
+		copyFile(t, whole, damaged)
+		what := damageRow(t, damaged, random)
+		report, err := boltops.Verify(damaged, nil)
+		copyFile(t, damaged, opened)
 		s, unopened := bolt.Open(opened)
 		if unopened == nil {
 			noError(t, s.Close())
 		}
-		fences := map[string]bolt.Fence{"lists": {DeletedKeys: refs}, "file": {Abandoned: whole, DeletedKeys: refs}}
-		if strings.Contains(what, `"cursors"`) || strings.Contains(what, `"restored"`) {
-			delete(fences, "file") // that the backup is of this file cannot be told
+		type input struct {
+			backup string
+			fence  boltops.Fence
 		}
-		for name, fence := range fences {
-			info, failed := bolt.Restore(restored, backup, fence)
+		inputs := map[string]input{"backup": {damaged, boltops.Fence{DeletedKeys: refs}}, "abandoned file": {whole, boltops.Fence{Abandoned: damaged, DeletedKeys: refs}}}
+		if strings.HasPrefix(what, "meta") {
+			delete(inputs, "abandoned file") // that the backup is of this file may not be known
+		}
+		for name, in := range inputs {
+			info, failed := boltops.Restore(restored, in.backup, in.fence)
 			if (failed == nil) != (err == nil && unopened == nil) {
 				t.Fatalf("%s, %s: Restore: %v; Verify: %v; Open: %v", what, name, failed, err, unopened)
 			}
@@ -237,7 +228,7 @@ func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 		}
 		if len(report.Problems) > 0 {
 			reported++
-			_, err := bolt.Restore(restored, backup, bolt.Fence{NothingRevoked: true, RefuseDamaged: true})
+			_, err := boltops.Restore(restored, damaged, boltops.Fence{NothingRevoked: true, RefuseDamaged: true})
 			if !errors.Is(err, bolt.ErrSchema) {
 				t.Errorf("%s: with RefuseDamaged: got %v, want %v", what, err, bolt.ErrSchema)
 			}
@@ -250,7 +241,7 @@ func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 }
 
 // keysOf returns the hashes and the names of all keys of a file.
-func keysOf(t *testing.T, path string) (hashes []apikeys.Hash, refs []bolt.Ref) {
+func keysOf(t *testing.T, path string) (hashes []apikeys.Hash, refs []boltops.Ref) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy.db")
 	copyFile(t, path, copied)
@@ -261,7 +252,7 @@ func keysOf(t *testing.T, path string) (hashes []apikeys.Hash, refs []bolt.Ref) 
 		noError(t, err)
 		for _, r := range page.Records {
 			if key, is := r.(*transfer.Key); is {
-				hashes, refs = append(hashes, key.Hash), append(refs, bolt.Ref{Account: key.Account, ID: key.ID})
+				hashes, refs = append(hashes, key.Hash), append(refs, boltops.Ref{Account: key.Account, ID: key.ID})
 				if !key.Previous.IsZero() {
 					hashes = append(hashes, key.Previous)
 				}

@@ -19,6 +19,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -433,7 +434,7 @@ func wantRestores(t testing.TB, path string) {
 	t.Helper()
 	wantSound(t, path)
 	restored := filepath.Join(memoryDir(t), "restored.db")
-	_, err := bolt.Restore(restored, path, bolt.Fence{NothingRevoked: true})
+	_, err := boltops.Restore(restored, path, boltops.Fence{NothingRevoked: true})
 	noError(t, err)
 	wantSound(t, restored)
 	noError(t, os.Remove(restored))

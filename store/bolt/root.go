@@ -5,6 +5,8 @@ import (
 	"context"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
 // rootOf returns the bucket that has all others.
@@ -36,8 +38,7 @@ func (b *batch) mergeRoot() error {
 	if !rootIsSplit(b.tx) {
 		return nil
 	}
-	b.maintaining = true
-	size := pageHeader
+	size := pagefile.HeaderSize
 	var inline []inlineBucket
 	err := b.tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
 		size += rowHeader + len(name) + bucketHeader
@@ -45,7 +46,7 @@ func (b *batch) mergeRoot() error {
 			return nil
 		}
 		i := inlineBucket{name: bytes.Clone(name), sequence: bucket.Sequence()}
-		size += pageHeader
+		size += pagefile.HeaderSize
 		inline = append(inline, i)
 		return bucket.ForEach(func(k, v []byte) error {
 			size += rowHeader + len(k) + len(v)
@@ -54,7 +55,7 @@ func (b *batch) mergeRoot() error {
 			return nil
 		})
 	})
-	if err != nil || size > b.store.spare.pageSize*7/8 {
+	if err != nil || size > b.store.parking.pageSize*7/8 {
 		return err
 	}
 	b.MarkWritten()

@@ -46,9 +46,9 @@ func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 		"a branch that leads to itself":         {set(child(1), uint64(events)), "used twice"},
 		"a branch that leads to another bucket": {set(child(1), uint64(root("delivery_runs"))), "used twice"},
 		"two branches that lead to one page":    {set(child(1), number(data[child(0):])), "used twice"},
-		"a leaf that is free":                   {set(list*page+16, number(data[child(0):])), "on the list of free pages, and is none"},
-		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the list of free pages, and is none"},
-		"a free page outside of the file":       {set(list*page+16, 1<<40), "on the list of free pages, and is none"},
+		"a leaf that is free":                   {set(list*page+16, number(data[child(0):])), "on the list of free pages, and is not free"},
+		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the list of free pages, and is not free"},
+		"a free page outside of the file":       {set(list*page+16, 1<<40), "on the list of free pages, and is not free"},
 		"the kind of that list":                 {func(data []byte) { data[list*page+8] = 2 }, "no list of free pages"},
 		"how long that list is": {func(data []byte) { // 0xffff: the length is in place of the first page
 			data[list*page+10], data[list*page+11] = 0xff, 0xff

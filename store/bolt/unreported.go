@@ -2,19 +2,21 @@ package bolt
 
 import (
 	"context"
+	"time"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Unreported implements [webhooks.Deliveries].
 func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
-	err = s.eachPending(ctx, s.feed.unreported(), func(r *pendingReader, d webhooks.PendingDelivery) {
+	err = s.eachPending(ctx, s.feed.unreported(), func(now time.Time, d webhooks.PendingDelivery) {
 		if webhookID != "" && d.Webhook.ID != webhookID {
 			return
 		}
 		backlog.Pending++
-		if d.Webhook.Claimable() && !d.Due.After(r.now) && (backlog.OldestDue.IsZero() || d.Due.Before(backlog.OldestDue)) {
+		if d.Webhook.Claimable() && !d.Due.After(now) && (backlog.OldestDue.IsZero() || d.Due.Before(backlog.OldestDue)) {
 			backlog.OldestDue = d.Due
 		}
 	})
@@ -31,19 +33,19 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webho
 }
 
 // eachPending visits the pending deliveries whose numbers are in the range of their bucket.
-func (s *Store) eachPending(ctx context.Context, ranges [2]numberRange, visit func(*pendingReader, webhooks.PendingDelivery)) (err error) {
+func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d webhooks.PendingDelivery)) (err error) {
 	version := s.index.readVersion()
 	tx, err := s.view(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	r := s.newPendingReader(tx, version)
-	r.visit = func(d webhooks.PendingDelivery) { visit(r, d) }
-	r.full = func() bool { return ctx.Err() != nil }
+	now := time.Now()
+	r := s.newPendingReader(tx, version, func(d webhooks.PendingDelivery) { visit(now, d) })
+	r.Full = func() bool { return ctx.Err() != nil }
 	for bucket, numbers := range ranges {
-		if !numbers.isEmpty() {
-			r.read(bucket, numbers)
+		if !numbers.IsEmpty() {
+			r.Read(bucket, numbers)
 		}
 	}
 	return ctx.Err()

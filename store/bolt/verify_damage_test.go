@@ -18,6 +18,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -102,7 +103,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"pending", "", flip, "pending", "cannot be read"},
 		{"pending", "move", nil, "pending", "no such delivery"},
 		{"delivery_runs", "", flip, "delivery_runs", "cannot be read"},
-		{"delivery_runs", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "delivery_runs", "others"},
+		{"delivery_runs", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "delivery_runs", "no delivery"},
 		{"delivery_runs", "last", remove, "delivery_runs", "missing"},
 		{"failed_deliveries", "", flip, "failed_deliveries", "cannot be read"},
 		{"failed_deliveries", "all", remove, "skipped", "failed_deliveries does not have"},
@@ -121,14 +122,14 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"webhook_recoveries", "move", nil, "webhook_recoveries", "no such webhook"},
 		{"requests", "", flip, "requests", "cannot be read"},
 		{"request_times", "", remove, "requests", "request_times does not have it"},
-		{"request_times", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "request_times", "not a time"},
+		{"request_times", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "request_times", "want a time"},
 		{"alerts", "", flip, "alerts", "cannot be read"},
 		{"due_alerts", "move", nil, "due_alerts", "not the alert"},
-		{"dedup_keys", "another", nil, "dedup_keys", "key of the row"},
+		{"dedup_keys", "another", nil, "dedup_keys", "malformed key"},
 		{"audit_log", "", flip, "audit_log", "cannot be read"},
 		{"audit_log", "", remove, "audit_heads", "no notice"},
 		{"audit_heads", "", remove, "audit_log", "audit_heads does not lead to it"},
-		{"audit_heads", "move", nil, "audit_heads", "notice of another"},
+		{"audit_heads", "move", nil, "audit_heads", "notice of another account"},
 		{"audit_routine", "", flip, "audit_routine", "counts"},
 		{"audit_routine", "last", cut, "audit_routine", "cannot be read"},
 		{"audit_routine", "last", remove, "audit_log", "audit_routine does not have it"},
@@ -146,7 +147,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 		}
 		copyFile(t, whole, path)
 		spoil(t, path, test.bucket, test.prefix, test.change)
-		report, err := bolt.Verify(path)
+		report, err := boltops.Verify(path, nil)
 		must(t, err)
 		named := false
 		for _, p := range report.Problems {
@@ -234,7 +235,7 @@ func TestVerifyNamesDamagedPages(t *testing.T) {
 		"the first meta page":         {16 + 40, []byte{9}, "page 0: this meta page"},
 		"the second meta page":        {page + 16 + 40, []byte{9}, "page 1: this meta page"},
 		"a page that is cut off":      {-1, nil, "truncated"},
-		"a page's number":             {rootOf(data) * page, []byte{99}, "it says that it is page"},
+		"a page's number":             {rootOf(data) * page, []byte{99}, "says that it is page"},
 		"a page's kind":               {rootOf(data)*page + 8, []byte{0x10}, "kind that does not belong"},
 		"how many rows a page has":    {rootOf(data)*page + 10, []byte{0xff, 0xff}, "rows"},
 		"how many pages a page has":   {rootOf(data)*page + 12, []byte{0xff, 0xff, 0xff}, "goes on for"},
@@ -255,7 +256,7 @@ func TestVerifyNamesDamagedPages(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "damaged.db")
 			must(t, os.WriteFile(path, damaged, 0o600))
-			report, err := bolt.Verify(path)
+			report, err := boltops.Verify(path, nil)
 			must(t, err)
 			named := false
 			for _, p := range report.Problems {
@@ -304,8 +305,8 @@ func FuzzVerify(f *testing.F) {
 		}
 		path := filepath.Join(t.TempDir(), "damaged.db")
 		must(t, os.WriteFile(path, damaged, 0o600))
-		_, _ = bolt.Verify(path)
-		_, _ = bolt.Compact(path+".smaller", path)
+		_, _ = boltops.Verify(path, nil)
+		_, _ = boltops.Compact(path+".smaller", path)
 	})
 }
 
@@ -324,7 +325,7 @@ func TestVerify_DamagedLengthOfAPage_TakesLittleMemory(t *testing.T) {
 	must(t, os.WriteFile(path, data, 0o600))
 	must(t, os.Truncate(path, pages*page)) // sparse
 	for name, use := range map[string]func() error{
-		"Verify": func() error { report, err := bolt.Verify(path); return errors.Join(err, report.Err()) },
+		"Verify": func() error { report, err := boltops.Verify(path, nil); return errors.Join(err, report.Err()) },
 		"Open":   func() error { _, err := bolt.Open(path); return err },
 	} {
 		var before, after runtime.MemStats

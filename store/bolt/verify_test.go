@@ -9,13 +9,14 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // verify fails the test if the file, which is closed, has a problem.
 func verify(t *testing.T, path string) {
 	t.Helper()
-	report, err := bolt.Verify(path)
+	report, err := boltops.Verify(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func verify(t *testing.T, path string) {
 // report does not say that there is nothing.
 func TestVerify_AnotherSchema_IsNotCounted(t *testing.T) {
 	path := filled(t)
-	report, err := bolt.Verify(path)
+	report, err := boltops.Verify(path, nil)
 	must(t, err)
 	if !report.Counted || report.Events == 0 {
 		t.Errorf("of a sound file: %+v", report)
@@ -38,14 +39,14 @@ func TestVerify_AnotherSchema_IsNotCounted(t *testing.T) {
 	another := filepath.Join(t.TempDir(), "another.db")
 	copyFile(t, path, another)
 	spoil(t, another, "meta", "format", func(value []byte) []byte { return []byte{7: 77} })
-	report, err = bolt.Verify(another)
+	report, err = boltops.Verify(another, nil)
 	if !errors.Is(err, bolt.ErrSchema) || report.Counted || report.Schema != 77 || report.Bytes == 0 || len(report.Problems) > 0 {
 		t.Errorf("of schema 77: %+v, %v", report, err)
 	}
 	damaged := filepath.Join(t.TempDir(), "damaged.db")
 	copy(sound[rootOf(sound)*4096+8:], []byte{0x10})
 	must(t, os.WriteFile(damaged, sound, 0o600))
-	if report, err := bolt.Verify(damaged); err != nil || report.Counted || len(report.Problems) == 0 {
+	if report, err := boltops.Verify(damaged, nil); err != nil || report.Counted || len(report.Problems) == 0 {
 		t.Errorf("of a file whose root is damaged: %+v, %v", report, err)
 	}
 }
@@ -67,10 +68,10 @@ func TestVerifySealed(t *testing.T) {
 	must(t, err)
 	must(t, s.Close())
 	verify(t, path)
-	report, err := bolt.Verify(path, bolt.Sealed(keyring(1)))
+	report, err := boltops.Verify(path, keyring(1))
 	must(t, err)
 	must(t, report.Err())
-	report, err = bolt.Verify(path, bolt.Sealed(keyring(2)))
+	report, err = boltops.Verify(path, keyring(2))
 	must(t, err)
 	if len(report.Problems) != 2 || report.Problems[0].Bucket != "meta" || report.Problems[1].Bucket != "webhooks" {
 		t.Errorf("with another key: %v", report.Problems)

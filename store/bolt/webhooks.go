@@ -9,6 +9,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -187,8 +188,8 @@ func (s *Store) removeWebhook(b *batch, account, id string) error {
 	if err := b.Delete(bucketWebhookRecoveries, []byte(id)); err != nil {
 		return err
 	}
-	for _, list := range webhookLists {
-		if err := b.Delete(list.bucket, []byte(id)); err != nil {
+	for _, list := range schema.WebhookLists {
+		if err := b.Delete(list.Bucket, []byte(id)); err != nil {
 			return err
 		}
 	}

@@ -142,4 +142,4 @@ func purgeAll(t *testing.T, s *Store) {
 }
 
 // freeMiB returns how much of the file is free.
-func freeMiB(s *Store) float64 { return float64(s.spare.free()) / (1 << 20) }
+func freeMiB(s *Store) float64 { return float64(s.parking.freeBytes()) / (1 << 20) }

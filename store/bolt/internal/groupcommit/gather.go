@@ -1,7 +1,6 @@
 package groupcommit
 
 import (
-	"context"
 	"runtime"
 	"slices"
 	"time"
@@ -32,10 +31,6 @@ func (w *Writer[B]) transact(steps []*step[B]) {
 			go w.transact(rest)
 			return
 		}
-		if t.full() {
-			go w.makeRoom(steps)
-			return
-		}
 		if t.again() {
 			for _, s := range steps {
 				s.own = errNotDone
@@ -50,16 +45,6 @@ func (w *Writer[B]) transact(steps []*step[B]) {
 		clear(steps) // their array lives on under those who wait
 	}()
 	t.run()
-}
-
-// makeRoom commits the steps for which there was no room in the file.
-func (w *Writer[B]) makeRoom(steps []*step[B]) {
-	room := &transaction[B]{writer: w, steps: []*step[B]{newStep(context.Background(), w.room)}}
-	room.run() // if it fails they run all the same, and fail as it did
-	for _, s := range steps {
-		s.own = errNotDone
-	}
-	w.transact(steps)
 }
 
 // handOver starts the next transaction, after one of n steps.

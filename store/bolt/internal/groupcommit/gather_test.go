@@ -2,14 +2,11 @@ package groupcommit
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
@@ -82,30 +79,5 @@ func TestAStepAlone(t *testing.T) {
 	done.Wait()
 	if ids[0] != ids[1] || ids[2] != ids[1]+1 || ids[3] != ids[2]+1 || ids[4] != ids[3] {
 		t.Errorf("transactions %v", ids)
-	}
-}
-
-// TestRoomIsMade: steps for which the file would have to grow beyond bbolt's limit run again, after
-// a step that makes room; one alone fails.
-func TestRoomIsMade(t *testing.T) {
-	w, undone := open(t)
-	rooms := 0
-	w.room = func(testBatch) error {
-		rooms++
-		w.db.MaxSize = 0
-		return nil
-	}
-	large := func(b testBatch) error {
-		return b.Put(bucket, []byte("large"), make([]byte, 1<<20))
-	}
-	w.db.MaxSize = 1 << 16
-	if err := w.RunAlone(t.Context(), large); !errors.Is(err, bbolterrors.ErrMaxSizeReached) {
-		t.Errorf("alone: %v", err)
-	}
-	if err := w.Run(t.Context(), large); err != nil || rooms != 1 || *undone != 2 {
-		t.Errorf("%v; room was made %d times, %d undone", err, rooms, *undone)
-	}
-	if err := w.Halted(); err != nil {
-		t.Error(err)
 	}
 }

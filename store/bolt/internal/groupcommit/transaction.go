@@ -56,11 +56,6 @@ func (t *transaction[B]) culprit() (culprit *step[B], rest []*step[B]) {
 	return culprit, rest
 }
 
-// full reports whether there was no room in the file, and some can be made.
-func (t *transaction[B]) full() bool {
-	return !t.done && errors.Is(t.err, bbolterrors.ErrMaxSizeReached) && t.writer.room != nil && !t.steps[0].alone
-}
-
 // again reports whether the steps are to run again, since a signal interrupted the commit.
 func (t *transaction[B]) again() bool { return !t.done && t.err == errInterrupted }
 

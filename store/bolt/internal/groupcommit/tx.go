@@ -1,6 +1,11 @@
 package groupcommit
 
-import "go.etcd.io/bbolt"
+import (
+	"bytes"
+	"encoding/binary"
+
+	"go.etcd.io/bbolt"
+)
 
 // A Tx is the transaction in which steps run. They write through it, so that it is known
 // which of them have written; they may read it directly.
@@ -47,6 +52,20 @@ func (t *Tx) DeleteAll(bucket []byte, keys [][]byte) error {
 		}
 	}
 	return nil
+}
+
+// DeleteBefore deletes rows whose keys begin with a number before that one, at most left, which it counts down.
+func (t *Tx) DeleteBefore(bucket []byte, before uint64, left *int) error {
+	var old [][]byte // not deleted at once: a cursor skips keys after that
+	c := t.Bolt.Bucket(bucket).Cursor()
+	for k, _ := c.First(); k != nil && *left > 0; k, _ = c.Next() {
+		if len(k) >= 8 && binary.BigEndian.Uint64(k) >= before {
+			break
+		}
+		old = append(old, bytes.Clone(k))
+		*left--
+	}
+	return t.DeleteAll(bucket, old)
 }
 
 // PutOrDelete stores a value, or deletes the key if value is nil.

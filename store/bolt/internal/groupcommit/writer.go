@@ -28,7 +28,6 @@ type Writer[B Batch] struct {
 	db    *bbolt.DB
 	begin func(*Tx) B
 	ended func(done bool)
-	room  func(B) error
 
 	committed func(steps int, took time.Duration, err error) // nil: none
 
@@ -52,11 +51,9 @@ type Writer[B Batch] struct {
 // New returns a Writer to the file. begin returns the batch of a transaction that begins;
 // there is one at a time. ended, called between transactions and before the steps are told, says
 // that one has ended in which steps have run. Not done: what was read in it may never have
-// happened; if the Writer is halted, it may have. room is a step, which may be nil: it is
-// committed after a commit that failed because the file would have grown beyond bbolt's
-// MaxSize, before the steps of that run again. It or begin sees to it that they fit at last.
-func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool), room func(B) error) *Writer[B] {
-	return &Writer[B]{db: db, begin: begin, ended: ended, room: room}
+// happened; if the Writer is halted, it may have.
+func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool)) *Writer[B] {
+	return &Writer[B]{db: db, begin: begin, ended: ended}
 }
 
 // Observe has committed called after each commit from now on, before its steps are told. It is

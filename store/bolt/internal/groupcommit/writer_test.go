@@ -39,7 +39,7 @@ func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 		if !done {
 			*undone++
 		}
-	}, nil)
+	})
 	t.Cleanup(func() {
 		w.Close()
 		_ = db.Close()

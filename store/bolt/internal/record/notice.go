@@ -6,28 +6,30 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
+// notice is the fields of a notice, whose number is the one that it was given.
+func (c coder) notice(n *notices.Notice, given *uint64) {
+	number(c, given)
+	c.bool(&n.Pending)
+	c.time(&n.At)
+	text(c, &n.Action)
+	text(c, &n.Target.Kind)
+	text(c, &n.Target.ID)
+	text(c, &n.Actor.Kind)
+	text(c, &n.Actor.ID)
+	texts(c, &n.Changed)
+	text(c, &n.RequestID)
+	text(c, &n.ClientAddress)
+	text(c, &n.Object)
+	text(c, &n.Reason)
+	c.time(&n.Since)
+	c.time(&n.Until)
+}
+
 // EncodeNotice returns the record of a notice, which does not repeat the Account and the ID
 // that it stands under. number is the one that it was given.
 func EncodeNotice(n *notices.Notice, number uint64) []byte {
 	e := newEncoder(160)
-	e.uint(number)
-	e.bool(n.Pending)
-	e.time(n.At)
-	e.string(string(n.Action))
-	e.string(string(n.Target.Kind))
-	e.string(n.Target.ID)
-	e.string(string(n.Actor.Kind))
-	e.string(n.Actor.ID)
-	e.uint(uint64(len(n.Changed)))
-	for _, field := range n.Changed {
-		e.string(field)
-	}
-	e.string(n.RequestID)
-	e.string(n.ClientAddress)
-	e.string(n.Object)
-	e.string(n.Reason)
-	e.time(n.Since)
-	e.time(n.Until)
+	coder{to: &e}.notice(n, &number)
 	for i, text := range noticeTexts(n) {
 		if *text != "" {
 			e.field(uint64(2+2*i), []byte(*text)...)
@@ -46,26 +48,7 @@ func noticeTexts(n *notices.Notice) []*string {
 func DecodeNotice(account, id string, record []byte) (n notices.Notice, number uint64, err error) {
 	d := newDecoder(record)
 	n.Account, n.ID = account, id
-	number = d.uint()
-	n.Pending = d.bool()
-	n.At = d.time()
-	n.Action = notices.Action(d.string())
-	n.Target.Kind = notices.TargetKind(d.string())
-	n.Target.ID = d.string()
-	n.Actor.Kind = notices.ActorKind(d.string())
-	n.Actor.ID = d.string()
-	for range d.uint() {
-		if d.failed {
-			break
-		}
-		n.Changed = append(n.Changed, d.string())
-	}
-	n.RequestID = d.string()
-	n.ClientAddress = d.string()
-	n.Object = d.string()
-	n.Reason = d.string()
-	n.Since = d.time()
-	n.Until = d.time()
+	coder{from: d}.notice(&n, &number)
 	texts := noticeTexts(&n)
 	d.fields(func(tag uint64, value []byte) bool {
 		known := tag >= 2 && tag%2 == 0 && tag <= uint64(2*len(texts))

@@ -8,43 +8,30 @@ type Recovery struct {
 	Next uint64 // the number of the delivery to go on with
 }
 
+func (c coder) recovery(r *Recovery) {
+	c.time(&r.CreatedAt)
+	text(c, &r.Account)
+	text(c, &r.WebhookID)
+	texts(c, &r.States)
+	c.time(&r.From)
+	c.time(&r.To)
+	number(c, &r.Recovered)
+	c.bool(&r.Done)
+	number(c, &r.Next)
+}
+
 // Encode returns the record, which does not repeat the ID that it stands under.
 func (r *Recovery) Encode() []byte {
 	e := newEncoder(96)
-	e.time(r.CreatedAt)
-	e.string(r.Account)
-	e.string(r.WebhookID)
-	e.uint(uint64(len(r.States)))
-	for _, state := range r.States {
-		e.string(string(state))
-	}
-	e.time(r.From)
-	e.time(r.To)
-	e.uint(uint64(r.Recovered))
-	e.bool(r.Done)
-	e.uint(r.Next)
+	coder{to: &e}.recovery(r)
 	return e
 }
 
-// DecodeRecovery decodes the Recovery of that id.
-func DecodeRecovery(id string, record []byte) (Recovery, error) {
-	var r Recovery
-	r.ID = id
+// DecodeRecovery decodes the Recovery of that ID.
+func DecodeRecovery(id string, record []byte) (r Recovery, err error) {
 	d := newDecoder(record)
-	r.CreatedAt = d.time()
-	r.Account = d.string()
-	r.WebhookID = d.string()
-	for range d.uint() {
-		if d.failed {
-			break
-		}
-		r.States = append(r.States, webhooks.DeliveryState(d.string()))
-	}
-	r.From = d.time()
-	r.To = d.time()
-	r.Recovered = int(d.uint())
-	r.Done = d.bool()
-	r.Next = d.uint()
+	r.ID = id
+	coder{from: d}.recovery(&r)
 	return r, d.err()
 }
 

@@ -10,22 +10,23 @@ type Request struct {
 	KeyID       string // of the API key that made it; empty: none did
 }
 
+func (c coder) request(r *Request) {
+	c.time(&r.At)
+	c.array(r.Fingerprint[:])
+	text(c, &r.ID)
+	text(c, &r.KeyID)
+}
+
 // Encode returns the record.
 func (r *Request) Encode() []byte {
 	e := newEncoder(16 + len(r.Fingerprint) + len(r.ID))
-	e.time(r.At)
-	e.raw(r.Fingerprint[:])
-	e.string(r.ID)
-	e.string(r.KeyID)
+	coder{to: &e}.request(r)
 	return e
 }
 
 // DecodeRequest decodes a Request.
 func DecodeRequest(record []byte) (r Request, err error) {
 	d := newDecoder(record)
-	r.At = d.time()
-	copy(r.Fingerprint[:], d.raw(uint64(len(r.Fingerprint))))
-	r.ID = d.string()
-	r.KeyID = d.string()
+	coder{from: d}.request(&r)
 	return r, d.err()
 }

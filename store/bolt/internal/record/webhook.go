@@ -14,22 +14,7 @@ import (
 func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
 	secret, previous := keys.Seal(w.Secret, w.ID), keys.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(72 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
-	e.uint(w.Version)
-	e.time(w.FailingSince)
-	e.time(w.WarnedAt)
-	e.bool(w.Active)
-	e.string(string(w.OffReason))
-	e.eventTypes(w.Events)
-	e.time(w.CreatedAt)
-	e.uint(uint64(w.BalanceThreshold))
-	e.string(w.URL)
-	e.string(string(secret))
-	e.string(string(previous))
-	e.time(w.PreviousSecretExpiresAt)
-	e.eventTypes(w.PastEvents)
-	e.time(w.ProvenAt)
-	e.string(w.FailingEvent)
-	e.bool(w.FailedAgain)
+	coder{to: &e}.webhook(w, &secret, &previous)
 	if w.Held {
 		e.field(webhookHeld, 1)
 	}
@@ -59,7 +44,8 @@ func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (we
 func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w webhooks.Webhook, err error) {
 	d := newDecoder(record)
 	w.Account, w.ID = account, id
-	secret, previous := d.webhook(&w)
+	var secret, previous []byte // as they are sealed
+	coder{from: d}.webhook(&w, &secret, &previous)
 	d.fields(func(tag uint64, value []byte) bool {
 		switch {
 		case tag == webhookHeld && len(value) == 1:
@@ -83,24 +69,24 @@ func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w
 	return w, nil
 }
 
-// webhook reads what each record of a webhook has, and returns the secrets as they are sealed.
-func (d *decoder) webhook(w *webhooks.Webhook) (secret, previous []byte) {
-	w.Version = d.uint()
-	w.FailingSince = d.time()
-	w.WarnedAt = d.time()
-	w.Active = d.bool()
-	w.OffReason = webhooks.OffReason(d.string())
-	w.Events = d.eventTypes()
-	w.CreatedAt = d.time()
-	w.BalanceThreshold = webhooks.Amount(d.uint())
-	w.URL = d.string()
-	secret, previous = d.raw(d.uint()), d.raw(d.uint())
-	w.PreviousSecretExpiresAt = d.time()
-	w.PastEvents = d.eventTypes()
-	w.ProvenAt = d.time()
-	w.FailingEvent = d.string()
-	w.FailedAgain = d.bool()
-	return secret, previous
+// webhook is what each record of a webhook has, with its secrets as they are sealed.
+func (c coder) webhook(w *webhooks.Webhook, secret, previous *[]byte) {
+	number(c, &w.Version)
+	c.time(&w.FailingSince)
+	c.time(&w.WarnedAt)
+	c.bool(&w.Active)
+	text(c, &w.OffReason)
+	texts(c, &w.Events)
+	c.time(&w.CreatedAt)
+	number(c, &w.BalanceThreshold)
+	text(c, &w.URL)
+	c.bytes(secret)
+	c.bytes(previous)
+	c.time(&w.PreviousSecretExpiresAt)
+	texts(c, &w.PastEvents)
+	c.time(&w.ProvenAt)
+	text(c, &w.FailingEvent)
+	c.bool(&w.FailedAgain)
 }
 
 // WebhookVersion returns the version of a webhook's record; 0 if there is no record.
@@ -113,23 +99,7 @@ func WebhookVersion(record []byte) uint64 {
 func WebhookFields(record []byte) []byte {
 	var w webhooks.Webhook
 	d := newDecoder(record)
-	d.webhook(&w)
+	var sealed []byte
+	coder{from: d}.webhook(&w, &sealed, &sealed)
 	return unknown(d.rest, webhookHeld, webhookOffAt)
-}
-
-func (e *encoder) eventTypes(types []webhooks.EventType) {
-	e.uint(uint64(len(types)))
-	for _, t := range types {
-		e.string(string(t))
-	}
-}
-
-func (d *decoder) eventTypes() (types []webhooks.EventType) {
-	for range d.uint() {
-		if d.failed {
-			break
-		}
-		types = append(types, webhooks.EventType(d.string()))
-	}
-	return types
 }

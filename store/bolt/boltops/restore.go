@@ -1,0 +1,185 @@
+package boltops
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/internal/files"
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+)
+
+// restoreSuffix is the suffix of the temporary files of Restore.
+const restoreSuffix = ".restoring-"
+
+// Restore makes a file at path from a backup, one of [bolt.Store.Backup] or a copy of the closed file,
+// that brings nothing back that was revoked since: the fence says what. Nothing may be at
+// path: move the abandoned file aside, and name it in [Fence.Abandoned]. Use a backup only by
+// way of Restore: a backup that is opened itself revives keys that were revoked, and sends
+// again what was delivered since.
+//
+// All webhooks of the restored file are on hold, unless the fence declines that: publishing
+// works, and nothing is sent before webhooks.WebhookService.Release or ReleaseAll. Options are those of [bolt.Open],
+// such as the keys of [bolt.Sealed].
+//
+// The file is written under another name, "<path>.restoring-…", made durable, and renamed: a
+// process that is killed leaves no file at path, or the whole one. The next Restore removes
+// temporary files, also of a Restore to the same path that is still under way. If Restore returns an error it
+// has put nothing at path. The error wraps [ErrUnfenced]; [fs.ErrExist] if something is at path; [bolt.ErrLocked] if a file is
+// in use; [bolt.ErrSchema] if a file is not ours or has damaged pages, or the fence says RefuseDamaged and [Verify] finds
+// damage; [signing.ErrSealed] if it is sealed under a key that was not given; or it is an error of the
+// system. Restore needs room for a copy of the file, or of both if the abandoned one was itself restored since the backup, and
+// memory as Open does.
+func Restore(path, from string, fence Fence, options ...bolt.Option) (RestoreInfo, error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	var info RestoreInfo
+	err := restore(path, from, &fence, &info, options)
+	if err != nil {
+		return RestoreInfo{}, fmt.Errorf("restore %s from %s: %w", path, from, err)
+	}
+	return info, nil
+}
+
+func restore(path, from string, fence *Fence, info *RestoreInfo, options []bolt.Option) (err error) {
+	if !fence.NothingRevoked && len(fence.DeletedKeys)+len(fence.RotatedKeys) == 0 && fence.Abandoned == "" {
+		return fmt.Errorf("%w: name the abandoned file in Fence.Abandoned, list keys in Fence.DeletedKeys and Fence.RotatedKeys, or say Fence.NothingRevoked", ErrUnfenced)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%w: move it aside, and name it in Fence.Abandoned", fs.ErrExist)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	backup, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if abandoned, err := os.Stat(fence.Abandoned); err == nil && os.SameFile(backup, abandoned) {
+		return fmt.Errorf("%w: Fence.Abandoned is the backup itself", ErrUnfenced)
+	}
+	files.RemoveTemporary(path, restoreSuffix)
+	f := &fencer{path: path, from: from, fence: fence, info: info, options: options}
+	source := from
+	if fence.Abandoned != "" {
+		if err := f.compare(); err != nil {
+			return fmt.Errorf("compare the abandoned file %s with the backup: %w", fence.Abandoned, err)
+		}
+		source = fence.Abandoned
+	}
+	if f.restored, err = copyClosed(path, source); err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	defer f.restored.remove()
+	if fence.RefuseDamaged {
+		if err := f.restored.report.Err(); err != nil {
+			return err
+		}
+	}
+	if err := f.run(); err != nil {
+		return err
+	}
+	if err := f.restored.file.Sync(); err != nil {
+		return err
+	}
+	return files.Publish(f.restored.path, path)
+}
+
+// A closedCopy is a temporary copy of a closed file, whose pages fit.
+type closedCopy struct {
+	file   *os.File
+	path   string
+	report Report // of Verify
+}
+
+func (c *closedCopy) remove() {
+	_ = c.file.Close()
+	_ = os.Remove(c.path)
+}
+
+// copyClosed copies a file that no process writes to, and verifies the copy.
+func copyClosed(path, from string) (c *closedCopy, err error) {
+	defer func() {
+		if p := recover(); p != nil { // bbolt maps the file, which may shrink
+			err = pagefile.Damaged(p)
+		}
+		if err != nil && c != nil {
+			c.remove()
+		}
+	}()
+	db, source, err := openClosed(from)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close() }() // locked until then
+	file, err := files.Temporary(path, restoreSuffix)
+	if err != nil {
+		return nil, err
+	}
+	c = &closedCopy{file: file, path: file.Name()}
+	if _, err := io.Copy(file, io.NewSectionReader(source, 0, 1<<62)); err != nil {
+		return c, err
+	}
+	copied, err := openReadOnly(c.path)
+	if err != nil {
+		return c, err
+	}
+	defer copied.close()
+	damaged, err := copied.verify(&c.report, nil)
+	if err == nil && damaged {
+		err = fmt.Errorf("%w: %s", errDamagedPages, c.report.Problems[0])
+	}
+	return c, err
+}
+
+// openClosed opens and locks a file for reading.
+func openClosed(path string) (*bbolt.DB, *os.File, error) {
+	until := time.Now().Add(pagefile.DefaultWait)
+	if _, err := os.Stat(path); err != nil {
+		return nil, nil, err
+	}
+	if err := pagefile.Precheck(path, until); err != nil {
+		return nil, nil, err
+	}
+	return pagefile.Open(path, until, &bbolt.Options{ReadOnly: true})
+}
+
+// isSame reports whether the path is still that of the copy: another Restore to the same path removes it.
+func (c *closedCopy) isSame() bool {
+	is, err := c.file.Stat()
+	there, failed := os.Stat(c.path)
+	return err == nil && failed == nil && os.SameFile(is, there)
+}
+
+// An origin says where a file comes from, and when it was written.
+type origin struct {
+	cursors, restored, marks []byte // rows of the bucket meta
+	clock                    time.Time
+}
+
+func originOf(tx *bbolt.Tx) (o origin) {
+	row := func(key []byte) []byte { return bytes.Clone(tx.Bucket(schema.Meta).Get(key)) }
+	o = origin{cursors: row(schema.MetaCursors), restored: row(schema.MetaRestored), marks: row(schema.MetaMarks)}
+	if mark, err := record.DecodeMark(row(schema.MetaClock)); err == nil {
+		o.clock = mark.Steady
+	}
+	return o
+}
+
+// isOlder reports whether a file is of a time before the other, such as an earlier backup: keys that were
+// revoked between the two are in it. Marks are counted before and after each copy of a file. A file
+// that was restored since counts on its own, so that the clock decides.
+func (o *origin) isOlder(than *origin) bool {
+	if bytes.Equal(o.restored, than.restored) {
+		return bytes.Compare(o.marks, than.marks) < 0
+	}
+	return !than.clock.IsZero() && o.clock.Before(than.clock)
+}

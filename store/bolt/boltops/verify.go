@@ -1,0 +1,152 @@
+package boltops
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+)
+
+// A Report is the result of [Verify].
+type Report struct {
+	Bytes     int64 // of the file
+	FreeBytes int64 // of them, in pages that are not in use
+	Schema    int   // see docs/format.md
+
+	// The number of rows. If Counted is false the numbers are too low: a bucket could not be read to its
+	// end, or the file has another schema.
+	Counted                bool
+	Keys, Webhooks, Events int
+	Pending                int // deliveries
+
+	Problems []Problem // the first 100
+	More     int       // how many were found besides
+}
+
+// maxProblems limits the memory of a Report.
+const maxProblems = 100
+
+// A Problem is damage that [Verify] has found.
+type Problem struct {
+	Bucket string // empty: the whole file
+	Key    string // of the row, quoted as in Go, or "page N"
+	What   string // contains nothing of the row, and no secret
+}
+
+// String returns the problem as a sentence.
+func (p Problem) String() string {
+	where := p.Bucket
+	if p.Key != "" {
+		where += " " + p.Key
+	}
+	if where == "" {
+		return p.What
+	}
+	return where + ": " + p.What
+}
+
+// Err returns nil if there are no problems, or an error that wraps [bolt.ErrSchema] and has the first of them.
+func (r *Report) Err() error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %d problems, the first: %s", bolt.ErrSchema, len(r.Problems)+r.More, r.Problems[0])
+}
+
+func (r *Report) add(p Problem) {
+	if len(r.Problems) == maxProblems {
+		r.More++
+		return
+	}
+	r.Problems = append(r.Problems, p)
+}
+
+// Verify reads the whole file at path and reports damage: pages that bbolt could not read, records that
+// cannot be decoded, rows that another bucket lacks or should not have. It never writes. keys open
+// signing secrets that are sealed; with nil, Verify checks only the form of sealed secrets.
+//
+// The file is locked against [bolt.Open] meanwhile, but not against other calls of Verify and [Compact]. An error
+// wraps [bolt.ErrLocked] if the file is open, so verify a copy by [bolt.Store.Backup]; [bolt.ErrSchema] if it is not
+// ours, or of another schema, and then the Report covers the pages only; or it is an error of the system.
+//
+// A file without problems can be damaged nonetheless, in the bytes of a name or of an event's body: those have no
+// checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file. A file of 1 GiB takes some seconds.
+func Verify(path string, keys *signing.Keyring) (Report, error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	var report Report
+	f, err := openReadOnly(path)
+	if err == nil {
+		defer f.close()
+		_, err = f.verify(&report, keys)
+	}
+	if err != nil {
+		err = fmt.Errorf("verify %s: %w", path, err)
+	}
+	return report, err
+}
+
+// checkPages reports damaged pages, and returns the buckets that have them.
+func (f *file) checkPages(report *Report) (broken map[string]bool) {
+	result := pagefile.Check(f.file, f.bytes, string(schema.Spare), func(p pagefile.Problem) {
+		report.add(Problem{p.Bucket, p.Where, p.What})
+	})
+	report.Bytes, report.FreeBytes = f.bytes, result.FreeBytes
+	return result.Broken
+}
+
+// verify also returns whether pages are damaged.
+func (f *file) verify(report *Report, keys *signing.Keyring) (damagedPages bool, err error) {
+	broken := f.checkPages(report)
+	damagedPages = len(broken) > 0
+	if broken[""] || broken[string(schema.Meta)] || f.db == nil {
+		return damagedPages, nil // no bucket can be relied on
+	}
+	return damagedPages, f.db.View(func(tx *bbolt.Tx) error {
+		report.Schema = int(schema.Of(tx))
+		if err := schema.Check(tx); err != nil {
+			return err
+		}
+		newVerifier(tx, report, broken, keys).run()
+		return nil
+	})
+}
+
+// A file is open for reading, and locked.
+type file struct {
+	db    *bbolt.DB // nil if bbolt refuses the file as damaged
+	file  *os.File
+	bytes int64
+}
+
+func openReadOnly(path string) (*file, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{bytes: info.Size()}
+	f.db, f.file, err = pagefile.Open(path, time.Now().Add(pagefile.DefaultWait), &bbolt.Options{ReadOnly: true})
+	if err == nil {
+		return f, nil
+	}
+	if f.db = nil; !errors.Is(err, bolt.ErrSchema) || errors.Is(err, pagefile.ErrForeign) {
+		return nil, err
+	}
+	f.file, err = os.Open(path) // to report the damage
+	return f, err
+}
+
+func (f *file) close() {
+	if f.db != nil {
+		_ = f.db.Close() // closes the file, too
+		return
+	}
+	_ = f.file.Close()
+}

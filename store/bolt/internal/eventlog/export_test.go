@@ -1,0 +1,13 @@
+package eventlog
+
+// SetIDsPerRun sets how many IDs a run has at least.
+func (w *Writer) SetIDsPerRun(n int) { w.ids.perRun = n }
+
+// IDsInMemory returns how many IDs are in no run.
+func (w *Writer) IDsInMemory() int { return len(w.ids.newer.entries) + len(w.ids.writing.entries) }
+
+// Key returns the key of the event's ID.
+func (e *Event) Key() uint64 { return e.key }
+
+// SetKey changes the key of the event's ID.
+func (e *Event) SetKey(key uint64) { e.key = key }

@@ -1,0 +1,40 @@
+package eventlog
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+)
+
+// TestIDFilter finds each key that a run has, and takes few others for known, also of a run that is
+// dropped.
+func TestIDFilter(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var s idIndex
+	s.filterOf(7).add(nil)
+	var entries []record.IDEntry
+	for n := range uint64(idsPerRun) {
+		entries = append(entries, record.IDEntry{Key: random.Uint64(), Number: n})
+	}
+	s.filterOf(9).add(entries)
+	runsOf := func(key uint64) []uint64 { return s.find("acct", "id", key).runs }
+	for _, e := range entries {
+		if !slices.Equal(runsOf(e.Key), []uint64{9}) {
+			t.Fatalf("the key %x is not found", e.Key)
+		}
+	}
+	wrong := 0
+	for range 100_000 {
+		wrong += len(runsOf(random.Uint64()))
+	}
+	if wrong > 300 { // by the formula 110
+		t.Errorf("%d of 100,000 other keys are taken for known", wrong)
+	}
+	s.dropRun() // the other one
+	s.dropRun()
+	if runs := runsOf(entries[0].Key); runs != nil {
+		t.Errorf("a run that is dropped is looked at: %v", runs)
+	}
+}

@@ -1,0 +1,332 @@
+package eventlog
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// idsPerRun is how many IDs a run has at least.
+const idsPerRun = 32 << 10
+
+// idIndex finds events by their IDs, so that an event that is published again is recognized.
+//
+// IDs may be random, and a row for each in a large tree would cost pages of the file with each
+// event. So the IDs of the newest events are in memory only, and each idsPerRun of them become a
+// run: rows in schema.EventIDs in the order of keys, which are appended in one of the next commits
+// and never changed. Open reads the events after the last run again, so a crash loses nothing. A
+// filter in memory says which runs may have a key. A run is dropped as a whole once the IDs of all
+// its events are purged.
+//
+// A key is 64 bits of a hash of the ID. Whether the event of a number has the ID is looked up in
+// the event. So different IDs may have the same key, rows may name events that were erased, and
+// memory may name events that are not committed yet, or whose commit failed.
+type idIndex struct {
+	secret IDSecret
+
+	// mu guards these against readers. Only the Writer changes them.
+	mu      sync.Mutex
+	newer   idSet // in no run yet
+	writing idSet // the next run, which is not committed yet
+	filters []*idFilter
+}
+
+// An idWriter makes runs of the IDs of an idIndex.
+type idWriter struct {
+	*idIndex
+	perRun    int
+	committed int // how many IDs of newer are of committed events
+}
+
+// An IDSecret keeps callers from choosing IDs with the same key.
+type IDSecret [16]byte
+
+// KeyOf returns the key of an event's ID.
+func (s *IDSecret) KeyOf(account, id string) uint64 {
+	var buffer [128]byte
+	text := record.AppendPrefixed(append(buffer[:0], s[:]...), id, account)
+	sum := sha256.Sum256(text)
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// An idSet has the numbers of events by the keys of their IDs. If a key is taken, the next free one
+// has the number.
+type idSet struct {
+	numbers map[uint64]uint64
+	entries []record.IDEntry // by number; by key once they are written
+}
+
+func (s *idSet) add(e record.IDEntry) {
+	if s.numbers == nil {
+		s.numbers = make(map[uint64]uint64)
+	}
+	key := e.Key
+	for _, taken := s.numbers[key]; taken; _, taken = s.numbers[key] {
+		key++
+	}
+	s.numbers[key] = e.Number
+	s.entries = append(s.entries, e)
+}
+
+// truncate removes all entries but the first n.
+func (s *idSet) truncate(n int) {
+	for _, e := range slices.Backward(s.entries[n:]) {
+		key := e.Key
+		for s.numbers[key] != e.Number {
+			key++
+		}
+		delete(s.numbers, key)
+	}
+	s.entries = s.entries[:n]
+}
+
+// appendNumbers appends the numbers that events with the key may have.
+func (s *idSet) appendNumbers(numbers []uint64, key uint64) []uint64 {
+	for n, known := s.numbers[key]; known; n, known = s.numbers[key] {
+		numbers = append(numbers, n)
+		key++
+	}
+	return numbers
+}
+
+// A Found says where the event of an ID may be.
+type Found struct {
+	account, id string
+	key         uint64
+	numbers     []uint64
+	runs        []uint64 // numbers of their last events
+}
+
+// Find returns where the account's event of an ID may be. A reader calls it before its transaction
+// begins: an ID is in memory before its event can be read, and in the file before it leaves memory.
+func (l *Log) Find(account, id string) Found {
+	return l.ids.find(account, id, l.ids.secret.KeyOf(account, id))
+}
+
+func (x *idIndex) find(account, id string, key uint64) Found {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	found := Found{account: account, id: id, key: key, numbers: x.newer.appendNumbers(x.writing.appendNumbers(nil, key), key)}
+	for _, f := range x.filters {
+		found.runs = f.appendRuns(found.runs, key)
+	}
+	return found
+}
+
+// Event returns the event of an ID, or ErrNotFound. found is from before the transaction began.
+func (v *View) Event(found Found) (Stored, error) {
+	if v.log.options.Erasing(found.account) {
+		return Stored{}, webhooks.ErrNotFound
+	}
+	return found.event(v.tx)
+}
+
+// Event returns the account's event of an ID, also if earlier steps of the batch have published it,
+// or ErrNotFound.
+func (s *Step) Event(account, id string) (Stored, error) { return s.event(s.log.Find(account, id)) }
+
+// Known returns the event that a step is about to publish, if it is there already, or else
+// ErrNotFound.
+func (s *Step) Known(e *Event) (Stored, error) {
+	return s.event(s.log.ids.find(e.Account, e.ID, e.key))
+}
+
+func (s *Step) event(found Found) (Stored, error) {
+	if found.numbers == nil && found.runs == nil {
+		return Stored{}, webhooks.ErrNotFound
+	}
+	flushed := s.tx.Bucket(schema.Events).Sequence()
+	if slices.ContainsFunc(found.numbers, func(n uint64) bool { return n > flushed }) {
+		if err := s.Flush(); err != nil {
+			return Stored{}, err
+		}
+	}
+	return found.event(s.tx)
+}
+
+func (f *Found) event(tx *bbolt.Tx) (Stored, error) {
+	numbers := f.numbers
+	if len(f.runs) > 0 {
+		rows := tx.Bucket(schema.EventIDs).Cursor()
+		for _, run := range f.runs {
+			var err error
+			if numbers, err = AppendFromRun(rows, numbers, run, f.key); err != nil {
+				return Stored{}, err
+			}
+		}
+	}
+	gone := Number(tx, schema.MetaIDsGone)
+	for _, number := range numbers {
+		if number < gone {
+			continue
+		}
+		segment, err := NewSegments(tx).At(number)
+		if errors.Is(err, errNoSegment) {
+			continue // it was erased, or is not committed
+		}
+		if err != nil {
+			return Stored{}, err
+		}
+		i := segment.Index(number)
+		if segment.Number(i) != number {
+			continue // erased, too
+		}
+		event, err := segment.Event(i)
+		if err != nil || event.ID == f.id && event.Account == f.account && !event.Forgotten {
+			return Stored{event, segment, i}, err
+		}
+	}
+	return Stored{}, webhooks.ErrNotFound
+}
+
+// begin forgets the IDs of a batch that was not committed.
+func (x *idWriter) begin() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.newer.truncate(x.committed)
+}
+
+// noteID adds the ID of an event, so that it is in memory before readers see the event.
+func (s *Step) noteID(key, number uint64) {
+	x := &s.writer.ids
+	if x.uncommitted() == 0 {
+		s.AfterCommit(x.commit)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.newer.add(record.IDEntry{Key: key, Number: number})
+}
+
+// uncommitted returns how many IDs the batch has added.
+func (x *idWriter) uncommitted() int { return len(x.newer.entries) - x.committed }
+
+// commit has a run written if there are enough IDs for it.
+func (x *idWriter) commit() {
+	x.committed = len(x.newer.entries)
+	if len(x.writing.entries) > 0 || x.committed < x.perRun {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.writing, x.newer, x.committed = x.newer, idSet{}, 0
+}
+
+// writeIDs writes a run, if there is one, in a batch that publishes.
+func (s *Step) writeIDs() error {
+	x := &s.writer.ids
+	entries := x.writing.entries
+	if s.wroteIDs || len(entries) == 0 || x.uncommitted() == 0 {
+		return nil
+	}
+	s.wroteIDs = true
+	run := slices.MaxFunc(entries, func(a, b record.IDEntry) int { return cmp.Compare(a.Number, b.Number) }).Number
+	slices.SortFunc(entries, func(a, b record.IDEntry) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
+	})
+	s.tx.Bucket(schema.EventIDs).FillPercent = 1 // nothing is ever inserted
+	for row := range slices.Chunk(entries, record.MaxIDEntries) {
+		if err := s.Put(schema.EventIDs, idRowKey(run, row[len(row)-1]), record.EncodeIDEntries(row)); err != nil {
+			return err
+		}
+	}
+	s.AfterCommit(func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.filterOf(run).add(entries)
+		x.writing = idSet{}
+	})
+	return nil
+}
+
+// dropIDs deletes the oldest runs if the IDs of all their events are purged, while left, which it
+// counts down, is more than 0.
+func (s *Step) dropIDs(left *int) error {
+	gone := Number(s.tx, schema.MetaIDsGone)
+	for *left > 0 {
+		rows := s.tx.Bucket(schema.EventIDs).Cursor()
+		k, _ := rows.First()
+		if len(k) != IDRowSize || IDRunOf(k) >= gone {
+			return nil
+		}
+		var old [][]byte // not deleted at once: a cursor skips keys after that
+		for run := IDRunOf(k); len(k) == IDRowSize && IDRunOf(k) == run; k, _ = rows.Next() {
+			old = append(old, slices.Clone(k))
+		}
+		*left -= len(old)
+		s.AfterCommit(s.writer.ids.dropRun)
+		if err := s.DeleteAll(schema.EventIDs, old); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadIDs reads the runs, and the events whose IDs are in none.
+func (w *Writer) loadIDs(db *bbolt.DB) error {
+	x := &w.ids
+	x.idIndex, x.perRun = &w.log.ids, idsPerRun
+	return db.View(func(tx *bbolt.Tx) error {
+		if secret := tx.Bucket(schema.Meta).Get(schema.MetaIDSecret); copy(x.secret[:], secret) != len(x.secret) {
+			return record.ErrCorrupt
+		}
+		from := max(x.loadRuns(tx)+1, Number(tx, schema.MetaIDsGone))
+		eachEvent(tx, from, math.MaxUint64, func(n uint64, event *record.Event) {
+			if !event.Forgotten {
+				x.newer.add(record.IDEntry{Key: x.secret.KeyOf(event.Account, event.ID), Number: n})
+			}
+		})
+		x.commit()
+		return nil
+	})
+}
+
+// loadRuns fills the filters, and returns the last number of the last run.
+func (x *idWriter) loadRuns(tx *bbolt.Tx) (last uint64) {
+	var entries []record.IDEntry
+	var filter *idFilter
+	rows := tx.Bucket(schema.EventIDs).Cursor()
+	for k, value := rows.First(); len(k) == IDRowSize; k, value = rows.Next() {
+		if run := IDRunOf(k); run != last {
+			last, filter = run, x.filterOf(run)
+		}
+		var err error
+		if entries, err = record.AppendIDEntries(entries[:0], value); err != nil {
+			filter.addAll() // an event whose ID belongs into this row must fail
+		}
+		filter.add(entries)
+	}
+	return last
+}
+
+// idRowKey returns the key of the row of a run that ends with an entry. A run is known by the
+// number of its last event.
+func idRowKey(run uint64, last record.IDEntry) []byte {
+	return append(record.NumberKey(run), append(record.NumberKey(last.Key), record.NumberKey(last.Number)...)...)
+}
+
+// IDRowSize is the size of the keys in schema.EventIDs.
+const IDRowSize = 24
+
+// IDRunOf returns the run of a row.
+func IDRunOf(k []byte) uint64 { return binary.BigEndian.Uint64(k) }
+
+// AppendFromRun appends the numbers that a key has in a run.
+func AppendFromRun(rows *bbolt.Cursor, numbers []uint64, run, key uint64) ([]uint64, error) {
+	for k, value := rows.Seek(idRowKey(run, record.IDEntry{Key: key})); len(k) == IDRowSize && IDRunOf(k) == run; k, value = rows.Next() {
+		var err error
+		if numbers, err = record.AppendIDNumbers(numbers, value, key); err != nil || binary.BigEndian.Uint64(k[8:]) > key {
+			return numbers, err
+		}
+	}
+	return numbers, nil
+}

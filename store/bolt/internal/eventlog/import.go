@@ -1,0 +1,214 @@
+package eventlog
+
+import (
+	"errors"
+	"time"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// An Import adds events of an export, in one step.
+type Import struct {
+	*Step
+	found func(webhook string, d webhooks.PendingDelivery) error
+
+	segment  record.SegmentBuilder // the one that is being imported
+	noBodies bool
+	first    []firstAttempt
+	from     time.Time // when its first event was published
+	last     time.Time // when the last event was published
+	begun    bool      // last is known
+}
+
+// Import returns an Import. It passes each pending delivery to found, without its Webhook.
+func (s *Step) Import(found func(webhook string, d webhooks.PendingDelivery) error) *Import {
+	return &Import{Step: s, found: found}
+}
+
+// maxSpan is how far apart in time the events of an imported segment may be: what belongs to
+// a segment is purged together.
+const maxSpan = time.Second
+
+// PublishedAt returns when an imported event counts as published.
+func PublishedAt(r *transfer.Event) time.Time {
+	return record.Round(transfer.NoLater(r.PublishedAt, time.Now()))
+}
+
+// Has reports whether the log has an event. A forgotten event is looked for among the events
+// with the same time of publication, which PublishedAt returns.
+func (m *Import) Has(r *transfer.Event, published time.Time) (known bool, err error) {
+	if r.Forgotten {
+		return m.hasForgotten(r.Account, r.ID, published), nil
+	}
+	e := m.log.NewEvent(&r.EncodedEvent)
+	defer e.Release()
+	if _, err = m.Known(e); errors.Is(err, webhooks.ErrNotFound) {
+		return false, nil
+	}
+	return true, err
+}
+
+// hasForgotten reports whether there is an event of that id, known or not, that was published
+// then.
+func (m *Import) hasForgotten(account, id string, at time.Time) bool {
+	for low, end := range pieces(m.tx) {
+		for segment := range NewSegments(m.tx).from(firstWithin(m.tx, low, end, at)) {
+			if segment.First >= end {
+				break
+			}
+			for i := range segment.Len() {
+				event, err := segment.Event(i)
+				if err == nil && event.PublishedAt.Equal(at) && event.ID == id && event.Account == account {
+					return true
+				}
+			}
+			if last, err := segment.Event(segment.Len() - 1); err == nil && last.PublishedAt.After(at) {
+				break
+			}
+		}
+	}
+	return false
+}
+
+// Add adds an event that is not there. It is written with others, see End.
+func (m *Import) Add(r *transfer.Event) error {
+	if !m.begun {
+		_, end := bounds(m.tx)
+		m.begun, m.last = true, publishedAt(m.tx, end-1)
+	}
+	published := PublishedAt(r)
+	back := published.Before(m.last)
+	if back || r.NoBody != m.noBodies || published.Sub(m.from) > maxSpan || m.segment.IsFull(len(r.Deliveries), r.Body) {
+		if err := m.End(); err != nil {
+			return err
+		}
+	}
+	if m.segment.IsEmpty() {
+		if err := m.writeSegment(); err != nil { // the open one, whose numbers come before
+			return err
+		}
+		m.segment.Begin(m.tx.Bucket(schema.Events).Sequence() + 1)
+		m.from = published
+	}
+	if m.noBodies, m.last = r.NoBody, published; published.After(m.writer.lastPublished) {
+		m.writer.lastPublished = published
+	}
+	e := m.log.NewEvent(&r.EncodedEvent)
+	defer e.Release()
+	e.record = record.AppendPurged(e.record, r.NoBody, r.Forgotten)
+	record.SetPublished(e.record, published, r.Matched)
+	var fresh, skipped, others []string
+	for i := range r.Deliveries {
+		switch d := &r.Deliveries[i]; {
+		case d.State == webhooks.Pending && d.AsPublished:
+			fresh = append(fresh, d.WebhookID)
+		case d.State == webhooks.Skipped:
+			skipped = append(skipped, d.WebhookID)
+		default:
+			others = append(others, d.WebhookID)
+		}
+	}
+	number := m.segment.AppendEvent(e.record, r.Body, fresh, skipped, others...)
+	if back {
+		if err := m.beginPiece(number); err != nil {
+			return err
+		}
+	}
+	if !r.Forgotten {
+		m.noteID(e.key, number)
+	}
+	next := [3]uint64{number + 1, number + 1 + uint64(len(fresh)), number + 1 + uint64(len(fresh)+len(skipped))}
+	for i := range r.Deliveries {
+		d, class := &r.Deliveries[i], 2
+		switch {
+		case d.State == webhooks.Pending && d.AsPublished:
+			class = 0
+		case d.State == webhooks.Skipped:
+			class = 1
+		}
+		if err := m.addDelivery(r, d, next[class]); err != nil {
+			return err
+		}
+		next[class]++
+	}
+	return nil
+}
+
+// addDelivery adds the rows of a delivery, whose place in the segment is taken.
+func (m *Import) addDelivery(r *transfer.Event, d *transfer.Delivery, number uint64) error {
+	m.addAttempts(d, number)
+	failed := d.State == webhooks.Dead
+	if d.State == webhooks.Pending {
+		p := record.Pending{Due: time.Now().Add(d.Wait), Attempts: d.Made, Before: d.Before, Recovered: d.Recovered, First: d.First}
+		if d.AsPublished {
+			if r.PublishedAt.Before(p.Due) {
+				p.Due = r.PublishedAt
+			}
+		} else {
+			value, err := m.encodePending(p)
+			if err != nil {
+				return err
+			}
+			if err := m.Append(schema.Pending, record.NumberKey(number), value); err != nil {
+				return err
+			}
+		}
+		if err := m.found(d.WebhookID, Report(number, &p)); err != nil {
+			return err
+		}
+		failed = len(d.Attempts) > 0 && d.Attempts[len(d.Attempts)-1].Class != ""
+	}
+	if failed {
+		m.noteFailed(d.WebhookID, number, true)
+	}
+	return nil
+}
+
+// addAttempts adds the attempts, with the outcomes that lead to the state of the delivery, or to
+// its state before it was made pending again.
+func (m *Import) addAttempts(d *transfer.Delivery, number uint64) {
+	state, settledBy := d.State, 0
+	if len(d.Attempts) > 0 {
+		settledBy = d.Attempts[len(d.Attempts)-1].Number
+	}
+	if d.State == webhooks.Pending {
+		state, settledBy = d.Settled, d.Before
+	}
+	for i := range d.Attempts {
+		a := &d.Attempts[i]
+		outcome := webhooks.Retry
+		if a.Number == settledBy {
+			switch state {
+			case webhooks.Delivered:
+				outcome = webhooks.Deliver
+			case webhooks.Dead:
+				outcome = webhooks.GiveUp
+			}
+		}
+		encoded := record.EncodeAttempt(a, outcome)
+		if a.Number == 1 {
+			m.first = append(m.first, firstAttempt{number, encoded})
+		} else {
+			m.appendAttempt(number, a.Number, encoded)
+		}
+	}
+}
+
+// End writes the segment that is being imported, if there is one.
+func (m *Import) End() error {
+	if m.segment.IsEmpty() {
+		return nil
+	}
+	row := &bitmap{last: m.segment.Last(), attempts: m.first}
+	if err := m.writeBuilt(&m.segment, !m.noBodies); err != nil {
+		return err
+	}
+	m.first = nil
+	if len(row.attempts) == 0 {
+		return nil
+	}
+	return m.writeFirstAttempts(row)
+}

@@ -1,0 +1,189 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// ListEvents returns a page of an account's events, which are found run by run, as the
+// deliveries of a webhook are.
+func (v *View) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
+	low, high := between(v.tx, query.From, query.To)
+	cursors := v.log.options.Cursors
+	if after, ok := cursors.Decode(query.After); ok && query.OldestFirst {
+		low = max(low, after)
+	} else if query.After != "" && !query.OldestFirst {
+		high = min(high, after)
+	}
+	if query.OldestFirst {
+		page.Resume = cursors.Encode(max(low, high)) // what is published later has higher numbers
+	}
+	if v.log.options.Erasing(account) {
+		return page, nil
+	}
+	pageUntil := func(position uint64) (webhooks.EventPage, error) {
+		if page.Next = cursors.Encode(position); query.OldestFirst {
+			page.Resume = page.Next
+		}
+		return page, nil
+	}
+	w := &eventWalk{View: v, account: account, query: &query, indexed: Number(v.tx, schema.MetaEventRuns)}
+	for low < high {
+		if err := ctx.Err(); err != nil {
+			return webhooks.EventPage{}, err
+		}
+		run := (high - 1) / RunSize * RunSize
+		if query.OldestFirst {
+			run = low / RunSize * RunSize
+		}
+		numbers := w.within(run)
+		if !query.OldestFirst {
+			slices.Reverse(numbers)
+		}
+		for _, n := range numbers {
+			if n < low || n >= high {
+				continue
+			}
+			event, ok := w.event(n)
+			if !ok {
+				continue
+			}
+			if len(page.Events) == query.Limit {
+				return pageUntil(w.resume(n))
+			}
+			page.Events = append(page.Events, event)
+		}
+		if query.OldestFirst {
+			low = run + RunSize
+		} else {
+			high = run
+		}
+		if w.cost > maxCost && low < high {
+			position := high
+			if query.OldestFirst {
+				position = low
+			}
+			return pageUntil(position)
+		}
+	}
+	return page, nil
+}
+
+// An eventWalk looks for the events of one account.
+type eventWalk struct {
+	*View
+	account string
+	query   *webhooks.EventQuery
+	indexed uint64 // the first number that no index was made of
+	cost    int
+}
+
+// resume returns the position of a page that is to begin with the event of that number.
+func (w *eventWalk) resume(n uint64) uint64 {
+	if w.query.OldestFirst {
+		return n
+	}
+	return n + 1
+}
+
+// within returns the numbers of the account's events of the queried types in a run, ascending; none
+// if the run cannot be read.
+func (w *eventWalk) within(run uint64) (numbers []uint64) {
+	if run >= w.indexed {
+		var looked int
+		numbers, looked = readEventRun(w.tx, run, w.account)
+		w.cost += costRecord * looked
+		return numbers
+	}
+	prefix := append(record.NumberKey(run), record.Prefixed(w.account, "")...)
+	c := w.tx.Bucket(schema.EventRuns).Cursor()
+	for k, value := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = c.Next() {
+		w.cost += costIndex
+		if t := webhooks.EventType(k[len(prefix):]); len(w.query.Types) > 0 && !slices.Contains(w.query.Types, t) {
+			continue
+		}
+		if of, err := record.DecodeRun(run, value); err == nil {
+			numbers = append(numbers, of...)
+		}
+	}
+	w.cost += costIndex
+	slices.Sort(numbers)
+	return numbers
+}
+
+// event returns an event, if the query matches it and it can be read.
+func (w *eventWalk) event(number uint64) (listed webhooks.StoredEvent, ok bool) {
+	w.cost += costDetails
+	segment, err := w.segments.At(number)
+	if err != nil || segment.Number(segment.Index(number)) != number {
+		return listed, false
+	}
+	event, err := segment.Event(segment.Index(number))
+	if err != nil || event.Account != w.account {
+		return listed, false
+	}
+	listed = webhooks.StoredEvent{
+		ID: event.ID, Type: event.Type, Timestamp: event.Timestamp, PublishedAt: event.PublishedAt, HasBody: bodiesOf(w.tx, segment) != nil,
+	}
+	return listed, w.query.Matches(&listed)
+}
+
+// readEventRun returns the numbers of an account's events in a run, and how many events it has
+// looked at.
+func readEventRun(tx *bbolt.Tx, run uint64, account string) (numbers []uint64, looked int) {
+	eachEvent(tx, run, run+RunSize, func(number uint64, event *record.Event) {
+		if looked++; event.Account == account {
+			numbers = append(numbers, number)
+		}
+	})
+	return numbers, looked
+}
+
+// eachEvent calls visit with the events that can be read, from a number on and before another.
+func eachEvent(tx *bbolt.Tx, from, to uint64, visit func(number uint64, event *record.Event)) {
+	for segment := range NewSegments(tx).from(from) {
+		if segment.First >= to {
+			return
+		}
+		for i := max(0, segment.Index(from)); i < segment.Len(); i++ {
+			if n := segment.Number(i); n >= from && n < to {
+				if event, err := segment.Event(i); err == nil {
+					visit(n, &event)
+				}
+			}
+		}
+	}
+}
+
+// indexEvents indexes the first complete run that lacks an index by account, and reports whether
+// there was one.
+func (s *Step) indexEvents() (made bool, err error) {
+	first, _ := bounds(s.tx)
+	run := max(Number(s.tx, schema.MetaEventRuns), first/RunSize*RunSize)
+	if run+RunSize > s.tx.Bucket(schema.Events).Sequence()+1 {
+		return false, nil
+	}
+	all := make(map[string][]uint64)
+	eachEvent(s.tx, run, run+RunSize, func(number uint64, event *record.Event) {
+		key := string(eventRunKey(run, event.Account, event.Type))
+		all[key] = append(all[key], number)
+	})
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if err := s.Append(schema.EventRuns, []byte(key), record.EncodeRun(run, all[key])); err != nil {
+			return false, err
+		}
+	}
+	return true, s.Put(schema.Meta, schema.MetaEventRuns, record.NumberKey(run+RunSize))
+}
+
+func eventRunKey(run uint64, account string, of webhooks.EventType) []byte {
+	return append(record.NumberKey(run), record.Prefixed(account, string(of))...)
+}

@@ -1,0 +1,246 @@
+package eventlog_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A modelEvent is what the log must have of an event.
+type modelEvent struct {
+	account, id string
+	first       uint64           // number of its first delivery
+	deliveries  []*modelDelivery // in the order of their numbers
+}
+
+type modelDelivery struct {
+	event    *modelEvent
+	index    int
+	webhook  string
+	state    webhooks.DeliveryState
+	attempts int
+}
+
+func (d *modelDelivery) ref() webhooks.DeliveryRef {
+	return webhooks.DeliveryRef{WebhookID: d.webhook, Number: d.event.first + uint64(d.index)}
+}
+
+// A model makes random steps, and knows what the log has after them.
+type model struct {
+	random *rand.Rand
+	events []*modelEvent
+	ids    int
+}
+
+// TestLog_RandomSteps_MatchesModel publishes, settles, makes pending again and erases at random,
+// many steps in a commit, some of which are undone first, and opens the file again now and then.
+func TestLog_RandomSteps_MatchesModel(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	l := openLog(t, path)
+	err := l.db.Update(func(tx *bbolt.Tx) error {
+		for _, account := range []string{"a", "b"} {
+			for i := range 3 {
+				if err := tx.Bucket(schema.WebhookIDs).Put(fmt.Append(nil, account, i), []byte(account)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &model{random: rand.New(rand.NewPCG(1, 2))}
+	seen := make(map[webhooks.DeliveryState]int)
+	for commit := range 200 {
+		var steps []func(*eventlog.Step) error
+		for range 1 + m.random.IntN(40) {
+			if step := m.step(t, l); step != nil {
+				steps = append(steps, step)
+			}
+		}
+		if commit%7 == 3 {
+			steps = append(steps, publishAndFail(l, "undone"))
+		}
+		if err := errors.Join(l.steps.RunTogether(t.Context(), steps...)...); err != nil && !errors.Is(err, errStep) {
+			t.Fatal(err)
+		}
+		if commit%48 == 47 {
+			l.erase(t, "b")
+			m.erase("b")
+		}
+		if commit%20 == 19 {
+			if err := l.close(); err != nil {
+				t.Fatal(err)
+			}
+			l = openLog(t, path)
+		}
+		if commit%4 == 3 {
+			m.check(t, l, seen)
+		}
+		if t.Failed() {
+			t.Fatalf("commit %d", commit)
+		}
+	}
+	for _, state := range []webhooks.DeliveryState{webhooks.Pending, webhooks.Delivered, webhooks.Dead, webhooks.Skipped} {
+		if seen[state] == 0 {
+			t.Errorf("coverage precondition failed: no delivery was %s", state)
+		}
+	}
+}
+
+// step returns a random step.
+func (m *model) step(t *testing.T, l *logFile) func(*eventlog.Step) error {
+	if m.random.IntN(3) == 0 || len(m.events) == 0 {
+		return m.publish(l)
+	}
+	e := m.events[m.random.IntN(len(m.events))]
+	if len(e.deliveries) == 0 {
+		return nil
+	}
+	d := e.deliveries[m.random.IntN(len(e.deliveries))]
+	if d.state != webhooks.Pending {
+		if m.random.IntN(4) > 0 {
+			return nil
+		}
+		d.state = webhooks.Pending
+		p := record.Pending{Due: time.Now(), Attempts: d.attempts, Before: d.attempts}
+		return func(s *eventlog.Step) error {
+			if err := s.Flush(); err != nil { // the number may be of the open segment
+				return err
+			}
+			return s.MakePending(d.webhook, d.ref().Number, p)
+		}
+	}
+	result := webhooks.AttemptResult{
+		Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp}[m.random.IntN(3)],
+		Attempt: webhooks.Attempt{Number: d.attempts + 1, StartedAt: time.Now(), Status: 200}, RetryAfter: time.Second,
+	}
+	counts := d.attempts == 0 || m.random.IntN(8) > 0
+	if !counts {
+		result.Attempt.Number--
+	} else {
+		d.attempts++
+		switch result.Outcome {
+		case webhooks.Deliver:
+			d.state = webhooks.Delivered
+		case webhooks.GiveUp:
+			d.state = webhooks.Dead
+		}
+	}
+	return func(s *eventlog.Step) error {
+		if err := s.Flush(); err != nil {
+			return err
+		}
+		result.DeliveryRef = d.ref()
+		stale, err := s.Settle([]webhooks.AttemptResult{result}, func(string) bool { return true })
+		if len(stale) == 0 != counts {
+			t.Errorf("attempt %d at %+v: stale %t, want %t", result.Attempt.Number, result.DeliveryRef, len(stale) > 0, !counts)
+		}
+		return err
+	}
+}
+
+// publish returns a step that publishes an event to some webhooks of an account.
+func (m *model) publish(l *logFile) func(*eventlog.Step) error {
+	m.ids++
+	e := &modelEvent{account: []string{"a", "b"}[m.random.IntN(2)], id: fmt.Sprint("evt_", m.ids)}
+	var to [2][]string // active, inactive
+	states := [2]webhooks.DeliveryState{webhooks.Pending, webhooks.Skipped}
+	for i := range 3 {
+		if n := m.random.IntN(3); n < len(to) {
+			to[n] = append(to[n], fmt.Sprint(e.account, i))
+		}
+	}
+	for i, list := range to {
+		for _, webhook := range list {
+			e.deliveries = append(e.deliveries, &modelDelivery{event: e, index: len(e.deliveries), webhook: webhook, state: states[i]})
+		}
+	}
+	m.events = append(m.events, e)
+	encoded := webhooks.EncodedEvent{
+		ID: e.id, Account: e.account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(e.id + strings.Repeat("x", m.random.IntN(2000))),
+	}
+	return func(s *eventlog.Step) (err error) {
+		e.first, err = s.Publish(l.NewEvent(&encoded), to[0], to[1], time.Now())
+		return err
+	}
+}
+
+// erase removes the events of an account from the model.
+func (m *model) erase(account string) {
+	var kept []*modelEvent
+	for _, e := range m.events {
+		if e.account != account {
+			kept = append(kept, e)
+		}
+	}
+	m.events = kept
+}
+
+// check compares the log with the model.
+func (m *model) check(t *testing.T, l *logFile, seen map[webhooks.DeliveryState]int) {
+	t.Helper()
+	var found []eventlog.Found
+	for _, e := range m.events {
+		found = append(found, l.Find(e.account, e.id))
+	}
+	got, want := make(map[string]string), make(map[string]string)
+	gotPending, wantPending := make(map[webhooks.DeliveryRef]int), make(map[webhooks.DeliveryRef]int)
+	err := l.db.View(func(tx *bbolt.Tx) error {
+		v := l.View(tx)
+		for i, e := range m.events {
+			event, err := v.Event(found[i])
+			if err != nil {
+				return fmt.Errorf("%s: %w", e.id, err)
+			}
+			if body := string(v.Body(&event)); !strings.HasPrefix(body, e.id) {
+				return fmt.Errorf("%s has the body %.20q", e.id, body)
+			}
+			deliveries, err := v.Deliveries(&event)
+			if err != nil {
+				return err
+			}
+			for _, d := range deliveries {
+				got[e.id+" "+d.WebhookID] = fmt.Sprint(d.State, len(d.Attempts))
+			}
+			for _, d := range e.deliveries {
+				seen[d.state]++
+				want[e.id+" "+d.webhook] = fmt.Sprint(d.state, d.attempts)
+				if d.state == webhooks.Pending {
+					wantPending[d.ref()] = d.attempts
+				}
+			}
+		}
+		r := eventlog.PendingReader{View: v, Now: time.Now(), Visit: func(webhook []byte, d webhooks.PendingDelivery) {
+			gotPending[webhooks.DeliveryRef{WebhookID: string(webhook), Number: d.Number}] = d.Attempts
+		}}
+		for _, bucket := range []int{eventlog.AsPublished, eventlog.Attempted} {
+			if rest := r.Read(bucket, eventlog.Range{Last: 1 << 40}); !rest.IsEmpty() {
+				return fmt.Errorf("the numbers %v were not read", rest)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deliveries (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantPending, gotPending); diff != "" {
+		t.Errorf("pending (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,110 @@
+package eventlog
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Pending returns how the delivery of that number is pending, and whether it is. A delivery that is
+// pending as it was published has the zero Pending, and is due since then.
+func (s *Step) Pending(number uint64) (p record.Pending, asPublished, pending bool) {
+	p, fresh, pending := s.pending(number)
+	return p, fresh != nil, pending
+}
+
+// pending also returns the bitmap that the delivery is in if it is pending as it was published.
+func (s *Step) pending(number uint64) (p record.Pending, fresh *bitmap, pending bool) {
+	if fresh := s.fresh.containing(s.tx, number); fresh != nil {
+		return p, fresh, true
+	}
+	value := s.Get(schema.Pending, record.NumberKey(number))
+	p, _ = record.DecodePending(value) // what cannot be decoded counts for nothing
+	return p, nil, value != nil
+}
+
+// RemovePending ends that a delivery is pending.
+func (s *Step) RemovePending(number uint64) error {
+	if s.fresh.remove(s, number) {
+		return nil
+	}
+	return s.Delete(schema.Pending, record.NumberKey(number))
+}
+
+// Discard ends that a delivery is pending without a trace.
+func (s *Step) Discard(d webhooks.DeliveryRef) error {
+	s.AfterCommit(func() { s.log.published.take(d) })
+	return s.RemovePending(d.Number)
+}
+
+// PutPending changes a delivery that is pending, but not as it was published.
+func (s *Step) PutPending(number uint64, p record.Pending) error {
+	value, err := s.encodePending(p)
+	if err != nil {
+		return err
+	}
+	return s.Put(schema.Pending, record.NumberKey(number), value)
+}
+
+// MakePending makes a delivery pending that is settled or skipped.
+func (s *Step) MakePending(webhook string, number uint64, p record.Pending) error {
+	if s.skipped.remove(s, number) {
+		s.noteFailed(webhook, number, false)
+	}
+	value, err := s.encodePending(p)
+	if err != nil {
+		return err
+	}
+	return s.Append(schema.Pending, record.NumberKey(number), value)
+}
+
+// encodePending encodes a Pending that is due by the system's clock. It marks the clock of the
+// file, by which the record is due.
+func (s *Step) encodePending(p record.Pending) ([]byte, error) {
+	if err := s.markClock(); err != nil {
+		return nil, err
+	}
+	p.Due = s.log.options.Clock.Steady(p.Due)
+	return p.Encode(), nil
+}
+
+// Settle stores the results of attempts. It returns the indexes of stale results: the delivery is
+// not pending, or had that attempt before, or accept returns false for its webhook.
+func (s *Step) Settle(results []webhooks.AttemptResult, accept func(webhook string) bool) (stale []int, err error) {
+	for i := range results {
+		counts, err := s.settle(&results[i], accept)
+		if err != nil {
+			return nil, err
+		}
+		if !counts {
+			stale = append(stale, i)
+		}
+	}
+	s.AfterCommit(func() { s.log.published.settle(results) })
+	return stale, nil
+}
+
+func (s *Step) settle(r *webhooks.AttemptResult, accept func(webhook string) bool) (counts bool, err error) {
+	before, fresh, pending := s.pending(r.Number)
+	if !pending || before.Attempts >= r.Attempt.Number || !accept(r.WebhookID) {
+		return false, nil
+	}
+	if fresh != nil && r.Attempt.Number == 1 {
+		fresh.attempts = append(fresh.attempts, firstAttempt{r.Number, record.EncodeAttempt(&r.Attempt, r.Outcome)})
+	} else if err := s.logAttempt(r.Number, &r.Attempt, r.Outcome); err != nil {
+		return false, err
+	}
+	if r.Outcome == webhooks.Retry {
+		s.fresh.remove(s, r.Number)
+		s.noteFailed(r.WebhookID, r.Number, r.Attempt.Class != "")
+		return true, s.PutPending(r.Number, record.Pending{
+			Due: time.Now().Add(r.RetryAfter), Attempts: r.Attempt.Number, Before: before.Before, Recovered: before.Recovered,
+		})
+	}
+	if dead := r.Outcome == webhooks.GiveUp; dead || fresh == nil {
+		s.noteFailed(r.WebhookID, r.Number, dead)
+	}
+	return true, s.RemovePending(r.Number)
+}

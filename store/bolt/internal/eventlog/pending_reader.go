@@ -1,0 +1,145 @@
+package eventlog
+
+import (
+	"encoding/binary"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// The buckets of pending deliveries. Rows move from the first to the second only.
+const (
+	AsPublished = iota // schema.Fresh
+	Attempted          // schema.Pending
+)
+
+// A Range is the numbers of deliveries from Next to Last.
+type Range struct{ Next, Last uint64 }
+
+// IsEmpty reports whether the range has no number.
+func (r Range) IsEmpty() bool { return r.Next > r.Last }
+
+// A PendingReader visits pending deliveries, including those of deleted webhooks.
+type PendingReader struct {
+	View *View
+	Now  time.Time
+
+	Full  func() bool                                      // reports whether to stop after the row; nil: never
+	Visit func(webhook []byte, d webhooks.PendingDelivery) // of a delivery whose Webhook is not set
+
+	steady time.Time // now by the clock of the file
+}
+
+// Read visits the deliveries in a bucket, AsPublished or Attempted, whose numbers are in the
+// range, and returns the rest of it.
+func (r *PendingReader) Read(bucket int, left Range) Range {
+	r.steady = r.View.log.options.Clock.Steady(r.Now)
+	name, row := schema.Fresh, r.fresh
+	if bucket == Attempted {
+		name, row = schema.Pending, r.pending
+	}
+	c := r.View.tx.Bucket(name).Cursor()
+	for k, value := c.Seek(record.NumberKey(left.Next)); k != nil; k, value = c.Next() {
+		if len(k) != 8 {
+			continue
+		}
+		if r.Full != nil && r.Full() {
+			return left
+		}
+		number := binary.BigEndian.Uint64(k) // in schema.Fresh the last one of a segment
+		if number < left.Next {
+			panic("the rows of a page are not in order") // or else pages would never end
+		}
+		if number > left.Last {
+			break
+		}
+		row(number, value)
+		left.Next = number + 1
+	}
+	left.Next = left.Last
+	if left.Next++; left.Next == 0 {
+		left = Range{1, 0}
+	}
+	return left
+}
+
+// fresh visits the deliveries of a segment that are pending as they were published. If the segment
+// cannot be decoded, its recipients are unknown, and its deliveries stay until they expire.
+func (r *PendingReader) fresh(last uint64, value []byte) {
+	m, err := record.DecodeBitmap(value)
+	if err != nil {
+		return
+	}
+	segment, err := r.View.segments.At(last) // m.First would also be sought in the leaf before
+	if err != nil {
+		return
+	}
+	for i := range segment.Len() {
+		event, err := segment.Event(i)
+		due := event.PublishedAt
+		if err != nil || due.After(r.Now) {
+			due = r.Now // Load finds that it cannot be decoded; or the clock was set back
+		}
+		for number, webhook := range segment.Recipients(i) {
+			if m.Has(number) {
+				r.Visit(webhook, webhooks.PendingDelivery{Number: number, Due: due})
+			}
+		}
+	}
+}
+
+// pending visits a delivery with a record of its own.
+func (r *PendingReader) pending(number uint64, value []byte) {
+	segment, err := r.View.segments.At(number)
+	if err != nil {
+		return
+	}
+	webhook, err := segment.Recipient(number)
+	if err != nil {
+		return
+	}
+	p := decodePending(value, r.Now, r.steady)
+	r.Visit(webhook, Report(number, &p))
+}
+
+// Report returns the report of a delivery with a record, without its webhook.
+func Report(number uint64, p *record.Pending) webhooks.PendingDelivery {
+	return webhooks.PendingDelivery{
+		Number: number, Due: p.Due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered, First: p.First,
+	}
+}
+
+// decodePending decodes a record, which is due by the clock of this process. steady is now by
+// the clock of the file. What cannot be decoded counts for nothing: better late than never.
+func decodePending(value []byte, now, steady time.Time) record.Pending {
+	p, err := record.DecodePending(value)
+	if err != nil {
+		return record.Pending{Due: now}
+	}
+	p.Due = now.Add(p.Due.Sub(steady))
+	return p
+}
+
+// nothingPending is what firstPending returns if nothing is pending.
+const nothingPending = ^uint64(0)
+
+// firstPending returns a number before which no delivery is pending: the segments from
+// there on are needed.
+func firstPending(tx *bbolt.Tx) uint64 {
+	first := uint64(nothingPending)
+	for _, bucket := range [][]byte{schema.Fresh, schema.Pending} {
+		if key, _ := tx.Bucket(bucket).Cursor().First(); len(key) == 8 {
+			first = min(first, binary.BigEndian.Uint64(key))
+		}
+	}
+	return first
+}
+
+// NothingPending reports whether no delivery at all is pending.
+func (s *Step) NothingPending() bool {
+	return s.writer.segment.IsEmpty() && firstPending(s.tx) == nothingPending
+}

@@ -1,0 +1,126 @@
+package eventlog
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// An Event is an EncodedEvent that is to be stored, with the key of its ID and
+// its record.
+type Event struct {
+	webhooks.EncodedEvent
+	key    uint64
+	record []byte
+}
+
+var eventPool = sync.Pool{New: func() any { return new(Event) }}
+
+// NewEvent returns an event. It may be released once the step that it is for is over.
+func (l *Log) NewEvent(encoded *webhooks.EncodedEvent) *Event {
+	e := eventPool.Get().(*Event)
+	e.EncodedEvent = *encoded
+	if !encoded.Timestamp.IsZero() {
+		e.Timestamp = record.Round(encoded.Timestamp)
+	}
+	e.key = l.ids.secret.KeyOf(encoded.Account, encoded.ID)
+	e.record = record.AppendEvent(e.record[:0], encoded)
+	return e
+}
+
+// Release lets the memory of an event be used again.
+func (e *Event) Release() {
+	e.EncodedEvent = webhooks.EncodedEvent{}
+	eventPool.Put(e)
+}
+
+// Publish stores an event with its deliveries: pending to the active webhooks, skipped by the
+// inactive webhooks. It returns the number of the first delivery, which the numbers of the others
+// follow.
+func (s *Step) Publish(e *Event, active, inactive []string, now time.Time) (first uint64, err error) {
+	at := s.log.options.Clock.Published(s.writer.lastPublished)
+	record.SetPublished(e.record, at, len(active))
+	n, err := s.appendEvent(e, active, inactive)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.notePublished(n, at); err != nil {
+		return 0, err
+	}
+	s.noteID(e.key, n)
+	if len(active) > 0 {
+		s.AfterCommit(func() { s.log.published.put(&e.EncodedEvent, n+1, active, now) })
+	}
+	return n + 1, nil
+}
+
+// notePublished notes when the event of that number was published. A piece begins with it if the
+// one before it was published under a clock that was ahead.
+func (s *Step) notePublished(number uint64, at time.Time) error {
+	last := &s.writer.lastPublished
+	if last.Sub(at) > 24*time.Hour {
+		if err := s.beginPiece(number); err != nil {
+			return err
+		}
+		*last = at
+	}
+	if at.After(*last) {
+		*last = at
+	}
+	return nil
+}
+
+// loadNewest finds when the last event was published, and the dividers after it.
+func (w *Writer) loadNewest(db *bbolt.DB) error {
+	return db.View(func(tx *bbolt.Tx) error {
+		w.lastPublished = w.log.publishedLast(tx)
+		w.committedPublished = w.lastPublished
+		if k, value := lastOf(tx.Bucket(schema.Events).Cursor()); IsDivider(k, value) {
+			w.divided = binary.BigEndian.Uint64(k)
+		}
+		return nil
+	})
+}
+
+// publishedLast returns when the newest event was published. Events that were published under a
+// clock that was ahead do not count, except the last event of all.
+func (l *Log) publishedLast(tx *bbolt.Tx) (last time.Time) {
+	var at time.Time
+	for _, end := range pieces(tx) {
+		if at = publishedAt(tx, end-1); at.After(last) && !l.options.Clock.Ahead(at) {
+			last = at
+		}
+	}
+	if at.After(last) {
+		last = at
+	}
+	return last
+}
+
+// LastPublished returns when the newest event was published; zero if there is none, or it
+// cannot be read.
+func LastPublished(tx *bbolt.Tx) (last time.Time) {
+	for _, end := range pieces(tx) {
+		if at := publishedAt(tx, end-1); at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// publishedAt returns when the event of that number, or whose delivery has it, was published;
+// zero if that cannot be read.
+func publishedAt(tx *bbolt.Tx, number uint64) time.Time {
+	segment, err := NewSegments(tx).At(number)
+	if err != nil {
+		return time.Time{}
+	}
+	event, _ := segment.Event(segment.Index(number)) // zero if it cannot be read
+	return event.PublishedAt
+}

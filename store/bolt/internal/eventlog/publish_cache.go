@@ -1,0 +1,140 @@
+package eventlog
+
+import (
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const (
+	maxPublished = 24 << 20    // bytes that are held, about
+	eventBytes   = 256         // of them, for an event besides its body
+	publishedFor = time.Second // events that are held for longer make room for new ones
+)
+
+// A publishCache holds events that were just published until their deliveries are loaded for
+// the first time, so that most loads read nothing. If there are more than it can hold,
+// it has the older ones, which will be loaded sooner.
+type publishCache struct {
+	mu    sync.Mutex
+	ring  []publishedEvent // of ascending numbers, count of them from head on
+	head  int
+	count int
+	bytes int
+}
+
+// A publishedEvent is held until all its deliveries were taken. One that was not taken is
+// pending as it was published.
+type publishedEvent struct {
+	first, last uint64 // of their numbers
+	left        int    // deliveries that were not taken
+	taken       uint64 // those of the first 64 that were
+	more        []uint64
+	at          time.Time
+	to          []string // webhooks, by number
+	event       webhooks.EncodedEvent
+}
+
+func (r *publishCache) at(i int) *publishedEvent { return &r.ring[(r.head+i)%len(r.ring)] }
+
+// put holds an event that was published at a time. The numbers of its deliveries to the webhooks
+// follow each other from first on, and are greater than all before.
+func (r *publishCache) put(event *webhooks.EncodedEvent, first uint64, to []string, at time.Time) {
+	deliveries := len(to)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := eventBytes + len(event.Body)
+	for r.bytes+size > maxPublished {
+		if r.count == 0 || at.Sub(r.at(0).at) < publishedFor {
+			return
+		}
+		r.drop(r.at(0))
+	}
+	if r.count == len(r.ring) {
+		larger := make([]publishedEvent, max(64, min(2*len(r.ring), maxPublished/eventBytes)))
+		for i := range r.count {
+			larger[i] = *r.at(i)
+		}
+		r.ring, r.head = larger, 0
+	}
+	r.count++
+	e := publishedEvent{first: first, last: first + uint64(deliveries) - 1, left: deliveries, at: at, to: to, event: *event}
+	if deliveries > 64 {
+		e.more = make([]uint64, (deliveries-1)/64)
+	}
+	*r.at(r.count - 1) = e
+	r.bytes += size
+}
+
+// take returns the event of a delivery, and when it was published, if it is held and the
+// delivery was not taken before: then it is pending.
+func (r *publishCache) take(ref webhooks.DeliveryRef) (event webhooks.EncodedEvent, at time.Time, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.find(ref.Number)
+	if e == nil || e.to[ref.Number-e.first] != ref.WebhookID {
+		return event, at, false
+	}
+	bits, bit := &e.taken, ref.Number-e.first
+	if bit >= 64 {
+		bits = &e.more[bit/64-1]
+	}
+	if *bits&(1<<(bit%64)) != 0 {
+		return event, at, false
+	}
+	*bits |= 1 << (bit % 64)
+	event, at = e.event, e.at
+	if e.left--; e.left == 0 {
+		r.drop(e)
+	}
+	return event, at, true
+}
+
+// find returns the event of a delivery; nil if it is not held. r.mu is held.
+func (r *publishCache) find(number uint64) *publishedEvent {
+	i := sort.Search(r.count, func(i int) bool { return r.at(i).last >= number })
+	if i == r.count || r.at(i).first > number || r.at(i).left == 0 {
+		return nil
+	}
+	return r.at(i)
+}
+
+// settle takes deliveries that are no longer pending as they were published.
+func (r *publishCache) settle(results []webhooks.AttemptResult) {
+	for i := range results {
+		r.take(results[i].DeliveryRef)
+	}
+}
+
+// drop ends holding an event. Its slot is free once those before it are dropped.
+func (r *publishCache) drop(e *publishedEvent) {
+	r.bytes -= len(e.event.Body)
+	e.left, e.more, e.to, e.event = 0, nil, nil, webhooks.EncodedEvent{}
+	for r.count > 0 && r.at(0).left == 0 {
+		r.head = (r.head + 1) % len(r.ring)
+		r.count--
+		r.bytes -= eventBytes
+	}
+}
+
+// forget drops the events before a number.
+func (r *publishCache) forget(before uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.count > 0 && r.at(0).first < before {
+		r.drop(r.at(0))
+	}
+}
+
+// forgetAccount drops the events of an account.
+func (r *publishCache) forgetAccount(account string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := r.count - 1; i >= 0; i-- { // from the last: dropping the first moves the others
+		if e := r.at(i); e.left > 0 && e.event.Account == account {
+			r.drop(e)
+		}
+	}
+}

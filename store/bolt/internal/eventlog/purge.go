@@ -1,0 +1,158 @@
+package eventlog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Purge removes expired rows, at most left, which it counts down, and returns the deliveries that
+// it ended. If left is 0 or less afterwards, there may be more. The batch must be flushed.
+func (s *Step) Purge(purge *webhooks.Purge, left *int) (ended []webhooks.DeliveryRef, err error) {
+	payloads, attempts, ids := s.log.firstKept(s.tx, purge.Payloads), s.log.firstKept(s.tx, purge.Attempts), s.log.firstKept(s.tx, purge.EventIDs)
+	if segment, err := NewSegments(s.tx).At(attempts); err == nil {
+		attempts = segment.First // first attempts are in packs, each of which is of a segment
+	}
+	s.AfterCommit(func() { s.log.published.forget(payloads) })
+	for _, step := range []func() error{
+		func() error { ended, err = s.expire(payloads, left); return err },
+		s.writeAttempts, // those of what has expired
+		func() error { return s.purgeBodies(payloads, left) },
+		// The first attempt at a delivery goes first: its state comes from the last attempt.
+		func() error { return s.DeleteBefore(schema.FirstAttempts, attempts, left) },
+		func() error { return s.DeleteBefore(schema.Attempts, attempts, left) },
+		func() error { return s.DeleteBefore(schema.LastAttempts, attempts, left) },
+		func() error { return s.DeleteBefore(schema.Skipped, attempts, left) },
+		func() error { return s.DeleteBefore(schema.Runs, max(attempts, RunSize)-RunSize, left) },
+		func() error {
+			return s.DeleteBefore(schema.Failed, max(attempts, record.MaxFailed)-record.MaxFailed, left)
+		},
+		func() error { return s.purgeIDs(ids) },
+		func() error {
+			return s.DeleteBefore(schema.Events, min(attempts, Number(s.tx, schema.MetaIDsGone), firstPending(s.tx)), left)
+		},
+		func() error {
+			first, _ := bounds(s.tx)
+			return s.DeleteBefore(schema.EventRuns, max(first, RunSize)-RunSize, left)
+		},
+		func() error { return s.dropIDs(left) },
+	} {
+		if err := step(); err != nil || *left <= 0 {
+			return ended, err
+		}
+	}
+	return ended, nil
+}
+
+// An expiring is a delivery that is pending for too long.
+type expiring struct {
+	number  uint64
+	webhook string // empty if it is unknown
+	attempt int
+	deleted bool // the webhook
+}
+
+// expire ends the pending deliveries of events before that number, whether or not attempts at
+// them are under way: see [webhooks.Purge]. Those of deleted webhooks end without a trace.
+func (s *Step) expire(before uint64, left *int) (ended []webhooks.DeliveryRef, err error) {
+	found := NewSegments(s.tx)
+	var old []expiring
+	look := func(number uint64, attempt int) (more bool) {
+		if number >= before || len(old) >= *left {
+			return false
+		}
+		var webhook []byte
+		if segment, err := found.At(number); err == nil {
+			webhook, _ = segment.Recipient(number)
+		}
+		deleted := webhook != nil && !s.log.hasWebhook(s.tx, webhook)
+		old = append(old, expiring{number, string(webhook), attempt, deleted})
+		return true
+	}
+	var damaged [][]byte
+	c := s.tx.Bucket(schema.Fresh).Cursor()
+	for k, value := c.First(); k != nil && binary.BigEndian.Uint64(k) < before; k, value = c.Next() {
+		m, err := record.DecodeBitmap(value)
+		if err != nil {
+			damaged = append(damaged, bytes.Clone(k))
+		}
+		if !m.Each(func(n uint64) bool { return look(n, 1) }) {
+			break
+		}
+	}
+	c = s.tx.Bucket(schema.Pending).Cursor()
+	for k, value := c.First(); k != nil; k, value = c.Next() {
+		p, _ := record.DecodePending(value)
+		if len(k) == 8 && !look(binary.BigEndian.Uint64(k), p.Attempts+1) {
+			break
+		}
+	}
+	ended = make([]webhooks.DeliveryRef, 0, len(old))
+	for _, d := range old {
+		ended = append(ended, webhooks.DeliveryRef{WebhookID: d.webhook, Number: d.number})
+		if err := s.RemovePending(d.number); err != nil {
+			return nil, err
+		}
+		if *left--; d.deleted {
+			continue
+		}
+		attempt := webhooks.ExpiredAttempt(d.attempt, time.Now())
+		if err := s.logAttempt(d.number, &attempt, webhooks.GiveUp); err != nil {
+			return nil, err
+		}
+		if d.webhook != "" {
+			s.noteFailed(d.webhook, d.number, true)
+		}
+	}
+	return ended, s.DeleteAll(schema.Fresh, damaged)
+}
+
+// purgeBodies deletes the bodies of segments before that number. What stays of a leaf that
+// they stood in is written again, and counts, too.
+func (s *Step) purgeBodies(before uint64, left *int) error {
+	begin := Number(s.tx, schema.MetaBodiesGone)
+	next, kept := begin, 0
+	var old [][]byte // not deleted at once: a cursor skips keys after that
+	c := s.tx.Bucket(schema.Events).Cursor()
+	for k, value := c.Seek(record.NumberKey(begin)); k != nil && *left > 0; k, value = c.Next() {
+		last := binary.BigEndian.Uint64(k)
+		if last >= before {
+			break
+		}
+		if len(k) == 8 || IsDivider(k, value) {
+			kept += len(value)
+			continue
+		}
+		old = append(old, bytes.Clone(k))
+		next = last + 1
+		*left -= 1 + kept/writtenAtOnce
+		kept %= writtenAtOnce
+	}
+	if err := s.DeleteAll(schema.Events, old); err != nil {
+		return err
+	}
+	return s.putNumber(schema.MetaBodiesGone, begin, next)
+}
+
+// writtenAtOnce is how many bytes take about as long to write as a record to delete.
+const writtenAtOnce = 16 << 10
+
+// purgeIDs forgets the IDs of events before that number.
+func (s *Step) purgeIDs(before uint64) error {
+	gone := Number(s.tx, schema.MetaIDsGone)
+	return s.putNumber(schema.MetaIDsGone, gone, max(gone, before))
+}
+
+// lastOf is [bbolt.Cursor.Last] for keys that do not begin with eight bytes 0xff. Last takes any
+// page for a branch that is not a leaf, and in a damaged file may go from one to the next forever;
+// Seek panics.
+func lastOf(c *bbolt.Cursor) (k, v []byte) {
+	_, _ = c.Seek(bytes.Repeat([]byte{0xff}, 8))
+	return c.Prev()
+}

@@ -1,0 +1,246 @@
+package eventlog
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// RunSize is the number of numbers in a run. The deliveries of one webhook are found run by
+// run: by the index of a complete run, or else in all segments of the run.
+// Indexing by run costs a page per webhook and run; indexing with each event
+// would cost a page per delivery.
+const RunSize = 8192
+
+// A list page takes some tens of milliseconds at most: longer transactions pin
+// pages. Costs are in about microseconds, and rather too high.
+const (
+	maxCost     = 50_000
+	maxStepCost = 5_000 // in a step of the writer, which keeps others waiting
+	costRecord  = 1     // to look at one
+	costIndex   = 5     // to look up a run
+	costDetails = 10    // to put a delivery together
+)
+
+// A walk looks for the deliveries of one webhook.
+type walk struct {
+	*View
+	webhook string
+	indexed uint64 // the first number that no index was made of
+	cost    int
+}
+
+func (v *View) walk(webhook string) *walk {
+	return &walk{View: v, webhook: webhook, indexed: Number(v.tx, schema.MetaRuns)}
+}
+
+// within returns the numbers of the webhook's deliveries in the run that begins there,
+// ascending.
+func (w *walk) within(run uint64) ([]uint64, error) {
+	if run < w.indexed {
+		w.cost += costIndex
+		return record.DecodeRun(run, w.tx.Bucket(schema.Runs).Get(runKey(run, w.webhook)))
+	}
+	all := make(map[string][]uint64)
+	w.cost += costRecord * readRun(w.tx, run, w.webhook, all)
+	return all[w.webhook], nil
+}
+
+// delivery puts a delivery together; ok is false if there is none, or none that can
+// be read.
+func (w *walk) delivery(number uint64) (d webhooks.Delivery, ok bool) {
+	w.cost += costDetails
+	segment, err := w.segments.At(number)
+	if err != nil {
+		return d, false
+	}
+	event, err := segment.Event(segment.Index(number))
+	if err != nil {
+		return d, false
+	}
+	d, err = w.log.deliveryOf(w.tx, segment, &event, number, w.webhook)
+	return d, err == nil && d.State != ""
+}
+
+// hasBody reports whether the delivery's event still has its body.
+func (w *walk) hasBody(number uint64) bool {
+	segment, err := w.segments.At(number)
+	return err == nil && bodiesOf(w.tx, segment) != nil
+}
+
+// ListDeliveries returns a page of a webhook's deliveries.
+func (v *View) ListDeliveries(ctx context.Context, webhook string, query webhooks.DeliveryQuery) (page webhooks.DeliveryPage, err error) {
+	low, high := between(v.tx, query.From, query.To)
+	cursors := v.log.options.Cursors
+	if query.After != "" {
+		after, _ := cursors.Decode(query.After)
+		high = min(high, after)
+	}
+	w := v.walk(webhook)
+	whole := query.Failed && len(query.States) == 0 // no page is cut short
+	for high > low {
+		if err := ctx.Err(); err != nil {
+			return webhooks.DeliveryPage{}, err
+		}
+		run := (high - 1) / RunSize * RunSize
+		var numbers []uint64
+		if query.OnlyFailed() {
+			run, numbers, err = w.failed(high)
+		} else {
+			numbers, err = w.within(run)
+		}
+		if err != nil {
+			return page, err
+		}
+		for _, n := range slices.Backward(numbers) {
+			if n < low || n >= high {
+				continue
+			}
+			if w.cost > maxCost && !whole {
+				page.Next = cursors.Encode(n + 1)
+				return page, nil
+			}
+			d, ok := w.delivery(n)
+			if !ok || !query.Matches(&d) {
+				continue
+			}
+			if len(page.Deliveries) == query.Limit {
+				page.Next = cursors.Encode(n + 1)
+				return page, nil
+			}
+			page.Deliveries = append(page.Deliveries, d)
+		}
+		if high = run; w.cost > maxCost && !whole && high > low {
+			page.Next = cursors.Encode(high)
+			return page, nil
+		}
+	}
+	return page, nil
+}
+
+// Walk visits up to limit deliveries of a webhook to events of a time that the query says, and that
+// match it, ascending from a number on. It returns the number to go on with, and whether there are
+// no more.
+func (v *View) Walk(webhook string, query *webhooks.DeliveryQuery, from uint64, limit int, visit func(number uint64, d *webhooks.Delivery) error) (next uint64, done bool, err error) {
+	low, high := between(v.tx, query.From, query.To)
+	w := v.walk(webhook)
+	next = from
+	for low = max(low, from); low < high; {
+		run := low / RunSize * RunSize
+		numbers, err := w.within(run)
+		if err != nil {
+			return 0, false, err
+		}
+		for _, n := range numbers {
+			if n < low || n >= high {
+				continue
+			}
+			if limit--; limit < 0 {
+				return n, false, nil
+			}
+			d, ok := w.delivery(n)
+			if !ok || !query.Matches(&d) || !w.hasBody(n) {
+				continue
+			}
+			if err := visit(n, &d); err != nil {
+				return 0, false, err
+			}
+		}
+		low = run + RunSize
+		if next = low; w.cost > maxStepCost {
+			return next, false, nil
+		}
+	}
+	return next, true, nil
+}
+
+// NextEvent returns the ID of the first event, from a number on, that has a delivery to the
+// webhook; "" if there is none.
+func (v *View) NextEvent(webhook string, from uint64) string {
+	gone := Number(v.tx, schema.MetaIDsGone)
+	for segment := range v.segments.from(max(from, gone)) {
+		for i := max(0, segment.Index(from)); i < segment.Len(); i++ {
+			number, ok := segment.DeliveryTo(i, webhook)
+			if !ok || number < from || segment.Number(i) < gone {
+				continue
+			}
+			event, err := segment.Event(i)
+			if err != nil || event.Forgotten {
+				continue
+			}
+			if d, err := v.log.deliveryOf(v.tx, segment, &event, number, webhook); err == nil && d.State != "" {
+				return event.ID
+			}
+		}
+	}
+	return ""
+}
+
+// between returns the numbers of the events that were published in a
+// time: from low, and before high.
+func between(tx *bbolt.Tx, from, to time.Time) (low, high uint64) {
+	low, high = bounds(tx)
+	if !from.IsZero() {
+		low = firstSince(tx, from)
+	}
+	if !to.IsZero() {
+		high = endBefore(tx, to)
+	}
+	return low, high
+}
+
+// readRun adds the numbers of a run's deliveries by webhook, or of one webhook unless that is
+// empty, and returns how many deliveries it has read.
+func readRun(tx *bbolt.Tx, run uint64, webhook string, numbers map[string][]uint64) (looked int) {
+	for segment := range NewSegments(tx).from(run) {
+		if segment.First >= run+RunSize {
+			break
+		}
+		for i := range segment.Len() {
+			for number, id := range segment.Recipients(i) {
+				looked++
+				if number >= run && number < run+RunSize && (webhook == "" || string(id) == webhook) {
+					numbers[string(id)] = append(numbers[string(id)], number)
+				}
+			}
+		}
+	}
+	return looked
+}
+
+// Index makes an index of the first complete run that lacks one, and reports whether
+// there was one. The batch was flushed.
+func (s *Step) Index() (made bool, err error) {
+	if made, err = s.indexRun(); !made && err == nil {
+		made, err = s.indexEvents()
+	}
+	return made, err
+}
+
+// indexRun indexes the first complete run that lacks an index by webhook, and reports
+// whether there was one.
+func (s *Step) indexRun() (made bool, err error) {
+	run := Number(s.tx, schema.MetaRuns)
+	if run+RunSize > s.tx.Bucket(schema.Events).Sequence()+1 {
+		return false, nil
+	}
+	all := make(map[string][]uint64)
+	readRun(s.tx, run, "", all)
+	for _, webhook := range slices.Sorted(maps.Keys(all)) {
+		if err := s.Append(schema.Runs, runKey(run, webhook), record.EncodeRun(run, all[webhook])); err != nil {
+			return false, err
+		}
+	}
+	s.noteSkipped(run)
+	return true, s.Put(schema.Meta, schema.MetaRuns, record.NumberKey(run+RunSize))
+}
+
+// runKey returns the key of a webhook's row of a run in schema.Runs.
+func runKey(run uint64, webhook string) []byte { return append(record.NumberKey(run), webhook...) }

@@ -1,0 +1,224 @@
+package eventlog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+)
+
+// appendEvent adds an event with its pending and its skipped deliveries to the open segment of the
+// batch, and returns its number. A full segment is written first.
+func (s *Step) appendEvent(e *Event, active, inactive []string) (number uint64, err error) {
+	s.MarkWritten()
+	segment := &s.writer.segment
+	if segment.IsFull(len(active)+len(inactive), e.Body) {
+		if err := s.writeSegment(); err != nil {
+			return 0, err
+		}
+	}
+	if segment.IsEmpty() {
+		segment.Begin(s.tx.Bucket(schema.Events).Sequence() + 1)
+	}
+	return segment.AppendEvent(e.record, e.Body, active, inactive), nil
+}
+
+// writeSegment writes the open segment, if there is one.
+func (s *Step) writeSegment() error {
+	if s.writer.segment.IsEmpty() {
+		return nil
+	}
+	return s.writeBuilt(&s.writer.segment, true)
+}
+
+// writeBuilt writes a segment, with the bodies of its events or without.
+func (s *Step) writeBuilt(segment *record.SegmentBuilder, withBodies bool) error {
+	last := segment.Last()
+	if err := s.tx.Bucket(schema.Events).SetSequence(last); err != nil {
+		return err
+	}
+	key := record.NumberKey(last)
+	events, bodies := segment.Records()
+	if err := s.Append(schema.Events, key, events); err != nil {
+		return err
+	}
+	s.published += len(events)
+	if withBodies {
+		s.published += len(bodies)
+		if err := s.Append(schema.Events, bodiesKey(key), bodies); err != nil {
+			return err
+		}
+	}
+	if !segment.Pending.IsEmpty() {
+		if err := s.Append(schema.Fresh, key, segment.Pending.Encode()); err != nil {
+			return err
+		}
+	}
+	if !segment.Skipped.IsEmpty() {
+		return s.Append(schema.Skipped, key, segment.Skipped.Encode())
+	}
+	return nil
+}
+
+// bodiesKey returns the key of the bodies of the segment under that key. They stand next to
+// it: one bucket less is some pages less for each commit to write.
+func bodiesKey(segment []byte) []byte { return append(segment[:8:8], 'b') }
+
+// bodiesOf returns the bodies of the segment's events, or nil if they are purged.
+func bodiesOf(tx *bbolt.Tx, segment *record.Segment) []byte {
+	return tx.Bucket(schema.Events).Get(bodiesKey(segment.Key))
+}
+
+// errNoSegment says that no segment has the number: its event was purged, or erased with its
+// account.
+var errNoSegment = fmt.Errorf("%w: no segment", record.ErrCorrupt)
+
+// Segments finds segments, and remembers the last one.
+type Segments struct {
+	cursor *bbolt.Cursor
+	found  record.Segment
+}
+
+// NewSegments returns the segments of a transaction.
+func NewSegments(tx *bbolt.Tx) *Segments { return &Segments{cursor: tx.Bucket(schema.Events).Cursor()} }
+
+// At returns the segment that has the number.
+func (s *Segments) At(number uint64) (*record.Segment, error) {
+	if s.found.First <= number && number <= s.found.Last {
+		return &s.found, nil
+	}
+	key, value := s.cursor.Seek(record.NumberKey(number))
+	for IsDivider(key, value) { // of a segment that was erased
+		key, value = s.cursor.Next()
+	}
+	found, err := record.DecodeSegment(key, value)
+	if key == nil || err == nil && number < found.First {
+		err = errNoSegment
+	}
+	if err != nil {
+		s.found = record.Segment{}
+		return nil, err
+	}
+	s.found = found
+	return &s.found, nil
+}
+
+// from returns the segments that can be read, from the one on that has the number.
+func (s *Segments) from(number uint64) iter.Seq[*record.Segment] {
+	return func(yield func(*record.Segment) bool) {
+		for k, value := s.cursor.Seek(record.NumberKey(number)); k != nil; k, value = s.cursor.Next() {
+			if len(k) != 8 {
+				continue // bodies, or a divider
+			}
+			var err error
+			if s.found, err = record.DecodeSegment(k, value); err == nil && !yield(&s.found) {
+				return
+			}
+		}
+	}
+}
+
+// eventFrom returns when the event of a number, or of the delivery with that number, was
+// published, and the number after its last delivery. If it cannot be read, the next readable event
+// counts; end is 0 if there is none.
+func (s *Segments) eventFrom(number uint64) (end uint64, published time.Time) {
+	for segment := range s.from(number) {
+		for i := max(0, segment.Index(number)); i < segment.Len(); i++ {
+			if event, err := segment.Event(i); err == nil {
+				return segment.End(i), event.PublishedAt
+			}
+		}
+	}
+	return 0, time.Time{}
+}
+
+// bounds returns the number of the first event, and the one after the last; both are 0
+// if there is none.
+func bounds(tx *bbolt.Tx) (first, end uint64) {
+	for s := range NewSegments(tx).from(0) {
+		first = s.First
+		break
+	}
+	c := tx.Bucket(schema.Events).Cursor()
+	last, value := lastOf(c)
+	for IsDivider(last, value) { // the segment before them may be erased
+		last, value = c.Prev()
+	}
+	if first == 0 || len(last) < 8 {
+		return 0, 0
+	}
+	return first, binary.BigEndian.Uint64(last) + 1
+}
+
+// firstSince returns the number of the first event published then or later; one more than
+// the last if there is none. All before it are older.
+func firstSince(tx *bbolt.Tx, at time.Time) (first uint64) {
+	for low, end := range pieces(tx) {
+		if first = firstWithin(tx, low, end, at); first < end {
+			break
+		}
+	}
+	return first
+}
+
+// firstKept is firstSince of a purge. Where events at the end of a piece were published under a
+// clock that was ahead, they are older than the first one of the next piece: their own times would
+// keep them, and all that comes after them.
+func (l *Log) firstKept(tx *bbolt.Tx, at time.Time) (first uint64) {
+	kept := false
+	for low, end := range pieces(tx) {
+		since := firstWithin(tx, low, end, at)
+		if since > low || !kept {
+			first, kept = since, since < end
+		}
+		if since < end && !l.options.Clock.Ahead(publishedAt(tx, since)) {
+			break
+		}
+	}
+	return first
+}
+
+// endBefore returns the number from which on no event was published before that time.
+func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
+	for low, high := range pieces(tx) {
+		if first := firstWithin(tx, low, high, at); end == 0 || first > low {
+			end = first
+		}
+	}
+	return end
+}
+
+// firstWithin returns the number of the first event from low on, and before last, that was
+// published then or later; one more than the last if there is none. It looks from the oldest on, in
+// growing strides: under a clock that was set back events are published in the past, and those
+// before them are not to be taken for as old.
+func firstWithin(tx *bbolt.Tx, low, last uint64, at time.Time) uint64 {
+	found := NewSegments(tx)
+	older := func(number uint64) (end uint64, older bool) {
+		end, published := found.eventFrom(number)
+		return end, end > 0 && published.Before(at)
+	}
+	high := low
+	for stride := uint64(1); high < last; stride *= 2 {
+		end, old := older(high)
+		if !old {
+			break
+		}
+		low = max(end, high+1)
+		high = min(low+stride, last)
+	}
+	for low < high { // events before low are too old, the one from high on is not
+		middle := low + (high-low)/2
+		if end, old := older(middle); old {
+			low = max(end, middle+1)
+		} else {
+			high = middle
+		}
+	}
+	return low
+}

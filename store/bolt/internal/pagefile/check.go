@@ -1,0 +1,307 @@
+package pagefile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// A Problem is damage that [Check] has found.
+type Problem struct {
+	Bucket string // empty: the whole file, or several buckets
+	Where  string // "page N"; may be empty
+	What   string
+
+	// Fatal damage makes bbolt end the process, which nothing recovers from, or overwrite pages that are in use.
+	Fatal bool
+}
+
+// A Result is what [Check] returns.
+type Result struct {
+	FreeBytes int64
+	LastLost  bool            // a meta page is damaged: the last commit may be missing
+	Broken    map[string]bool // buckets with a problem; "" for the whole file
+}
+
+// Check reads all pages in use, and the list of free pages, and calls report with each problem. Buckets are
+// found in the root only, and within the parking bucket, whose nested buckets count as free.
+func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) Result {
+	c := checker{file: file, parking: parking, report: report, result: Result{Broken: make(map[string]bool)}}
+	c.run(size)
+	return c.result
+}
+
+// skim returns an error for fatal damage. It reads branches, one leaf of each tree, since all leaves of a tree
+// have the same depth, and the list of free pages.
+func skim(file io.ReaderAt, size int64) (err error) {
+	c := checker{file: file, skim: true, result: Result{Broken: make(map[string]bool)}, report: func(p Problem) {
+		if p.Fatal && err == nil {
+			err = Damaged(fmt.Sprintf("%s: %s; boltops.Verify reports more", p.Where, p.What))
+		}
+	}}
+	c.run(size)
+	return err
+}
+
+type checker struct {
+	file    io.ReaderAt
+	parking string
+	report  func(Problem)
+	skim    bool
+	result  Result
+
+	size   int64 // of a page
+	count  uint64
+	used   bitset
+	bucket string // being read; "" in the root
+	parked bool   // within a bucket of the parking bucket
+	leaves int    // skim: depth of the leaves of the bucket; 0: not known
+}
+
+// A bitset has a bit for each page.
+type bitset []uint64
+
+func (s bitset) has(n uint64) bool { return s[n/64]&(1<<(n%64)) != 0 }
+func (s bitset) set(n uint64)      { s[n/64] |= 1 << (n % 64) }
+
+func where(page uint64) string { return fmt.Sprintf("page %d", page) }
+
+func (c *checker) problem(page uint64, format string, args ...any) {
+	c.note(Problem{Where: where(page), What: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) fatal(page uint64, format string, args ...any) {
+	c.note(Problem{Where: where(page), What: fmt.Sprintf(format, args...), Fatal: true})
+}
+
+func (c *checker) note(p Problem) {
+	p.Bucket = c.bucket
+	c.result.Broken[c.bucket] = true
+	c.report(p)
+}
+
+func (c *checker) run(size int64) {
+	m := c.meta()
+	if m == nil {
+		return
+	}
+	c.size, c.count = m.pageSize, m.pages
+	if c.count < 4 || c.count > uint64(size)/uint64(c.size) {
+		c.note(Problem{What: fmt.Sprintf("the file is truncated: it has %d bytes and should have %d pages of %d", size, c.count, c.size)})
+		return
+	}
+	c.used = make(bitset, c.count/64+1)
+	c.used.set(0)
+	c.used.set(1)
+	c.tree(m.root, nil, nil, 0)
+	c.freelist(m.freelist)
+}
+
+// meta returns the meta page of the last commit that can be read.
+func (c *checker) meta() *meta {
+	first, second := metas(c.file)
+	const damaged = "this meta page is damaged; bbolt uses the other one, which may be of the commit before the last"
+	c.result.LastLost = first == nil || second == nil
+	switch {
+	case first == nil && second == nil:
+		c.fatal(0, "both meta pages are damaged")
+		return nil
+	case first == nil:
+		c.problem(0, damaged)
+		return second
+	case second == nil:
+		c.problem(1, damaged)
+		return first
+	case first.transactionNum > second.transactionNum:
+		return first
+	}
+	return second
+}
+
+// read reads a page that nothing else may use.
+func (c *checker) read(id uint64) (p page, ok bool) {
+	header := make([]byte, HeaderSize)
+	if _, err := c.file.ReadAt(header, int64(id)*c.size); err != nil {
+		c.problem(id, "cannot be read: %v", err)
+		return p, false
+	}
+	if is := binary.NativeEndian.Uint64(header); is != id {
+		c.problem(id, "says that it is page %d", is)
+		return p, false
+	}
+	pages := 1 + uint64(binary.NativeEndian.Uint32(header[12:]))
+	if pages > c.count-id || pages > mostPages(parse(header).kind, c.count, c.size) {
+		c.problem(id, "says that it goes on for %d pages", pages)
+		return p, false
+	}
+	for n := id + 1; n < id+pages; n++ {
+		if !c.use(n) {
+			return p, false
+		}
+	}
+	if c.parked {
+		c.result.FreeBytes += int64(pages) * c.size
+	}
+	data := make([]byte, int64(pages)*c.size)
+	if _, err := c.file.ReadAt(data, int64(id)*c.size); err != nil {
+		c.problem(id, "cannot be read: %v", err)
+		return p, false
+	}
+	return parse(data), true
+}
+
+// use marks a page as used, and reports whether it may be.
+func (c *checker) use(id uint64) bool {
+	switch {
+	case id < 2 || id >= c.count:
+		c.problem(id, "is referred to, and there are %d pages", c.count)
+		return false
+	case c.used.has(id):
+		c.fatal(id, "is used twice")
+		return false
+	}
+	c.used.set(id)
+	return true
+}
+
+// tree reads a page of a tree and all below it. Its keys are from low on and before high, unless these are nil.
+func (c *checker) tree(id uint64, low, high []byte, depth int) {
+	if depth > maxDepth {
+		c.fatal(id, "is %d levels below its root", depth)
+		return
+	}
+	if !c.use(id) || c.skim && depth > 0 && depth == c.leaves && c.bucket != "" {
+		return
+	}
+	p, ok := c.read(id)
+	switch {
+	case !ok:
+	case p.kind == leafPage:
+		c.leaves = depth
+		c.leaf(id, p, low, high)
+	case p.kind == branchPage:
+		c.branch(id, p, low, high, depth)
+	default:
+		c.problem(id, "is of a kind that does not belong here: %#x", p.kind)
+	}
+}
+
+func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
+	if p.count == 0 || !p.fits() {
+		c.problem(id, "has %d branches", p.count)
+		return
+	}
+	var last []byte
+	keys := make([][]byte, p.count+1)
+	for i := range p.count {
+		keys[i], _ = p.branch(i)
+		if keys[i] == nil || !ordered(last, keys[i], low, high) {
+			c.problem(id, "branch %d has a key that is not in its place", i)
+			keys[i] = nil // no bound of the pages below
+			continue
+		}
+		last = keys[i]
+	}
+	keys[p.count] = high
+	for i := range p.count {
+		_, child := p.branch(i)
+		c.tree(child, keys[i], keys[i+1], depth+1)
+	}
+}
+
+// leaf reads the rows of a leaf. The rows of the root and of the parking bucket are buckets, and no others.
+func (c *checker) leaf(id uint64, p page, low, high []byte) {
+	if !p.fits() {
+		c.problem(id, "has %d rows", p.count)
+		return
+	}
+	if c.skim && c.bucket != "" {
+		return
+	}
+	var last []byte
+	for i := range p.count {
+		key, value, isBucket := p.row(i)
+		switch {
+		case key == nil || value == nil:
+			c.problem(id, "row %d is not within the page", i)
+			continue
+		case !ordered(last, key, low, high):
+			c.problem(id, "row %d has a key that is not in its place", i)
+		case isBucket != (c.bucket == "" || c.bucket == c.parking && !c.parked):
+			c.problem(id, "row %d is a bucket where none is, or none where one is", i)
+		case isBucket && c.bucket == "":
+			c.bucket = string(key)
+			c.inBucket(id, value)
+			c.bucket = ""
+		case isBucket:
+			c.parked = true
+			c.inBucket(id, value)
+			c.parked = false
+		}
+		last = key
+	}
+}
+
+// inBucket reads a bucket, whose only page may be within its row.
+func (c *checker) inBucket(id uint64, value []byte) {
+	if len(value) < BucketSize {
+		c.problem(id, "the row of the bucket is cut short")
+		return
+	}
+	if root := binary.NativeEndian.Uint64(value); root != 0 {
+		c.leaves = 0
+		c.tree(root, nil, nil, 0)
+		return
+	}
+	inline := value[BucketSize:]
+	if len(inline) < HeaderSize || parse(inline).kind != leafPage {
+		c.problem(id, "the bucket has no page")
+		return
+	}
+	c.leaf(id, parse(inline), nil, nil)
+}
+
+// ordered reports whether a key is after the last one, and within its bounds. nil is no bound.
+func ordered(last, key, low, high []byte) bool {
+	return (last == nil || bytes.Compare(last, key) < 0) &&
+		(low == nil || bytes.Compare(low, key) <= 0) && (high == nil || bytes.Compare(key, high) < 0)
+}
+
+// freelist reads the list of free pages. Each page is used or on the list.
+func (c *checker) freelist(id uint64) {
+	if id == noFreelist {
+		if c.skim { // bbolt would look for free pages in a goroutine of its own, in which damage ends the process
+			c.note(Problem{Where: "the file", What: "has no list of free pages: make one with boltops.Compact", Fatal: true})
+		}
+		return
+	}
+	whole := len(c.result.Broken) == 0 // or else the pages in use are not known
+	if id < 2 || id >= c.count || c.used.has(id) {
+		c.fatal(id, "is no list of free pages")
+		return
+	}
+	c.used.set(id)
+	p, ok := c.read(id)
+	list, isList := []uint64(nil), false
+	if ok {
+		list, isList = p.freePages()
+	}
+	if !isList {
+		c.fatal(id, "is no list of free pages")
+		return
+	}
+	for _, free := range list {
+		if free < 2 || free >= c.count || c.used.has(free) {
+			c.fatal(free, "is on the list of free pages, and is not free")
+			continue
+		}
+		c.used.set(free)
+		c.result.FreeBytes += c.size
+	}
+	for n := uint64(2); whole && !c.skim && n < c.count; n++ {
+		if !c.used.has(n) {
+			c.problem(n, "is neither used nor free")
+		}
+	}
+}

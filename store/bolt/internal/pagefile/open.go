@@ -1,0 +1,103 @@
+package pagefile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+)
+
+// DefaultWait is how long to wait for a file to be closed elsewhere.
+const DefaultWait = 500 * time.Millisecond
+
+// The errors of this package and of package schema. Package bolt documents them.
+var (
+	ErrLocked  = errors.New("in use by another process, or opened twice in this one")
+	ErrSchema  = errors.New("unsupported file")
+	ErrForeign = fmt.Errorf("%w: not a storageapi file", ErrSchema)
+)
+
+// Damaged returns the error for a damaged file. The cause may be the value of a panic of bbolt.
+func Damaged(cause any) error {
+	return fmt.Errorf("%w: damaged, or copied while it was open: %v", ErrSchema, cause)
+}
+
+// Open opens a file with bbolt. It waits until the given time for the file to be closed elsewhere.
+// After an error the file is neither open nor locked.
+func Open(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, file *os.File, err error) {
+	defer func() {
+		if p := recover(); p != nil { // bbolt panics on damaged pages
+			db, err = nil, Damaged(p)
+			unlock(file) // closing does not unlock: bbolt leaves the file mapped into memory
+			_ = file.Close()
+		}
+	}()
+	options.Timeout = max(time.Until(until), 1) // 0 means forever
+	options.NoStatistics = true                 // statistics cost a third of a lookup
+	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		var err error
+		file, err = os.OpenFile(name, flag, mode)
+		return file, err
+	}
+	db, err = bbolt.Open(path, 0o600, options)
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		err = ErrLocked
+	case errors.Is(err, bbolterrors.ErrInvalid):
+		err = ErrForeign
+	case errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch):
+		err = Damaged(err)
+	}
+	return db, file, err
+}
+
+// Precheck returns an error for a file that bbolt cannot open or use safely: one that is shorter than its
+// pages, since the system kills a process that reads mapped memory beyond the end of the file, and
+// one with damage that is [Problem.Fatal]. All other damage is left to those who read it.
+func Precheck(path string, until time.Time) error {
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return nil
+	}
+	db, file, err := Open(path, until, &bbolt.Options{ReadOnly: true}) // reads the first pages only
+	if errors.Is(err, ErrLocked) {
+		return err
+	}
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = db.Close() }()
+	tx, err := db.Begin(false)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = tx.Rollback() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < tx.Size() {
+		return fmt.Errorf("the file is truncated: it has %d bytes and should have %d", info.Size(), tx.Size())
+	}
+	return skim(file, info.Size())
+}
+
+// Confirm writes the meta pages again and syncs the file. It must be called before the first write
+// of a process.
+//
+// The last commit may be in the memory of the system only, if its sync failed or its process was
+// killed before the sync. The next commit would overwrite pages of the commit before the last, and a
+// power loss could then take both. All pages but the meta page were synced before the meta page was
+// written. A sync alone is not enough: the system may consider data written that it failed to write.
+func Confirm(file *os.File, pageSize int) error {
+	metas := make([]byte, 2*pageSize)
+	if _, err := file.ReadAt(metas, 0); err != nil {
+		return err
+	}
+	if _, err := file.WriteAt(metas, 0); err != nil {
+		return err
+	}
+	return file.Sync()
+}

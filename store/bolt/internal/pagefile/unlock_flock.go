@@ -1,0 +1,11 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package pagefile
+
+import (
+	"os"
+	"syscall"
+)
+
+// unlock lets go of the lock that bbolt has on a file.
+func unlock(file *os.File) { _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }

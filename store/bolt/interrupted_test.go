@@ -1,0 +1,38 @@
+package bolt
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/storetest"
+)
+
+// Every other commit is interrupted, after which its steps run again: what they left in memory
+// the first time must not show.
+func TestCommit_Interrupted_StepsRunAgain(t *testing.T) {
+	if testing.Short() || testbubble.Raced {
+		t.Skip("the whole of storetest once more: runs without -short, and without the race detector")
+	}
+	interrupted := 0
+	storetest.Run(t, func(t *testing.T) store.Store {
+		s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		s.writer.Around(func(commit func() error) error {
+			if n++; n%2 == 0 {
+				return commit()
+			}
+			interrupted++
+			return syscall.EINTR
+		})
+		return s
+	})
+	if interrupted < 100 {
+		t.Errorf("%d commits were interrupted, want at least 100", interrupted)
+	}
+}

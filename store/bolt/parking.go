@@ -1,0 +1,195 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+)
+
+// parking keeps bbolt's free list short. bbolt writes the whole list with each commit, 8 bytes a
+// page: a megabyte or more after a purge of millions of events.
+//
+// After a purge step, free pages are parked: they become extents, each a bucket in bucketSpare with
+// one value of zeros. Its commit fails if it would grow the file, and smaller extents are tried. When
+// the list runs short, or the file grew because no run of free pages was long enough, the largest
+// extents are deleted, which frees their pages without writing them.
+//
+// bbolt's NoFreelistSync is no alternative: bbolt then scans the whole file at Open, and again, with
+// the writer held, after each commit that fails.
+type parking struct {
+	pageSize       int
+	listed, parked atomic.Int64 // free pages as of the last commit: in the list, in extents
+
+	// For steps of the writer only.
+	extent      int    // pages of the next extent
+	making      int    // pages of the extents that this transaction makes
+	end         uint64 // pages of the file, as of the last commit
+	grew        bool   // the last commit grew the file
+	skip, fails int    // purge steps to skip, and consecutive ones that found too few single pages
+}
+
+const (
+	firstExtent, maxExtent = 64, 128 // pages
+	parkedAtOnce           = 512     // pages a step: what it writes delays other steps
+	unparkedAtGrowth       = 256     // pages
+	maxListAtGrowth        = 2000    // pages: if readers need so many, further ones would not help
+	maxSkip                = 6       // as a power of two
+
+	allocSize = 16 << 20 // by which the file grows: bbolt's default
+)
+
+var (
+	extentKey   = []byte{0} // of an extent's only value
+	extentZeros [1 << 20]byte
+)
+
+// load counts the free pages.
+func (p *parking) load(s *Store) error {
+	p.extent = firstExtent
+	return s.db.View(func(tx *bbolt.Tx) error {
+		p.committed(s.file, tx.ID())
+		extents := tx.Bucket(bucketSpare)
+		if extents == nil {
+			return nil
+		}
+		return extents.ForEachBucket(func(k []byte) error {
+			p.parked.Add(int64(extentPages(k)))
+			return nil
+		})
+	})
+}
+
+// committed notes how many pages are listed, and whether the file grew.
+func (p *parking) committed(file io.ReaderAt, tx int) {
+	list, ok := pagefile.ReadFreeList(file, p.pageSize, tx)
+	if !ok {
+		return
+	}
+	p.listed.Store(int64(list.Pages))
+	p.grew = p.end > 0 && list.End > p.end
+	p.end = list.End
+}
+
+// freeBytes returns how many bytes of the file are free.
+func (p *parking) freeBytes() int64 { return (p.listed.Load() + p.parked.Load()) * int64(p.pageSize) }
+
+// extentPages returns how many pages an extent has. Its key is that number, and one that is unique.
+func extentPages(key []byte) int { return int(binary.BigEndian.Uint64(key)) }
+
+// park parks free pages if the list is longer than a page. It reports whether there may be more to
+// park. A failure is not the caller's: commits go on with a longer list.
+func (s *Store) park(ctx context.Context) (more bool) {
+	if s.parking.listed.Load() <= int64(pagefile.FreeListPage(s.parking.pageSize)) {
+		return false
+	}
+	err := s.writer.RunAlone(ctx, func(b *batch) (err error) {
+		more, err = b.park()
+		return err
+	})
+	return more && (err == nil || errors.Is(err, bbolterrors.ErrMaxSizeReached))
+}
+
+func (b *batch) park() (more bool, err error) {
+	p := &b.store.parking
+	size := min(p.extent, len(extentZeros)/p.pageSize)
+	count := min(int(p.listed.Load())-pagefile.FreeListPage(p.pageSize), parkedAtOnce) / size
+	if count <= 0 {
+		return false, nil
+	}
+	if p.skip > 0 {
+		p.skip--
+		return false, nil
+	}
+	b.unparked = true
+	b.MarkWritten()
+	extents, err := b.tx.CreateBucketIfNotExists(bucketSpare)
+	if err != nil {
+		return false, err
+	}
+	for range count {
+		number, err := extents.NextSequence()
+		if err != nil {
+			return false, err
+		}
+		key := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(size)), number)
+		extent, err := extents.CreateBucket(key)
+		if err != nil {
+			return false, err
+		}
+		if err := extent.Put(extentKey, extentZeros[:size*p.pageSize-64]); err != nil {
+			return false, err
+		}
+	}
+	// To grow the file could mean to wait for its readers, because bbolt has to map it again. But the
+	// list itself needs a run of pages, and a long list may find none.
+	db := b.tx.DB()
+	slack := int(p.listed.Load())/pagefile.FreeListPage(p.pageSize) + 8
+	db.AllocSize, db.MaxSize = 0, int(b.tx.Size())+slack*p.pageSize
+	p.making, p.extent = count*size, size
+	return true, nil
+}
+
+// ended is called after each transaction. It chooses the size of the next extents: if these did not fit,
+// too few runs of free pages are as long, or readers still need the pages.
+func (p *parking) ended(done bool) {
+	switch {
+	case p.making == 0:
+		return
+	case done:
+		p.parked.Add(int64(p.making))
+		p.extent, p.fails = min(2*p.extent, maxExtent), 0
+	case p.extent > 1:
+		p.extent /= 2
+	default:
+		p.skip = 1 << min(p.fails, maxSkip)
+		p.fails++
+	}
+	p.making = 0
+}
+
+// unpark is called once before a transaction writes. It frees extents if the list is short, or if the
+// last commit grew the file although pages were parked.
+func (b *batch) unpark() error {
+	if b.unparked {
+		return nil
+	}
+	b.unparked = true
+	p := &b.store.parking
+	listed, high, want := int(p.listed.Load()), pagefile.FreeListPage(p.pageSize), 0
+	if listed < high/2 {
+		want = high - listed
+	}
+	if p.grew && listed < maxListAtGrowth {
+		want = max(want, unparkedAtGrowth)
+	}
+	extents := b.tx.Bucket(bucketSpare)
+	if want == 0 || extents == nil {
+		return nil
+	}
+	var keys [][]byte // not deleted at once: a cursor skips keys after that
+	freed := 0
+	c := extents.Cursor()
+	for k, _ := lastOf(c); k != nil && freed < want; k, _ = c.Prev() {
+		keys = append(keys, bytes.Clone(k))
+		freed += extentPages(k)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	b.MarkWritten() // or the deletions of a step that only reads would not be committed
+	for _, k := range keys {
+		if err := extents.DeleteBucket(k); err != nil {
+			return err
+		}
+	}
+	b.AfterCommit(func() { p.parked.Add(-int64(freed)) })
+	return nil
+}

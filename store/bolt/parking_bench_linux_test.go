@@ -1,0 +1,192 @@
+package bolt
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var purgedEvents = flag.Int("purged", 1_000_000, "how many events BenchmarkAfterPurge purges")
+
+// BenchmarkAfterPurge measures an Enqueue by itself, in a fresh file, half full and full, after a
+// purge of all deliveries, and half full after that: the median, and the bytes that the process
+// wrote a commit. Then the file is filled up: it must not be much larger than before. The purge's time
+// is without the pauses of a service.
+func BenchmarkAfterPurge(b *testing.B) {
+	events := *purgedEvents
+	if testing.Short() {
+		events = 10_000
+	}
+	for b.Loop() {
+		b.StopTimer()
+		path := filepath.Join(b.TempDir(), "purge.db")
+		s, err := Open(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.CreateWebhook(b.Context(), benchWebhook(0), webhooks.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		n := 0
+		measure := func(name string) {
+			maintain(b, s, time.Time{}) // as a service does once a minute
+			p50, written := enqueueAlone(b, s, &n, 1000)
+			b.ReportMetric(p50, name+"-p50-µs")
+			b.ReportMetric(written/1000, name+"-KB/commit")
+		}
+		measure("fresh")
+		enqueueMany(b, s, &n, events/2)
+		measure("half")
+		enqueueMany(b, s, &n, events/2)
+		measure("full")
+		full := sizeOf(b, path)
+		b.StartTimer()
+		began, written := time.Now(), bytesWritten(b)
+		maintain(b, s, time.Now().Add(time.Second))
+		b.StopTimer()
+		b.ReportMetric(time.Since(began).Seconds(), "purge-s")
+		b.ReportMetric(float64(bytesWritten(b)-written)/(1<<20), "purge-MiB")
+		b.ReportMetric(float64(sizeOf(b, path))/float64(full), "purged/full-size")
+		b.ReportMetric(float64(s.parking.freeBytes())/float64(sizeOf(b, path)), "purged-free")
+		measure("purged")
+		enqueueMany(b, s, &n, events/2)
+		measure("refilled-half")
+		enqueueMany(b, s, &n, events/2)
+		measure("refilled")
+		b.ReportMetric(float64(sizeOf(b, path))/float64(full), "refilled/full-size")
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+// maintain purges what was published before then.
+func maintain(b *testing.B, s *Store, before time.Time) {
+	for more := true; more; {
+		var err error
+		if more, err = s.Purge(b.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 1000}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// enqueueAlone publishes one event after the other, and returns the median time in µs and the
+// bytes written a commit.
+func enqueueAlone(b *testing.B, s *Store, n *int, count int) (p50, written float64) {
+	took := make([]time.Duration, count)
+	before := bytesWritten(b)
+	for i := range took {
+		began := time.Now()
+		if _, err := s.Enqueue(b.Context(), benchEvent(0, *n)); err != nil {
+			b.Fatal(err)
+		}
+		took[i] = time.Since(began)
+		*n++
+	}
+	written = float64(bytesWritten(b)-before) / float64(count)
+	slices.Sort(took)
+	return float64(took[count/2].Nanoseconds()) / 1000, written
+}
+
+// enqueueMany publishes by 256 at a time.
+func enqueueMany(b *testing.B, s *Store, n *int, count int) {
+	enqueueBodies(b, s, n, count, make([]byte, 256))
+}
+
+func enqueueBodies(b *testing.B, s *Store, n *int, count int, body []byte) {
+	var wg sync.WaitGroup
+	for p := range 256 {
+		wg.Go(func() {
+			for i := p; i < count; i += 256 {
+				event := benchEvent(0, *n+i)
+				event.Body = body
+				if _, err := s.Enqueue(b.Context(), event); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	*n += count
+}
+
+func sizeOf(tb testing.TB, path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return info.Size()
+}
+
+// bytesWritten returns how many bytes the process has written by system calls.
+func bytesWritten(tb testing.TB) (n int64) {
+	stats, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range bytes.Lines(stats) {
+		if _, err := fmt.Sscanf(string(line), "wchar: %d", &n); err == nil {
+			return n
+		}
+	}
+	tb.Fatalf("no wchar in %q", stats)
+	return 0
+}
+
+// BenchmarkFailingCommits measures commits that fail for want of room in a file of 1 GiB that is full, and then
+// in one that was purged: how long one holds the writer, the longest, and the processor time of one.
+func BenchmarkFailingCommits(b *testing.B) {
+	size := int64(1 << 30)
+	if testing.Short() {
+		size = 20 << 20
+	}
+	s := openTemp(b)
+	if err := s.CreateWebhook(b.Context(), benchWebhook(0), webhooks.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for sizeOf(b, s.db.Path()) < size {
+		enqueueMany(b, s, &n, 20_000)
+	}
+	fail := func(name string) {
+		b.Run(name, func(b *testing.B) {
+			var took, used []time.Duration
+			s.writer.Around(func(commit func() error) error {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				began, before := time.Now(), processorTime(b)
+				s.db.AllocSize, s.db.MaxSize = 0, 1 // bbolt fails by itself, and reads its list of free pages again
+				err := commit()
+				took, used = append(took, time.Since(began)), append(used, processorTime(b)-before)
+				return err
+			})
+			defer s.writer.Around(nil)
+			for b.Loop() {
+				_ = s.writer.RunAlone(b.Context(), func(batch *batch) error {
+					return batch.Put(bucketMeta, []byte("large"), make([]byte, 4<<20)) // there is no room for it
+				})
+			}
+			slices.Sort(took)
+			slices.Sort(used)
+			b.ReportMetric(float64(used[len(used)/2].Microseconds())/1000, "p50-cpu-ms")
+			b.ReportMetric(float64(used[len(used)-1].Microseconds())/1000, "max-cpu-ms")
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-ms")
+			b.ReportMetric(float64(s.parking.listed.Load()), "listed-pages")
+			b.ReportMetric(float64(sizeOf(b, s.db.Path()))/(1<<20), "file-MiB")
+		})
+	}
+	fail("full")
+	maintain(b, s, time.Now().Add(time.Second))
+	fail("purged")
+}

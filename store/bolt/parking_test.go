@@ -1,0 +1,312 @@
+package bolt
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/webhooks"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+)
+
+// spareState is how the pages of a file are used.
+type spareState struct {
+	size    int // pages of the file
+	listed  int // in the list of free pages
+	extents int
+	spare   int // pages of the extents
+}
+
+// spareOf returns how the pages are used, and checks that nothing is wrong with the file.
+func spareOf(t *testing.T, s *Store) (state spareState) {
+	t.Helper()
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		for err := range tx.Check() {
+			t.Fatal(err)
+		}
+		state.size = int(tx.Size()) / s.parking.pageSize
+		l, ok := pagefile.ReadFreeList(s.file, s.parking.pageSize, tx.ID())
+		if !ok {
+			t.Fatal("the list was not found")
+		}
+		state.listed = l.Pages
+		if int(l.End) != state.size {
+			t.Fatalf("the file has %d pages, its meta page says %d", state.size, l.End)
+		}
+		if extents := tx.Bucket(bucketSpare); extents != nil {
+			return extents.ForEachBucket(func(key []byte) error {
+				state.extents++
+				pages := extentPages(key)
+				if used := extents.Bucket(key).Stats().LeafAlloc / s.parking.pageSize; used != pages {
+					t.Errorf("an extent of %d pages uses %d", pages, used)
+				}
+				state.spare += pages
+				return nil
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept := int(s.parking.parked.Load()); kept != state.spare {
+		t.Errorf("%d pages are spare, and taken for %d", state.spare, kept)
+	}
+	return state
+}
+
+// listPage returns how many pages a page of the list has room for.
+func (s *Store) listPage() int { return pagefile.FreeListPage(s.parking.pageSize) }
+
+// atMostParked is how many free pages may be listed after parking: a page of the list and less than
+// an extent, and what the last commits freed.
+func (s *Store) atMostParked() int { return s.listPage() + maxExtent + 64 }
+
+// publishFrom publishes events number from to number to by 64 at a time.
+func publishFrom(t *testing.T, s *Store, from, to int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for p := range 64 {
+		wg.Go(func() {
+			for i := from + p; i < to; i += 64 {
+				if _, err := s.Enqueue(context.Background(), spareEvent(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func spareEvent(i int) webhooks.EncodedEvent {
+	return webhooks.EncodedEvent{
+		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 2048),
+	}
+}
+
+func purgeEverything(tb testing.TB, s *Store) {
+	tb.Helper()
+	for more, n := true, 0; more; n++ {
+		var err error
+		now := time.Now().Add(time.Second)
+		if more, err = s.Purge(tb.Context(), webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, Limit: 1000}); err != nil {
+			tb.Fatal(err)
+		}
+		if n > 100_000 {
+			tb.Fatal("there is always more to purge")
+		}
+	}
+}
+
+// newPurged returns a store whose file was filled and purged.
+func newPurged(t *testing.T) (*Store, string) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	publishFrom(t, s, 0, 6000)
+	purgeEverything(t, s)
+	return s, path
+}
+
+// The list is short after a purge and while events are published one by one, and the file
+// hardly grows by what fits into its free pages.
+func TestParking_AfterPurge_KeepsListShort(t *testing.T) {
+	s, _ := newPurged(t)
+	purged := spareOf(t, s)
+	t.Logf("%+v", purged)
+	if purged.listed > s.atMostParked() || purged.spare < 1000 {
+		t.Errorf("after a purge: %+v", purged)
+	}
+	next := 6000
+	for round := range 4 {
+		for range 50 {
+			if _, err := s.Enqueue(t.Context(), spareEvent(next)); err != nil {
+				t.Fatal(err)
+			}
+			next++
+		}
+		if state := spareOf(t, s); state.listed > 2*s.listPage() {
+			t.Errorf("round %d, after events one by one: %+v", round, state)
+		}
+		publishFrom(t, s, next, next+700)
+		next += 700
+		if state := spareOf(t, s); state.size > purged.size*105/100 {
+			t.Errorf("round %d: the file grew: %+v", round, state)
+		}
+	}
+	t.Logf("%+v", spareOf(t, s))
+	purgeEverything(t, s)
+	if again := spareOf(t, s); again.listed > s.atMostParked() || again.size > purged.size*105/100 {
+		t.Errorf("after another purge: %+v", again)
+	}
+}
+
+// Nine tenths of a file are purged: as much of it is free, also after it is opened again.
+func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	publishFrom(t, s, 0, 5400)
+	time.Sleep(2 * time.Millisecond)
+	border := time.Now()
+	publishFrom(t, s, 5400, 6000)
+	for more := true; more; {
+		if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 1000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(s *Store) {
+		t.Helper()
+		state := spareOf(t, s)
+		free := int(s.parking.freeBytes()) / s.parking.pageSize
+		if free != state.spare+state.listed || free < state.size*8/10 || free > state.size*95/100 {
+			t.Errorf("%d pages are free: %+v", free, state)
+		}
+	}
+	check(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	check(s)
+	free := s.parking.freeBytes()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	report, err := Verify(path)
+	if err != nil || len(report.Problems) > 0 || report.FreeBytes != free {
+		t.Errorf("%d bytes are free: verified %+v, %v", free, report, err)
+	}
+	small := filepath.Join(t.TempDir(), "small.db")
+	before, after, err := CompactFile(small, path)
+	if err != nil || after > before/5 {
+		t.Errorf("compacted: %d bytes of %d, %v", after, before, err)
+	}
+	if report, err := Verify(small); err != nil || len(report.Problems) > 0 || report.FreeBytes > 16<<12 {
+		t.Errorf("compacted: %+v, %v", report, err)
+	}
+}
+
+// A purged file is filled with as much as before: nothing is parked then, and it hardly grew.
+func TestParking_Refill_UsesParkedPages(t *testing.T) {
+	s, _ := newPurged(t)
+	purged := spareOf(t, s)
+	publishFrom(t, s, 6000, 11_800)
+	state := spareOf(t, s)
+	t.Logf("purged %+v, refilled %+v", purged, state)
+	if state.size > purged.size*105/100 || state.spare > purged.size/10 {
+		t.Errorf("purged %+v, refilled %+v", purged, state)
+	}
+}
+
+// Free pages that a reader may still need cannot be parked, and trying does not grow the file. Purges and
+// commits go on, and afterwards the list becomes short.
+func TestParking_BesideReader_WaitsForIt(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	publishFrom(t, s, 0, 4500) // bbolt's map of the file has room for more: it is not replaced while there are readers
+	reader, err := s.db.Begin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	purgeEverything(t, s)
+	for i := range 100 {
+		if _, err := s.Enqueue(t.Context(), spareEvent(4500+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := spareOf(t, s)
+	for range 20 {
+		s.park(t.Context())
+	}
+	if after := spareOf(t, s); after.size > before.size || after.spare > 0 {
+		t.Errorf("parking beside a reader: before %+v, after %+v", before, after)
+	}
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for range 1<<maxSkip + 10 {
+		purgeEverything(t, s)
+	}
+	if state := spareOf(t, s); state.listed > s.atMostParked() {
+		t.Errorf("after a reader: %+v", state)
+	}
+}
+
+// A failed commit parks and frees nothing.
+func TestParking_CommitFails_ChangesNothing(t *testing.T) {
+	s, path := newPurged(t)
+	before := spareOf(t, s)
+	for _, fail := range []func(commit func() error) error{
+		func(func() error) error { return errFull },
+		func(commit func() error) error { panic("in a commit") },
+	} {
+		s.writer.Around(fail)
+		for i := range 10 {
+			if _, err := s.Enqueue(t.Context(), spareEvent(6000+i)); err == nil {
+				t.Error("a commit that failed was acknowledged")
+			}
+		}
+		if state := spareOf(t, s); state != before {
+			t.Errorf("after failed commits %+v, before %+v", state, before)
+		}
+	}
+	s.writer.Around(nil)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if state := spareOf(t, s); state.spare != before.spare || state.size != before.size {
+		t.Errorf("opened again %+v, before %+v", state, before)
+	}
+}
+
+// A purge succeeds although parking failed, and the next one parks.
+func TestParking_DiskFull_ParksLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	publishFrom(t, s, 0, 6000)
+	purge := webhooks.Purge{Payloads: time.Now().Add(time.Second), Attempts: time.Now().Add(time.Second), EventIDs: time.Now().Add(time.Second), Limit: 1000}
+	for more := true; more; {
+		if more, err = s.purgeStep(t.Context(), purge); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.writer.Around(func(func() error) error { return errFull })
+	if s.park(t.Context()) {
+		t.Error("parking on a full disk reports success")
+	}
+	s.writer.Around(nil)
+	if state := spareOf(t, s); state.spare != 0 || state.listed < 1000 {
+		t.Errorf("with a full disk: %+v", state)
+	}
+	purgeEverything(t, s)
+	if state := spareOf(t, s); state.spare == 0 || state.listed > s.atMostParked() {
+		t.Errorf("later: %+v", state)
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !darwin && !dragonfly && !freebsd && !linux && !netbsd && !openbsd
-
-package bolt
-
-import "os"
-
-// unlock does nothing: the lock ends when the file is closed.
-func unlock(*os.File) {}
