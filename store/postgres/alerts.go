@@ -45,7 +45,7 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 	}
 	batch := &pgx.Batch{}
 	if step.Deferrable && len(step.Events) == 0 {
-		batch.Queue(deferred)
+		batch.Queue(set(deferred))
 	}
 	if len(step.State) == 0 {
 		batch.Queue(s.sql(`delete from storageapi.alerts where account = $1 and metric = $2`), account, string(metric))

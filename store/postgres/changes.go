@@ -37,7 +37,7 @@ const trimming = 200 * time.Millisecond
 func (s *Store) trimChanges(ctx context.Context) error {
 	for began, removed := time.Now(), trimStep; removed >= trimStep && time.Since(began) < trimming; {
 		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-			return told{conn, deferredLookUp}.QueryRow(ctx, s.sql(trim), trimStep).Scan(&removed)
+			return s.with(conn, lookUp, deferred).QueryRow(ctx, s.sql(trim), trimStep).Scan(&removed)
 		})
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (s *Store) trimChanges(ctx context.Context) error {
 }
 
 // forgetForeign removes the changes that were restored with a dump from another server, which
-// each look would find to be new, and what they are trimmed by.
+// each read would find to be new, and what they are trimmed by.
 func (s *Store) forgetForeign(ctx context.Context) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, s.sql(forgetForeign))

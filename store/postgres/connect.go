@@ -36,7 +36,7 @@ func prepare(config *pgxpool.Config, o *options) {
 	c.DialFunc = dialer.DialContext
 	if !o.quiet { // with a pooler the next statement may use another connection
 		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, ownPlans)
+			_, err := conn.Exec(ctx, ownSettings)
 			return err
 		}
 	}

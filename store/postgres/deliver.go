@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/postgres/internal/pause"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 const (
-	retryLook    = 20 * time.Millisecond // after a look that failed: the waits double
-	retryLookMax = time.Second
+	retryRead    = 20 * time.Millisecond // after a read of the change feed that failed: the waits double
+	retryReadMax = time.Second
 )
 
 // Deliver implements [webhooks.Deliveries]. It makes this process a node that owns shards: an
@@ -23,26 +24,27 @@ const (
 // It returns an error that wraps [ErrClock] once this node's clock differs too much from the
 // database's. Other errors it reports as trouble, and tries again.
 func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
-	if !s.ownership.enter() {
+	leave, ok := s.node.Enter()
+	if !ok {
 		return store.ErrClosed
 	}
-	defer s.ownership.group.Done()
+	defer leave()
 	select {
 	case s.owned.turn <- struct{}{}:
 		defer func() { <-s.owned.turn }()
-	case <-s.ownership.ctx.Done():
+	case <-s.node.Context().Done():
 		return store.ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	delivering, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(s.ownership.ctx, stop)()
+	defer context.AfterFunc(s.node.Context(), stop)()
 	s.owned.begin(to)
 	defer s.owned.end()
-	err := s.looks(delivering)
+	err := s.deliver(delivering)
 	switch {
-	case s.ownership.ctx.Err() != nil:
+	case s.node.Context().Err() != nil:
 		return store.ErrClosed
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -50,14 +52,14 @@ func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 	return err
 }
 
-// looks owns shards and reports what changes there until ctx ends, or this node's clock is wrong.
-func (s *Store) looks(ctx context.Context) error {
+// deliver owns shards and reports what changes there until ctx ends, or this node's clock is wrong.
+func (s *Store) deliver(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	o := &s.owned
-	owning, again := false, retryLook
+	owning, again := false, retryRead
 	for ctx.Err() == nil {
 		err := s.checkClock(ctx)
 		if errors.Is(err, ErrClock) {
@@ -65,39 +67,39 @@ func (s *Store) looks(ctx context.Context) error {
 		}
 		if err == nil && !owning {
 			owning = true
-			group.Go(func() { s.ownership.deliver(ctx) })
+			group.Go(func() { s.node.Deliver(ctx) })
 			group.Go(func() { s.listens(ctx) })
 		}
-		var pause time.Duration
+		var delay time.Duration
 		if err == nil {
-			pause, err = s.lookIfDue(ctx)
+			delay, err = s.readFeedIfDue(ctx)
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		o.setTrouble(troubleLook, err)
-		if again = min(2*again, retryLookMax); err == nil {
-			again = retryLook
-			sleep(ctx, o.look.woken, pause)
+		o.setTrouble(troubleFeed, err)
+		if again = min(2*again, retryReadMax); err == nil {
+			again = retryRead
+			pause.Sleep(ctx, o.reader.woken, delay)
 		} else {
-			sleep(ctx, nil, again)
+			pause.Sleep(ctx, nil, again)
 		}
 	}
 	return nil
 }
 
-// want has the next look begin soon.
+// want has the change feed read soon.
 func (o *ownedShards) want() {
-	o.look.wanted.Store(true)
-	o.look.wake()
+	o.reader.wanted.Store(true)
+	o.reader.wake()
 }
 
-// wake has the node compute anew when to look.
-func (l *look) wake() { wake(l.woken) }
+// wake has it computed anew when the next read is due.
+func (r *feedReader) wake() { pause.Wake(r.woken) }
 
 // Unreported implements [webhooks.Deliveries]: 0.1 s for a million.
 func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
-	if err := s.lookNow(ctx); err != nil {
+	if err := s.readFeedNow(ctx); err != nil {
 		return webhooks.Backlog{}, err
 	}
 	args := []any{append([]int16{}, s.owned.loaded()...)}
@@ -134,13 +136,13 @@ const (
 		from storageapi.webhooks w `
 )
 
-// lookNow reports what calls that have returned did.
-func (s *Store) lookNow(ctx context.Context) error {
-	if err := s.owned.hold(ctx); err != nil {
+// readFeedNow reports what calls that have returned did.
+func (s *Store) readFeedNow(ctx context.Context) error {
+	if err := s.owned.beginReading(ctx); err != nil {
 		return err
 	}
-	defer s.owned.let()
-	return s.look(ctx)
+	defer s.owned.endReading()
+	return s.readFeed(ctx)
 }
 
 // Ping implements [webhooks.Deliveries].

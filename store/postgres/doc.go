@@ -51,8 +51,8 @@
 // node's row first, so that one which was removed settles nothing: what it was attempting is
 // attempted again. [Store.Close] leaves the shards to the others at once.
 //
-// An owner finds what others published by NOTIFY within some 10 ms, or, once that would cost more, by
-// looking every 8 to 64 ms; and what was published by PublishTx within the time of [PollEvery]. It reads
+// An owner finds what others published by NOTIFY within some 10 ms, or, while that is 20 changes a second or
+// more, by polling every 25 ms; and what was published by PublishTx within the time of [PollEvery]. It reads
 // each change once, however late the transaction that made it is committed. See docs/scale.md.
 //
 // Statements are prepared, and planned once on each connection. With a pooler in

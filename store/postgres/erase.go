@@ -80,9 +80,6 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 		if err := s.lockAccount(ctx, tx, account); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, indexed); err != nil {
-			return err
-		}
 		var counts []int
 		err := tx.QueryRow(ctx, s.sql(`select counts from storageapi.erasures where account = $1`), account).Scan(&counts)
 		closing = errors.Is(err, pgx.ErrNoRows)

@@ -107,7 +107,7 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	if query.OldestFirst {
 		sql = oldestFirst
 	}
-	rows, err := told{conn, indexed}.Query(ctx, s.sql(sql), account, from, to, types, query.Limit+1)
+	rows, err := s.with(conn, indexed).Query(ctx, s.sql(sql), account, from, to, types, query.Limit+1)
 	if err != nil {
 		return page, err
 	}
@@ -138,8 +138,7 @@ const eventClock = `
 // next statement: a publication takes the lock before its number, and gives it back after its commit.
 func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, open int64, err error) {
 	var least *int64
-	batch := &pgx.Batch{}
-	batch.Queue(lookUp)
+	batch := s.batch(lookUp)
 	batch.Queue(s.sql(eventClock)).QueryRow(func(row pgx.Row) error { return row.Scan(&end) })
 	batch.Queue(openPublications, s.sql(`storageapi.event_log`), s.clock.latest().Add(-maxSkew/2)).QueryRow(func(row pgx.Row) error { return row.Scan(&least) })
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {

@@ -19,7 +19,7 @@ func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error
 	type row struct{ Webhook, Event int64 }
 	var gone []row
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		gone, err = rowsOf(ctx, told{conn, indexed}, pgx.RowToStructByPos[row], s.sql(endExpiredPending), limit, expired.StartedAt, string(expired.Class), expired.Error)
+		gone, err = rowsOf(ctx, s.with(conn, indexed), pgx.RowToStructByPos[row], s.sql(endExpiredPending), limit, expired.StartedAt, string(expired.Class), expired.Error)
 		return err
 	})
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error
 			refs = append(refs, webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.Event)})
 		}
 	}
-	if o.feed != nil && len(refs) > 0 {
-		o.feed.Ended(refs)
+	if o.scheduler != nil && len(refs) > 0 {
+		o.scheduler.Ended(refs)
 	}
 	return len(gone), nil
 }

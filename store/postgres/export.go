@@ -37,7 +37,7 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (p
 	ctx, cancel := within(ctx, moving)
 	defer cancel()
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return pgx.BeginTxFunc(ctx, conn, snapshot, func(tx pgx.Tx) error {
+		return pgx.BeginTxFunc(ctx, conn, exportSnapshot, func(tx pgx.Tx) error {
 			page, err = transfer.Fill(after, limit, func(f *transfer.Filler, kind transfer.Kind, after []byte) error {
 				e := exporter{Store: s, tx: tx, account: account, limit: min(limit, maxRead), filler: f}
 				return e.kind(ctx, kind, after)

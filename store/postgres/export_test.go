@@ -14,16 +14,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Publishing tells how many send events, and how many events wait to be sent.
-func (s *Store) Publishing() (senders, waiting int) {
-	s.publisher.mu.Lock()
-	defer s.publisher.mu.Unlock()
-	return s.publisher.senders, len(s.publisher.waiting)
-}
+func (s *Store) Publishing() (senders, waiting int) { return s.publisher.group.State() }
 
 // Pool returns the connections.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
@@ -32,16 +29,16 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 func (s *Store) CheckClockAlways() { s.clock.every = 0 }
 
 // AskEvery has who listens ask so often whether it is still connected.
-func (s *Store) AskEvery(d time.Duration) { s.waker.ask = d }
+func (s *Store) AskEvery(d time.Duration) { s.notifier.ask = d }
 
 // ShardOf returns the shard of an account.
 func ShardOf(account string) int16 { return shardOf(account) }
 
 // Indexed are the settings of lists.
 const (
-	Indexed = indexed
-	LookUp  = lookUp
-	InOrder = inOrder
+	Indexed = `select ` + indexed
+	LookUp  = `select ` + lookUp
+	InOrder = Indexed + `, ` + inOrder
 )
 
 // ClaimedEvents returns the statement that claims read events by.
@@ -67,52 +64,55 @@ type Queues struct {
 	Pause    func(shards []int16)
 	UnderWay func(shard int16) int
 	Unload   func(shards []int16)
-	Polls    func(nodes int) bool
 }
 
-type testQueues struct{ Queues }
+// A testHost has the queues of a test in place of those of its store.
+type testHost struct {
+	nodeStore
+	queues Queues
+}
 
-func (q testQueues) loadShards(ctx context.Context, shards []int16) error { return q.Load(ctx, shards) }
-func (q testQueues) pauseShards(shards []int16)                           { q.Pause(shards) }
-func (q testQueues) unloadShards(shards []int16)                          { q.Unload(shards) }
+func (h testHost) LoadShards(ctx context.Context, list []int16) error {
+	return h.queues.Load(ctx, list)
+}
+func (h testHost) PauseShards(list []int16)  { h.queues.Pause(list) }
+func (h testHost) UnloadShards(list []int16) { h.queues.Unload(list) }
 
-func (q testQueues) polls(nodes int) bool { return q.Polls != nil && q.Polls(nodes) }
-
-func (q testQueues) underWay() map[int16]int {
+func (h testHost) UnderWay() map[int16]int {
 	busy := make(map[int16]int)
-	for shard := range int16(shards) {
-		busy[shard] = q.UnderWay(shard)
+	for shard := range int16(shards.Count) {
+		busy[shard] = h.queues.UnderWay(shard)
 	}
 	return busy
 }
 
 // Owning lets a test own shards with queues of its own.
-type Owning struct{ o *ownership }
+type Owning struct {
+	s     *Store
+	begin *sync.Once
+}
 
 // Owning has the store own shards for these queues, with other times.
 func (s *Store) Owning(q Queues, lasts time.Duration) Owning {
-	s.ownership.queues, s.ownership.lasts = testQueues{q}, lasts
-	return Owning{&s.ownership}
+	s.node.Host, s.node.Lasts = testHost{nodeStore{s}, q}, lasts
+	return Owning{s, new(sync.Once)}
 }
 
-// Join has the node own shards, until Leave. It returns nil once it has loaded its share, as long as
-// its time lasts, or the error of taking it.
+// Join has the node own shards, until its store is closed. It returns nil once it has loaded its share, as
+// long as its time lasts, or the error of taking it.
 func (o Owning) Join(ctx context.Context) error {
-	o.o.mu.Lock()
-	if !o.o.running && o.o.ctx.Err() == nil {
-		o.o.running = true
-		o.o.store.owned.begin(nil)
-		o.o.group.Go(func() { o.o.deliver(o.o.ctx) })
-	}
-	o.o.mu.Unlock()
-	return o.o.store.joined(ctx)
+	o.begin.Do(func() {
+		o.s.owned.begin(nil)
+		o.s.node.Go(o.s.node.Deliver)
+	})
+	return o.s.joined(ctx)
 }
 
 // joined returns once the node has begun to load its share, or with the error of taking it.
 func (s *Store) joined(ctx context.Context) error {
 	for {
 		switch {
-		case s.ownership.ctx.Err() != nil:
+		case s.node.Context().Err() != nil:
 			return store.ErrClosed
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -120,33 +120,23 @@ func (s *Store) joined(ctx context.Context) error {
 		s.owned.mu.Lock()
 		joined, err := s.owned.joined, cmp.Or(s.owned.troubles[:]...)
 		s.owned.mu.Unlock()
-		if err != nil || joined && s.ownership.node() != 0 {
+		if err != nil || joined && s.node.Current() != 0 {
 			return err
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
-func (o Owning) Node() int64               { return o.o.node() }
-func (o Owning) Incarnation() int64        { return o.o.incarnation() }
-func (o Owning) OwnerOf(shard int16) int64 { node, _ := o.o.ownerOf(shard); return node }
-func (o Owning) Lost(node int64)           { o.o.lost(node) }
-
-// Kill ends the node as if its process had ended.
-func (o Owning) Kill() {
-	o.o.stop()
-	o.o.group.Wait()
-	o.o.newest = &incarnation{over: true}
-}
+func (o Owning) Node() int64               { return o.s.node.Current() }
+func (o Owning) Newest() int64             { return o.s.node.Newest() }
+func (o Owning) OwnerOf(shard int16) int64 { owner, _ := o.s.node.OwnerOf(shard); return owner }
+func (o Owning) Gone(term int64)           { o.s.node.Gone(term) }
+func (o Owning) Kill()                     { o.s.node.Abandon() }
 
 // Settling is what settlements lock.
-func (o Owning) Settling() *sync.RWMutex { return &o.o.fence }
+func (o Owning) Settling() *sync.RWMutex { return &o.s.settling }
 
 // Runs reports whether there are goroutines.
-func (o Owning) Runs() bool {
-	o.o.mu.Lock()
-	defer o.o.mu.Unlock()
-	return o.o.running
-}
+func (o Owning) Runs() bool { return o.s.node.Delivers() }
 
 // Listen listens until ctx is done. It calls wake when it begins to, and with each notification.
 func (s *Store) Listen(ctx context.Context, wake func()) {
@@ -154,11 +144,11 @@ func (s *Store) Listen(ctx context.Context, wake func()) {
 	defer group.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ownership.ctx, cancel)()
+	defer context.AfterFunc(s.node.Context(), cancel)()
 	group.Go(func() { s.listens(ctx) })
 	for {
 		select {
-		case <-s.owned.look.woken:
+		case <-s.owned.reader.woken:
 			wake()
 		case <-ctx.Done():
 			return
@@ -168,26 +158,23 @@ func (s *Store) Listen(ctx context.Context, wake func()) {
 
 // Listening reports whether the node listens.
 func (s *Store) Listening() bool {
-	f := &s.owned.look.frequency
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.listens > 0
+	return s.owned.reader.polls.Listens()
 }
 
 // Lasts sets how long the node lasts without a heartbeat, before it delivers.
-func (s *Store) Lasts(d time.Duration) { s.ownership.lasts = d }
+func (s *Store) Lasts(d time.Duration) { s.node.Lasts = d }
 
-// LooksEvery returns about how often the node looks.
-func (s *Store) LooksEvery(ctx context.Context) (time.Duration, error) {
-	if err := s.owned.hold(ctx); err != nil {
+// ReadsEvery returns about how often the node reads the change feed.
+func (s *Store) ReadsEvery(ctx context.Context) (time.Duration, error) {
+	if err := s.owned.beginReading(ctx); err != nil {
 		return 0, err
 	}
-	defer s.owned.let()
-	return s.owned.look.frequency.every(s.options.poll), nil
+	defer s.owned.endReading()
+	return s.owned.reader.polls.Interval(s.options.poll), nil
 }
 
 // Kill ends the ownership of shards as if the process had ended.
-func (s *Store) Kill() { Owning{&s.ownership}.Kill() }
+func (s *Store) Kill() { s.node.Abandon() }
 
 // CheckParts has the next publication look whether parts run out.
 func (s *Store) CheckParts() { s.sparePartsAt.Store(0) }
@@ -210,38 +197,6 @@ func (s *Store) ChangeIDs(ctx context.Context, after time.Duration) error {
 		batch.Queue(s.sql(notePart), t.name, from, int64(math.MaxInt64), next)
 		return tx.SendBatch(ctx, batch).Close()
 	})
-}
-
-// A Frequency is how often a node looks.
-type Frequency struct{ f frequency }
-
-func NewFrequency() *Frequency { return &Frequency{frequency{wakes: pollFromWakes}} }
-
-// PollFrom sets how many backends notifications must wake in a second for the node to poll.
-func (s *Store) PollFrom(wakes float64) { s.owned.look.frequency.wakes = wakes }
-
-func (f *Frequency) Every(poll time.Duration) time.Duration { return f.f.every(poll) }
-func (f *Frequency) Listen(more int)                        { f.f.listen(more) }
-func (f *Frequency) HostPublishes()                         { f.f.hostPublishes() }
-func (f *Frequency) Own(n int) {
-	for range n {
-		f.f.changed()
-	}
-}
-func (f *Frequency) Polls(nodes int) bool { return f.f.polls(nodes) }
-
-// Looked notes a look that found nothing, and these transactions.
-func (f *Frequency) Looked(oldest, next int64) {
-	f.f.looked(time.Now(), nil, &horizon{min: oldest, max: next})
-}
-
-// Found notes a look that found n transactions, numbered from first, with two deliveries each.
-func (f *Frequency) Found(first int64, n int) {
-	var list []changeRow
-	for i := range int64(2 * n) {
-		list = append(list, changeRow{added: first + i/2})
-	}
-	f.f.looked(time.Now(), list, &horizon{})
 }
 
 // Join has the node deliver to nobody until it is closed, and returns once it has reported what is

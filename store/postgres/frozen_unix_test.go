@@ -15,7 +15,7 @@ import (
 )
 
 // The shards of a process that stands still move to the other node within 10 s. When it goes on,
-// it may claim nothing before it is another incarnation.
+// it may claim nothing before it is another term.
 func TestNodeIsFrozen(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

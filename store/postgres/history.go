@@ -85,8 +85,8 @@ func settledAs(state webhooks.DeliveryState) int16 {
 
 // query reads the rows of a history. A delivery that was never settled is not part of it
 // if its webhook was deleted.
-func (h *history) query(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) error {
-	rows, err := told{conn, indexed}.Query(ctx, sql, args...)
+func (h *history) query(ctx context.Context, db querier, sql string, args ...any) error {
+	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	var h history
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		h = history{}
-		return h.query(ctx, conn, s.sql(deliveriesOfEvent), account, eventID)
+		return h.query(ctx, s.with(conn, indexed), s.sql(deliveriesOfEvent), account, eventID)
 	})
 	switch {
 	case err != nil:
@@ -157,7 +157,7 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 	included := to
 	for steps := 0; whole || steps < maxSteps; steps++ {
 		var h history
-		if err := h.query(ctx, conn, s.sql(of), no, webhookID, from, to, step); err != nil {
+		if err := h.query(ctx, s.with(conn, indexed), s.sql(of), no, webhookID, from, to, step); err != nil {
 			return err
 		}
 		for i, d := range h.deliveries {

@@ -156,7 +156,6 @@ func (i *importer) sort(records []transfer.Record) error {
 
 // run adds the records.
 func (i *importer) run(ctx context.Context, records []transfer.Record) error {
-	i.batch.Queue(indexed)
 	if err := i.sort(records); err != nil {
 		return err
 	}

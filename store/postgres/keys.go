@@ -213,7 +213,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 // ExpiringKeys implements [apikeys.Store].
 func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (keys []apikeys.Key, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		keys, err = rowsOf(ctx, told{conn, inOrder}, func(row pgx.CollectableRow) (apikeys.Key, error) { return scanUsedKey(row) },
+		keys, err = rowsOf(ctx, s.with(conn, indexed, inOrder), func(row pgx.CollectableRow) (apikeys.Key, error) { return scanUsedKey(row) },
 			s.sql(expiringKeys), utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
 		return err
 	})
@@ -298,8 +298,7 @@ var recordKeyUses = query("record_key_uses")
 // order.
 func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		batch := &pgx.Batch{}
-		batch.Queue(plain)
+		batch := s.batch(indexed)
 		batch.Queue(s.sql(recordKeyUses), column(uses, func(u apikeys.KeyUse) string { return u.Account }), column(uses, func(u apikeys.KeyUse) string { return u.ID }),
 			column(uses, func(u apikeys.KeyUse) []byte { return u.Hash.Sum[:] }), column(uses, func(u apikeys.KeyUse) time.Time { return utc(u.At) }))
 		return conn.SendBatch(ctx, batch).Close()

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -35,19 +36,19 @@ func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	}
 	s.steps.RUnlock()
 	l := loader{Store: s, list: make([]webhooks.LoadedDelivery, len(refs))}
-	node := s.ownership.node()
+	node := s.node.Current()
 	if node != 0 {
 		l.find(refs)
 		began := time.Now()
-		timed, cancel := s.ownership.shortly(ctx, workRead)
+		timed, cancel := s.node.Shortly(ctx, shards.WorkLoad)
 		err := l.read(timed)
 		cancel()
-		s.ownership.worked(workRead, began, err)
+		s.worked(shards.WorkLoad, began, err)
 		if err != nil {
 			return nil, failure(ctx, err)
 		}
 	}
-	if node == 0 || s.ownership.node() != node { // it stood still, and others may own the shards
+	if node == 0 || s.node.Current() != node { // it stood still, and others may own the shards
 		for i := range l.list {
 			l.list[i].State = webhooks.Unread
 		}
@@ -106,8 +107,7 @@ func (l *loader) read(ctx context.Context) (err error) {
 	nos := column(l.rows, func(r loadRow) int64 { return r.no })
 	events := column(l.rows, func(r loadRow) int64 { return r.event })
 	err = l.Store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		batch := &pgx.Batch{}
-		batch.Queue(inOrder)
+		batch := l.batch(indexed, inOrder)
 		// The events come first: what is erased between the statements is not pending then.
 		batch.Queue(l.sql(loadedEvents), events, slices.Min(events), slices.Max(events), maxBytes).Query(l.scanEvents)
 		batch.Queue(l.sql(loadedRows), nos, events).QueryRow(l.scanRows)

@@ -108,7 +108,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	defer cancel()
 	version, err := versionOf(short, pool, o)
 	for try := 1; err == nil && version < len(steps); {
-		failed := pgx.BeginTxFunc(ctx, pool, transaction, func(tx pgx.Tx) error { return apply(ctx, tx, o, steps[version], version) })
+		failed := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error { return apply(ctx, tx, o, steps[version], version) })
 		was := version
 		if version, err = versionOf(ctx, pool, o); version != was {
 			continue // applied here or by another node

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/store/postgres/internal/feed"
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -16,30 +18,30 @@ import (
 type ownedShards struct {
 	turn chan struct{} // held by the one call of Deliver that reports
 
-	looks chan struct{} // held by the one call that looks or loads
-	look  look          // guarded by looks
-	clock databaseClock
+	reading chan struct{} // held by the one call that reads the change feed or begins to load
+	reader  feedReader    // guarded by reading
+	clock   databaseClock
 
-	mu     sync.Mutex
-	feed   webhooks.Scheduler // of Deliver; nil: nothing is reported
-	byNo   map[int64]*ownedWebhook
-	byID   map[string]*ownedWebhook
-	shards map[int16]*horizon // that are loaded, and up to where their changes were read
-	paused map[int16]bool     // of them, those in which no attempts begin
-	kept   int                // webhooks that are kept for attempts
-	loads  loads
+	mu        sync.Mutex
+	scheduler webhooks.Scheduler // of Deliver; nil: nothing is reported
+	byNo      map[int64]*ownedWebhook
+	byID      map[string]*ownedWebhook
+	shards    map[int16]*feed.Snapshot // that are loaded, and up to where their changes were read
+	paused    map[int16]bool           // of them, those in which no attempts begin
+	kept      int                      // webhooks that are kept for attempts
+	loads     loads
 
 	troubles [troubles]error // why something cannot be read
-	told     error           // of them, what the scheduler was told
+	reported error           // of them, what was reported to the scheduler
 	joined   bool            // the first shards have begun to load
 	complete bool            // the scheduler was told that they are loaded
 }
 
 func (o *ownedShards) start() {
-	o.turn, o.looks = make(chan struct{}, 1), make(chan struct{}, 1)
-	o.look.frequency.wakes, o.look.woken = pollFromWakes, make(chan struct{}, 1)
+	o.turn, o.reading = make(chan struct{}, 1), make(chan struct{}, 1)
+	o.reader.woken, o.reader.polls.Trusted = make(chan struct{}, 1), shards.NodeLasts
 	o.byNo, o.byID = make(map[int64]*ownedWebhook), make(map[string]*ownedWebhook)
-	o.shards, o.paused = make(map[int16]*horizon), make(map[int16]bool)
+	o.shards, o.paused = make(map[int16]*feed.Snapshot), make(map[int16]bool)
 	o.loads = loads{of: make(map[int16]*shardLoad), changed: make(chan struct{}, 1)}
 }
 
@@ -91,13 +93,13 @@ func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
 func (o *ownedShards) begin(to webhooks.Scheduler) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.feed, o.troubles, o.told, o.joined, o.complete = to, [troubles]error{}, nil, false, false
+	o.scheduler, o.troubles, o.reported, o.joined, o.complete = to, [troubles]error{}, nil, false, false
 }
 
 func (o *ownedShards) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.feed = nil
+	o.scheduler = nil
 }
 
 // owns reports whether this node serves the shard.
@@ -111,42 +113,42 @@ func (s *Store) owns(shard int16) bool {
 // groupOf returns the group of a shard, which is not 0.
 func groupOf(shard int16) webhooks.Group { return webhooks.Group(shard) + 1 }
 
-// pauseShards lets no more attempts begin in the shards. Those under way go on.
-func (s *Store) pauseShards(shards []int16) {
+// PauseShards implements [shards.Host]. It lets no more attempts begin in the shards. Those under way go on.
+func (s nodeStore) PauseShards(shards []int16) {
 	o := &s.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, shard := range shards {
 		o.paused[shard] = true
 	}
-	if o.feed != nil && len(shards) > 0 {
-		o.feed.Pause(column(shards, groupOf))
+	if o.scheduler != nil && len(shards) > 0 {
+		o.scheduler.Pause(column(shards, groupOf))
 	}
 }
 
-// underWay returns how many attempts are under way in each shard with some.
-func (s *Store) underWay() map[int16]int {
+// UnderWay implements [shards.Host]. It returns how many attempts are under way in each shard with some.
+func (s nodeStore) UnderWay() map[int16]int {
 	o := &s.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	busy := make(map[int16]int)
-	if o.feed != nil {
-		for group, n := range o.feed.UnderWay() {
+	if o.scheduler != nil {
+		for group, n := range o.scheduler.UnderWay() {
 			busy[int16(group-1)] = n
 		}
 	}
 	return busy
 }
 
-// unloadShards forgets what is pending in the shards. What is under way there cannot be settled
+// UnloadShards implements [shards.Host]. It forgets what is pending in the shards. What is under way there cannot be settled
 // any more.
-func (s *Store) unloadShards(shards []int16) {
+func (s nodeStore) UnloadShards(shards []int16) {
 	o := &s.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, shard := range shards {
-		if o.feed != nil && o.shards[shard] != nil {
-			o.feed.Forget(webhooks.Scope{Group: groupOf(shard)})
+		if o.scheduler != nil && o.shards[shard] != nil {
+			o.scheduler.Forget(webhooks.Scope{Group: groupOf(shard)})
 		}
 		delete(o.shards, shard)
 		delete(o.paused, shard)
@@ -167,13 +169,13 @@ func (o *ownedShards) forget(w *ownedWebhook) {
 	delete(o.byID, w.id)
 }
 
-// served returns the shards that are loaded, and of these the earliest horizon.
-func (o *ownedShards) served() (shards []int16, from *horizon) {
+// served returns the shards that are loaded, and of these the earliest snapshot.
+func (o *ownedShards) served() (shards []int16, from *feed.Snapshot) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for shard, since := range o.shards {
 		shards = append(shards, shard)
-		if from == nil || since.number < from.number {
+		if from == nil || since.Number < from.Number {
 			from = since
 		}
 	}
@@ -209,8 +211,8 @@ func (o *ownedShards) deleted(no int64) {
 // gone forgets a webhook, with the lock, and reports that it is deleted.
 func (o *ownedShards) gone(w *ownedWebhook) {
 	o.forget(w)
-	if o.feed != nil {
-		o.feed.Forget(webhooks.Scope{WebhookID: w.id})
+	if o.scheduler != nil {
+		o.scheduler.Forget(webhooks.Scope{WebhookID: w.id})
 	}
 }
 
@@ -218,8 +220,8 @@ func (o *ownedShards) gone(w *ownedWebhook) {
 func (o *ownedShards) erased(no int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if w := o.byNo[no]; w != nil && o.feed != nil {
-		o.feed.Forget(webhooks.Scope{Account: w.account})
+	if w := o.byNo[no]; w != nil && o.scheduler != nil {
+		o.scheduler.Forget(webhooks.Scope{Account: w.account})
 	}
 }
 
@@ -254,8 +256,8 @@ func (o *ownedShards) updated(webhook webhooks.Webhook) {
 	webhook.Events, webhook.PastEvents = slices.Clone(webhook.Events), slices.Clone(webhook.PastEvents)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if w := o.byID[webhook.ID]; w != nil && w.version < webhook.Version && o.feed != nil {
-		o.feed.Webhook(&webhook)
+	if w := o.byID[webhook.ID]; w != nil && w.version < webhook.Version && o.scheduler != nil {
+		o.scheduler.Webhook(&webhook)
 	}
 }
 
@@ -282,12 +284,12 @@ func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
 func (o *ownedShards) report(rows []queuedRow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.feed != nil {
+	if o.scheduler != nil {
 		o.add(rows)
 	}
 }
 
-// add is report with the lock and a feed.
+// add is report with the lock and a scheduler.
 func (o *ownedShards) add(rows []queuedRow) {
 	list := make([]webhooks.PendingDelivery, 0, len(rows))
 	briefs := make(map[int64]*webhooks.Webhook)
@@ -308,7 +310,7 @@ func (o *ownedShards) add(rows []queuedRow) {
 		})
 	}
 	if len(list) > 0 {
-		o.feed.Add(list)
+		o.scheduler.Add(list)
 	}
 }
 
@@ -316,7 +318,7 @@ func (o *ownedShards) add(rows []queuedRow) {
 func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWebhook) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.feed == nil {
+	if o.scheduler == nil {
 		return
 	}
 	var added []queuedRow // in order, so that what was resent last is the next
@@ -334,13 +336,13 @@ func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWeb
 			added = nil
 		}
 		if webhook := found[r.webhook].webhook; r.kind == changeWebhook && webhook != nil {
-			o.feed.Webhook(webhook)
+			o.scheduler.Webhook(webhook)
 		}
 		if r.kind == changeNudge && r.there {
-			o.feed.Nudge(webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.event)})
+			o.scheduler.Nudge(webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.event)})
 		}
 		if r.kind == changeFirst || r.kind == changeNudge || r.kind == changeProbe {
-			o.feed.Probe(w.id)
+			o.scheduler.Probe(w.id)
 		}
 	}
 	o.add(added)
@@ -350,7 +352,7 @@ func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWeb
 const (
 	troubleBeat  = iota // it cannot register, or lost its shards
 	troubleShare        // it cannot take, load or leave shards
-	troubleLook         // the change feed cannot be read
+	troubleFeed         // the change feed cannot be read
 	troubleLoad         // pages of a shard cannot be read
 	troubles
 )
@@ -368,13 +370,13 @@ func (o *ownedShards) trouble(kind int, err error) {
 	o.troubles[kind] = err
 	err = cmp.Or(o.troubles[:]...)
 	switch {
-	case o.feed == nil:
-	case err != nil && o.told == nil:
-		o.told = err
-		o.feed.Trouble(err)
-	case err == nil && o.joined && len(o.loads.of) == 0 && (o.told != nil || !o.complete):
-		o.told, o.complete = nil, true
-		o.feed.Trouble(nil)
+	case o.scheduler == nil:
+	case err != nil && o.reported == nil:
+		o.reported = err
+		o.scheduler.Trouble(err)
+	case err == nil && o.joined && len(o.loads.of) == 0 && (o.reported != nil || !o.complete):
+		o.reported, o.complete = nil, true
+		o.scheduler.Trouble(nil)
 	}
 }
 

@@ -118,7 +118,7 @@ func (n *shardNode) load(ctx context.Context, list []int16) error {
 	for _, shard := range list {
 		if other := n.all.serving[shard]; other != nil && other != n {
 			if node := other.Node(); node != 0 && !n.all.removed[node] {
-				n.test.Errorf("shard %d is loaded by %x while %x serves it", shard, n.Incarnation(), node)
+				n.test.Errorf("shard %d is loaded by %x while %x serves it", shard, n.Newest(), node)
 			}
 		}
 		n.all.serving[shard] = n
@@ -270,7 +270,7 @@ func (a *shardNodes) awaitBalance(t *testing.T, nodes ...*shardNode) time.Durati
 				t.Logf("%x owns %d by the table", node, len(list))
 			}
 			for _, n := range nodes {
-				t.Logf("%x (now %x) serves %d", n.Incarnation(), n.Node(), len(n.served()))
+				t.Logf("%x (now %x) serves %d", n.Newest(), n.Node(), len(n.served()))
 			}
 			t.Fatal("the nodes are not balanced")
 		}
@@ -415,18 +415,18 @@ func TestNodeWasRemoved(t *testing.T) {
 	for i := range 2 {
 		was := one.Node()
 		a.remove(t, was, i > 0)
-		eventually(t, "another incarnation joins", func() bool { return one.Node() != 0 && one.Node() != was })
-		if one.Incarnation()>>12 != was>>12 {
-			t.Errorf("its base was %x and is %x", was>>12, one.Incarnation()>>12)
+		eventually(t, "another term joins", func() bool { return one.Node() != 0 && one.Node() != was })
+		if one.Newest()>>12 != was>>12 {
+			t.Errorf("its base was %x and is %x", was>>12, one.Newest()>>12)
 		}
 		a.awaitBalance(t, one, other)
 	}
 	was := one.Node()
-	one.Lost(other.Node()) // of another
+	one.Gone(other.Node()) // of another
 	if one.Node() != was {
 		t.Error("what another has lost ends this node")
 	}
-	one.Lost(was) // and was not
+	one.Gone(was) // and was not
 	eventually(t, "the node finds that it is alive", func() bool { return one.Node() == was })
 }
 
@@ -678,7 +678,7 @@ func TestOwningWithOneConnection(t *testing.T) {
 }
 
 // After a restart of the server, which may have lost what it committed last, all nodes load
-// their shards again, as other incarnations.
+// their shards again, as other terms.
 func TestOwningBesideARestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -694,7 +694,7 @@ func TestOwningBesideARestart(t *testing.T) {
 	}
 	a.removed[first], a.removed[second] = true, true // one may take what the other has not heard that it lost
 	for was, n := range map[int64]*shardNode{first: one, second: two} {
-		eventually(t, "another incarnation joins", func() bool { return n.Join(t.Context()) == nil && n.Node() != was })
+		eventually(t, "another term joins", func() bool { return n.Join(t.Context()) == nil && n.Node() != was })
 	}
 	a.awaitBalance(t, one, two)
 }
@@ -703,7 +703,7 @@ func TestOwningBesideARestart(t *testing.T) {
 // string.
 const ownerEnv = "STORAGEAPI_TEST_OWNER"
 
-// runOwner owns shards until standard input ends, and prints each incarnation that may claim.
+// runOwner owns shards until standard input ends, and prints each term that may claim.
 func runOwner(dsn string) {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -780,8 +780,8 @@ func TestOwningAtRandom(t *testing.T) {
 			nodes[at].Kill()
 			nodes = slices.Delete(nodes, at, at+1)
 		case do == 3:
-			a.remove(t, nodes[at].Incarnation(), rand.IntN(2) > 0)
-			nodes[at].Lost(nodes[at].Incarnation())
+			a.remove(t, nodes[at].Newest(), rand.IntN(2) > 0)
+			nodes[at].Gone(nodes[at].Newest())
 		}
 	}
 	for _, n := range nodes {

@@ -8,13 +8,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres/internal/pause"
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 )
 
 // What is pending in shards that a node has taken is loaded by pages while the node delivers what it knows
 // already. The latest events come first: what has been pending for long is mostly for receivers that are down,
 // and must not keep others waiting. Loading rests on two rules:
 //
-//   - Everything that becomes pending after the shard's horizon is reported by the change feed, and
+//   - Everything that becomes pending after the shard's snapshot is reported by the change feed, and
 //     everything before it is in the pages, whose snapshots are later.
 //   - What is reported by both is reported twice, or after it was settled. That does no harm: Load
 //     returns whether it is pending still.
@@ -91,27 +94,27 @@ func (o *ownedShards) loaded() (shards []int16) {
 	return shards
 }
 
-// loadShards begins to load what is pending in shards that this node has taken, and serves them. What
+// LoadShards implements [shards.Host]. It begins to load what is pending in shards that this node has taken, and serves them. What
 // it knows of them already is read anew. If it returns an error it serves none of them.
-func (s *Store) loadShards(ctx context.Context, shards []int16) error {
+func (s nodeStore) LoadShards(ctx context.Context, shards []int16) error {
 	err := s.beginShards(ctx, shards)
 	if err != nil {
-		s.unloadShards(shards)
+		s.UnloadShards(shards)
 	}
 	return err
 }
 
-// beginShards reads the horizon of shards and begins to load them.
-func (s *Store) beginShards(ctx context.Context, shards []int16) error {
+// beginShards reads the snapshot of shards and begins to load them.
+func (s nodeStore) beginShards(ctx context.Context, shards []int16) error {
 	if len(shards) == 0 {
 		return nil
 	}
 	o := &s.owned
-	if err := o.hold(ctx); err != nil {
+	if err := o.beginReading(ctx); err != nil {
 		return err
 	}
-	defer o.let()
-	s.unloadShards(shards)
+	defer o.endReading()
+	s.UnloadShards(shards)
 	if err := s.forgetForeign(ctx); err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (s *Store) beginShards(ctx context.Context, shards []int16) error {
 	}
 	o.loads.begin(shards)
 	o.mu.Unlock()
-	o.saw(shards, seen)
+	o.setSnapshot(shards, seen)
 	if err := s.apply(ctx, probes); err != nil {
 		return err
 	}
@@ -133,10 +136,10 @@ func (s *Store) beginShards(ctx context.Context, shards []int16) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.loads.runs {
-		wake(o.loads.changed)
+		pause.Wake(o.loads.changed)
 	} else {
 		o.loads.runs = true
-		s.ownership.group.Go(func() { s.loadPages(s.ownership.ctx) })
+		s.node.Go(s.loadPages)
 	}
 	return nil
 }
@@ -154,12 +157,12 @@ func (s *Store) loadPages(ctx context.Context) {
 		}
 		o.mu.Unlock()
 		if len(page) == 0 {
-			sleep(ctx, o.loads.changed, wait)
+			pause.Sleep(ctx, o.loads.changed, wait)
 			continue
 		}
 		began := time.Now()
 		rows, err := s.loadPage(ctx, page)
-		s.ownership.worked(workLoad, began, err)
+		s.worked(shards.WorkPage, began, err)
 		if err == nil {
 			s.pageLoaded(page, rows)
 		} else if ctx.Err() == nil {
@@ -176,7 +179,7 @@ type pageRow struct {
 
 // loadPage reads a page of shards and reports it, and returns its rows.
 func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.ownership.lasts/3)
+	ctx, cancel := context.WithTimeout(ctx, s.node.Lasts/3)
 	defer cancel()
 	type load = *shardLoad
 	places := []any{
@@ -186,7 +189,7 @@ func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow
 		page[0].limit / len(page),
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err = rowsOf(ctx, told{conn, inPages}, func(row pgx.CollectableRow) (r pageRow, err error) {
+		rows, err = rowsOf(ctx, s.with(conn, indexed, inOrder), func(row pgx.CollectableRow) (r pageRow, err error) {
 			return r, row.Scan(&r.shard, &r.webhook, &r.event, &r.recovered, &r.due, &r.attempts, &r.before)
 		}, s.sql(pendingPage), places...)
 		return err

@@ -132,7 +132,7 @@ func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead t
 	err = s.read(ctx, func(_ context.Context, conn *pgxpool.Conn) error { return read(conn) })
 	if err == nil && !isReady() {
 		err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, lockSoon); err != nil {
+			if _, err := tx.Exec(ctx, set(lockBriefly)); err != nil {
 				return err
 			}
 			if err := s.lockMark(ctx, tx, "parts"); err != nil {
@@ -256,7 +256,7 @@ func (s *Store) dropPart(ctx context.Context, part pastPart) error {
 	}
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
-		batch.Queue(lockSoon)
+		batch.Queue(set(lockBriefly))
 		batch.Queue(s.sql(forgetPart), part.kind, part.name)
 		if part.state < partDropped {
 			batch.Queue(s.sql(dropTable(part.name)))

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,49 +13,60 @@ import (
 // with the parser of one, and knows their functions. Migrations are exempt: another engine needs
 // its own.
 
-// A plan made while tables were empty, with sequential scans, stays in use until the server
-// analyzes the tables, minutes after they have filled. So plans with sequential scans are
-// switched off: once for connections of our own, and with each statement, in the same round
-// trip, for those of the host. (Statements in the host's transactions are planned with its
-// settings.) Such plans look costly, so JIT compilation, which takes a second, is off too.
+// A plan made while tables were empty, with sequential scans, stays in use until the server analyzes the
+// tables, minutes after they have filled. So sequential scans are switched off (lookUp). Plans without
+// them look costly, so JIT compilation, which takes a second, is off too.
+//
+// For the same reason long statements start from their parameters, never scan a whole table, and have one
+// plan that fits all cases and is made once (indexed). Where one deletes or updates what a part of it has
+// found, it compares the first column of the index as `= any(array[…])`: by equality alone it may be joined
+// the other way around, with all that is in the index, and a range of rows, `(a, b) between …`, is read to
+// the end of the first column's value. Short statements have their arrays by `(select $1)`: otherwise the
+// planner sees how long an array is, and finds a plan for one element so cheap that it makes one with each
+// call, which takes longer than to run it.
+//
+// Connections of our own pool have the settings of both, and those of begin, from their start. Other
+// statements are preceded by them in the same round trip; those in the host's transactions are planned with
+// its settings.
 const (
-	ownPlans  = `select set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
-	lookUp    = `select ` + indexOnly
-	indexOnly = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
+	lookUp  = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
+	indexed = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_bitmapscan', 'off', true), ` +
+		`set_config('enable_hashagg', 'off', true), ` + probed
+
+	// A node that loses power or hangs in the middle of a transaction must not keep its locks: the
+	// server ends its session. The first setting counts from the server's last answer; the others
+	// detect within 5 s and some probes that a node is gone in the middle of a batch.
+	unidle = `set_config('idle_in_transaction_session_timeout', '5s', true)`
+	probed = `set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '1', true)`
+
+	begin = `begin; select ` + unidle + `, ` + indexed
 )
 
-// For that reason long statements start from their parameters and never scan a whole table; one
-// plan fits all cases and is made once. Where one deletes or updates what a part of it has found, it
-// compares the first column of the index as `= any(array[…])`: by equality alone it may be joined the
-// other way around, with all that is in the index, and a range of rows, `(a, b) between …`, is read to
-// the end of the first column's value. Short statements have their arrays by `(select $1)`: the planner
-// sees how long an array is, and finds a plan for one element so cheap that it makes one with each
-// call, which takes longer than to run it. Lists of events are read in order without sorting (inOrder, inPages): by
-// the index that begins with them, however cheap another one looks. What deferred precedes need not
-// survive a crash of the database.
+// What some statements have set besides.
 const (
-	plain    = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), ` + probed
-	indexed  = plain + `, set_config('enable_bitmapscan', 'off', true), set_config('enable_hashagg', 'off', true)`
-	inOrder  = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_sort', 'off', true)`
-	inPages  = inOrder + `, set_config('enable_bitmapscan', 'off', true)`
-	deferred = `select set_config('synchronous_commit', 'off', true)`
-
-	deferredLookUp = deferred + `, ` + indexOnly
+	inOrder     = `set_config('enable_sort', 'off', true)`        // lists are read by the index in whose order they are, however cheap another one looks
+	lockBriefly = `set_config('lock_timeout', '100ms', true)`     // other events must not wait for one that a transaction of the host has published
+	lockSoon    = `set_config('lock_timeout', '1s', true)`        // a node that waited longer could miss its heartbeats
+	deferred    = `set_config('synchronous_commit', 'off', true)` // the step need not survive a crash of the database
 )
 
-// inBatch are the settings of a batch of events, lookUpSoon those of an event that is stored alone. A
-// transaction of the host may have published one of the events, and the others must not wait for
-// it: so they wait for no lock long.
-const (
-	inBatch    = plain + `, ` + soon
-	lookUpSoon = lockSoon + `, ` + indexOnly
-	lockSoon   = `select ` + soon
-	soon       = `set_config('lock_timeout', '100ms', true)`
-)
+// ownSettings are the settings of the connections of our own pool.
+var ownSettings = `select ` + strings.ReplaceAll(unidle+`, `+indexed, `true)`, `false)`)
 
-// lookUpOwners are the settings of changes of nodes and owners. A node that waited longer for a lock
-// could miss its heartbeats.
-const lookUpOwners = `select set_config('lock_timeout', '1s', true), ` + indexOnly
+// set returns the statement that sets them.
+func set(settings ...string) string { return `select ` + strings.Join(settings, ", ") }
+
+// settings returns the statement that sets what a statement of this package needs: base, which is lookUp or
+// indexed, unless the pool is our own, whose connections have both, and more. It may be empty.
+func (s *Store) settings(base string, more ...string) string {
+	if !s.options.ownPool {
+		more = append([]string{base}, more...)
+	}
+	if len(more) == 0 {
+		return ""
+	}
+	return set(more...)
+}
 
 // serverStart tells when the server was started, or began anew, with statistics and numbers of
 // transactions, because one of its processes had crashed.
@@ -72,21 +84,8 @@ const forgetForeign = `
 	)
 	update storageapi.marks m set event = 0 from here h where m.name = 'changes' and m.event > h.next`
 
-// A node that loses power or hangs in the middle of a transaction must not keep its locks: the
-// server ends its session. The first setting counts from the server's last answer; the others
-// detect within 5 s and some probes that a node is gone in the middle of a batch.
-const (
-	unidle = `set_config('idle_in_transaction_session_timeout', '5s', true)`
-	probed = `set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '1', true)`
-)
-
-var (
-	// transaction is how transactions begin: in one round trip.
-	transaction = pgx.TxOptions{BeginQuery: `begin; select ` + unidle + `, ` + probed + `, ` + indexOnly}
-
-	// snapshot is how a page of an export is read: all of one moment, and by indexes.
-	snapshot = pgx.TxOptions{BeginQuery: `begin isolation level repeatable read, read only; ` + indexed + `, ` + unidle}
-)
+// exportSnapshot is how a page of an export is read: all of one moment, and by indexes.
+var exportSnapshot = pgx.TxOptions{BeginQuery: `begin isolation level repeatable read, read only; select ` + unidle + `, ` + indexed}
 
 // openPublications is the least number that an event may have whose transaction is open:
 // such a transaction has a lock on the table $1. It is 0 if that cannot be known: of a session of another role or
@@ -121,8 +120,8 @@ const notifies = `select pg_notify($1, $2)`
 // notifiesAll sends the texts $2 to those who listen on the channels $1.
 const notifiesAll = `select pg_notify(channel, payload) from unnest($1::text[], $2::text[]) as h (channel, payload)`
 
-// listensOn has a connection listen on a channel.
-func listensOn(channel string) string { return `listen ` + pgx.Identifier{channel}.Sanitize() }
+// listenOn has a connection listen on a channel.
+func listenOn(channel string) string { return `listen ` + pgx.Identifier{channel}.Sanitize() }
 
 // These read a snapshot, which says of each transaction whether its changes were seen.
 var (

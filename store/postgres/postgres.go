@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 )
 
 var _ store.Store = (*Store)(nil)
@@ -30,8 +32,6 @@ type Store struct {
 
 	warnings []string // see Warnings
 
-	tellsPlans bool // the connections have the settings for plans
-
 	// steps is read-locked by each step; Close locks it to wait for them.
 	steps  sync.RWMutex
 	closed bool
@@ -40,9 +40,10 @@ type Store struct {
 	statements sync.Map
 
 	reset     atomic.Pointer[time.Time] // when idle connections were closed
-	ownership ownership
+	node      *shards.Node
+	settling  sync.RWMutex // read-locked by each settlement once it has its connection, locked by changes of owners: on the server alone a queue of settlements could delay these without end
 	owned     ownedShards
-	waker     waker
+	notifier  notifier
 	publisher publisher
 	cursor    cursor
 	clock     clock
@@ -58,6 +59,8 @@ type options struct {
 	poll   time.Duration
 	quiet  bool
 	logger *slog.Logger
+
+	ownPool bool // its connections have ownSettings
 
 	migrations []migration // those that this version knows
 }
@@ -91,6 +94,9 @@ func PollOnly() Option { return func(o *options) { o.quiet = true } }
 // Logger sets where the Store logs what no call returns, such as pending deliveries that cannot be
 // read. Default: slog.Default().
 func Logger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
+// haveSettings is the option of a Store whose connections have been prepared.
+func haveSettings(o *options) { o.ownPool = !o.quiet }
 
 func optionsOf(list []Option) *options {
 	o := &options{schema: DefaultSchema, poll: 100 * time.Millisecond, migrations: allMigrations(), logger: slog.Default()}
@@ -132,13 +138,13 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	err = Migrate(ctx, pool, options...)
 	var s *Store
 	if err == nil {
-		s, err = New(ctx, pool, options...)
+		s, err = New(ctx, pool, append(slices.Clip(options), haveSettings)...)
 	}
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open PostgreSQL: %w", err)
 	}
-	s.own, s.tellsPlans = true, !o.quiet
+	s.own = true
 	return s, nil
 }
 
@@ -197,8 +203,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 		return nil, err
 	}
 	s.owned.start()
-	s.ownership.start(s)
-	s.waker.start(s)
+	s.node = shards.New(nodeStore{s}, nodeStore{s})
+	s.notifier.start(s)
 	s.publisher.start(s)
 	return s, nil
 }
@@ -222,7 +228,7 @@ func (s *Store) Capabilities() capability.Set {
 // Close waits for the steps under way, and leaves the shards of this node to the others.
 // Afterwards every method returns [store.ErrClosed].
 func (s *Store) Close() error {
-	s.ownership.stop()
+	s.node.Stop()
 	s.steps.Lock()
 	was := s.closed
 	s.closed = true
@@ -230,8 +236,8 @@ func (s *Store) Close() error {
 	if was {
 		return nil
 	}
-	s.ownership.close()
-	s.waker.group.Wait()
+	s.node.Close()
+	s.notifier.group.Wait()
 	if s.own {
 		s.pool.Close()
 	}

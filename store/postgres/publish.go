@@ -59,7 +59,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 	s.checkParts()
 	deliveries, _, err = s.enqueue(ctx, tx, &encoded, "")
 	if deliveries > 0 {
-		s.waker.tellPublishing()
+		s.notifier.announceHost()
 	}
 	return deliveries, err
 }

@@ -48,9 +48,6 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		if err := s.lockMark(ctx, tx, "payloads"); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, indexed); err != nil {
-			return err
-		}
 		left := purge.Limit - ended
 		for _, step := range []struct {
 			sql  string // it removes so many rows at most, and returns or counts them

@@ -107,9 +107,6 @@ type recovery struct {
 
 // advance makes the next deliveries of a recovery pending, and returns how many.
 func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) (recovered int, err error) {
-	if _, err := tx.Exec(ctx, indexed); err != nil {
-		return 0, err
-	}
 	var events, pending []int64
 	hook, err := tx.Exec(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook)
 	if err == nil && hook.RowsAffected() > 0 {

@@ -37,9 +37,6 @@ func (s *Store) requeue(ctx context.Context, tx pgx.Tx, account string, no int64
 // Redeliver implements [webhooks.Store].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, indexed); err != nil {
-			return err
-		}
 		var no, event int64
 		err := tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where account = $1 and id = $2 for key share`), account, webhookID).Scan(&no)
 		if err != nil {

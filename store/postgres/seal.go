@@ -20,7 +20,7 @@ const sealMark = "seal"
 func (s *Store) reseal(ctx context.Context) error {
 	for from, done := int64(0), false; !done; {
 		ctx, cancel := within(ctx, patience)
-		err := pgx.BeginTxFunc(ctx, s.pool, transaction, func(tx pgx.Tx) (err error) {
+		err := pgx.BeginTxFunc(ctx, s.pool, s.transaction(), func(tx pgx.Tx) (err error) {
 			from, done, err = s.resealFrom(ctx, tx, from)
 			return err
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -32,22 +33,22 @@ var (
 // Settle implements [webhooks.Deliveries]. A webhook whose health it changed is reported by the
 // change feed, as are those that others change: also if the outcome of the call is unknown.
 func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (settled webhooks.Settled, err error) {
-	b := resultBatch{node: s.ownership.incarnation(), results: make([]resultRow, 0, len(results)), changes: health}
+	b := resultBatch{node: s.node.Newest(), results: make([]resultRow, 0, len(results)), changes: health}
 	b.fill(&s.owned, results)
 	if err := b.list(); err != nil {
 		return settled, err
 	}
-	timed, cancel := s.ownership.shortly(ctx, workSettle)
+	timed, cancel := s.node.Shortly(ctx, shards.WorkSettle)
 	defer cancel()
 	began := time.Now()
 	if err = s.write(timed, func(ctx context.Context, conn *pgxpool.Conn) error { return s.settle(ctx, conn, &b) }); len(results) > 0 {
-		s.ownership.worked(workSettle, began, err)
+		s.worked(shards.WorkSettle, began, err)
 	}
 	if err != nil {
 		return settled, err
 	}
 	if b.over {
-		s.ownership.lost(b.node)
+		s.node.Gone(b.node)
 	}
 	settled.Stale = others(len(results), b.counts)
 	settled.Conflicts = others(len(health), b.changed)
@@ -64,10 +65,9 @@ func (s *Store) settle(ctx context.Context, conn *pgxpool.Conn, b *resultBatch) 
 	if len(b.results)+len(b.changes) == 0 {
 		return nil
 	}
-	s.ownership.fence.RLock()
-	defer s.ownership.fence.RUnlock()
-	batch := &pgx.Batch{}
-	batch.Queue(indexed)
+	s.settling.RLock()
+	defer s.settling.RUnlock()
+	batch := s.batch(indexed)
 	batch.Queue(s.sql(alive), b.node).Exec(func(done pgconn.CommandTag) error {
 		b.over = done.RowsAffected() == 0
 		return nil

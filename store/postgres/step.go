@@ -228,7 +228,7 @@ func scanInt(row pgx.Row) (n int, err error)        { err = row.Scan(&n); return
 // step returns undoes it.
 func (s *Store) transact(ctx context.Context, step func(context.Context, pgx.Tx) error) error {
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return pgx.BeginTxFunc(ctx, conn, transaction, func(tx pgx.Tx) error { return step(ctx, tx) })
+		return pgx.BeginTxFunc(ctx, conn, s.transaction(), func(tx pgx.Tx) error { return step(ctx, tx) })
 	})
 }
 

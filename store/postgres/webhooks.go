@@ -11,17 +11,15 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/webhooks"
 )
-
-// shards is how many parts accounts are in: rows of the table shard_owners.
-const shards = 256
 
 // shardOf returns the shard of an account.
 func shardOf(account string) int16 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(account))
-	return int16(h.Sum32() % shards)
+	return int16(h.Sum32() % shards.Count)
 }
 
 const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,

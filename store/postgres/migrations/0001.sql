@@ -129,7 +129,7 @@ create table storageapi.heartbeats (
 	until timestamptz not null,
 	beat  bigint not null default 0,
 	seen  bigint not null default 0, -- every change of a transaction before this one was read
-	polls boolean not null default false -- it looks so often that it need not be notified
+	busy  boolean not null default false -- it reads changes so often that it need not be notified
 ) with (fillfactor = 50);
 
 create table storageapi.shard_owners (

@@ -386,7 +386,7 @@ func (s *source) named(o types.Object) (list []statement, ok bool) {
 		}
 		list, ok = append(list, texts...), ok && known
 	}
-	return list, ok && len(list) > 0
+	return list, ok && len(list)+len(s.values[o]) > 0
 }
 
 func (s statement) String() string {

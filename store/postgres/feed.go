@@ -10,27 +10,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres/internal/feed"
+	"github.com/storageapi/storageapi/store/postgres/internal/pause"
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 )
 
-// A horizon is which transactions a statement saw: those before max, except those that ran.
-type horizon struct {
-	number   uint64 // horizons are numbered as they are read
-	min, max int64
-	running  []int64
-}
-
-// sees reports whether the statement saw what the transaction did, if that was committed.
-func (s *horizon) sees(transaction int64) bool {
-	return transaction < s.max && !slices.Contains(s.running, transaction)
-}
-
-// A look is when and what a node reads of what others changed.
-type look struct {
-	wanted    atomic.Bool // something was changed, by this node or as it heard
-	woken     chan struct{}
-	at        time.Time // of the last one
-	number    uint64    // of the last horizon
-	frequency frequency
+// feedReader is the state of this node's reads of the change feed.
+type feedReader struct {
+	wanted atomic.Bool   // something was changed, by this node or by one that notified it
+	woken  chan struct{} // it is to be computed anew when the next read is due
+	at     time.Time     // when the last read began
+	number uint64        // of the last snapshot
+	polls  feed.PollPolicy
 }
 
 // A changeRow is a row of changesSince or beginShards.
@@ -43,7 +35,7 @@ type changeRow struct {
 }
 
 // readChanges runs changesSince or beginShards.
-func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list []changeRow, seen *horizon, err error) {
+func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list []changeRow, seen *feed.Snapshot, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		rows, err := s.planned(conn).Query(ctx, s.sql(sql), args...)
 		if err != nil {
@@ -53,13 +45,13 @@ func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list 
 		var recovered *bool
 		var due *time.Time
 		var attempts, before *int
-		var running []int64
+		var text *string
 		list, seen = nil, nil
-		_, err = pgx.ForEachRow(rows, []any{&r.kind, &r.added, &r.shard, &r.webhook, &r.event, &recovered, &due, &attempts, &before, &running}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&r.kind, &r.added, &r.shard, &r.webhook, &r.event, &recovered, &due, &attempts, &before, &text}, func() error {
 			if r.kind < 0 {
 				s.owned.clock.set(*due)
-				seen = &horizon{min: r.added, max: r.webhook, running: running}
-				return nil
+				seen, err = feed.ParseSnapshot(*text)
+				return err
 			}
 			if r.there = recovered != nil; r.there {
 				r.recovered, r.due, r.attempts, r.before = *recovered, *due, *attempts, *before
@@ -69,83 +61,93 @@ func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list 
 			return nil
 		})
 		if err == nil && seen == nil {
-			err = errors.New("postgres: a look has no snapshot")
+			err = errors.New("postgres: the change feed has no snapshot")
 		}
 		return err
 	})
 	return list, seen, err
 }
 
-// hold waits until no other call looks or loads; let ends that.
-func (o *ownedShards) hold(ctx context.Context) error {
+// beginReading waits until no other call reads the feed or begins to load; endReading ends that.
+func (o *ownedShards) beginReading(ctx context.Context) error {
 	select {
-	case o.looks <- struct{}{}:
+	case o.reading <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return failure(ctx, ctx.Err())
 	}
 }
 
-func (o *ownedShards) let() { <-o.looks }
+func (o *ownedShards) endReading() { <-o.reading }
 
-// lookIfDue reads what was changed, if something was or if it is time to ask, and returns when it will
-// be time again.
-func (s *Store) lookIfDue(ctx context.Context) (wait time.Duration, err error) {
+// readFeedIfDue reads the change feed if something was changed or a read is due, and returns in how long
+// the next one is due.
+func (s *Store) readFeedIfDue(ctx context.Context) (wait time.Duration, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	s.steps.RUnlock()
 	o := &s.owned
-	if err := o.hold(ctx); err != nil {
+	if err := o.beginReading(ctx); err != nil {
 		return 0, err
 	}
-	defer o.let()
-	every, since := o.look.frequency.every(s.options.poll), time.Since(o.look.at)
-	if o.look.wanted.Load() || since >= every*5/8 {
-		if since < lookPause {
-			sleep(ctx, nil, lookPause-since)
+	defer o.endReading()
+	interval, since := o.reader.polls.Interval(s.options.poll), time.Since(o.reader.at)
+	if o.reader.wanted.Load() || since >= interval*5/8 {
+		if since < readPause {
+			pause.Sleep(ctx, nil, readPause-since)
 		}
 		began := time.Now()
-		timed, cancel := s.ownership.shortly(ctx, workLook)
-		err = s.look(timed)
+		timed, cancel := s.node.Shortly(ctx, shards.WorkFeed)
+		err = s.readFeed(timed)
 		cancel()
-		s.ownership.worked(workLook, began, err)
-		every = o.look.frequency.every(s.options.poll)
+		s.worked(shards.WorkFeed, began, err)
+		interval = o.reader.polls.Interval(s.options.poll)
 	}
-	return every*5/8 + rand.N(every/4+1), err
+	return interval*5/8 + rand.N(interval/4+1), err
 }
 
-// lookPause is the least time between two looks: what is published meanwhile is read at once.
-const lookPause = 2 * time.Millisecond
+// readPause is the least time between two reads: what is published meanwhile is read at once.
+const readPause = 2 * time.Millisecond
 
-// look reads what was changed in the shards that are loaded.
-func (s *Store) look(ctx context.Context) (err error) {
+// readFeed reads what was changed in the shards that are loaded.
+func (s *Store) readFeed(ctx context.Context) (err error) {
 	o := &s.owned
-	wanted := o.look.wanted.Swap(false)
+	wanted := o.reader.wanted.Swap(false)
 	defer func() {
 		if err != nil && wanted {
-			o.look.wanted.Store(true)
+			o.reader.wanted.Store(true)
 		}
 	}()
-	node := s.ownership.incarnation()
+	term := s.node.Newest()
 	shards, from := o.served()
 	if len(shards) == 0 {
 		return nil
 	}
 	began := time.Now()
-	list, seen, err := s.readChanges(ctx, changesSince, from.max, from.running, shards)
+	list, seen, err := s.readChanges(ctx, changesSince, from.Max, from.Running, shards)
 	if err != nil {
 		return err
 	}
-	o.look.at = began
-	list = slices.DeleteFunc(list, func(r changeRow) bool { return o.knows(&r) })
-	o.look.frequency.looked(began, list, seen)
+	o.reader.at = began
+	list = slices.DeleteFunc(list, func(r changeRow) bool { return o.wasRead(&r) })
+	o.reader.polls.Record(began, transactionsOf(list), seen)
 	if err := s.apply(ctx, once(list)); err != nil {
 		return err
 	}
-	o.saw(shards, seen)
-	s.ownership.saw(node, seen.min)
+	o.setSnapshot(shards, seen)
+	s.node.Read(term, seen.Min)
 	return nil
+}
+
+// transactionsOf returns how many transactions made changes, which are in the order of the feed.
+func transactionsOf(list []changeRow) (n int) {
+	for i := range list {
+		if i == 0 || list[i].added != list[i-1].added {
+			n++
+		}
+	}
+	return n
 }
 
 // A deliveryPair are the numbers of a delivery's webhook and event.
@@ -172,18 +174,18 @@ func once(list []changeRow) []changeRow {
 	return kept
 }
 
-// knows reports whether the change was read already.
-func (o *ownedShards) knows(r *changeRow) bool {
+// wasRead reports whether the change was read already.
+func (o *ownedShards) wasRead(r *changeRow) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	since := o.shards[r.shard]
-	return since == nil || since.sees(r.added)
+	return since == nil || since.Sees(r.added)
 }
 
-// saw notes up to where the changes of the shards, if they are still loaded, were read.
-func (o *ownedShards) saw(shards []int16, seen *horizon) {
-	o.look.number++
-	seen.number = o.look.number
+// setSnapshot records up to where the changes of the shards, if they are still loaded, were read.
+func (o *ownedShards) setSnapshot(shards []int16, seen *feed.Snapshot) {
+	o.reader.number++
+	seen.Number = o.reader.number
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, shard := range shards {
@@ -254,6 +256,3 @@ func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]decoded
 	}
 	return found, nil
 }
-
-// polls implements shardQueues.
-func (s *Store) polls(nodes int) bool { return s.owned.look.frequency.polls(nodes) }

@@ -1,0 +1,112 @@
+package feed
+
+import (
+	"sync"
+	"time"
+)
+
+// AnnounceInterval is between two announcements of a node on which a host publishes in transactions.
+const AnnounceInterval = time.Second
+
+const (
+	backstopInterval = time.Second // between reads by a node that is notified
+
+	// From busyChanges found in a second on, a node polls within busyInterval, which is every 25 ms
+	// on average: by then the notifications to it would cost the server more, since each wakes a
+	// server process of every node.
+	busyChanges  = 20
+	busyInterval = 33 * time.Millisecond
+)
+
+// A PollPolicy decides how often a node reads the change feed without being notified. A node is in one
+// of two states:
+//
+//   - notified: it reads when it is notified, and once a second in case a notification was lost.
+//   - polling: it reads at an interval. That is PollEvery while it does not listen, and while
+//     transactions of hosts that published may be open, because no notification follows their commit.
+//     It is busyInterval while much is published: then its heartbeat tells the other nodes that it
+//     needs no notification.
+//
+// Times are compared by the monotonic clock, so that setting the wall clock changes nothing.
+type PollPolicy struct {
+	// Trusted is how long other nodes may believe that this one is busy. It must not be changed once the
+	// policy is in use.
+	Trusted time.Duration
+
+	mu        sync.Mutex
+	listeners int // connections that listen
+
+	hostsUntil time.Time // until when hosts publish in transactions, as far as is known
+	// oldest is the oldest transaction that ran at the last read. All host transactions that were
+	// announced have ended once it is not before open.
+	oldest, open int64
+
+	found     int       // transactions with changes, since counted
+	counted   time.Time // when a heartbeat last asked whether the node is busy
+	busy      bool      // the answer
+	busyUntil time.Time // until when other nodes may believe that the node is busy
+}
+
+// Interval returns the time within which the next read is due.
+func (p *PollPolicy) Interval(pollEvery time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	interval := max(pollEvery, backstopInterval)
+	if p.listeners == 0 || now.Before(p.hostsUntil) || p.oldest < p.open {
+		interval = pollEvery
+	}
+	if now.Before(p.busyUntil) {
+		interval = min(interval, busyInterval)
+	}
+	return interval
+}
+
+// AddListener adds n, which may be -1, to the connections that listen.
+func (p *PollPolicy) AddListener(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners += n
+}
+
+// HostPublishes records that a host publishes in transactions.
+func (p *PollPolicy) HostPublishes() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hostsUntil = time.Now().Add(2 * AnnounceInterval)
+}
+
+// Listens reports whether a connection listens.
+func (p *PollPolicy) Listens() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listeners > 0
+}
+
+// Record records what a read that began then has found: the changes of so many transactions.
+func (p *PollPolicy) Record(began time.Time, transactions int, seen *Snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.oldest = seen.Min; began.Before(p.hostsUntil) {
+		p.open = seen.Max
+	}
+	p.found += transactions
+}
+
+// IsBusy returns the state for the next heartbeat: whether the node polls so often that it needs no
+// notification. It is computed once a second.
+func (p *PollPolicy) IsBusy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	elapsed := now.Sub(p.counted)
+	if elapsed < time.Second {
+		return p.busy
+	}
+	p.busy = float64(p.found) >= busyChanges*elapsed.Seconds()
+	if p.busy {
+		p.busyUntil = now.Add(p.Trusted)
+	}
+	p.found, p.counted = 0, now
+	return p.busy
+}

@@ -1,0 +1,320 @@
+package shards
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/store/postgres/internal/pause"
+)
+
+// What a term does with a shard. It has those in memory that are not absent.
+const (
+	absent = iota
+	served
+	paused // nothing is claimed there, and it is about to be left
+)
+
+// A term is a node from its registration until its rows are gone.
+type term struct {
+	*Node
+	id   int64
+	made time.Time
+
+	// These are guarded by the lock of the node.
+	over      bool
+	confirmed time.Time // when its last heartbeat that was answered was sent
+	again     bool      // a view was read while it computed its share
+
+	// read is the oldest transaction whose changes it may not have read yet, set by what reads them.
+	// The next heartbeat stores it.
+	read atomic.Int64
+
+	sharing sync.Mutex // held by the goroutine that computes the share, which has these
+	shards  [Count]uint8
+	seen    map[int64]beat // of other terms
+}
+
+// A beat is the heartbeat of another term, when it was first seen, and whether there was another before.
+type beat struct {
+	count int64
+	at    time.Time
+	later bool
+}
+
+// dead reports whether the time of a term is over. The server's clock may jump: if it is ahead,
+// a heartbeat that was seen to change a moment ago counts; if it is behind, one that was not for
+// as long as a node lasts.
+func (b beat) dead(expired bool, now time.Time, lasts time.Duration) bool {
+	since := now.Sub(b.at)
+	return since > lasts || expired && (!b.later || since > lasts/2)
+}
+
+// current reports, with the lock, whether the time of the term lasts. It checks the wall
+// clock, too, because the monotonic clock stops while the machine is suspended.
+func (t *term) current() bool {
+	now := time.Now()
+	return !t.over && now.Sub(t.confirmed) < t.Lasts && now.Round(0).Sub(t.confirmed.Round(0)) < t.Lasts
+}
+
+// live registers the term, sends its heartbeats, and computes its share from what they read. It returns
+// once the term is over: ctx has ended, it could not register, its work has no answers, its row is gone, or
+// the server was started again, perhaps without what it had committed last.
+//
+// A heartbeat whose answers never arrive must not keep the shards: once the term is doubtful it only reads,
+// until that is answered.
+func (t *term) live(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	var began time.Time // the server
+	write, confirmed, answered := Register, time.Now(), true
+	for next := confirmed; pause.Sleep(ctx, t.beatNow, time.Until(next)); pause.Sleep(ctx, nil, t.Lasts/60) { // notifications come in numbers
+		shares := t.sharing.TryLock() // before the view is read, which must not change by this node's own doing
+		if t.isStuck() {
+			break
+		}
+		sent, beat := time.Now(), write
+		if beat == Renew && !answered && !t.isCurrent() {
+			beat = NoBeat
+		}
+		var v View
+		var err error
+		if beat == Register {
+			err = t.Database.Prove(ctx)
+		}
+		if err == nil {
+			v, err = t.view(ctx, beat, Heartbeat{t.id, t.Lasts, t.read.Load(), t.Host.IsBusy()})
+		}
+		if err == nil && beat == NoBeat && slices.Contains(v.Nodes, t.id) {
+			answered = true
+			if next = sent; shares {
+				t.sharing.Unlock()
+			}
+			continue
+		}
+		answered = err == nil
+		if err == nil && beat != NoBeat && (beat == Register || v.Began.Equal(began)) {
+			write, began, confirmed, next = Renew, v.Began, sent, sent.Add(t.Lasts/4)
+			t.confirm(sent, shares)
+			if shares {
+				group.Go(func() { t.share(ctx, v) })
+			}
+			t.Host.BeatEnded(nil)
+			continue
+		}
+		if shares {
+			t.sharing.Unlock()
+		}
+		if err == nil || errors.Is(err, ErrNoTerm) {
+			break
+		}
+		if !t.isCurrent() {
+			t.Host.BeatEnded(err)
+		}
+		if beat == Register {
+			pause.Sleep(ctx, nil, t.Lasts/24)
+			break
+		}
+		t.Host.Unanswered(confirmed)
+		next = time.Now().Add(t.Lasts / 24)
+	}
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+	end()
+	group.Wait()
+	if t.ctx.Err() == nil { // else Close deregisters, and settlements under way go on
+		t.deregister()
+		t.unload(which(func(shard int16) bool { return t.shards[shard] != absent }))
+	}
+}
+
+// deregister removes the term. It tries some times, since connections may just have been lost.
+// If it fails, others remove it once its time is over.
+func (t *term) deregister() {
+	ctx, cancel := context.WithTimeout(context.Background(), t.Lasts/3)
+	defer cancel()
+	for range 5 {
+		if err := t.Database.Remove(ctx, t.id, nil); err == nil || !pause.Sleep(ctx, nil, t.Lasts/240) {
+			return
+		}
+	}
+}
+
+func (t *term) isCurrent() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current()
+}
+
+func (t *term) isStuck() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stuck()
+}
+
+// confirm records that the term was alive when a heartbeat was sent, and whether it computes its share now.
+func (t *term) confirm(sent time.Time, shares bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.confirmed, t.again = sent, !shares
+}
+
+// share takes or leaves shards until this node has its share of them. What it could not do the next
+// heartbeat does.
+func (t *term) share(ctx context.Context, v View) {
+	err := t.balance(ctx, v)
+	if ctx.Err() == nil {
+		t.Host.ShareEnded(err) // before the next one, and before trimming, which may take a while
+	}
+	if ctx.Err() == nil && err == nil && t.shards[0] == served {
+		_ = t.Database.Trim(ctx) // or the next time
+	}
+	t.sharing.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.again {
+		t.Beat()
+	}
+}
+
+// balance brings memory in line with a view, and then takes or leaves shards.
+func (t *term) balance(ctx context.Context, v View) error {
+	alive := t.removeDead(ctx, v)
+	rank, _ := slices.BinarySearch(alive, t.id)
+	share := (Count + len(alive) - 1 - rank) / len(alive)
+	t.unload(which(func(shard int16) bool { return v.Owners[shard] != t.id && t.shards[shard] != absent }))
+	in := func(state uint8) []int16 {
+		return which(func(shard int16) bool { return v.Owners[shard] == t.id && t.shards[shard] == state })
+	}
+	leave, keep := in(paused), append(in(absent), t.leastBusy(in(served))...)
+	if surplus := len(keep) - share; surplus > 0 {
+		leave, keep = append(leave, keep[:surplus]...), keep[surplus:]
+	}
+	err := t.leave(ctx, leave)
+	if err == nil && len(keep) < share {
+		// Nodes of different ranks begin with different shards, so that they seldom try the same.
+		free := which(func(shard int16) bool { return !slices.Contains(alive, v.Owners[shard]) })
+		at := rank * len(free) / len(alive)
+		free = slices.Concat(free[at:], free[:at])
+		var taken []int16
+		taken, err = t.take(ctx, free[:min(share-len(keep), len(free))], v.gone())
+		keep = append(keep, taken...)
+	}
+	return errors.Join(err, t.load(ctx, slices.DeleteFunc(keep, func(shard int16) bool { return t.shards[shard] == served })))
+}
+
+// removeDead removes terms whose time is over, and returns the others.
+func (t *term) removeDead(ctx context.Context, v View) (alive []int64) {
+	now, before := time.Now(), t.seen
+	t.seen = make(map[int64]beat)
+	for i, other := range v.Nodes {
+		b, known := before[other]
+		if !known || b.count != v.Beats[i] {
+			b = beat{v.Beats[i], now, known}
+		}
+		t.seen[other] = b
+		if other == t.id || !b.dead(v.Expired[i], now, t.Lasts) {
+			alive = append(alive, other)
+		} else {
+			_ = t.Database.Remove(ctx, other, &b.count)
+		}
+	}
+	return alive
+}
+
+// leastBusy sorts shards by how much is in flight there.
+func (t *term) leastBusy(list []int16) []int16 {
+	busy := t.Host.UnderWay()
+	slices.SortStableFunc(list, func(a, b int16) int { return cmp.Compare(busy[a], busy[b]) })
+	return list
+}
+
+// leave pauses shards, and releases them once nothing is in flight there, or after leaveWait.
+// Those that it could not release stay paused, and are left with the next heartbeat.
+func (t *term) leave(ctx context.Context, list []int16) error {
+	t.Host.PauseShards(list)
+	t.mark(list, paused)
+	for until := time.Now().Add(leaveWait); len(list) > 0; pause.Sleep(ctx, nil, leavePause) {
+		late, busy := time.Now().After(until), t.Host.UnderWay()
+		var free, others []int16
+		for _, shard := range list {
+			if late || busy[shard] == 0 {
+				free = append(free, shard)
+			} else {
+				others = append(others, shard)
+			}
+		}
+		if err := t.release(ctx, free); err != nil {
+			return err
+		}
+		list = others
+	}
+	return nil
+}
+
+// release makes shards free for others, and unloads them.
+func (t *term) release(ctx context.Context, list []int16) error {
+	if len(list) == 0 {
+		return ctx.Err()
+	}
+	err := t.Database.Release(ctx, t.id, list)
+	if err == nil {
+		t.unload(list)
+	}
+	return err
+}
+
+// take makes the node the owner of shards whose owners are gone, and returns those that it got.
+func (t *term) take(ctx context.Context, list []int16, gone []int64) (taken []int16, err error) {
+	if len(list) > 0 {
+		taken, err = t.Database.Take(ctx, t.id, list, gone)
+	}
+	if err == nil && len(taken) < len(list) {
+		t.Beat()
+	}
+	return taken, err
+}
+
+// load begins to load shards that the node owns, and serves them. If that fails they are left again.
+func (t *term) load(ctx context.Context, list []int16) error {
+	if len(list) == 0 {
+		return nil
+	}
+	err := t.Host.LoadShards(ctx, list)
+	if err == nil {
+		t.mark(list, served)
+		return nil
+	}
+	t.unload(list)
+	return errors.Join(err, t.release(ctx, list))
+}
+
+// unload forgets shards.
+func (t *term) unload(list []int16) {
+	if len(list) > 0 {
+		t.Host.UnloadShards(list)
+		t.mark(list, absent)
+	}
+}
+
+// mark notes what the term does with shards.
+func (t *term) mark(list []int16, state uint8) {
+	for _, shard := range list {
+		t.shards[shard] = state
+	}
+}
+
+// which returns the shards for which is holds.
+func which(is func(shard int16) bool) (list []int16) {
+	for shard := range int16(Count) {
+		if is(shard) {
+			list = append(list, shard)
+		}
+	}
+	return list
+}

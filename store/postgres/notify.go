@@ -1,0 +1,197 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres/internal/feed"
+	"github.com/storageapi/storageapi/store/postgres/internal/pause"
+	"github.com/storageapi/storageapi/store/postgres/internal/shards"
+)
+
+const (
+	notifyPause = 3 * time.Millisecond // at least, between two statements of notifications
+	relistenMin = 100 * time.Millisecond
+	relistenMax = 10 * time.Second
+	askEvery    = 20 * time.Second // between checks of the connection that listens
+)
+
+// A notifier notifies other nodes of changes in their shards. A notification may be lost, since a node also
+// reads the change feed without one. It takes a lock of the whole server, so there is not one for each
+// event, and none in the host's transactions.
+type notifier struct {
+	store *Store
+	ask   time.Duration  // askEvery
+	group sync.WaitGroup // the goroutines that listen
+
+	mu        sync.Mutex
+	sending   bool      // send will be called soon
+	last      time.Time // when it was called last
+	waiting   map[notification]bool
+	announced time.Time // when it was announced last that a host publishes in transactions
+}
+
+type notification struct{ channel, payload string }
+
+// hostPublishes is the payload which announces that a host publishes in transactions: no notification
+// follows their commits.
+const hostPublishes = "transactions"
+
+func (w *notifier) start(s *Store) {
+	w.store, w.ask, w.waiting = s, askEvery, make(map[notification]bool)
+}
+
+// channel is the channel of all nodes on this schema, with what concerns all: shards that were left.
+func (s *Store) channel() string { return "storageapi_" + s.options.schema }
+
+// channelOf is the channel of one node, for notifications.
+func channelOf(base int64) string { return "storageapi_" + strconv.FormatInt(base, 36) }
+
+// notify sends a notification soon.
+func (w *notifier) notify(n notification) {
+	if w.store.options.quiet {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting[n] = true
+	if !w.sending {
+		w.sending = true
+		time.AfterFunc(notifyPause-time.Since(w.last), w.send)
+	}
+}
+
+// announceHost announces to all nodes that a host publishes in transactions, unless it has done so within
+// the last second.
+func (w *notifier) announceHost() {
+	w.mu.Lock()
+	due := time.Since(w.announced) >= feed.AnnounceInterval
+	if due {
+		w.announced = time.Now()
+	}
+	w.mu.Unlock()
+	if due {
+		w.notify(notification{w.store.channel(), hostPublishes})
+	}
+}
+
+func (w *notifier) send() {
+	w.mu.Lock()
+	var channels, payloads []string
+	for n := range w.waiting {
+		channels, payloads = append(channels, n.channel), append(payloads, n.payload)
+	}
+	clear(w.waiting)
+	w.sending, w.last = false, time.Now()
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	if err := w.store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, notifiesAll, channels, payloads)
+		return err
+	}); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.announced = time.Time{}
+	}
+}
+
+// changed is called once changes of the accounts are committed: the owners of their shards read
+// them soon.
+func (s *Store) changed(accounts ...string) {
+	for _, account := range accounts {
+		shard := shardOf(account)
+		if s.owns(shard) {
+			s.owned.want()
+		} else if s.options.quiet {
+			continue
+		} else if node, busy := s.node.OwnerOf(shard); node == 0 {
+			s.notifier.notify(notification{channel: s.channel()})
+		} else if !busy {
+			s.notifier.notify(notification{channel: channelOf(shards.BaseOf(node))})
+		}
+	}
+}
+
+// listens listens until ctx is done. It keeps one of the pool's connections in use, unless the pool
+// has only one: then what other nodes enqueue is found by polling within the time of [PollEvery].
+func (s *Store) listens(ctx context.Context) {
+	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
+		return
+	}
+	for delay := relistenMin; ctx.Err() == nil; delay = min(2*delay, relistenMax) {
+		if s.listen(ctx) {
+			delay = relistenMin
+		}
+		pause.Sleep(ctx, nil, delay)
+	}
+}
+
+// listen has the node read the change feed after each notification, and reports whether it listened at all.
+func (s *Store) listen(ctx context.Context) (listened bool) {
+	if s.begin(ctx) != nil {
+		return false
+	}
+	s.notifier.group.Add(1)
+	defer s.notifier.group.Done()
+	s.steps.RUnlock()
+	short, cancel := within(ctx, patience)
+	defer cancel()
+	conn, err := s.pool.Acquire(short)
+	if err != nil {
+		return false
+	}
+	defer conn.Release()
+	own := conn.Conn()
+	defer func() { // it listens, so it must not return to the pool
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		_ = own.Close(closing)
+	}()
+	for _, channel := range []string{channelOf(s.node.Base()), s.channel()} {
+		if _, err := own.Exec(short, listenOn(channel)); err != nil {
+			return false
+		}
+	}
+	s.node.Beat()
+	polls := &s.owned.reader.polls
+	polls.AddListener(1)
+	defer polls.AddListener(-1)
+	polls.HostPublishes() // that may have been announced before, and something changed
+	s.owned.want()
+	for {
+		heard, err := hear(ctx, own, s.notifier.ask)
+		if err != nil {
+			return true
+		}
+		switch {
+		case heard == nil:
+		case heard.Payload == ownersChanged:
+			s.node.Beat()
+		case heard.Payload == hostPublishes:
+			polls.HostPublishes()
+			s.owned.reader.wake()
+		default:
+			s.owned.want()
+		}
+	}
+}
+
+// hear waits for a notification. After a while without one it checks the connection.
+func hear(ctx context.Context, conn *pgx.Conn, ask time.Duration) (*pgconn.Notification, error) {
+	waiting, cancel := context.WithTimeout(ctx, ask)
+	defer cancel()
+	heard, err := conn.WaitForNotification(waiting)
+	if err == nil || waiting.Err() == nil || ctx.Err() != nil {
+		return heard, err
+	}
+	asking, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	return nil, conn.Ping(asking)
+}
