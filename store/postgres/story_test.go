@@ -201,9 +201,7 @@ func storyBody(id string) []byte { return fmt.Appendf(nil, `{"id":%q}`, id) }
 func (s *story) deliver(ctx context.Context, n *storyNode) {
 	defer close(n.ended)
 	for ctx.Err() == nil {
-		timed, cancel := context.WithTimeout(ctx, 2*time.Second)
-		tasks, err := storetest.WorkerOf(n.store).Claim(timed, 50)
-		cancel()
+		tasks := s.claim(ctx, n)
 		var list []storetest.Settlement
 		for _, task := range tasks {
 			outcome := webhooks.Deliver
@@ -216,7 +214,7 @@ func (s *story) deliver(ctx context.Context, n *storyNode) {
 				Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
 			})
 		}
-		if err == nil && len(list) > 0 {
+		if len(list) > 0 {
 			timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			stale, err := storetest.WorkerOf(n.store).Settle(timed, list)
 			cancel()
@@ -232,6 +230,24 @@ func (s *story) deliver(ctx context.Context, n *storyNode) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// claim claims deliveries of the story's accounts before those of a backlog, as a scheduler does
+// that lets accounts take turns.
+func (s *story) claim(ctx context.Context, n *storyNode) []storetest.Task {
+	var accounts []string
+	for i := range storyAccounts {
+		accounts = append(accounts, "wh_"+storyAccount(i))
+	}
+	for _, webhookIDs := range [][]string{accounts, nil} {
+		timed, cancel := context.WithTimeout(ctx, time.Second)
+		tasks, err := storetest.WorkerOf(n.store).Await(timed, 20, webhookIDs...)
+		cancel()
+		if err == nil && len(tasks) > 0 {
+			return tasks
+		}
+	}
+	return nil
 }
 
 func (s *story) claimed(task storetest.Task) {
