@@ -22,12 +22,10 @@ var (
 	bucketFailing           = schema.Failing
 	bucketHeld              = schema.Held
 	bucketOff               = schema.Off
-	bucketEventIDs          = schema.EventIDs
 	bucketEvents            = schema.Events
 	bucketFresh             = schema.Fresh
 	bucketSkipped           = schema.Skipped
 	bucketPending           = schema.Pending
-	bucketRuns              = schema.Runs
 	bucketFailed            = schema.Failed
 	bucketFirstAttempts     = schema.FirstAttempts
 	bucketLastAttempts      = schema.LastAttempts
@@ -41,7 +39,6 @@ var (
 	bucketAlerts            = schema.Alerts
 	bucketDueAlerts         = schema.DueAlerts
 	bucketDedupKeys         = schema.DedupKeys
-	bucketEventRuns         = schema.EventRuns
 	bucketErasures          = schema.Erasures
 	bucketNotices           = schema.Notices
 	bucketNoticeHeads       = schema.NoticeHeads
@@ -49,21 +46,14 @@ var (
 	bucketNoticesRoutine    = schema.NoticesRoutine
 	bucketSpare             = schema.Spare
 
-	keySeal       = schema.MetaSealed
-	keySchema     = schema.MetaSchema
-	keyUnreleased = schema.MetaUnreleased
-	keyClock      = schema.MetaClock
-	keyMarks      = schema.MetaMarks
-	keyCursors    = schema.MetaCursors
-	keyRestored   = schema.MetaRestored
-	keyRuns       = schema.MetaRuns
-	keyEventRuns  = schema.MetaEventRuns
-	keyIDsGone    = schema.MetaIDsGone
-	keyIDSecret   = schema.MetaIDSecret
-	keyBodiesGone = schema.MetaBodiesGone
-	keyLeft       = schema.MetaLeft
-	keyPieces     = schema.MetaPieces
-	keyFileScan   = schema.MetaFileScan
+	keySeal     = schema.MetaSealed
+	keySchema   = schema.MetaSchema
+	keyClock    = schema.MetaClock
+	keyMarks    = schema.MetaMarks
+	keyCursors  = schema.MetaCursors
+	keyRestored = schema.MetaRestored
+	keyLeft     = schema.MetaLeft
+	keyFileScan = schema.MetaFileScan
 )
 
 // initialize creates the buckets of a new file, and refuses a file of another program or another schema.

@@ -73,7 +73,7 @@ func (s *Scheduler) isLate(slot *Slot, age time.Duration) bool {
 
 // observeLatency judges by how long an attempt took whether its webhook is slow. It
 // reports whether the latency is to count as usual if the attempt succeeded.
-func (s *Scheduler) observeLatency(w *webhook, took time.Duration, outcome Outcome) (usual bool) {
+func (s *Scheduler) observeLatency(w *webhook, took time.Duration) (usual bool) {
 	usual = w.health == healthy
 	switch {
 	case took > s.latencyLimit(false):

@@ -159,7 +159,7 @@ func (s *Scheduler) Observe(slot *Slot, outcome Outcome, took time.Duration) {
 	s.lock()
 	defer s.mu.Unlock()
 	w := slot.webhook
-	usual := s.observeLatency(w, took, outcome)
+	usual := s.observeLatency(w, took)
 	s.finish(s.now)
 	w.account.finish(s.now)
 	if slot.unproven {

@@ -130,7 +130,7 @@ const nothingPending = ^uint64(0)
 // firstPending returns a number before which no delivery is pending: the segments from
 // there on are needed.
 func firstPending(tx *bbolt.Tx) uint64 {
-	first := uint64(nothingPending)
+	first := nothingPending
 	for _, bucket := range [][]byte{schema.Fresh, schema.Pending} {
 		if key, _ := tx.Bucket(bucket).Cursor().First(); len(key) == 8 {
 			first = min(first, binary.BigEndian.Uint64(key))
