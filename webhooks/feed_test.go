@@ -56,6 +56,7 @@ func TestRun_DeliverFails_BeginsAgainAndRepeatsNoAttempt(t *testing.T) {
 			t.Errorf("logged %q, want one line", lines)
 		}
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		if got := b.service.Health(b.Context()); got.WriteError != nil || got.Run != webhooks.RunUnderWay || len(store.calls) != 2 {
 			t.Errorf("after %d calls of Deliver: %+v; want it running after 2", len(store.calls), got)
 		}
@@ -80,6 +81,7 @@ func TestRun_DeliverFailsAgainAndAgain_PausesDouble(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		store.fails <- errOutage // it was steady for more than a minute
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		var pauses []time.Duration
 		for i, at := range store.calls[1:] {
 			pauses = append(pauses, at.Sub(store.calls[i]))

@@ -37,6 +37,7 @@ func changedDuringAttempt(t *testing.T, before bool, change webhooks.UpdateParam
 		b.start()
 		event := b.publish()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if changes == 0 {
 			t.Fatal("nothing was settled")
 		}
@@ -60,6 +61,7 @@ func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
 		b.start()
 		event := b.publish()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		b.wantState(event, webhooks.Dead, 1)
 		got := must(b.service.Get(b.Context(), account, webhook.ID))
 		if got.Active || got.OffReason != webhooks.OffGone || got.BalanceThreshold != 2 || got.Version != 4 || conflicts != 3 {
@@ -106,12 +108,14 @@ func TestSettle_Fails_GoesOnUntilItIsStored(t *testing.T) {
 		b.store.fail(nil, errOutage)
 		event := b.publish()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		b.wantState(event, webhooks.Pending, 0)
 		if stats := must(b.service.Stats(b.Context())); stats.Pending != 1 {
 			t.Errorf("%d deliveries are pending, want 1", stats.Pending)
 		}
 		b.store.fail(nil, nil)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		b.wantState(event, webhooks.Delivered, 1)
 		got := must(b.service.Get(b.Context(), account, webhook.ID))
 		if hits := len(b.hits.of("a")); hits != 1 || !got.Proven() || got.Version != 2 {
