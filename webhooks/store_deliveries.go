@@ -70,7 +70,8 @@ type Deliveries interface {
 
 	// Unreported counts the pending deliveries that were not reported to a scheduler of this
 	// process: all of them if there is none. It counts those of one webhook, or of all if the ID
-	// is empty. It may take a second for each million.
+	// is empty. What a reader could see before the call is either counted or was reported before
+	// it returns, so that no sum of both misses a delivery. It may take a second for each million.
 	Unreported(ctx context.Context, webhookID string) (Backlog, error)
 
 	// Ping reports whether the store can be read. It waits for no commit.

@@ -11,6 +11,9 @@ import (
 
 // Unreported implements [webhooks.Deliveries].
 func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
+	if err := s.writer.Applied(ctx); err != nil {
+		return webhooks.Backlog{}, err
+	}
 	err = s.eachPending(ctx, s.feed.unreported(), func(now time.Time, d webhooks.PendingDelivery) {
 		if webhookID != "" && d.Webhook.ID != webhookID {
 			return

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
@@ -95,6 +96,39 @@ func unreported(run runner) {
 		pending(7)
 		t.purge(webhooks.Purge{Payloads: t.border()})
 		pending(0)
+	})
+
+	fed(run)("what a reader has seen is reported or counted", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		for i := range 20 {
+			id := numbered("event", i)
+			published := make(chan error, 1)
+			go func() {
+				_, err := f.store.Enqueue(f.Context(), newEvent("acct", id))
+				published <- err
+			}()
+			for end := time.Now().Add(patience); ; {
+				_, err := f.store.EventDeliveries(f.Context(), "acct", id)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, webhooks.ErrNotFound) || time.Now().After(end) {
+					f.Fatalf("EventDeliveries = %v", err)
+				}
+			}
+			left, err := f.source.Unreported(f.Context(), "webhook")
+			f.must(err)
+			known := map[webhooks.DeliveryRef]bool{}
+			for _, r := range f.seen() {
+				if r.Method == "Add" && r.Ref.WebhookID == "webhook" {
+					known[r.Ref] = true
+				}
+			}
+			if len(known)+left.Pending <= i {
+				f.Errorf("after a reader saw event %d, %d were reported and %d counted", i, len(known), left.Pending)
+			}
+			f.must(<-published)
+		}
 	})
 
 	run("OldestDue is of what can be sent", func(t *tester) {

@@ -19,6 +19,9 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 	if err := batch.Flush(); err != nil {
 		return fmt.Errorf("write %s: %w", w.db.Path(), err)
 	}
+	applied := make(chan struct{})
+	w.applied.Store(&applied)
+	defer close(applied)
 	id := tx.Bolt.ID()
 	err := w.observed(tx, steps)
 	if err == nil {

@@ -33,6 +33,9 @@ type Writer[B Batch] struct {
 
 	around atomic.Pointer[func(commit func() error) error] // of tests, see Around
 
+	// applied belongs to the last commit. It is closed once what AfterCommit was given has run.
+	applied atomic.Pointer[chan struct{}]
+
 	fault atomic.Pointer[error] // why nothing is written any more
 
 	interrupted int // commits in a row, by signals; of the transaction under way
@@ -191,5 +194,21 @@ func (w *Writer[B]) Close() {
 	w.mu.Unlock()
 	if idle != nil {
 		<-idle
+	}
+}
+
+// Applied waits until what AfterCommit was given has run for every commit that a reader of the
+// file could see when it was called, or until ctx ends. Readers see a commit up to one sync
+// before that.
+func (w *Writer[B]) Applied(ctx context.Context) error {
+	applied := w.applied.Load()
+	if applied == nil {
+		return nil
+	}
+	select {
+	case <-*applied:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
