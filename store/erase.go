@@ -4,38 +4,39 @@ import "context"
 
 // An Eraser is the part of a [Store] that removes whole accounts.
 type Eraser interface {
-	// EraseAccount removes what the store keeps of the account, in steps: a call takes one,
-	// of about limit records, and tells whether there is more to remove. erased counts what
-	// the steps so far have removed, also those before a restart. Of an account that the store has
-	// nothing of there is nothing to erase: the zero Receipt, and no more.
+	// EraseAccount removes the account's data in steps. Each call takes one step, which removes
+	// about limit records, and reports whether more remain. erased counts the records removed by
+	// all steps so far, including those before a restart. For an account without data, EraseAccount
+	// returns the zero Receipt and false.
 	//
-	// The first step closes the account. From then on no key of it is found, nothing is claimed
-	// for it, settlements of what was claimed are stale, and methods that would add something
-	// to it return [auth.ErrErasing]; other methods find less and less. That lasts, also
-	// beyond a restart, until a call has returned that there is no more. Then no method
-	// finds anything of the account, and it may be used as one that never was.
+	// The first step closes the account: its keys are no longer found, nothing is claimed for it,
+	// settlements of claimed deliveries are stale, and methods that would add data to it return
+	// [auth.ErrErasing]. Other methods find less with each step. The account stays closed, also
+	// across restarts, until a call returns more = false. From then on no method finds data of the
+	// account, and it may be used again like a new one.
 	//
-	// What was published before the first step and is committed later, as by a transaction of the
-	// host that is open, is removed as well: until it has ended there is more.
+	// An erasure also removes data that was published before the first step and is committed later,
+	// for example by an open transaction of the host. More data remains until that transaction has
+	// ended.
 	//
-	// Calls for one account may run at the same time, also in several processes: each takes
-	// steps of the same erasure. No other call waits for longer than a step. A call that fails or is cut short
-	// is repeated: the erasure goes on where it was. If the last step was done but its
-	// answer was lost, the repeated call returns the zero Receipt.
+	// Calls for one account may run concurrently, also in several processes: all of them advance
+	// the same erasure. Other calls wait for at most one step. Repeat a call that fails or is cut
+	// short: the erasure resumes where it stopped. If the last step was committed but its result
+	// was lost, the repeated call returns the zero Receipt.
 	EraseAccount(ctx context.Context, account string, limit int) (erased Receipt, more bool, err error)
 }
 
 // A Receipt counts what an erasure has removed, by kind.
 type Receipt struct {
-	Keys            int // with their previous values and last uses
-	Webhooks        int // with their secrets; those deleted before are not counted
-	Events          int // with their bodies, as far as those were kept
-	Deliveries      int // pending or settled, with their attempts
+	Keys            int // including their previous values and last uses
+	Webhooks        int // including their secrets; webhooks deleted earlier are not counted
+	Events          int // including their bodies, unless already purged
+	Deliveries      int // pending or settled, including their attempts
 	Recoveries      int
-	Alerts          int // what is remembered of reports, one for each metric
-	DedupKeys       int // of alerts that were published
-	IdempotencyKeys int // of creations, also those that ran out and were not removed yet
-	Notices         int // what was told, or waits to be told, of the account
+	Alerts          int // report states, one per metric
+	DedupKeys       int // deduplication keys of published alerts
+	IdempotencyKeys int // of creations, including expired keys that are still stored
+	Notices         int // pending or delivered
 }
 
 // IsZero reports whether nothing was removed.

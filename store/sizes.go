@@ -2,19 +2,19 @@ package store
 
 import "context"
 
-// A Sizer is the part of a [Store] that counts what accounts have.
+// A Sizer is the part of a [Store] that counts what accounts hold.
 type Sizer interface {
-	// AccountSizes returns the sizes of the accounts, in the order in which they are given;
-	// one that has nothing has zeros. An account's numbers may be of moments apart, and each
-	// sees what every call that had returned did. A store counts its rows at each call: a
-	// million keys take a tenth of a second or so, during which nothing waits for it.
+	// AccountSizes returns the sizes of the accounts, in the given order; an account without data
+	// has zeros. The counts of one account may be read at different moments, but each includes the
+	// changes of every call that had returned before. A store counts rows on every call: a million
+	// keys take about a tenth of a second and block no other call.
 	AccountSizes(ctx context.Context, accounts []string) ([]AccountSize, error)
 }
 
-// An AccountSize says how much an account has.
+// An AccountSize is the number of keys, webhooks and pending deliveries of an account.
 type AccountSize struct {
 	Account  string
-	Keys     int // expired ones included
-	Webhooks int // inactive ones included
-	Pending  int // deliveries, those of inactive webhooks included
+	Keys     int // including expired keys
+	Webhooks int // including inactive webhooks
+	Pending  int // pending deliveries, including those of inactive webhooks
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// commit commits a transaction of so many steps, and applies it.
+// commit commits a transaction of the given number of steps, and runs its AfterCommit functions.
 func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 	if err := batch.Flush(); err != nil {
 		return fmt.Errorf("write %s: %w", w.db.Path(), err)
@@ -35,13 +35,14 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 		synced = w.sync() == nil
 	}
 	if seen {
-		tx.apply() // memory must follow what readers of the file see
+		tx.apply() // keep memory consistent with the file that readers see
 	}
 	switch {
 	case synced && !seen:
 		return errInterrupted
 	case synced:
-		// It is done. But bbolt has rolled it back in memory, and takes pages for free that readers of the commit before may read.
+		// The commit is on disk. But bbolt has rolled it back in memory and treats pages as free
+		// that readers of the previous commit may still use.
 		w.halt(err)
 		return nil
 	case seen || !harmless(err):
@@ -51,14 +52,16 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 	return fmt.Errorf("commit to %s: %w: %w", w.db.Path(), auth.ErrUnavailable, err)
 }
 
-// maxInterrupted is how many commits one after the other may be interrupted before that is an error.
+// maxInterrupted is the number of consecutive commits that a signal may interrupt before the Writer
+// halts.
 const maxInterrupted = 100
 
-// errInterrupted is the error of a commit whose sync was interrupted by a signal, as fdatasync may be on a network's
-// file system, and has been repeated: nothing is lost, readers do not see the commit, and its steps run again.
+// errInterrupted is the error of a commit whose sync a signal interrupted (fdatasync may do so on a
+// network file system) and that was then synced. Nothing is lost and readers do not see the commit,
+// so its steps run again.
 var errInterrupted = errors.New("a signal interrupted the sync; the steps run again")
 
-// sync syncs the file, however often it is interrupted.
+// sync syncs the file, and retries a sync that a signal interrupts.
 func (w *Writer[B]) sync() (err error) {
 	for range maxInterrupted {
 		if err = w.db.Sync(); !errors.Is(err, syscall.EINTR) {
@@ -68,7 +71,6 @@ func (w *Writer[B]) sync() (err error) {
 	return err
 }
 
-// observed is commitTx that is observed.
 func (w *Writer[B]) observed(tx *Tx, steps int) error {
 	if w.committed == nil {
 		return w.commitTx(tx)
@@ -87,8 +89,8 @@ func (w *Writer[B]) commitTx(tx *Tx) (err error) {
 	return tx.Bolt.Commit()
 }
 
-// Around has around called with each commit from now on, instead of the commit, so that
-// tests can make it fail. Nil ends that.
+// Around makes each later commit call around in place of the commit, so that tests can make it
+// fail. Nil restores normal commits.
 func (w *Writer[B]) Around(around func(commit func() error) error) { w.around.Store(&around) }
 
 // seen reports whether readers see the transaction.
@@ -101,27 +103,25 @@ func (w *Writer[B]) seen(id int) bool {
 	return tx.ID() >= id
 }
 
-// harmless reports whether a commit that failed, and that readers do not see, has left
-// the file as it was: the system refused to write a page or to let the file grow, as
-// on a full disk, or it would have grown beyond bbolt's limit. Pages that were written are
-// unused without the meta page.
+// harmless reports whether a failed commit that readers do not see has left the file unchanged: the
+// system refused to write a page or to extend the file, as on a full disk, or the file would have
+// exceeded bbolt's limit. Pages already written are unused without the meta page.
 //
-// A sync that failed is not harmless. The system may have dropped what it could not
-// write, and the next sync succeeds without it.
+// A failed sync is not harmless. The system may have dropped the pages that it could not write, and
+// the next sync succeeds without them.
 func harmless(err error) bool {
 	var refused *fs.PathError
 	return errors.As(err, &refused) && refused.Op == "write" || errors.Is(err, bbolterrors.ErrMaxSizeReached) || strings.HasPrefix(err.Error(), "file resize error: ")
 }
 
-// halt ends all writing, because of a commit whose effect on the disk is unknown.
-// Another one could overwrite what the file needs if that commit is lost after all.
+// halt ends all writing after a commit whose effect on the disk is unknown. A later commit could
+// overwrite pages that the file needs if the failed commit is lost after all.
 func (w *Writer[B]) halt(cause error) {
-	err := fmt.Errorf("%s: %w since a commit failed at %s: %v", w.db.Path(), store.ErrReadOnly, time.Now().UTC().Format(time.RFC3339), cause)
+	err := fmt.Errorf("%s: %w: commit failed at %s: %v", w.db.Path(), store.ErrReadOnly, time.Now().UTC().Format(time.RFC3339), cause)
 	w.fault.Store(&err)
 }
 
-// Halted returns why nothing is written any more, an error that wraps
-// [store.ErrReadOnly], or nil.
+// Halted returns the error that ended all writing, which wraps [store.ErrReadOnly], or nil.
 func (w *Writer[B]) Halted() error {
 	if err := w.fault.Load(); err != nil {
 		return *err

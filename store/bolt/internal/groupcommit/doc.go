@@ -1,15 +1,15 @@
 // Package groupcommit lets many steps share a commit of a bbolt file.
 //
-// A step is one atomic change: a function that is given the batch of its transaction.
-// Steps that wait at the same time run one after the other in one transaction, which is
-// committed once. So throughput grows with the number of callers, while each waits for
-// about one commit. There is no timer to fill a batch, except after a crowd of callers.
+// A step is one atomic change: a function that receives the batch of its transaction. Waiting steps
+// run one after the other in one transaction, which is committed once. So throughput grows with the
+// number of callers, while each waits for about one commit. No timer delays a batch, except under
+// recent heavy load.
 //
-// A step is "not done" until one place, the end of [transaction.run], says that its
-// commit succeeded. A step that fails before it writes leaves the others alone. One that
-// fails after it wrote, panics after it wrote, or ends its goroutine takes the transaction
-// down, and the other steps run again in another. If a commit fails, all of its steps
-// fail; if it is unknown what the disk holds then, nothing is written any more.
+// A step counts as done only when the end of [transaction.run] reports that its commit succeeded. A
+// step that fails before it writes does not affect the others. If a step fails or panics after it
+// wrote, or ends its goroutine, the transaction is rolled back and the other steps run again in a
+// new one. If a commit fails, all of its steps fail; if the contents of the disk are then unknown,
+// the Writer stops writing.
 //
-// The package knows the file and its transactions. What steps write is the caller's.
+// The package manages the file and its transactions. The steps decide what to write.
 package groupcommit

@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	maxBatch = 1024 // steps that share a commit
+	maxBatch = 1024 // maximum steps per commit
 
-	// While at least minCrowd steps come at a time, a commit that has fewer than
-	// enough waits for about as many as came before, up to maxGather: small commits
-	// cost such callers more than the wait.
+	// While at least minCrowd steps arrive per commit, a commit with fewer than enough steps
+	// waits up to maxGather for about as many as recent commits had: small commits cost such
+	// callers more than the wait.
 	minCrowd  = 32
 	enough    = 256
 	maxGather = 2 * time.Millisecond
 )
 
-// lead commits what is waiting.
+// lead commits the waiting steps.
 func (w *Writer[B]) lead() { w.transact(w.gather()) }
 
-// transact commits the steps in one transaction. It survives all that steps do: one that
-// fails after it has written, or ends its goroutine, takes the transaction down, and
-// the others run again in another.
+// transact commits the steps in one transaction and survives every failure of a step: if a step
+// fails after it has written, or ends its goroutine, the transaction is rolled back and the other
+// steps run again in a new one.
 func (w *Writer[B]) transact(steps []*step[B]) {
 	t := &transaction[B]{writer: w, steps: steps}
-	defer func() { // also if the goroutine is being ended
+	defer func() { // also runs if a step ends the goroutine
 		if culprit, rest := t.culprit(); culprit != nil {
 			culprit.outcome <- culprit.own
 			go w.transact(rest)
@@ -38,16 +38,16 @@ func (w *Writer[B]) transact(steps []*step[B]) {
 			go w.transact(steps)
 			return
 		}
-		w.handOver(len(steps)) // first: the next one writes while these are told and go on
+		w.handOver(len(steps)) // first: the next transaction runs while these callers get their results
 		for _, s := range steps {
 			s.outcome <- t.outcome(s)
 		}
-		clear(steps) // their array lives on under those who wait
+		clear(steps) // their array is still referenced by w.waiting
 	}()
 	t.run()
 }
 
-// handOver starts the next transaction, after one of n steps.
+// handOver starts the next transaction. n is the number of steps in the previous one.
 func (w *Writer[B]) handOver(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,9 +60,9 @@ func (w *Writer[B]) handOver(n int) {
 	}
 }
 
-// gather takes the waiting steps, to share a commit, once no more are about to come. If
-// many come all the time, and it has not enough, it waits for about as many as there were.
-// Steps whose context has ended by now get its error.
+// gather removes the waiting steps from the queue for one commit, once no more are about to arrive.
+// Under recent heavy load it waits up to maxGather for about as many steps as recent commits had. A
+// step whose context has ended gets the context's error.
 func (w *Writer[B]) gather() []*step[B] {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// Steps that come alone after many wait a little for others, for some commits, and then
-// no more.
-func TestStepsAfterACrowd(t *testing.T) {
+// TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile checks that single steps after a crowd of
+// callers wait a little for others, and stop waiting after some commits.
+func TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		w, _ := open(t)
 		wait := func() (longest time.Duration) {
@@ -24,7 +24,7 @@ func TestStepsAfterACrowd(t *testing.T) {
 			return time.Since(began)
 		}
 		if d := wait(); d > 0 {
-			t.Errorf("the first step waited %v", d)
+			t.Errorf("first step waited %v, want 0", d)
 		}
 		const many = 256
 		for range many {
@@ -36,23 +36,22 @@ func TestStepsAfterACrowd(t *testing.T) {
 		for range 40 {
 			switch d := wait(); {
 			case d > maxGather+time.Millisecond:
-				t.Errorf("a step waited %v", d)
+				t.Errorf("step waited %v, want at most %v", d, maxGather)
 			case d > 0:
 				waited++
 			case waited > 0:
 				return
 			}
 		}
-		t.Errorf("%d steps waited, one after the other", waited)
+		t.Errorf("%d consecutive steps waited; want waiting to stop", waited)
 	})
 }
 
-// TestAStepAlone: its transaction has no other step, and those before and after it share one.
-func TestAStepAlone(t *testing.T) {
+func TestRunAlone_AmongOtherSteps_HasOwnTransaction(t *testing.T) {
 	w, _ := open(t)
 	held, entered := make(chan struct{}), make(chan struct{})
 	go func() { _ = w.Run(context.Background(), func(testBatch) error { close(entered); <-held; return nil }) }()
-	<-entered // what comes now waits together
+	<-entered // steps from now on wait together
 	var ids [5]int
 	var done sync.WaitGroup
 	for i := range ids {
@@ -78,6 +77,6 @@ func TestAStepAlone(t *testing.T) {
 	close(held)
 	done.Wait()
 	if ids[0] != ids[1] || ids[2] != ids[1]+1 || ids[3] != ids[2]+1 || ids[4] != ids[3] {
-		t.Errorf("transactions %v", ids)
+		t.Errorf("transaction IDs = %v, want step 2 alone and its neighbors in shared transactions", ids)
 	}
 }

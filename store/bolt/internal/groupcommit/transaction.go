@@ -17,11 +17,11 @@ var errEnded = errors.New("a callback ended its goroutine (runtime.Goexit)")
 type transaction[B Batch] struct {
 	writer  *Writer[B]
 	steps   []*step[B]
-	running *step[B] // the one whose do has not returned
-	failed  *step[B] // one that failed after it had written
+	running *step[B] // the step whose do has not returned
+	failed  *step[B] // the step that failed after it had written
 
-	done bool  // what the steps did is in the file for good, and what they say is true
-	err  error // why it is not
+	done bool  // the steps' changes are committed and their results are valid
+	err  error // why done is false
 }
 
 // outcome returns the error of a step.
@@ -30,14 +30,14 @@ func (t *transaction[B]) outcome(s *step[B]) error {
 	case t.done:
 		return s.own
 	case t.err != nil:
-		// Also if the step failed by itself: it may have done so because of what
-		// another had written.
+		// This also replaces the step's own error, which may result from what another step had
+		// written.
 		return t.err
 	}
 	return errNotDone
 }
 
-// culprit returns the step that took the transaction down, if one did, and the others.
+// culprit returns the step that forced the rollback, if any, and the other steps.
 func (t *transaction[B]) culprit() (culprit *step[B], rest []*step[B]) {
 	culprit = t.failed
 	if t.running != nil {
@@ -56,12 +56,12 @@ func (t *transaction[B]) culprit() (culprit *step[B], rest []*step[B]) {
 	return culprit, rest
 }
 
-// again reports whether the steps are to run again, since a signal interrupted the commit.
+// again reports whether the steps must run again because a signal interrupted the commit.
 func (t *transaction[B]) again() bool { return !t.done && t.err == errInterrupted }
 
-// run runs the steps and commits what they have written.
+// run runs the steps and commits their changes.
 func (t *transaction[B]) run() {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a damaged page may point outside of the file
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a damaged page may point outside the file
 	w := t.writer
 	if t.err = w.Halted(); t.err != nil || len(t.steps) == 0 {
 		return
@@ -100,7 +100,7 @@ func (t *transaction[B]) run() {
 	} else if t.err = w.commit(tx, batch, len(t.steps)); t.err != nil {
 		return
 	}
-	t.done = true // nothing else makes a step done
+	t.done = true // the only place that marks steps as done
 }
 
 // attempt runs the step.
@@ -109,8 +109,8 @@ func (s *step[B]) attempt(batch B) (err error) {
 	return s.do(batch)
 }
 
-// recovered makes an error of a panic. bbolt panics when it meets damage in the
-// file, and one damaged page must not end the host.
+// recovered turns a panic into an error. bbolt panics when it meets damage in the file, and one
+// damaged page must not crash the host.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v", p)

@@ -7,30 +7,29 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A Tx is the transaction in which steps run. They write through it, so that it is known
-// which of them have written; they may read it directly.
+// A Tx is the transaction in which steps run. Steps must write through it, so that it records which
+// of them have written; they may read the bbolt transaction directly.
 type Tx struct {
 	Bolt    *bbolt.Tx // for reading
 	dirty   bool      // the current step has written
 	applied []func()
 }
 
-// AfterCommit has apply run when the transaction is committed, in the order of the
-// calls. Changes to what is kept in memory go here, so that they follow the order of the
-// file.
+// AfterCommit registers apply to run once the transaction is committed, in the order of
+// registration. Changes to in-memory state belong here, so that they happen in the order of
+// commits.
 func (t *Tx) AfterCommit(apply func()) { t.applied = append(t.applied, apply) }
 
-// MarkWritten notes that the current step has changed what the batch will flush: if the
-// step fails, the transaction is undone.
+// MarkWritten records that the current step has changed data that the batch will flush: if the step
+// fails, the transaction is rolled back.
 func (t *Tx) MarkWritten() { t.dirty = true }
 
-// Put stores a value.
 func (t *Tx) Put(bucket, key, value []byte) error {
 	t.dirty = true
 	return t.Bolt.Bucket(bucket).Put(key, value)
 }
 
-// Append is Put for keys that only grow: it packs pages full.
+// Append is Put for ascending keys. It fills pages almost completely.
 func (t *Tx) Append(bucket, key, value []byte) error {
 	t.dirty = true
 	b := t.Bolt.Bucket(bucket)
@@ -38,13 +37,12 @@ func (t *Tx) Append(bucket, key, value []byte) error {
 	return b.Put(key, value)
 }
 
-// Delete deletes a key, if it exists.
+// Delete deletes a key if it exists.
 func (t *Tx) Delete(bucket, key []byte) error {
 	t.dirty = true
 	return t.Bolt.Bucket(bucket).Delete(key)
 }
 
-// DeleteAll deletes keys.
 func (t *Tx) DeleteAll(bucket []byte, keys [][]byte) error {
 	for _, key := range keys {
 		if err := t.Delete(bucket, key); err != nil {
@@ -54,9 +52,10 @@ func (t *Tx) DeleteAll(bucket []byte, keys [][]byte) error {
 	return nil
 }
 
-// DeleteBefore deletes rows whose keys begin with a number before that one, at most left, which it counts down.
+// DeleteBefore deletes up to *left rows whose keys begin with a number below before, and subtracts
+// the number of deleted rows from *left.
 func (t *Tx) DeleteBefore(bucket []byte, before uint64, left *int) error {
-	var old [][]byte // not deleted at once: a cursor skips keys after that
+	var old [][]byte // collected first, because a cursor skips keys after a deletion
 	c := t.Bolt.Bucket(bucket).Cursor()
 	for k, _ := c.First(); k != nil && *left > 0; k, _ = c.Next() {
 		if len(k) >= 8 && binary.BigEndian.Uint64(k) >= before {
@@ -76,10 +75,10 @@ func (t *Tx) PutOrDelete(bucket, key, value []byte) error {
 	return t.Put(bucket, key, value)
 }
 
-// Get returns the value of a key, nil if there is none. It is valid until the next write.
+// Get returns the value of a key, or nil. The value is valid until the next write.
 func (t *Tx) Get(bucket, key []byte) []byte { return t.Bolt.Bucket(bucket).Get(key) }
 
-// apply runs what AfterCommit was given.
+// apply runs the functions registered with AfterCommit.
 func (t *Tx) apply() {
 	for _, apply := range t.applied {
 		apply()

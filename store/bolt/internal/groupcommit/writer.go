@@ -13,54 +13,55 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// A Batch is what the steps of one transaction share.
+// A Batch is the state that the steps of one transaction share.
 type Batch interface {
-	// Flush writes what steps have left to be written once for all of them. It is
-	// called before the commit.
+	// Flush writes the changes that the steps have left to be written together. It is called before
+	// the commit.
 	Flush() error
 }
 
-// A Writer commits steps, those that wait at the same time together (group commit).
-// Each transaction is a goroutine, which starts the next one: there is none while
-// there is nothing to write. No step runs in its caller's goroutine, so a callback that
-// ends its goroutine ends neither another caller nor the commits.
+// A Writer commits steps, and commits waiting steps together (group commit). Each transaction runs
+// in its own goroutine, which starts the next one; an idle Writer has no goroutine. No step runs in
+// its caller's goroutine, so a callback that ends its goroutine ends neither another caller nor the
+// commits.
 type Writer[B Batch] struct {
 	db    *bbolt.DB
 	begin func(*Tx) B
 	ended func(done bool)
 
-	committed func(steps int, took time.Duration, err error) // nil: none
+	committed func(steps int, took time.Duration, err error) // nil if unset
 
-	around atomic.Pointer[func(commit func() error) error] // of tests, see Around
+	around atomic.Pointer[func(commit func() error) error] // for tests, see Around
 
-	// applied belongs to the last commit. It is closed once what AfterCommit was given has run.
+	// applied belongs to the last commit. It is closed once that commit's AfterCommit functions
+	// have run.
 	applied atomic.Pointer[chan struct{}]
 
-	fault atomic.Pointer[error] // why nothing is written any more
+	fault atomic.Pointer[error] // set when the Writer halts
 
-	interrupted int // commits in a row, by signals; of the transaction under way
+	interrupted int // consecutive commits that signals interrupted; owned by the current transaction
 
 	mu      sync.Mutex
 	waiting []*step[B]
-	leading bool // a transaction is under way, or about to be
-	crowd   int  // how many steps there were recently
+	leading bool // a transaction is running or about to start
+	crowd   int  // recent number of steps per commit
 	closed  bool
-	idle    chan struct{} // closed when all is committed, once closed is set; nil: it was already
+	idle    chan struct{} // set by Close if steps are left; closed when all are committed
 
-	here   chan struct{} // closed when wanted steps are waiting; nil: gather does not wait
+	here   chan struct{} // closed when wanted steps are waiting; nil while gather does not wait
 	wanted int
 }
 
-// New returns a Writer to the file. begin returns the batch of a transaction that begins;
-// there is one at a time. ended, called between transactions and before the steps are told, says
-// that one has ended in which steps have run. Not done: what was read in it may never have
-// happened; if the Writer is halted, it may have.
+// New returns a Writer for the file. begin returns the batch of a new transaction; there is one at
+// a time. ended is called after each transaction that ran steps, before their callers get results
+// and before the next transaction. If done is false, values read in the transaction may never have
+// been committed; if the Writer is halted, they may have been.
 func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool)) *Writer[B] {
 	return &Writer[B]{db: db, begin: begin, ended: ended}
 }
 
-// Observe has committed called after each commit from now on, before its steps are told. It is
-// called before the first one.
+// Observe registers a function that is called after each commit, before the callers of its steps
+// get results. Call Observe before the first commit.
 func (w *Writer[B]) Observe(committed func(steps int, took time.Duration, err error)) {
 	w.committed = committed
 }
@@ -68,32 +69,31 @@ func (w *Writer[B]) Observe(committed func(steps int, took time.Duration, err er
 // errNotDone is the error of a step whose outcome was never determined.
 var errNotDone = errors.New("the step was not done")
 
-// A step is one atomic change. Nothing but the success of its transaction makes it
-// done; see [transaction.outcome].
+// A step is one atomic change. Only the success of its transaction makes it done; see
+// [transaction.outcome].
 type step[B Batch] struct {
 	ctx     context.Context
-	alone   bool // shares its transaction with no other
+	alone   bool // must not share its transaction
 	do      func(B) error
-	own     error      // what do returned in the transaction under way
-	outcome chan error // is sent one value, however it ends
+	own     error      // result of do in the current transaction
+	outcome chan error // receives exactly one value
 }
 
 func newStep[B Batch](ctx context.Context, do func(B) error) *step[B] {
 	return &step[B]{ctx: ctx, do: do, own: errNotDone, outcome: make(chan error, 1)}
 }
 
-// Run commits a step and returns its error. A step may run more than once, each
-// time in another transaction; it returns an error either before it writes, and
-// the others go on, or because the file failed.
+// Run commits a step and returns its error. A step may run several times, each time in a new
+// transaction. If it returns an error, it must do so before it writes, or because the file failed;
+// otherwise the other steps of the transaction have to run again.
 //
-// If ctx ends before the step is part of a transaction, nothing happens and Run
-// returns the context's error. From then on Run waits for the outcome.
+// If ctx ends before the step is part of a transaction, nothing happens and Run returns the
+// context's error. After that point Run waits for the outcome.
 func (w *Writer[B]) Run(ctx context.Context, do func(B) error) error {
 	return w.run(newStep(ctx, do))
 }
 
-// RunAlone is Run for a step that has a transaction of its own, since its commit may fail
-// where those of others would not.
+// RunAlone is Run in a transaction without other steps, for a step whose commit is more likely to fail than others.
 func (w *Writer[B]) RunAlone(ctx context.Context, do func(B) error) error {
 	s := newStep(ctx, do)
 	s.alone = true
@@ -122,8 +122,8 @@ func (w *Writer[B]) run(s *step[B]) error {
 	}
 }
 
-// RunTogether commits steps in one transaction, as if they had come at the same time, and
-// returns the error of each. It is for tests of what steps of a batch see of each other.
+// RunTogether commits steps in one transaction, as if they had arrived at the same time, and
+// returns the error of each. Tests use it to check what steps of a batch see of each other.
 func (w *Writer[B]) RunTogether(ctx context.Context, list ...func(B) error) []error {
 	steps, outcomes := make([]*step[B], len(list)), make([]error, len(list))
 	for i, do := range list {
@@ -138,7 +138,7 @@ func (w *Writer[B]) RunTogether(ctx context.Context, list ...func(B) error) []er
 	return outcomes
 }
 
-// add has steps committed together, or returns why they cannot be.
+// add queues steps to be committed together, or returns why the Writer accepts none.
 func (w *Writer[B]) add(steps ...*step[B]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +156,7 @@ func (w *Writer[B]) add(steps ...*step[B]) error {
 	return nil
 }
 
-// refuses returns why no step is taken any more, or nil. w.mu is held.
+// refuses returns why the Writer accepts no steps, or nil. w.mu must be held.
 func (w *Writer[B]) refuses() error {
 	if w.closed {
 		return store.ErrClosed
@@ -164,15 +164,15 @@ func (w *Writer[B]) refuses() error {
 	return w.Halted()
 }
 
-// Ready returns why no step is taken any more: the Writer is closed or halted. Nil: steps
-// are taken.
+// Ready returns nil if the Writer accepts steps, or an error if it is closed or halted.
 func (w *Writer[B]) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.refuses()
 }
 
-// withdraw takes a step back, unless it is part of a transaction already.
+// withdraw removes a step from the queue. It returns false if the step is already part of a
+// transaction.
 func (w *Writer[B]) withdraw(s *step[B]) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +183,7 @@ func (w *Writer[B]) withdraw(s *step[B]) bool {
 	return i >= 0
 }
 
-// Close lets waiting steps be committed, and refuses later ones.
+// Close waits until the waiting steps are committed, and rejects later ones.
 func (w *Writer[B]) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -197,9 +197,9 @@ func (w *Writer[B]) Close() {
 	}
 }
 
-// Applied waits until what AfterCommit was given has run for every commit that a reader of the
-// file could see when it was called, or until ctx ends. Readers see a commit up to one sync
-// before that.
+// Applied waits until ctx ends or the AfterCommit functions have run for every commit that was
+// visible to readers of the file at the time of the call. Readers see a commit up to one sync
+// before its AfterCommit functions run.
 func (w *Writer[B]) Applied(ctx context.Context) error {
 	applied := w.applied.Load()
 	if applied == nil {

@@ -20,12 +20,12 @@ var (
 	errFull = &fs.PathError{Op: "write", Path: "storage.db", Err: syscall.ENOSPC} // as bbolt returns it
 )
 
-// A testBatch has nothing to flush.
 type testBatch struct{ *Tx }
 
 func (testBatch) Flush() error { return nil }
 
-// open returns a Writer to a new file, and how often it said that steps were undone.
+// open returns a Writer for a new file, and a counter of the transactions that it reported as not
+// done.
 func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 	db, err := bbolt.Open(filepath.Join(t.TempDir(), "storage.db"), 0o600, nil)
 	if err != nil {
@@ -47,10 +47,9 @@ func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 	return w, undone
 }
 
-// TestFailingStepsLeaveOthersAlone runs good steps together with ones that fail
-// before writing, after writing, by panicking, and by ending their goroutine, all in one
-// transaction.
-func TestFailingStepsLeaveOthersAlone(t *testing.T) {
+// TestRunTogether_SomeStepsFail_OthersCommit runs good steps in one transaction with steps
+// that fail before writing, fail after writing, panic, or end their goroutine.
+func TestRunTogether_SomeStepsFail_OthersCommit(t *testing.T) {
 	w, undone := open(t)
 	write := func(name string) func(testBatch) error {
 		return func(b testBatch) error { return b.Put(bucket, []byte(name), []byte("1")) }
@@ -79,13 +78,13 @@ func TestFailingStepsLeaveOthersAlone(t *testing.T) {
 	}
 	want := []string{"<nil>", "bad", "bad", "panic: boom", errEnded.Error(), errEnded.Error(), "<nil>"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("errors: %s", diff)
+		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"first", "last"}, done); diff != "" {
-		t.Errorf("done: %s", diff)
+		t.Errorf("AfterCommit functions run (-want +got):\n%s", diff)
 	}
 	if *undone != 4 {
-		t.Errorf("%d transactions were undone, want 4", *undone)
+		t.Errorf("%d transactions rolled back, want 4", *undone)
 	}
 	tx, err := w.db.Begin(false)
 	if err != nil {
@@ -99,9 +98,9 @@ func TestFailingStepsLeaveOthersAlone(t *testing.T) {
 	}
 }
 
-// TestFailedCommitFailsAllSteps: what a step says may rest on what another has written
-// and no reader will see.
-func TestFailedCommitFailsAllSteps(t *testing.T) {
+// TestCommit_Fails_FailsAllSteps: the result of a step may depend on what another step has
+// written and no reader will see.
+func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 	w, _ := open(t)
 	w.Around(func(func() error) error { return errFull })
 	outcomes := w.RunTogether(t.Context(),
@@ -116,32 +115,32 @@ func TestFailedCommitFailsAllSteps(t *testing.T) {
 	)
 	for i, err := range outcomes {
 		if !errors.Is(err, errFull) {
-			t.Errorf("step %d: %v", i, err)
+			t.Errorf("step %d: err = %v, want %v", i, err, errFull)
 		}
 	}
 	w.Around(nil)
 	if err := w.Run(t.Context(), func(b testBatch) error { return b.Put(bucket, []byte("b"), nil) }); err != nil {
-		t.Errorf("the next step: %v", err)
+		t.Errorf("step after the failed commit: %v", err)
 	}
 }
 
-// TestEndedContextIsNotRun: the context of a step may end while it waits for others.
-func TestEndedContextIsNotRun(t *testing.T) {
+// The context of a step may end while it waits for other steps.
+func TestAdd_ContextEnded_StepDoesNotRun(t *testing.T) {
 	w, _ := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	ended := newStep(ctx, func(testBatch) error { t.Error("run"); return nil })
+	ended := newStep(ctx, func(testBatch) error { t.Error("step ran"); return nil })
 	if err := w.add(ended); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended.outcome; !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v", err)
+		t.Errorf("err = %v, want %v", err, context.Canceled)
 	}
 }
 
-// TestCommit_SyncInterrupted_IsRepeated: a signal interrupts the sync of what a commit has written before readers see it. The steps run
-// again, and nothing is halted.
-func TestCommit_SyncInterrupted_IsRepeated(t *testing.T) {
+// A signal interrupts the sync before readers see the commit. The steps run again, and the
+// Writer is not halted.
+func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
 	w, undone := open(t)
 	commits, runs := 0, 0
 	w.Around(func(commit func() error) error {
@@ -152,17 +151,17 @@ func TestCommit_SyncInterrupted_IsRepeated(t *testing.T) {
 	})
 	err := w.Run(t.Context(), func(b testBatch) error { runs++; return b.Put(bucket, []byte("a"), []byte("b")) })
 	if err != nil || runs != 4 || *undone != 3 || w.Halted() != nil {
-		t.Errorf("Run = %v, after %d runs, %d of them undone; halted: %v; want nil after 4 runs, 3 undone", err, runs, *undone, w.Halted())
+		t.Errorf("Run = %v after %d runs, %d rolled back, Halted = %v; want nil after 4 runs, 3 rolled back, not halted", err, runs, *undone, w.Halted())
 	}
 	w.Around(func(func() error) error { return syscall.EINTR })
 	if err := w.Run(t.Context(), func(b testBatch) error { return b.Put(bucket, []byte("c"), nil) }); err == nil || w.Halted() == nil {
-		t.Errorf("interrupted for ever: Run = %v, halted: %v; want errors", err, w.Halted())
+		t.Errorf("always interrupted: Run = %v, Halted = %v; want errors", err, w.Halted())
 	}
 }
 
-// TestCommit_SyncInterruptedOnceReadersSeeIt_IsDone: the steps are done, and on the disk. Nothing more is written, as bbolt has undone the
-// commit in memory.
-func TestCommit_SyncInterruptedOnceReadersSeeIt_IsDone(t *testing.T) {
+// The steps are done and on the disk. The Writer halts, because bbolt has rolled the commit
+// back in memory.
+func TestCommit_SyncInterruptedAfterReadersSeeIt_IsDoneAndHalts(t *testing.T) {
 	w, undone := open(t)
 	w.Around(func(commit func() error) error { return errors.Join(commit(), syscall.EINTR) })
 	applied := false
@@ -171,6 +170,6 @@ func TestCommit_SyncInterruptedOnceReadersSeeIt_IsDone(t *testing.T) {
 		return b.Put(bucket, []byte("a"), []byte("b"))
 	})
 	if err != nil || !applied || *undone != 0 || w.Halted() == nil {
-		t.Errorf("Run = %v, applied %v, %d undone, halted: %v; want it done, and halted", err, applied, *undone, w.Halted())
+		t.Errorf("Run = %v, applied = %v, %d rolled back, Halted = %v; want it done, and halted", err, applied, *undone, w.Halted())
 	}
 }

@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// A Bitmap is a set of numbers of a segment. Its record stands under the segment's key
-// as long as the set is not empty.
+// A Bitmap is a set of numbers of a segment. A non-empty set is stored under the segment's key.
 type Bitmap struct {
 	First uint64 // bit 0
 	bits  []byte
 }
 
-// Reset empties the set, whose numbers will be first and later ones.
+// Reset empties the set and makes first its lowest possible number.
 func (m *Bitmap) Reset(first uint64) { m.First, m.bits = first, m.bits[:0] }
 
 // Has reports whether the number is in the set.
@@ -22,7 +21,7 @@ func (m *Bitmap) Has(n uint64) bool {
 	return n >= m.First && i/8 < uint64(len(m.bits)) && m.bits[i/8]&(1<<(i%8)) != 0
 }
 
-// Set adds a number that is not before First.
+// Set adds a number, which must be at least First.
 func (m *Bitmap) Set(n uint64) {
 	i := n - m.First
 	for uint64(len(m.bits)) <= i/8 {
@@ -31,7 +30,7 @@ func (m *Bitmap) Set(n uint64) {
 	m.bits[i/8] |= 1 << (i % 8)
 }
 
-// Clear removes a number that is in the set.
+// Clear removes a number, which must be in the set.
 func (m *Bitmap) Clear(n uint64) {
 	i := n - m.First
 	m.bits[i/8] &^= 1 << (i % 8)
@@ -42,8 +41,8 @@ func (m *Bitmap) IsEmpty() bool {
 	return !slices.ContainsFunc(m.bits, func(b byte) bool { return b != 0 })
 }
 
-// Each calls visit with the numbers in the set, ascending, until it returns false, and
-// reports whether it never did.
+// Each calls visit with the numbers in the set, in ascending order, until it returns false. It
+// reports whether every call returned true.
 func (m *Bitmap) Each(visit func(n uint64) bool) bool {
 	for i, b := range m.bits {
 		for ; b != 0; b &= b - 1 {
@@ -55,7 +54,6 @@ func (m *Bitmap) Each(visit func(n uint64) bool) bool {
 	return true
 }
 
-// Encode returns the record.
 func (m *Bitmap) Encode() []byte {
 	e := newEncoder(8 + len(m.bits))
 	e = binary.BigEndian.AppendUint64(e, m.First)
@@ -63,7 +61,7 @@ func (m *Bitmap) Encode() []byte {
 	return e
 }
 
-// DecodeBitmap decodes a record. The Bitmap refers to it, so Clone it before a change.
+// DecodeBitmap decodes a record. The Bitmap refers to it: Clone the Bitmap before changing it.
 func DecodeBitmap(record []byte) (m Bitmap, err error) {
 	d := newDecoder(record)
 	first := d.raw(8)

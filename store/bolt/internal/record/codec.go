@@ -10,18 +10,17 @@ import (
 // Version is the first byte of every record.
 const Version = 1
 
-// ErrCorrupt is returned for a record that cannot be decoded. It holds nothing of the
+// ErrCorrupt is returned for a record that cannot be decoded. Its text contains nothing of the
 // record.
-var ErrCorrupt = errors.New("a stored record is damaged or of an unknown version")
+var ErrCorrupt = errors.New("stored record is damaged or has an unknown version")
 
-// ErrNewer is ErrCorrupt for a record that a newer version of the library wrote, as far as one can tell. It
-// wraps [errors.ErrUnsupported], too.
-var ErrNewer = fmt.Errorf("%w: a newer version of the library has written it: %w", ErrCorrupt, errors.ErrUnsupported)
+// ErrNewer is the ErrCorrupt for a record that a newer version of the library seems to have
+// written. It also wraps [errors.ErrUnsupported].
+var ErrNewer = fmt.Errorf("%w: written by a newer version of the library: %w", ErrCorrupt, errors.ErrUnsupported)
 
-// Empty returns a record that holds nothing: that it is there says it all.
+// Empty returns a record without content, for rows whose existence is the information.
 func Empty() []byte { return newEncoder(0) }
 
-// An encoder builds a record.
 type encoder []byte
 
 func newEncoder(size int) encoder { return append(make(encoder, 0, size+1), Version) }
@@ -40,7 +39,7 @@ func (e *encoder) bool(b bool) {
 	}
 }
 
-// time writes milliseconds, and the zero time as itself.
+// time writes a time in milliseconds; the zero time stays zero.
 func (e *encoder) time(t time.Time) {
 	e.bool(!t.IsZero())
 	if !t.IsZero() {
@@ -48,15 +47,14 @@ func (e *encoder) time(t time.Time) {
 	}
 }
 
-// A decoder reads a record; after the first thing that is not there it reads
-// zeros, and failed is set.
+// A decoder reads a record. After the first missing value it returns zeros, and failed is set.
 type decoder struct {
 	rest   []byte
 	failed bool
-	newer  bool // it failed because a newer version has written the record
+	newer  bool // failed, because a newer version has written the record
 }
 
-// newDecoder begins to read a record of the current version.
+// newDecoder returns a decoder for a record of the current version.
 func newDecoder(record []byte) *decoder {
 	d := &decoder{rest: record}
 	if version := d.byte(); version != Version {
@@ -116,32 +114,32 @@ func (d *decoder) time() time.Time {
 	return time.UnixMilli(d.int()).UTC()
 }
 
-// Prefixed returns head preceded by its length, and tail: a key that begins with an
-// account or an id that more follows.
+// Prefixed returns the length of head, head and tail: a key that begins with an account or an ID,
+// followed by more.
 func Prefixed(head, tail string) []byte {
 	return AppendPrefixed(make([]byte, 0, binary.MaxVarintLen32+len(head)+len(tail)), head, tail)
 }
 
-// AppendPrefixed appends what Prefixed returns.
+// AppendPrefixed appends the result of Prefixed to key.
 func AppendPrefixed(key []byte, head, tail string) []byte {
 	key = binary.AppendUvarint(key, uint64(len(head)))
 	return append(append(key, head...), tail...)
 }
 
-// CutPrefixed returns the head and the tail of a key that Prefixed made.
+// CutPrefixed splits a key made by Prefixed.
 func CutPrefixed(key []byte) (head, tail string) {
 	d := decoder{rest: key}
 	head = d.string()
 	return head, string(d.rest)
 }
 
-// NumberKey returns the key of an event, a delivery or a segment.
+// NumberKey returns the key of the event, delivery or segment n.
 func NumberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 0, 8), n) }
 
-// Round returns a time as it is decoded again: in UTC, to the millisecond.
+// Round returns a time as it will be decoded: in UTC, truncated to milliseconds.
 func Round(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// noTime stands for the zero time in records of a fixed size, which have Unix milliseconds.
+// noTime represents the zero time in fixed-size records, which otherwise hold Unix milliseconds.
 const noTime = 1 << 63
 
 func fixedTime(t time.Time) uint64 {

@@ -2,9 +2,10 @@ package record
 
 import "time"
 
-// A coder writes a record, or reads one: the fields of a kind of record are described once, in their order.
+// A coder either writes or reads a record, so that the fields of each kind of record are listed
+// only once, in order.
 type coder struct {
-	to   *encoder // nil: it reads
+	to   *encoder // nil: the coder reads
 	from *decoder
 }
 
@@ -24,7 +25,7 @@ func (c coder) bool(b *bool) {
 	}
 }
 
-// micros is a duration, in microseconds.
+// micros encodes a duration in microseconds.
 func (c coder) micros(d *time.Duration) {
 	if c.to != nil {
 		c.to.int(int64(*d / time.Microsecond))
@@ -33,7 +34,7 @@ func (c coder) micros(d *time.Duration) {
 	}
 }
 
-// array is a number of bytes that both know.
+// array encodes bytes without their length, which both sides know.
 func (c coder) array(b []byte) {
 	if c.to != nil {
 		c.to.raw(b)
@@ -42,7 +43,7 @@ func (c coder) array(b []byte) {
 	}
 }
 
-// number is a number that is not negative.
+// number encodes a number, which must not be negative.
 func number[N ~int | ~int64 | ~uint8 | ~uint64](c coder, n *N) {
 	if c.to != nil {
 		c.to.uint(uint64(*n))
@@ -59,7 +60,7 @@ func text[S ~string](c coder, s *S) {
 	}
 }
 
-// bytes is a text that is a part of the record when it is read.
+// bytes encodes bytes. The decoded value shares memory with the record.
 func (c coder) bytes(b *[]byte) {
 	if c.to != nil {
 		c.to.string(string(*b))

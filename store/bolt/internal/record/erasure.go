@@ -1,14 +1,13 @@
 package record
 
-// An Erasure is how far the erasure of an account has come, and what it has removed. What the
-// numbers mean is the store's business.
+// An Erasure is the progress of the erasure of an account, and the counts of removed records. The
+// store defines what the stages and counts mean.
 type Erasure struct {
 	Stage  int
-	Next   []byte // key to go on with
+	Next   []byte // key to continue with
 	Counts []uint64
 }
 
-// Encode returns the record.
 func (r *Erasure) Encode() []byte {
 	e := newEncoder(32 + len(r.Next))
 	e.uint(uint64(r.Stage))
@@ -19,8 +18,8 @@ func (r *Erasure) Encode() []byte {
 	return e
 }
 
-// DecodeErasure decodes a record. One that cannot be read is one that has not begun: an erasure
-// may do again what it did.
+// DecodeErasure decodes a record. For an unreadable record it returns the zero Erasure, since an
+// erasure may safely start again.
 func DecodeErasure(record []byte) (r Erasure) {
 	d := newDecoder(record)
 	r.Stage, r.Next = int(d.uint()), []byte(d.string())

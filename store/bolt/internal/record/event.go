@@ -7,25 +7,24 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An Event is a stored event without its Body.
+// An Event is a stored event without its body.
 type Event struct {
 	webhooks.EncodedEvent
 	PublishedAt time.Time
-	Deliveries  int // that were pending when it was published
+	Deliveries  int // pending when the event was published
 
-	// NoBody says that the event was imported when its body was purged, and Forgotten that
-	// its id was not known any more then.
+	// NoBody means that the event was imported after its body had been purged, Forgotten that
+	// its ID was no longer known then.
 	NoBody, Forgotten bool
 }
 
-// The tags of the fields of events.
 const (
-	eventPurged = 2 // a byte of flags; even: a version that does not know it takes the id for known
-	eventTrace  = 4 // the trace context; even: a version that does not know it links no attempts
+	eventPurged = 2 // a byte of flags; even, so that older versions take the ID for known
+	eventTrace  = 4 // the trace context; even, so that older versions just do not link attempts
 )
 
-// AppendEvent appends the record of an event. It begins, in a fixed size, with what is
-// known only once the event is stored: see [SetPublished].
+// AppendEvent appends the record of an event. The record begins with fixed-size fields that
+// [SetPublished] fills in once the event is stored.
 func AppendEvent(record []byte, event *webhooks.EncodedEvent) []byte {
 	e := append(encoder(record), Version)
 	e.raw(make([]byte, 12))
@@ -40,7 +39,7 @@ func AppendEvent(record []byte, event *webhooks.EncodedEvent) []byte {
 	return e
 }
 
-// AppendPurged appends to the record of an event what it has lost.
+// AppendPurged appends a field for the missing parts of an event to its record.
 func AppendPurged(record []byte, noBody, forgotten bool) []byte {
 	flags := byte(0)
 	if noBody {
@@ -57,8 +56,7 @@ func AppendPurged(record []byte, noBody, forgotten bool) []byte {
 	return e
 }
 
-// SetPublished sets when the event of the record was published, and how many deliveries
-// were pending then.
+// SetPublished sets the event's time of publication and its number of deliveries pending then.
 func SetPublished(record []byte, at time.Time, deliveries int) {
 	binary.BigEndian.PutUint64(record[1:], uint64(at.UnixMilli()))
 	binary.BigEndian.PutUint32(record[9:], uint32(deliveries))

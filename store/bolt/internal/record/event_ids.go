@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// An IDEntry says that the event of a number has an ID with that key. Several IDs may have
-// the same key: the event tells.
+// An IDEntry maps the key of an event ID to the number of the event. Several IDs may have the same
+// key, so the event must be checked.
 type IDEntry struct{ Key, Number uint64 }
 
-// MaxIDEntries is how many entries a row of IDs has at most: four rows fill a page.
+// MaxIDEntries is the maximum number of entries in a row of IDs: four rows fill a page.
 const MaxIDEntries = 80
 
-// EncodeIDEntries returns the record of entries by ascending keys.
+// EncodeIDEntries encodes entries, which must be sorted by key.
 func EncodeIDEntries(entries []IDEntry) []byte {
 	e := newEncoder(12 * len(entries))
 	last := uint64(0)
@@ -24,7 +24,7 @@ func EncodeIDEntries(entries []IDEntry) []byte {
 	return e
 }
 
-// AppendIDEntries appends the entries of a record.
+// AppendIDEntries decodes a record and appends its entries.
 func AppendIDEntries(entries []IDEntry, record []byte) ([]IDEntry, error) {
 	d := newDecoder(record)
 	last := uint64(0)
@@ -35,8 +35,8 @@ func AppendIDEntries(entries []IDEntry, record []byte) ([]IDEntry, error) {
 	return entries, d.err()
 }
 
-// AppendIDNumbers appends the numbers that a key has in a record, unless they are there. It
-// reads no further than that.
+// AppendIDNumbers appends the numbers that the record has for key and that are not in numbers yet.
+// It stops reading after key.
 func AppendIDNumbers(numbers []uint64, record []byte, key uint64) ([]uint64, error) {
 	if len(record) == 0 || record[0] != Version {
 		return numbers, ErrCorrupt

@@ -1,10 +1,10 @@
 package record
 
-// MaxFailed is how many numbers the records of failed deliveries are of.
+// MaxFailed is the number of consecutive numbers that one record of failed deliveries covers.
 const MaxFailed = 32 << 10
 
-// EncodeFailed returns the record of the deliveries in the set, whose First is the first of
-// MaxFailed numbers: as their distances if they are few, or else as bits.
+// EncodeFailed encodes a set of failed deliveries, whose First must be the first of MaxFailed
+// numbers: as deltas if there are few, or else as bits.
 func EncodeFailed(m *Bitmap) []byte {
 	few := append(newEncoder(16), 0)
 	last := m.First
@@ -21,7 +21,7 @@ func EncodeFailed(m *Bitmap) []byte {
 	return many
 }
 
-// DecodeFailed decodes a record. Of no record there are none in the set.
+// DecodeFailed decodes a record. A nil record is an empty set.
 func DecodeFailed(first uint64, record []byte) (m Bitmap, err error) {
 	m.First = first
 	if record == nil {

@@ -2,15 +2,15 @@ package record
 
 import "slices"
 
-// After what every record of a key, a webhook or an event has there is room for fields
-// of later versions, each a tag, a length and that many bytes.
+// A record of a key, a webhook or an event ends with optional fields of later versions, each
+// encoded as a tag, a length and a value of that length.
 //
-// A version that does not know a field of an even tag overlooks it, and keeps it when it
-// writes the record again. It does not read a record with one of an odd tag ([ErrNewer]), since
-// what the field says, such as that a key is disabled, must not be overlooked.
+// A version that does not know an even tag ignores the field, and keeps it when it rewrites the
+// record. It rejects a record with an unknown odd tag ([ErrNewer]): such a field, for example
+// "disabled", must not be ignored.
 
-// fields reads what is left as fields. Those that know, unless it is nil, does not report
-// to be known must have even tags.
+// fields reads the rest of the record as fields. It calls know, unless nil, with each of them, and
+// fails for an odd tag for which know does not return true.
 func (d *decoder) fields(know func(tag uint64, value []byte) bool) {
 	for len(d.rest) > 0 && !d.failed {
 		tag := d.uint()
@@ -22,14 +22,13 @@ func (d *decoder) fields(know func(tag uint64, value []byte) bool) {
 	}
 }
 
-// field appends a field.
 func (e *encoder) field(tag uint64, value ...byte) {
 	e.uint(tag)
 	e.uint(uint64(len(value)))
 	e.raw(value)
 }
 
-// unknown returns the fields of a record without those of the known tags.
+// unknown returns the encoded fields except those with the known tags.
 func unknown(fields []byte, known ...uint64) (rest []byte) {
 	d := decoder{rest: fields}
 	for len(d.rest) > 0 {

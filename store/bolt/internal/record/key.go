@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// EncodeAlias returns what stands where a key's record would, under a previous hash: the
-// current one. Its first byte is no record's version.
+// EncodeAlias returns the record stored under a previous hash in place of a key: the current hash.
+// Its first byte differs from every record version.
 func EncodeAlias(current apikeys.Hash) []byte { return append([]byte{0}, current.Sum[:]...) }
 
 // DecodeAlias returns the current hash, if the record is an alias.
@@ -20,34 +20,32 @@ func DecodeAlias(record []byte) (current []byte, ok bool) {
 	return record[1:], true
 }
 
-// A key record is read on every request, so it is laid out to be read fast: a
-// head of fixed size, the previous hash if there is one, and the strings
-// together, for one allocation. It does not repeat the hash it stands under.
+// A key record is read on every request, so its layout is fast to read: a head of fixed size, the
+// previous hash if there is one, and all strings together, for one allocation. The hash is not
+// repeated, since it is the row's key.
 //
-// After the name there are fields, see fields.go.
+// Optional fields follow the name, see fields.go.
 const (
 	keyVersion  = 0
 	keyScopes   = 1 // scopes.Set.Pack: the order
 	keyCreated  = keyScopes + 8
 	keyExpires  = keyCreated + 8
-	keyGrace    = keyExpires + 8 // when the previous hash expires
+	keyGrace    = keyExpires + 8 // expiry of the previous hash
 	keyID       = keyGrace + 8   // lengths
 	keyAccount  = keyID + 2
 	keyNames    = keyAccount + 2 // scopes.Set.Pack: the names
 	keyName     = keyNames + 2
-	keyPrevious = keyName + 2 // 0 or 1 hashes
+	keyPrevious = keyName + 2 // number of previous hashes, 0 or 1
 	keyHead     = keyPrevious + 1
 )
 
-// The tags of the fields of keys.
 const (
 	keyHint         = 2
 	keyCreatedBy    = 4
 	keyPreviousHint = 6
 )
 
-// EncodeKey returns the record of a key, to which [KeyFields] of the record that it
-// replaces are to be added.
+// EncodeKey returns the record of a key. To replace a record, append its [KeyFields].
 func EncodeKey(key *apikeys.Key) []byte {
 	order, names := key.Scopes.Pack()
 	record := make(encoder, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(names)+len(key.Name)+len(key.Hint)+len(key.PreviousHint)+len(key.CreatedBy.ID)+16)
@@ -80,7 +78,7 @@ func EncodeKey(key *apikeys.Key) []byte {
 	return record
 }
 
-// DecodeKey decodes the key under that hash.
+// DecodeKey decodes the key stored under hash.
 func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 	if len(record) < keyHead || record[keyVersion] != Version {
 		return ErrCorrupt
@@ -100,7 +98,7 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 	if name > len(rest) {
 		return ErrCorrupt
 	}
-	text := string(rest) // whose parts all of the key's strings are
+	text := string(rest) // shared by all strings of the key
 	if name < len(rest) {
 		d := decoder{rest: rest[name:]}
 		d.fields(func(tag uint64, value []byte) bool {

@@ -11,9 +11,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestKeyStrings: a key's record is read with one allocation for all its strings, and for its
-// scopes none.
-func TestKeyStrings(t *testing.T) {
+// All strings of a key must share one allocation, and its scopes need none.
+func TestDecodeKey_AllocatesOnce(t *testing.T) {
 	at := time.UnixMilli(1234567890123).UTC()
 	want := apikeys.Key{
 		ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead), CreatedAt: at, ExpiresAt: at,
@@ -24,10 +23,10 @@ func TestKeyStrings(t *testing.T) {
 	record := append(EncodeKey(&want), "\x64\x01x"...)
 	var got apikeys.Key
 	if err := DecodeKey(&got, want.Hash.Sum[:], record); err != nil || !cmp.Equal(want, got, cmp.Comparer(func(a, b scopes.Set) bool { return a == b })) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("DecodeKey = %+v, %v, want %+v", got, err, want)
 	}
 	if fields := KeyFields(record); string(fields) != "\x64\x01x" {
-		t.Errorf("of another version are %q", fields)
+		t.Errorf("KeyFields = %q, want the unknown field", fields)
 	}
 	allocs := testing.AllocsPerRun(100, func() {
 		var key apikeys.Key

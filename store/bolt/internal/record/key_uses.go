@@ -7,11 +7,11 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// Uses is when a key was last used: by any of its hashes ever, by its Hash, and by
+// Uses holds when a key was last used: by any value, by the value of its Hash, and by the value of
 // its Previous.
 type Uses struct{ Any, Current, Previous time.Time }
 
-// By returns when the key was last used by that hash, if it is one of its own.
+// By returns when the key was last used with hash, if hash belongs to it.
 func (u *Uses) By(key *apikeys.Key, hash apikeys.Hash) time.Time {
 	switch hash {
 	case key.Hash:
@@ -22,7 +22,7 @@ func (u *Uses) By(key *apikeys.Key, hash apikeys.Hash) time.Time {
 	return time.Time{}
 }
 
-// Add notes that the key was used by a hash.
+// Add records a use of the key with hash.
 func (u *Uses) Add(key *apikeys.Key, hash apikeys.Hash, at time.Time) {
 	u.Any = later(u.Any, at)
 	switch {
@@ -40,7 +40,6 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Encode returns the record.
 func (u *Uses) Encode() []byte {
 	value := make([]byte, 0, 24)
 	for _, at := range []time.Time{u.Any, u.Current, u.Previous} {
@@ -49,7 +48,7 @@ func (u *Uses) Encode() []byte {
 	return value
 }
 
-// DecodeUses decodes Uses. What is missing is zero.
+// DecodeUses decodes Uses. Missing fields are zero.
 func DecodeUses(value []byte) (u Uses) {
 	for i, at := range []*time.Time{&u.Any, &u.Current, &u.Previous} {
 		if len(value) >= 8*(i+1) {

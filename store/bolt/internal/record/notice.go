@@ -6,7 +6,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// notice is the fields of a notice, whose number is the one that it was given.
+// notice encodes the fields of a notice and the number that the store gave it.
 func (c coder) notice(n *notices.Notice, given *uint64) {
 	number(c, given)
 	c.bool(&n.Pending)
@@ -25,8 +25,8 @@ func (c coder) notice(n *notices.Notice, given *uint64) {
 	c.time(&n.Until)
 }
 
-// EncodeNotice returns the record of a notice, which does not repeat the Account and the ID
-// that it stands under. number is the one that it was given.
+// EncodeNotice returns the record of a notice with its number. The record omits the Account and ID,
+// which are in the row's key.
 func EncodeNotice(n *notices.Notice, number uint64) []byte {
 	e := newEncoder(160)
 	coder{to: &e}.notice(n, &number)
@@ -38,13 +38,14 @@ func EncodeNotice(n *notices.Notice, number uint64) []byte {
 	return e
 }
 
-// noticeTexts are the fields of a notice that mostly are empty, in the order of their tags: 2, 4, …
+// noticeTexts returns the fields of a notice that are usually empty, in the order of their tags: 2,
+// 4, …
 func noticeTexts(n *notices.Notice) []*string {
 	return []*string{&n.Target.Name, &n.Target.Hint, &n.Actor.Name, &n.Actor.Hint, &n.Turned}
 }
 
-// DecodeNotice decodes the notice that stands under that account and id. Its Pending says
-// whether it was when it was stored.
+// DecodeNotice decodes the notice stored under the account and ID. Pending has the value that it
+// had when the notice was stored.
 func DecodeNotice(account, id string, record []byte) (n notices.Notice, number uint64, err error) {
 	d := newDecoder(record)
 	n.Account, n.ID = account, id
@@ -60,17 +61,16 @@ func DecodeNotice(account, id string, record []byte) (n notices.Notice, number u
 	return n, number, d.err()
 }
 
-// A NoticeEntry is a notice in the log of all, under its number. Before it, the log has others
-// of the same account and of the same target: each entry names the last of them.
+// A NoticeEntry is a notice in the log of all notices, stored under its number. It links to the
+// previous notice of the same account and to that of the same target.
 type NoticeEntry struct {
 	StoredAt       int64  // Unix milliseconds
-	Before         uint64 // number of the account's notice before; 0: none
-	BeforeOfTarget uint64 // number of its target's notice before; 0: none
+	Before         uint64 // number of the account's previous notice; 0: none
+	BeforeOfTarget uint64 // number of the target's previous notice; 0: none
 	Account, ID    string
-	Notice         []byte // what EncodeNotice returns
+	Notice         []byte // result of EncodeNotice
 }
 
-// Encode returns the record of the entry.
 func (n *NoticeEntry) Encode() []byte {
 	e := newEncoder(40 + len(n.Account) + len(n.ID) + len(n.Notice))
 	e.int(n.StoredAt)
@@ -82,7 +82,7 @@ func (n *NoticeEntry) Encode() []byte {
 	return e
 }
 
-// Previous returns the number of the account's notice before, or of its target's.
+// Previous returns the number of the account's previous notice, or of the target's.
 func (n *NoticeEntry) Previous(ofTarget bool) uint64 {
 	if ofTarget {
 		return n.BeforeOfTarget
@@ -90,7 +90,7 @@ func (n *NoticeEntry) Previous(ofTarget bool) uint64 {
 	return n.Before
 }
 
-// DecodeNoticeEntry decodes an entry. Its Notice is a part of the record.
+// DecodeNoticeEntry decodes an entry. Its Notice shares memory with the record.
 func DecodeNoticeEntry(record []byte) (n NoticeEntry, err error) {
 	d := newDecoder(record)
 	n.StoredAt = d.int()
@@ -102,22 +102,22 @@ func DecodeNoticeEntry(record []byte) (n NoticeEntry, err error) {
 	return n, d.err()
 }
 
-// NoticesOf returns the key under which the head of an account's notices stands: after those
-// of its keys, which ascend, so that a page mostly has it and the one of a new key.
+// NoticesOf returns the key of the head of an account's notices. It sorts after the heads of the
+// account's API keys, whose IDs ascend, so it is usually on the same page as the head of a new key.
 func NoticesOf(account string) []byte { return Prefixed(account, "l") }
 
-// NoticesOfTarget returns the key under which the head of a target's notices stands.
+// NoticesOfTarget returns the key of the head of a target's notices.
 func NoticesOfTarget(account string, target notices.Target) []byte {
 	return Prefixed(account, string(target.Kind)+":"+target.ID)
 }
 
-// EncodeNoticeHead returns a head: the number of the last notice, and the
-// greatest id of all that were.
+// EncodeNoticeHead returns a head: the number of the last notice, and the greatest ID of all
+// notices so far.
 func EncodeNoticeHead(number uint64, greatest string) []byte {
 	return append(NumberKey(number), greatest...)
 }
 
-// DecodeNoticeHead returns what EncodeNoticeHead was given, or nothing.
+// DecodeNoticeHead decodes a head; both results are zero if that fails.
 func DecodeNoticeHead(record []byte) (number uint64, greatest string) {
 	if len(record) < 8 {
 		return 0, ""

@@ -6,15 +6,16 @@ import (
 	"sort"
 )
 
-// A Pack is a record of several, each found by its index: bbolt takes about as long
-// for a record of a hundred as for each one of them. They stand one after the other;
-// then, in 4 bytes each, where they end, and how many they are.
+// A Pack is a record of several records, each found by its index: bbolt needs about as long for one
+// pack of a hundred as for a single record. The records come first, then a table of their end
+// offsets in 4 bytes each, then their count.
 type Pack struct {
 	ends []byte
 	data []byte
 }
 
-// DecodePack reads a pack, which refers to the record. What is damaged within it shows when it is looked at.
+// DecodePack reads a pack, which refers to the record. It does not check the contents: At returns
+// nil for a damaged record.
 func DecodePack(record []byte) (Pack, error) {
 	d := newDecoder(record)
 	rest := d.rest
@@ -30,10 +31,10 @@ func DecodePack(record []byte) (Pack, error) {
 	return Pack{rest[at:], rest[:at]}, nil
 }
 
-// Len returns how many records there are.
+// Len returns the number of records.
 func (p Pack) Len() int { return len(p.ends) / 4 }
 
-// At returns the record at that index; nil if there is none.
+// At returns the record at index i, or nil.
 func (p Pack) At(i int) []byte {
 	if i < 0 || i >= p.Len() {
 		return nil
@@ -49,8 +50,8 @@ func (p Pack) At(i int) []byte {
 	return p.data[start:end:end]
 }
 
-// ByNumber returns the record that AppendNumbered made of a number, without it; nil if
-// there is none. The pack is sorted by number.
+// ByNumber returns the record that was added with AppendNumbered under number, or nil. The pack
+// must be sorted by number.
 func (p Pack) ByNumber(number uint64) []byte {
 	key := NumberKey(number)
 	i := sort.Search(p.Len(), func(i int) bool { return bytes.Compare(p.At(i), key) >= 0 })
@@ -60,8 +61,8 @@ func (p Pack) ByNumber(number uint64) []byte {
 	return nil
 }
 
-// Without returns the record of the pack without the records, made by AppendNumbered, of the numbers for
-// which drop returns true; nil if none is left.
+// Without returns a pack without the records for whose number drop returns true, or nil if none is
+// left. The records must have been added with AppendNumbered.
 func (p Pack) Without(drop func(number uint64) bool) []byte {
 	var kept Packer
 	for i := range p.Len() {
@@ -76,8 +77,8 @@ func (p Pack) Without(drop func(number uint64) bool) []byte {
 	return kept.Record()
 }
 
-// A Packer builds packs: what is added to its next record until end is called is one of
-// the pack's records. Its memory serves one batch after the other.
+// A Packer builds packs. Bytes appended to next belong to one record until end is called. Its
+// memory is reused between batches.
 type Packer struct {
 	data  encoder
 	ends  []byte
@@ -85,7 +86,7 @@ type Packer struct {
 	spare []encoder // free
 }
 
-// AppendNumbered adds a record that begins with a number.
+// AppendNumbered adds a record preceded by its number.
 func (p *Packer) AppendNumbered(number uint64, record []byte) {
 	e := p.next()
 	e.raw(NumberKey(number))
@@ -93,7 +94,7 @@ func (p *Packer) AppendNumbered(number uint64, record []byte) {
 	p.end()
 }
 
-// next returns the record that is being built.
+// next returns the buffer of the record under construction.
 func (p *Packer) next() *encoder {
 	if len(p.data) == 0 {
 		if last := len(p.spare) - 1; last >= 0 {
@@ -108,7 +109,7 @@ func (p *Packer) end() { p.ends = binary.BigEndian.AppendUint32(p.ends, uint32(l
 
 func (p *Packer) len() int { return len(p.ends) / 4 }
 
-// Record returns the pack, which is valid until Reset, and begins another.
+// Record returns the pack, which is valid until Reset, and begins another one.
 func (p *Packer) Record() []byte {
 	e := p.next()
 	e.raw(p.ends)
@@ -119,7 +120,7 @@ func (p *Packer) Record() []byte {
 	return record
 }
 
-// maxKept bounds the memory, in bytes, that a Packer keeps to be used again.
+// maxKept is the maximum memory, in bytes, that a Packer keeps for reuse.
 const maxKept = 1 << 20
 
 // Reset empties the Packer.

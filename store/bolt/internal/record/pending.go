@@ -2,26 +2,24 @@ package record
 
 import "time"
 
-// MaxAttempts is more attempts than any schedule has. A record with more is corrupt.
+// MaxAttempts exceeds the attempts of every schedule. A record with more is corrupt.
 const MaxAttempts = 1 << 20
 
-// A Pending says when a pending delivery is due, and what was before. A delivery that is
-// pending as it was published has none.
+// A Pending holds when a pending delivery is due, and its earlier attempts. A delivery that is
+// still pending as published has none.
 type Pending struct {
-	Due       time.Time // by the clock that is not set
+	Due       time.Time // on the steady clock, which is never set
 	Attempts  int       // made so far
-	Before    int       // of them, before it was last made pending
+	Before    int       // attempts made before the delivery was last made pending
 	Recovered bool
-	First     bool // it comes before all else of its webhook
+	First     bool // due before all other deliveries of its webhook
 }
 
-// The flags of a record.
 const (
 	pendingRecovered = 1 << iota
 	pendingFirst
 )
 
-// Encode returns the record.
 func (p *Pending) Encode() []byte {
 	e := newEncoder(16)
 	e.time(p.Due)
@@ -38,7 +36,6 @@ func (p *Pending) Encode() []byte {
 	return e
 }
 
-// DecodePending decodes a Pending.
 func DecodePending(record []byte) (p Pending, err error) {
 	d := newDecoder(record)
 	p.Due = d.time()

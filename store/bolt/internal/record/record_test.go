@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// records returns one good record of each kind.
+// records returns one valid record of each kind.
 func records() [][]byte {
 	at := time.UnixMilli(1_800_000_000_123).UTC()
 	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.All(), CreatedAt: at, ExpiresAt: at}
@@ -59,7 +59,7 @@ var decoders = []func(record []byte) error{
 		entries, err := AppendIDEntries(nil, r)
 		for _, e := range entries {
 			if numbers, _ := AppendIDNumbers(nil, r, e.Key); err == nil && !slices.Contains(numbers, e.Number) {
-				return fmt.Errorf("%v is not found: %v", e, numbers)
+				return fmt.Errorf("%v not found: %v", e, numbers)
 			}
 		}
 		return err
@@ -70,7 +70,7 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { _, err := DecodeNoticeEntry(r); return err },
 }
 
-// testSegment builds two events of one delivery each: the numbers 7 to 10.
+// testSegment builds a segment of two events with one delivery each: the numbers 7 to 10.
 func testSegment(event *webhooks.EncodedEvent) []byte {
 	var s SegmentBuilder
 	s.Begin(7)
@@ -81,7 +81,7 @@ func testSegment(event *webhooks.EncodedEvent) []byte {
 	return segment
 }
 
-// testPack packs two records, of the numbers 7 and 9.
+// testPack packs two records, with the numbers 7 and 9.
 func testPack() []byte {
 	var p Packer
 	p.AppendNumbered(7, []byte("seven"))
@@ -89,7 +89,7 @@ func testPack() []byte {
 	return p.Record()
 }
 
-// readPack reads all there is in a pack.
+// readPack reads all records of a pack.
 func readPack(record []byte) error {
 	p, err := DecodePack(record)
 	for i := range p.Len() + 2 {
@@ -99,7 +99,7 @@ func readPack(record []byte) error {
 	return err
 }
 
-// readSegment reads all there is in a segment whose last number is 10.
+// readSegment reads all events of a segment whose last number is 10.
 func readSegment(record []byte) error {
 	segment, err := DecodeSegment(NumberKey(10), record)
 	if err != nil {
@@ -117,15 +117,14 @@ func readSegment(record []byte) error {
 	return nil
 }
 
-// TestSegments finds events and deliveries by their numbers.
-func TestSegments(t *testing.T) {
+func TestSegment_FindsEventsAndDeliveriesByNumber(t *testing.T) {
 	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow}
 	segment, err := DecodeSegment(NumberKey(10), testSegment(&event))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if segment.First != 7 || segment.Len() != 2 || segment.End(0) != 9 || segment.End(1) != 11 {
-		t.Errorf("%+v", segment)
+		t.Errorf("segment = %+v", segment)
 	}
 	for number, i := range map[uint64]int{6: -1, 7: 0, 8: 0, 9: 1, 10: 1, 11: 1} {
 		if got := segment.Index(number); got != i {
@@ -138,25 +137,25 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-func TestDamagedRecords(t *testing.T) {
+func TestDecoders_DamagedRecord_ReturnErrCorrupt(t *testing.T) {
 	for i, record := range records() {
 		if err := decoders[i](record); err != nil {
 			t.Errorf("record %d: %v", i, err)
 		}
 		newer := append([]byte{Version + 1}, record[1:]...)
 		damages := [][]byte{{}, newer}
-		if len(record) > 10 { // shorter ones may end anywhere
+		if len(record) > 10 { // a shorter record may be valid wherever it ends
 			damages = append(damages, []byte{Version}, record[:5])
 		}
 		for _, damaged := range damages {
 			if err := decoders[i](damaged); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("record %d damaged to %d bytes: err = %v", i, len(damaged), err)
+				t.Errorf("record %d truncated to %d bytes: err = %v", i, len(damaged), err)
 			}
 		}
 	}
 }
 
-// FuzzRecords: whatever is in the file, reading it ends in a record or ErrCorrupt.
+// FuzzRecords checks that decoding any bytes returns a record or ErrCorrupt.
 func FuzzRecords(f *testing.F) {
 	for _, record := range records() {
 		f.Add(record)
@@ -171,17 +170,16 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// TestPending: no number in the file may become an index.
-func TestPending(t *testing.T) {
+// Numbers of attempts from the file must not become indexes.
+func TestDecodePending_ImpossibleAttempts_ReturnsErrCorrupt(t *testing.T) {
 	for _, attempts := range []int{MaxAttempts + 1, 1 << 31, 1<<63 - 1} {
 		if p, err := DecodePending((&Pending{Due: time.Now(), Attempts: attempts}).Encode()); err == nil {
-			t.Errorf("%d attempts are read as %d", attempts, p.Attempts)
+			t.Errorf("DecodePending with %d attempts = %d attempts, want an error", attempts, p.Attempts)
 		}
 	}
 }
 
-// TestPack finds records by their numbers.
-func TestPack(t *testing.T) {
+func TestPack_ByNumber_FindsRecords(t *testing.T) {
 	p, err := DecodePack(testPack())
 	if err != nil {
 		t.Fatal(err)
@@ -193,28 +191,26 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestKeyRecords has room for fields of later versions after the name, and refuses those
-// that must not be overlooked.
-func TestKeyRecords(t *testing.T) {
+// Fields of later versions may follow the name. Those with an odd tag must be rejected.
+func TestDecodeKey_FieldsOfLaterVersions_AreIgnoredOrRejected(t *testing.T) {
 	for _, set := range []scopes.Set{{}, scopes.All(), scopes.Of("teams:read"), scopes.Of(scopes.FilesRead, "teams:read", scopes.AccountRead)} {
 		key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: set}
 		record := EncodeKey(&key)
 		var got apikeys.Key
 		if err := DecodeKey(&got, make([]byte, 32), record); err != nil || got.Scopes != set || got.Name != key.Name {
-			t.Errorf("%q came back as %q, %v", set, got.Scopes, err)
+			t.Errorf("scopes of %q = %q, %v", set, got.Scopes, err)
 		}
 		if err := DecodeKey(&got, make([]byte, 32), append(record, 1, 1, 1)); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("a field that is not known: %v", err)
+			t.Errorf("unknown odd tag: err = %v, want ErrCorrupt", err)
 		}
 		optional := append(record, 2, 1, 1)
 		if err := DecodeKey(&got, make([]byte, 32), optional); err != nil || got.Name != key.Name {
-			t.Errorf("a field that may be overlooked: %q, %v", got.Name, err)
+			t.Errorf("unknown even tag: name %q, err %v", got.Name, err)
 		}
 	}
 }
 
-// TestFields: what may be overlooked is, and kept, and what may not makes a record unreadable.
-func TestFields(t *testing.T) {
+func TestFields_UnknownTags_EvenAreKeptAndOddRejected(t *testing.T) {
 	decode := map[string]func([]byte) error{
 		"key": decoders[0], "webhook": decoders[1], "event": decoders[2],
 	}
@@ -225,40 +221,39 @@ func TestFields(t *testing.T) {
 		} {
 			record := append(records()[i], fields...)
 			if err := decode[name](record); (err == nil) != ok || err != nil && !errors.Is(err, ErrCorrupt) {
-				t.Errorf("a %s with the fields %q: %v", name, fields, err)
+				t.Errorf("%s with fields %q: err = %v", name, fields, err)
 			}
-			odd := fields == "\x21\x00" || fields == "\x64\x00\x21\x01x" // of a newer version
+			odd := fields == "\x21\x00" || fields == "\x64\x00\x21\x01x" // written by a newer version
 			if err := decode[name](record); name != "key" && errors.Is(err, errors.ErrUnsupported) != odd {
-				t.Errorf("a %s with the fields %q: %v; want that another version can read it: %v", name, fields, err, odd)
+				t.Errorf("%s with fields %q: err = %v; want ErrNewer: %v", name, fields, err, odd)
 			}
 			kept := map[string]func([]byte) []byte{"key": KeyFields, "webhook": WebhookFields}[name]
 			if kept != nil && string(kept(record)) != fields {
-				t.Errorf("of a %s with the fields %q, %q are kept", name, fields, kept(record))
+				t.Errorf("%s with fields %q: kept %q", name, fields, kept(record))
 			}
 		}
 	}
 }
 
-// TestHeldField: a webhook is on hold by a field that must not be overlooked, which is
-// written once and not kept besides.
-func TestHeldField(t *testing.T) {
+// Held is stored in a field with an odd tag, which is written once and not kept in addition.
+func TestEncodeWebhook_Held_IsAFieldThatMustBeKnown(t *testing.T) {
 	var w webhooks.Webhook
 	plain := EncodeWebhook(&w, nil)
 	w.Held = true
 	held := EncodeWebhook(&w, nil)
 	if string(held) != string(plain)+"\x01\x01\x01" {
-		t.Errorf("got %x, without %x", held, plain)
+		t.Errorf("held record = %x, other record = %x", held, plain)
 	}
 	got, err := DecodeWebhook("", "", append(held, "\x02\x00"...), nil)
 	if err != nil || !got.Held {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("DecodeWebhook = %+v, %v", got, err)
 	}
 	if kept := WebhookFields(append(held, "\x02\x00"...)); string(kept) != "\x02\x00" {
-		t.Errorf("%q are kept", kept)
+		t.Errorf("kept fields %q, want none", kept)
 	}
 	for _, damaged := range []string{"\x01\x00", "\x01\x02\x01\x01", "\x01"} {
 		if _, err := DecodeWebhook("", "", append(plain, damaged...), nil); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("with %q: %v", damaged, err)
+			t.Errorf("DecodeWebhook with %q: err = %v", damaged, err)
 		}
 	}
 }

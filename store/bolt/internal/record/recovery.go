@@ -2,10 +2,10 @@ package record
 
 import "github.com/storageapi/storageapi/webhooks"
 
-// A Recovery is one with its progress.
+// A Recovery is a recovery with its progress.
 type Recovery struct {
 	webhooks.Recovery
-	Next uint64 // the number of the delivery to go on with
+	Next uint64 // number of the delivery to continue with
 }
 
 func (c coder) recovery(r *Recovery) {
@@ -20,14 +20,14 @@ func (c coder) recovery(r *Recovery) {
 	number(c, &r.Next)
 }
 
-// Encode returns the record, which does not repeat the ID that it stands under.
+// Encode returns the record, which omits the ID, since it is the row's key.
 func (r *Recovery) Encode() []byte {
 	e := newEncoder(96)
 	coder{to: &e}.recovery(r)
 	return e
 }
 
-// DecodeRecovery decodes the Recovery of that ID.
+// DecodeRecovery decodes the recovery stored under id.
 func DecodeRecovery(id string, record []byte) (r Recovery, err error) {
 	d := newDecoder(record)
 	r.ID = id
@@ -35,14 +35,14 @@ func DecodeRecovery(id string, record []byte) (r Recovery, err error) {
 	return r, d.err()
 }
 
-// EncodeID returns the record of an id alone.
+// EncodeID returns a record of an ID.
 func EncodeID(id string) []byte {
 	e := newEncoder(len(id) + 1)
 	e.string(id)
 	return e
 }
 
-// EncodeIDs returns the record of several ids.
+// EncodeIDs returns a record of several IDs.
 func EncodeIDs(ids []string) []byte {
 	e := newEncoder(32 * len(ids))
 	for _, id := range ids {
@@ -51,7 +51,7 @@ func EncodeIDs(ids []string) []byte {
 	return e
 }
 
-// DecodeIDs decodes what EncodeIDs returns. Of no record there are none.
+// DecodeIDs decodes a record of EncodeIDs. A nil record has no IDs.
 func DecodeIDs(record []byte) (ids []string, err error) {
 	if record == nil {
 		return nil, nil
@@ -63,5 +63,5 @@ func DecodeIDs(record []byte) (ids []string, err error) {
 	return ids, d.err()
 }
 
-// DecodeID decodes an id; it is empty if that cannot be done.
+// DecodeID decodes a record of EncodeID; the result is empty if that fails.
 func DecodeID(record []byte) string { return newDecoder(record).string() }

@@ -2,12 +2,12 @@ package record
 
 import "time"
 
-// A Request is one, known by its idempotency key, that created something.
+// A Request is a creation identified by an idempotency key.
 type Request struct {
-	ID          string // of what was created
+	ID          string // of the created key or webhook
 	Fingerprint [32]byte
 	At          time.Time
-	KeyID       string // of the API key that made it; empty: none did
+	KeyID       string // of the API key that made the request; empty: none
 }
 
 func (c coder) request(r *Request) {
@@ -17,14 +17,12 @@ func (c coder) request(r *Request) {
 	text(c, &r.KeyID)
 }
 
-// Encode returns the record.
 func (r *Request) Encode() []byte {
 	e := newEncoder(16 + len(r.Fingerprint) + len(r.ID))
 	coder{to: &e}.request(r)
 	return e
 }
 
-// DecodeRequest decodes a Request.
 func DecodeRequest(record []byte) (r Request, err error) {
 	d := newDecoder(record)
 	coder{from: d}.request(&r)

@@ -7,19 +7,20 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// TimeKey returns milliseconds as a key, in the order of time, including times before 1970.
+// TimeKey returns a key that sorts by time in milliseconds, including times before 1970.
 func TimeKey(at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())^1<<63)
 }
 
-// ExpiryKey returns the key of an expiry, in the order of time, account and ID: no account contains a 0.
+// ExpiryKey returns a key that sorts by expiry, account and ID: accounts contain no NUL.
 func ExpiryKey(e apikeys.Expiry) []byte {
 	key := append(append(TimeKey(e.At), e.Account...), 0)
 	return append(key, e.ID...)
 }
 
-// RecoveryTimeKey returns the key of a recovery in the order of creation.
+// RecoveryTimeKey returns a key that sorts recoveries by creation.
 func RecoveryTimeKey(r *Recovery) []byte { return append(TimeKey(r.CreatedAt), r.ID...) }
 
-// RequestTimeKey returns the key of a request in the order of time. row is its key among the requests.
+// RequestTimeKey returns a key that sorts requests by time. row is the request's key in its own
+// bucket.
 func RequestTimeKey(at time.Time, row []byte) []byte { return append(TimeKey(at), row...) }

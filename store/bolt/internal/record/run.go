@@ -1,7 +1,6 @@
 package record
 
-// EncodeRun returns the record of ascending numbers of a run that begins there, as
-// their distances.
+// EncodeRun encodes ascending numbers of the run that begins at run, as deltas.
 func EncodeRun(run uint64, numbers []uint64) []byte {
 	e := newEncoder(2 * len(numbers))
 	for _, n := range numbers {
@@ -11,7 +10,7 @@ func EncodeRun(run uint64, numbers []uint64) []byte {
 	return e
 }
 
-// DecodeRun decodes numbers of the run. Of no record there are none.
+// DecodeRun decodes numbers of the run that begins at run. A nil record has no numbers.
 func DecodeRun(run uint64, record []byte) (numbers []uint64, err error) {
 	if record == nil {
 		return nil, nil

@@ -6,23 +6,23 @@ import (
 	"sort"
 )
 
-// Events and deliveries have numbers of one series: an event one, and its deliveries
-// those that follow. The events of a commit stand together, in a segment, under its
-// last number: the segment that has a number is the first whose key is not before it,
-// and a segment is too old once its last event is.
+// Events and deliveries are numbered from one sequence: an event is followed by its deliveries. The
+// events of a commit are stored together, as a segment, under its last number. The segment that
+// contains a number is the first one whose key is at least the number, and a segment is too old
+// once its last event is.
 //
-// A segment has two records of each event: its number and the ids of the webhooks that
-// it is for, and what AppendEvent made. The bodies, which are purged earlier, are
-// a pack of their own under the same key.
+// A segment has two records for each event: its number with the IDs of its webhooks, and the record
+// made by AppendEvent. Bodies are purged earlier, so they are in a separate pack under the same
+// key.
 
-// A Segment is a decoded one, which refers to its record.
+// A Segment is a decoded segment, which refers to its record.
 type Segment struct {
 	Key         []byte
 	First, Last uint64
 	records     Pack
 }
 
-// DecodeSegment decodes the segment under that key.
+// DecodeSegment decodes the segment stored under key.
 func DecodeSegment(key, record []byte) (s Segment, err error) {
 	if len(key) != 8 {
 		return s, ErrCorrupt
@@ -42,10 +42,10 @@ func DecodeSegment(key, record []byte) (s Segment, err error) {
 	return s, nil
 }
 
-// Len returns how many events there are.
+// Len returns the number of events.
 func (s *Segment) Len() int { return s.records.Len() / 2 }
 
-// Number returns the number of the event at an index.
+// Number returns the number of the event at index i.
 func (s *Segment) Number(i int) uint64 {
 	if r := s.records.At(2 * i); len(r) >= 8 {
 		return binary.BigEndian.Uint64(r)
@@ -53,7 +53,7 @@ func (s *Segment) Number(i int) uint64 {
 	return 0
 }
 
-// End returns the number after those of the event at an index and its deliveries.
+// End returns the number after the event at index i and its deliveries.
 func (s *Segment) End(i int) uint64 {
 	if i+1 < s.Len() {
 		return s.Number(i + 1)
@@ -61,16 +61,16 @@ func (s *Segment) End(i int) uint64 {
 	return s.Last + 1
 }
 
-// Index returns the index of the event which has the number, or whose delivery has.
+// Index returns the index of the event that has the number or owns the delivery that has it.
 func (s *Segment) Index(number uint64) int {
 	return sort.Search(s.Len(), func(i int) bool { return s.Number(i) > number }) - 1
 }
 
-// Event returns the event at an index.
+// Event returns the event at index i.
 func (s *Segment) Event(i int) (Event, error) { return decodeEvent(s.records.At(2*i + 1)) }
 
-// Recipients returns the numbers of the event's deliveries, and the ids of the
-// webhooks, which are in the record's memory.
+// Recipients returns the numbers of the event's deliveries with the IDs of their webhooks. The IDs
+// share memory with the record.
 func (s *Segment) Recipients(i int) iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
 		d := decoder{rest: s.records.At(2 * i)}
@@ -84,7 +84,7 @@ func (s *Segment) Recipients(i int) iter.Seq2[uint64, []byte] {
 	}
 }
 
-// Recipient returns the id of the webhook whose delivery has the number.
+// Recipient returns the webhook ID of a delivery.
 func (s *Segment) Recipient(number uint64) ([]byte, error) {
 	for n, id := range s.Recipients(s.Index(number)) {
 		if n == number {
@@ -104,9 +104,10 @@ func (s *Segment) DeliveryTo(i int, webhook string) (number uint64, ok bool) {
 	return 0, false
 }
 
-// Without returns the records of the segment and of the pack of its bodies, which may be empty, without the
-// events for which drop returns true, and the new first number. Numbers stay as they are, so
-// those of the events left out belong to none. It returns nil if no event is left.
+// Without removes the events for which drop returns true from the segment and from the pack of its
+// bodies, which may be empty. It returns both records and the new first number, or nil if no event
+// is left. The numbers of the remaining events do not change, so the numbers of removed events stay
+// unused.
 func (s *Segment) Without(bodies Pack, drop func(i int) bool) (events, kept []byte, first uint64) {
 	var list, rest Packer
 	for i := range s.Len() {

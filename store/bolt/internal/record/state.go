@@ -2,15 +2,15 @@ package record
 
 import "github.com/storageapi/storageapi/internal/clock"
 
-// EncodeAlert returns the record of an alert's state, which is opaque.
+// EncodeAlert returns the record of an alert's state, which is opaque to this package.
 func EncodeAlert(state []byte) []byte {
 	e := newEncoder(len(state))
 	e.raw(state)
 	return e
 }
 
-// DecodeAlert returns the state. One that cannot be decoded is as if there were none,
-// so that the next step mends it.
+// DecodeAlert returns an alert's state. An undecodable state is treated as missing, so that the
+// next step replaces it.
 func DecodeAlert(record []byte) (state []byte) {
 	if d := newDecoder(record); !d.failed {
 		state = d.rest
@@ -18,7 +18,6 @@ func DecodeAlert(record []byte) (state []byte) {
 	return state
 }
 
-// EncodeMark returns the record of a clock's mark.
 func EncodeMark(m clock.Mark) []byte {
 	e := newEncoder(32)
 	e.time(m.Wall)
@@ -27,7 +26,6 @@ func EncodeMark(m clock.Mark) []byte {
 	return e
 }
 
-// DecodeMark decodes a clock's mark.
 func DecodeMark(record []byte) (m clock.Mark, err error) {
 	d := newDecoder(record)
 	m.Wall, m.Steady, m.Sure = d.time(), d.time(), d.time()

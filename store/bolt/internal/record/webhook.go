@@ -8,9 +8,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// EncodeWebhook returns the record of a webhook, its secrets sealed under the first of
-// the keys, if there are any. The record does not repeat the account and id that it
-// stands under. [WebhookFields] of the record that it replaces are to be added.
+// EncodeWebhook returns the record of a webhook, whose secrets it seals with the first of the keys,
+// if any. The record omits the account and ID, which are the row's key. To replace a record, append
+// its [WebhookFields].
 func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
 	secret, previous := keys.Seal(w.Secret, w.ID), keys.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(72 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
@@ -24,14 +24,13 @@ func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
 	return e
 }
 
-// The tags of the fields of webhooks.
 const (
-	webhookHeld  = 1 // odd: a version that does not know it must send nothing
+	webhookHeld  = 1 // odd: a version that does not know it must not send
 	webhookOffAt = 4
 )
 
-// DecodeWebhook decodes the webhook of that account and id. If its secrets cannot be
-// opened the error wraps [ErrCorrupt] and what the keys say.
+// DecodeWebhook decodes the webhook stored under account and id. If its secrets cannot be opened,
+// the error wraps [ErrCorrupt] and the error of keys.
 func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (webhooks.Webhook, error) {
 	w, err := InspectWebhook(account, id, record, keys)
 	if err != nil {
@@ -40,11 +39,12 @@ func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (we
 	return w, nil
 }
 
-// InspectWebhook is DecodeWebhook, and returns the rest of the webhook where its secrets cannot be opened.
+// InspectWebhook is like DecodeWebhook, but returns the rest of a webhook whose secrets cannot be
+// opened.
 func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w webhooks.Webhook, err error) {
 	d := newDecoder(record)
 	w.Account, w.ID = account, id
-	var secret, previous []byte // as they are sealed
+	var secret, previous []byte // sealed
 	coder{from: d}.webhook(&w, &secret, &previous)
 	d.fields(func(tag uint64, value []byte) bool {
 		switch {
@@ -69,7 +69,7 @@ func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w
 	return w, nil
 }
 
-// webhook is what each record of a webhook has, with its secrets as they are sealed.
+// webhook encodes the fields that every webhook record has, with sealed secrets.
 func (c coder) webhook(w *webhooks.Webhook, secret, previous *[]byte) {
 	number(c, &w.Version)
 	c.time(&w.FailingSince)
@@ -89,7 +89,7 @@ func (c coder) webhook(w *webhooks.Webhook, secret, previous *[]byte) {
 	c.bool(&w.FailedAgain)
 }
 
-// WebhookVersion returns the version of a webhook's record; 0 if there is no record.
+// WebhookVersion returns the version of a webhook's record, or 0 if record is nil.
 func WebhookVersion(record []byte) uint64 {
 	d := newDecoder(record)
 	return d.uint()

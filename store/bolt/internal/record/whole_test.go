@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// filled returns a value in which every exported field is not zero.
+// filled returns a T whose exported fields are all non-zero.
 func filled[T any]() (v T) {
 	fill(reflect.ValueOf(&v).Elem())
 	return v
@@ -63,8 +63,8 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestRecords_EveryFieldSet_ComesBack fails for a field that was added to a kind of record, and that its codec leaves out.
-func TestRecords_EveryFieldSet_ComesBack(t *testing.T) {
+// A field that is added to a type and missing in its codec fails this test.
+func TestRecords_EveryFieldSet_RoundTrips(t *testing.T) {
 	check := func(kind string, got, want any, err error) {
 		t.Helper()
 		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(scopes.Set{})); diff != "" || err != nil {
@@ -72,8 +72,8 @@ func TestRecords_EveryFieldSet_ComesBack(t *testing.T) {
 		}
 	}
 	key := filled[apikeys.Key]()
-	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // are not part of the record
-	key.CreatedBy.Name, key.CreatedBy.Hint = "", ""               // nor are these
+	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // not in the record
+	key.CreatedBy.Name, key.CreatedBy.Hint = "", ""               // not in the record
 	var gotKey apikeys.Key
 	err := DecodeKey(&gotKey, key.Hash.Sum[:], EncodeKey(&key))
 	check("key", gotKey, key, err)
@@ -83,7 +83,7 @@ func TestRecords_EveryFieldSet_ComesBack(t *testing.T) {
 	check("webhook", gotWebhook, webhook, err)
 
 	event := filled[Event]()
-	event.Body = nil // is in another record
+	event.Body = nil // stored in another record
 	encoded := AppendPurged(AppendEvent(nil, &event.EncodedEvent), event.NoBody, event.Forgotten)
 	SetPublished(encoded, event.PublishedAt, event.Deliveries)
 	gotEvent, err := decodeEvent(encoded)
