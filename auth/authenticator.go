@@ -18,22 +18,22 @@ const HeaderName = "Api-Key"
 
 // Config configures an [Authenticator]. The zero Config works.
 type Config struct {
-	// RateLimit limits the requests of each key, whichever of its values they carry, and
-	// those of all keys of an account together. Default: none.
+	// RateLimit limits the requests of each key, with any of its values, and of all keys of an
+	// account together. Default: none.
 	RateLimit RateLimit
 
-	// Scopes are the scopes that [Authenticator.Require] knows. Default: those of
+	// Scopes are the scopes that [Authenticator.Require] accepts. Default: the scopes of
 	// docs/spec.md, section 5.
 	Scopes *scopes.Vocabulary
 
-	// Observe is told what becomes of each request: see [observe.Observer.Authenticated].
-	// storageapi.Config.Observe sets it. Default: nothing is told.
+	// Observe receives the outcome of each request: see [observe.Observer.Authenticated].
+	// storageapi.Config.Observe sets it. Default: none.
 	Observe observe.Observer
 
-	// LogRefusals logs how many requests were answered 401, and why: once a minute one line for each
-	// source that had any, at level Warn, with the id of the last key that is known. 256 sources
-	// have lines of their own; what comes from others in the same minute shares one. Set it where
-	// nothing collects Observe. storageapi.Config.LogRefusals sets it. Default: not logged.
+	// LogRefusals logs the number of requests answered 401, and why: each minute one line at level
+	// Warn for each source with refusals, with the last known key ID. Up to 256 sources have their
+	// own line; further sources of that minute share one. Set it if no system collects Observe.
+	// storageapi.Config.LogRefusals sets it. Default: no logging.
 	LogRefusals bool
 
 	// ClientAddress returns the source of a request for LogRefusals: see
@@ -55,12 +55,12 @@ type Authenticator struct {
 	scopes   *scopes.Vocabulary
 	observe  func(context.Context, observe.Authentication) // nil: none
 	refusals *refusalLog                                   // nil: none
-	watched  bool                                          // there is one of these
+	observed bool                                          // observe or refusals is set
 	log      *slog.Logger
 }
 
-// New returns an Authenticator that verifies keys with verifier. It returns an error if
-// verifier is nil, or if a field of config is invalid, which the error names.
+// New returns an Authenticator that verifies keys with verifier. It returns an error if verifier is
+// nil or a field of config is invalid; the error names the field.
 func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if verifier == nil {
 		return nil, errors.New("auth: nil Verifier")
@@ -82,18 +82,17 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if config.LogRefusals {
 		a.refusals = &refusalLog{log: config.Logger, address: config.ClientAddress}
 	}
-	a.watched = a.observe != nil || a.refusals != nil
+	a.observed = a.observe != nil || a.refusals != nil
 	return a, nil
 }
 
-// Authenticate returns the principal of the key in a request's Api-Key header. The
-// request is not counted by the [RateLimit]. A missing or repeated header and a key that
-// is not valid are errors that wrap [ErrUnauthorized]; any other error means that the
-// key could not be verified.
+// Authenticate returns the principal of the key in a request's Api-Key header. The [RateLimit] does
+// not count the request. If the header is missing or repeated or the key is invalid, the error
+// wraps [ErrUnauthorized]; any other error means that the key could not be verified.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	v := a.verdict(r)
 	c, err := a.authenticate(r, v)
-	a.tell(r, v)
+	a.report(r, v)
 	return c.verified, err
 }
 
@@ -118,23 +117,22 @@ func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error
 	return caller{verified: p, verifier: a.verifier, token: value(values[0]), verdict: v}, err
 }
 
-// Require returns a handler that lets a request through to next if it carries a
-// valid key with the scope. [PrincipalFrom] then returns the caller. Otherwise it
-// answers the request itself: 401 UNAUTHORIZED without a valid key, 429
-// RATE_LIMIT_EXCEEDED if the key has made too many requests, 403 FORBIDDEN without the
-// scope, 500 INTERNAL_ERROR if the key could not be verified.
+// Require returns a handler that passes a request to next if it carries a valid key with the scope.
+// [PrincipalFrom] then returns the caller. Otherwise it answers the request itself: 401
+// UNAUTHORIZED without a valid key, 429 RATE_LIMIT_EXCEEDED if the key has made too many requests,
+// 403 FORBIDDEN without the scope, 500 INTERNAL_ERROR if the key could not be verified.
 //
-// With a [RateLimit] every response to a valid key says what the key has left, or its
-// account if that has less: X-RateLimit-Limit (requests in a burst),
-// X-RateLimit-Remaining (requests that can be made now) and X-RateLimit-Reset (seconds
-// until the burst is full again). A 429 also has Retry-After (seconds until the next
-// request is admitted). A request that passes two guards counts twice.
+// With a [RateLimit], every response to a valid key reports the remaining quota of the key or of
+// its account, whichever is smaller: X-RateLimit-Limit (requests in a burst), X-RateLimit-Remaining
+// (requests that can be made now) and X-RateLimit-Reset (seconds until the burst is full again). A
+// 429 also has Retry-After (seconds until the next request is admitted). A request that passes two
+// guards counts twice.
 //
-// Require panics if scope is not one of [Config.Scopes] or next is nil, so that no route is
-// open, or closed, by mistake.
+// Require panics if scope is not in [Config.Scopes] or next is nil, so that no route is open or
+// closed by mistake.
 func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Handler {
 	if !a.scopes.Has(scope) {
-		panic(fmt.Sprintf("auth: Require: %q is not a scope; a host's own are declared in storageapi.Config.Scopes", scope))
+		panic(fmt.Sprintf("auth: Require: unknown scope %q; declare a host's own scopes in storageapi.Config.Scopes", scope))
 	}
 	if next == nil {
 		panic("auth: Require: nil handler")
@@ -149,8 +147,8 @@ func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Hand
 	}))
 }
 
-// Handler is [Authenticator.Require] without a scope: it lets every valid key through,
-// and next decides what it may do. It panics if next is nil.
+// Handler is [Authenticator.Require] without a scope: every valid key passes, and next
+// authorizes it. Handler panics if next is nil.
 func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("auth: Handler: nil handler")
@@ -158,13 +156,13 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := a.verdict(r)
 		if v != nil {
-			defer a.tell(r, v)
+			defer a.report(r, v)
 		}
 		c, err := a.authenticate(r, v)
 		switch {
 		case err == nil:
 			if !a.limiters.admit(w, c.verified) {
-				v.become(observe.Limited)
+				v.setOutcome(observe.Limited)
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(&guarded{r.Context(), c}))
@@ -181,20 +179,19 @@ func (a *Authenticator) logFailure(request context.Context, err error) {
 	ctx, cancel := lasting.Context(request)
 	defer cancel()
 	if ctx.Err() != nil {
-		return // the client has gone away: nothing failed
+		return // the client disconnected, so nothing failed
 	}
 	a.log.ErrorContext(ctx, "storageapi: API key not verified", "error", err)
 }
 
-// Close logs what [Config.LogRefusals] has counted since the last minute ended. The Authenticator
-// can be used after it, and Close called again.
+// Close logs the refusals of the current minute for [Config.LogRefusals]. The Authenticator remains
+// usable, and Close may be called again.
 func (a *Authenticator) Close() {
 	if a.refusals != nil {
 		a.refusals.flush()
 	}
 }
 
-// Forget forgets what this process has counted of an account's requests by the
-// [RateLimit]: for an account that was erased, and may begin again. Of its keys a number of some 16
-// bytes each may remain, which tells nothing of them.
+// Forget discards this process's [RateLimit] counts of an account that was erased and may be
+// created again. About 16 bytes may remain for each of its keys; they do not identify the key.
 func (a *Authenticator) Forget(account string) { a.limiters.accounts.forget(account) }

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// principal is a handler that answers who is calling.
+// principal is a handler that answers with the caller.
 var principal = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	p, ok := auth.PrincipalFrom(r.Context())
 	if !ok {
@@ -26,18 +26,18 @@ var principal = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, p.Account+" "+p.KeyID)
 })
 
-func TestRequireLetsThroughAKeyWithTheScope(t *testing.T) {
+func TestRequire_KeyWithScope_CallsHandler(t *testing.T) {
 	a, log := newAuthenticator(t)
 	response, body := serve(t, a.Require(scopes.FilesRead, principal), request("reader"))
 	if response.StatusCode != http.StatusOK || body != "acct_1 key_reader" {
-		t.Errorf("got %d %q", response.StatusCode, body)
+		t.Errorf("got %d %q, want 200 %q", response.StatusCode, body, "acct_1 key_reader")
 	}
 	if response.Header.Get("WWW-Authenticate") != "" || log.Len() > 0 {
-		t.Errorf("headers %v, log %q", response.Header, log)
+		t.Errorf("headers %v, log %q; want neither", response.Header, log)
 	}
 }
 
-func TestRequireNeedsExactlyItsScope(t *testing.T) {
+func TestRequire_OtherScope_AnswersForbidden(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	for scope := range scopes.All().All() {
 		want := http.StatusForbidden
@@ -51,7 +51,7 @@ func TestRequireNeedsExactlyItsScope(t *testing.T) {
 	}
 }
 
-func TestHandlerLetsThroughAnyLiveKey(t *testing.T) {
+func TestHandler_AnyLiveKey_CallsHandler(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	for token, want := range map[string]auth.Principal{"reader": reader, "writer": writer} {
 		_, body := serve(t, a.Handler(principal), request(token))
@@ -61,7 +61,7 @@ func TestHandlerLetsThroughAnyLiveKey(t *testing.T) {
 	}
 }
 
-func TestForbiddenNamesTheScope(t *testing.T) {
+func TestRequire_MissingScope_NamesItInResponse(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	response, body := serve(t, a.Require(scopes.SecretsWrite, unreachable(t)), request("reader"))
 	const want = `{"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope secrets:write."}}`
@@ -69,13 +69,12 @@ func TestForbiddenNamesTheScope(t *testing.T) {
 		t.Errorf("got %d %s, want 403 %s", response.StatusCode, body, want)
 	}
 	if got := response.Header.Get("WWW-Authenticate"); got != "" {
-		t.Errorf("WWW-Authenticate is %q", got)
+		t.Errorf("WWW-Authenticate = %q, want none", got)
 	}
 }
 
-// A request carries the key in one Api-Key header or not at all; anything that is
-// wrong, the answer is the same to the byte.
-func TestUnauthorizedIsAlwaysTheSame(t *testing.T) {
+// Every kind of invalid request must get a byte-identical response.
+func TestRequire_MissingOrInvalidKey_AnswersIdentically(t *testing.T) {
 	const want = `{"error":{"code":"UNAUTHORIZED","message":"The Api-Key header is missing, or the key in it is invalid or expired."}}`
 	tests := map[string]*http.Request{
 		"missing":          request(),
@@ -91,7 +90,7 @@ func TestUnauthorizedIsAlwaysTheSame(t *testing.T) {
 		"Api_key": "reader", "Cookie": "Api-Key=reader", "Proxy-Authorization": "reader", "api-key": "reader",
 	} {
 		r := request()
-		r.Header[name] = []string{value} // as it stands: only net/http makes api-key canonical
+		r.Header[name] = []string{value} // not canonicalized, as only net/http does that to api-key
 		tests["only in "+name] = r
 	}
 	for _, query := range []string{"api-key=reader", "Api-Key=reader", "api_key=reader", "apiKey=reader", "key=reader"} {
@@ -126,11 +125,11 @@ func TestUnauthorizedIsAlwaysTheSame(t *testing.T) {
 		})
 	}
 	if log.Len() > 0 {
-		t.Errorf("a client's mistakes were logged: %s", log)
+		t.Errorf("client errors were logged: %s", log)
 	}
 }
 
-func TestVerifierFailureIsLoggedAndNotTold(t *testing.T) {
+func TestRequire_VerifierFails_LogsErrorAndHidesIt(t *testing.T) {
 	a, log := newAuthenticator(t)
 	response, body := serve(t, a.Require(scopes.FilesRead, unreachable(t)), request("broken"))
 	const want = `{"error":{"code":"INTERNAL_ERROR","message":"Something went wrong on our side. Try again later."}}`
@@ -138,38 +137,37 @@ func TestVerifierFailureIsLoggedAndNotTold(t *testing.T) {
 		t.Errorf("got %d %s, want 500 %s", response.StatusCode, body, want)
 	}
 	if got := log.String(); !strings.Contains(got, errBroken.Error()) || strings.Contains(got, "broken") {
-		t.Errorf("the log does not tell, or tells the token: %q", got)
+		t.Errorf("log = %q, want the error without the token", got)
 	}
 }
 
-func TestGoneClientIsNoFailure(t *testing.T) {
+func TestRequire_ClientDisconnected_LogsNothing(t *testing.T) {
 	a, log := newAuthenticator(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	response, _ := serve(t, a.Handler(unreachable(t)), request("broken").WithContext(ctx))
 	if response.StatusCode != http.StatusInternalServerError || log.Len() > 0 {
-		t.Errorf("got %d, log %q", response.StatusCode, log)
+		t.Errorf("status = %d, log = %q; want 500 and no log", response.StatusCode, log)
 	}
 }
 
 func TestAuthenticate(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	if p, err := a.Authenticate(request("reader")); err != nil || p != reader {
-		t.Errorf("got %v, %v", p, err)
+		t.Errorf("Authenticate = %v, %v, want %v", p, err, reader)
 	}
 	for _, r := range []*http.Request{request(), request("nobody"), request("reader", "reader")} {
 		if p, err := a.Authenticate(r); !errors.Is(err, auth.ErrUnauthorized) || p != (auth.Principal{}) {
-			t.Errorf("%v: got %v, %v", r.Header, p, err)
+			t.Errorf("%v: Authenticate = %v, %v, want ErrUnauthorized", r.Header, p, err)
 		}
 	}
 	if _, err := a.Authenticate(request("broken")); !errors.Is(err, errBroken) || errors.Is(err, auth.ErrUnauthorized) {
-		t.Errorf("a failing verifier: %v", err)
+		t.Errorf("failing verifier: err = %v", err)
 	}
 }
 
-// The header's value reaches the verifier as it was sent, and over real HTTP
-// its name may be spelt in any case.
-func TestHeaderOverHTTP(t *testing.T) {
+// The verifier must receive the value unchanged. Over HTTP, the header's name may have any case.
+func TestHandler_OverHTTP_AcceptsHeaderInAnyCase(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	server := httptest.NewServer(a.Handler(principal))
 	t.Cleanup(server.Close)
@@ -190,17 +188,17 @@ func TestHeaderOverHTTP(t *testing.T) {
 	}
 }
 
-func TestMisusePanics(t *testing.T) {
+func TestRequireAndHandler_InvalidArguments_Panic(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	mustPanic(t, "Require with the zero Scope", func() { a.Require("", principal) })
-	mustPanic(t, "Require with a scope that is not declared", func() { a.Require("teams:read", principal) })
+	mustPanic(t, "Require with an undeclared scope", func() { a.Require("teams:read", principal) })
 	mustPanic(t, "Require with a nil handler", func() { a.Require(scopes.FilesRead, nil) })
 	mustPanic(t, "Handler with a nil handler", func() { a.Handler(nil) })
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNew_InvalidArguments_ReturnsError(t *testing.T) {
 	if _, err := auth.New(nil, auth.Config{}); err == nil {
-		t.Error("a nil Verifier is taken")
+		t.Error("New accepts a nil Verifier")
 	}
 	for field, limits := range map[string][]auth.RateLimit{
 		"RateLimit.PerSecond": {{PerSecond: -1}, {PerSecond: math.NaN(), Burst: 1}, {PerSecond: math.Inf(1)}, {Burst: 1}},
@@ -208,13 +206,13 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		for _, limit := range limits {
 			if _, err := auth.New(allKeys, auth.Config{RateLimit: limit}); err == nil || !strings.Contains(err.Error(), field+" must") {
-				t.Errorf("%+v: got error %v, want one that names %s", limit, err, field)
+				t.Errorf("%+v: err = %v, want an error that names %s", limit, err, field)
 			}
 		}
 	}
 	for _, limit := range []auth.RateLimit{{}, {PerSecond: 0.1}, {PerSecond: 1e18}, {PerSecond: 1, Burst: 365 * 24 * 3600}} {
 		if _, err := auth.New(allKeys, auth.Config{RateLimit: limit}); err != nil {
-			t.Errorf("%+v: %v", limit, err)
+			t.Errorf("New with %+v: %v", limit, err)
 		}
 	}
 }
@@ -225,6 +223,6 @@ func TestPrincipalFrom(t *testing.T) {
 	}
 	ctx := auth.WithPrincipal(auth.WithPrincipal(t.Context(), reader), writer)
 	if p, ok := auth.PrincipalFrom(ctx); !ok || p != writer {
-		t.Errorf("got %v, %v", p, ok)
+		t.Errorf("PrincipalFrom = %v, %v, want %v", p, ok, writer)
 	}
 }

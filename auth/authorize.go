@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// An Action is what a caller wants to do with keys or webhooks.
+// An Action is an operation on keys, webhooks or events that a caller requests.
 type Action string
 
 // The actions of the library's own routes.
@@ -17,47 +17,46 @@ const (
 	CreateKey     Action = "create key"     // for the caller's account
 	UpdateKey     Action = "update key"     // rename it
 	RotateKey     Action = "rotate key"     // give it another value
-	DeleteKey     Action = "delete key"     // of the caller's account
+	DeleteKey     Action = "delete key"     // in the caller's account
 	ReadWebhooks  Action = "read webhooks"  // list webhooks, get one
 	CreateWebhook Action = "create webhook" // for the caller's account
-	UpdateWebhook Action = "update webhook" // change it, rotate its secret, test it, send again
-	DeleteWebhook Action = "delete webhook" // of the caller's account
-	ReadAudit     Action = "read audit"     // list what happened to keys and webhooks, and who did it
+	UpdateWebhook Action = "update webhook" // change it, rotate its secret, test it, resend deliveries
+	DeleteWebhook Action = "delete webhook" // in the caller's account
+	ReadAudit     Action = "read audit"     // list changes to keys and webhooks, and their actors
 	ReadEvents    Action = "read events"    // list events, get the body of one
 )
 
-// An Access is an action on a target of the caller's own account. A target of another
-// account is answered 404 before an [Authorize] function is called.
+// An Access is an action on a target in the caller's own account. Requests for a target of another
+// account are answered 404 before an [Authorize] function is called.
 type Access struct {
 	Action Action
 
-	// Target describes the key, webhook or events. It is nil in the general question, before
-	// the request's body is read: whether the caller may do this to any target at all.
+	// Target describes the key, webhook or events. It is nil in the first check, before the
+	// request's body is read: may the caller perform this action on any target at all?
 	Target *Target
 
-	// EventScopes are the read scopes behind all event types that there are, of an action
-	// on webhooks or events.
+	// EventScopes are the read scopes behind all known event types, for actions on webhooks or
+	// events.
 	EventScopes scopes.Set
 }
 
-// A Target is the key, the webhook or the events that an [Access] is about.
+// A Target is the key, webhook or events of an [Access].
 type Target struct {
-	ID        string     // empty for one that does not exist yet, and for all events of some types
-	Scopes    scopes.Set // a key's scopes; for a webhook, the read scope behind each of its events, of an update also past and new ones; for events, the read scopes behind their types
+	ID        string     // empty for a target that does not exist yet, and for all events of some types
+	Scopes    scopes.Set // key: its scopes; webhook: the read scopes behind its events, for an update including past and new events; events: the read scopes behind their types
 	ExpiresAt time.Time  // when a key expires; zero: never
 }
 
 // ErrForbidden is returned by an [Authorize] function that refuses an action.
 var ErrForbidden = errors.New("this API key does not have permission for this action")
 
-// An Authorize function decides whether a caller may do something. Nil allows it, an
-// error that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500. It
-// must be safe for concurrent use.
+// An Authorize function decides whether a caller may perform an action. Nil allows it, an error
+// that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500. It must be safe for
+// concurrent use.
 //
-// It is not asked about GET /v2/api-keys/self, which tells any live key about itself alone.
+// It is not called for GET /v2/api-keys/self, which returns any live key's own data.
 //
-// It is called twice for an action that has a target: first without the target, then
-// with it.
+// For an action with a target it is called twice: first without the target, then with it.
 type Authorize func(ctx context.Context, caller Principal, access Access) error
 
 // eventScopes are the read scopes behind the event types of docs/spec.md, section 6:
@@ -67,18 +66,18 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 // LeastPrivilege is the default [Authorize] function. It works with the scopes of
 // docs/spec.md, section 5, which leaves these rules open:
 //
-//   - A key can create, update, rotate and delete keys whose scopes it holds, declared or
-//     not, and that expire no later than it does. So it can update and rotate itself; it can always
+//   - A key can create, update, rotate and delete keys whose scopes, declared or not, it holds
+//     and that expire no later than it does. So it can update and rotate itself; it can always
 //     delete itself.
 //   - Creating, updating or deleting a webhook requires the read scope behind each of
-//     its events: a caller subscribes only to what it may read.
+//     its events: a caller subscribes only to events that it may read.
 //   - A value that a rotation has replaced manages nothing, because the keys and
 //     webhooks that it creates or changes would outlive it. A leaked value could
 //     otherwise keep its access past the end of the grace period. It can still delete
 //     its own key.
 //   - Reading keys, webhooks or the audit trail requires account:read.
-//   - Reading events and their bodies requires the read scope behind their types: who may
-//     subscribe to a type may read it.
+//   - Reading events and their bodies requires the read scope behind their types, like
+//     subscribing to them.
 //
 // An unknown action is refused.
 func LeastPrivilege(_ context.Context, caller Principal, access Access) error {

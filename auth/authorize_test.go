@@ -17,9 +17,9 @@ const (
 
 const self = "key_caller"
 
-// Who is calling: a key by its value, or by one that a rotation has replaced.
+// The callers in the tests: a key by its current value, or by a value that a rotation has replaced.
 type (
-	asker interface {
+	principaler interface {
 		principal(*testing.T) auth.Principal
 	}
 	caller   presented
@@ -41,7 +41,6 @@ func (r replaced) principal(t *testing.T) auth.Principal {
 	return p
 }
 
-// The policy of LeastPrivilege: who may do what.
 func TestLeastPrivilege(t *testing.T) {
 	const (
 		readFiles  = "files:read"
@@ -63,15 +62,15 @@ func TestLeastPrivilege(t *testing.T) {
 		scopes  string
 		expires time.Time
 	}
-	anything := (*target)(nil) // asked in general, before the body is read
+	anything := (*target)(nil) // the check before the body is read
 
 	tests := []struct {
-		caller asker
+		caller principaler
 		action auth.Action
 		target *target
 		want   bool
 	}{
-		// Reading keys or webhooks takes account:read.
+		// Reading keys or webhooks requires account:read.
 		{caller{readAcct, never}, auth.ReadKeys, anything, allow},
 		{caller{readAcct, soon}, auth.ReadKeys, anything, allow},
 		{caller{all, never}, auth.ReadKeys, anything, allow},
@@ -84,7 +83,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{nothing, never}, auth.ReadWebhooks, anything, deny},
 		{caller{readAcct, never}, auth.ReadWebhooks, &target{"wh_1", readFiles, never}, allow},
 
-		// Any key may ask: the target decides.
+		// Any key passes the first check: the target decides.
 		{caller{readFiles, never}, auth.CreateKey, anything, allow},
 		{caller{nothing, never}, auth.CreateKey, anything, allow},
 		{caller{readFiles, never}, auth.UpdateKey, anything, allow},
@@ -94,7 +93,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readFiles, never}, auth.DeleteKey, anything, allow},
 		{caller{nothing, never}, auth.DeleteKey, anything, allow},
 
-		// Creating a key takes every scope it has …
+		// Creating a key requires all of its scopes …
 		{caller{readFiles, never}, auth.CreateKey, &target{"", readFiles, never}, allow},
 		{caller{both, never}, auth.CreateKey, &target{"", readFiles, never}, allow},
 		{caller{both, never}, auth.CreateKey, &target{"", reversed, never}, allow},
@@ -105,7 +104,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{writeFiles, never}, auth.CreateKey, &target{"", readFiles, never}, deny},
 		{caller{nothing, never}, auth.CreateKey, &target{"", readFiles, never}, deny},
 
-		// … and a life at least as long.
+		// … and an expiry no earlier than the new key's.
 		{caller{readFiles, never}, auth.CreateKey, &target{"", readFiles, soon}, allow},
 		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, soon}, allow},
 		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, zoned}, allow},
@@ -114,34 +113,34 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
 		{caller{all, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
 
-		// Updating one takes the same …
+		// Updating a key requires the same …
 		{caller{both, never}, auth.UpdateKey, &target{"key_other", readFiles, never}, allow},
 		{caller{both, later}, auth.UpdateKey, &target{"key_other", readFiles, soon}, allow},
 		{caller{readFiles, never}, auth.UpdateKey, &target{"key_other", both, never}, deny},
 		{caller{both, soon}, auth.UpdateKey, &target{"key_other", readFiles, later}, deny},
 		{caller{both, soon}, auth.UpdateKey, &target{"key_other", readFiles, never}, deny},
 
-		// … so does rotating one …
+		// … as does rotating one …
 		{caller{both, never}, auth.RotateKey, &target{"key_other", readFiles, never}, allow},
 		{caller{both, later}, auth.RotateKey, &target{"key_other", readFiles, soon}, allow},
 		{caller{readFiles, never}, auth.RotateKey, &target{"key_other", both, never}, deny},
 		{caller{both, soon}, auth.RotateKey, &target{"key_other", readFiles, later}, deny},
 		{caller{both, soon}, auth.RotateKey, &target{"key_other", readFiles, never}, deny},
 
-		// … and so does deleting one.
+		// … and deleting one.
 		{caller{both, never}, auth.DeleteKey, &target{"key_other", readFiles, never}, allow},
 		{caller{both, later}, auth.DeleteKey, &target{"key_other", readFiles, soon}, allow},
 		{caller{readFiles, never}, auth.DeleteKey, &target{"key_other", both, never}, deny},
 		{caller{both, soon}, auth.DeleteKey, &target{"key_other", readFiles, later}, deny},
 		{caller{both, soon}, auth.DeleteKey, &target{"key_other", readFiles, never}, deny},
 
-		// A key may update and rotate itself: it covers what it is.
+		// A key may update and rotate itself, since it has its own scopes.
 		{caller{readFiles, never}, auth.UpdateKey, &target{self, readFiles, never}, allow},
 		{caller{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, soon}, allow},
 		{caller{readFiles, never}, auth.RotateKey, &target{self, readFiles, never}, allow},
 		{caller{readFiles, soon}, auth.RotateKey, &target{self, readFiles, soon}, allow},
 
-		// A value that was replaced manages nothing, also not what dies before it does.
+		// A replaced value cannot manage any key, not even one that expires earlier.
 		{replaced{readFiles, soon}, auth.UpdateKey, anything, deny},
 		{replaced{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, never}, deny},
 		{replaced{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, soon}, deny},
@@ -160,7 +159,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{replaced{readFiles, later}, auth.DeleteKey, &target{"key_other", readFiles, soon}, deny},
 		{replaced{readFiles, later}, auth.CreateKey, &target{"", both, soon}, deny},
 
-		// Nor webhooks, which do not die. It may read.
+		// It cannot manage webhooks, which do not expire. It may read.
 		{replaced{all, soon}, auth.CreateWebhook, anything, deny},
 		{replaced{all, soon}, auth.UpdateWebhook, anything, deny},
 		{replaced{all, soon}, auth.DeleteWebhook, anything, deny},
@@ -170,15 +169,15 @@ func TestLeastPrivilege(t *testing.T) {
 		{replaced{readAcct, soon}, auth.ReadWebhooks, anything, allow},
 		{replaced{readAcct, soon}, auth.ReadKeys, anything, allow},
 
-		// But a key may always delete itself, by that value too.
+		// A key may always delete itself, also with a replaced value.
 		{caller{readFiles, never}, auth.DeleteKey, &target{self, readFiles, never}, allow},
 		{replaced{readFiles, soon}, auth.DeleteKey, &target{self, readFiles, never}, allow},
 		{replaced{readFiles, soon}, auth.DeleteKey, &target{self, readFiles, soon}, allow},
 		{caller{nothing, soon}, auth.DeleteKey, &target{self, all, never}, allow},
 		{caller{readFiles, soon}, auth.CreateKey, &target{self, readFiles, never}, deny},
 
-		// Creating, updating or deleting a webhook takes the read scope behind
-		// each of its events.
+		// Creating, updating or deleting a webhook requires the read scope behind each of its
+		// events.
 		{caller{readFiles, soon}, auth.CreateWebhook, &target{"", readFiles, never}, allow},
 		{caller{readAcct, soon}, auth.CreateWebhook, &target{"", readAcct, never}, allow},
 		{caller{both, soon}, auth.CreateWebhook, &target{"", reversed, never}, allow},
@@ -193,7 +192,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readAcct, never}, auth.DeleteWebhook, &target{"wh_1", both, never}, deny},
 		{caller{readFiles, never}, auth.DeleteWebhook, &target{self, readAcct, never}, deny},
 
-		// Asked in general, one of those scopes will do.
+		// In the first check, one of those scopes is enough.
 		{caller{readFiles, never}, auth.CreateWebhook, anything, allow},
 		{caller{readAcct, never}, auth.CreateWebhook, anything, allow},
 		{caller{writeFiles, never}, auth.CreateWebhook, anything, deny},
@@ -219,17 +218,17 @@ func TestLeastPrivilege(t *testing.T) {
 		}
 		err := auth.LeastPrivilege(t.Context(), test.caller.principal(t), access)
 		if got := err == nil; got != test.want {
-			t.Errorf("%T %+[1]v, %s %+v: allowed %v, want %v", test.caller, test.action, test.target, got, test.want)
+			t.Errorf("%T %+[1]v, %s %+v: allowed = %v, want %v", test.caller, test.action, test.target, got, test.want)
 		}
 		if err != nil && !errors.Is(err, auth.ErrForbidden) {
-			t.Errorf("%s is refused with %v", test.action, err)
+			t.Errorf("%s: err = %v, want ErrForbidden", test.action, err)
 		}
 	}
 }
 
-// What is refused in general is refused for every target: otherwise a request
-// would be answered 403 that its body would have made a 201.
-func TestLeastPrivilegeInGeneralIsNoStricter(t *testing.T) {
+// The check without a target must not refuse what the check with a target would allow: the request
+// would be answered 403 instead of 201.
+func TestLeastPrivilege_WithoutTarget_IsNoStricter(t *testing.T) {
 	type action = auth.Action
 	for _, a := range []action{
 		auth.ReadKeys, auth.CreateKey, auth.UpdateKey, auth.RotateKey, auth.DeleteKey,
@@ -243,7 +242,7 @@ func TestLeastPrivilegeInGeneralIsNoStricter(t *testing.T) {
 			} {
 				err := auth.LeastPrivilege(t.Context(), p, auth.Access{Action: a, Target: &auth.Target{Scopes: events}})
 				if err == nil && general != nil {
-					t.Errorf("%v may %s with %v, but not in general", caller, a, events)
+					t.Errorf("%v may %s with %v, but is refused without a target", caller, a, events)
 				}
 			}
 		}
@@ -263,11 +262,11 @@ func set(t *testing.T, names string) scopes.Set {
 	return parsed
 }
 
-// Two ids that are missing are not the same id.
-func TestNobodyIsNotNobody(t *testing.T) {
+// Two missing IDs must not match.
+func TestLeastPrivilege_KeyAndTargetWithoutID_RefusesDelete(t *testing.T) {
 	caller := auth.Principal{Account: "acct", Scopes: scopes.Of(scopes.FilesRead)}
 	access := auth.Access{Action: auth.DeleteKey, Target: &auth.Target{Scopes: scopes.All()}}
 	if err := auth.LeastPrivilege(t.Context(), caller, access); !errors.Is(err, auth.ErrForbidden) {
-		t.Errorf("a caller without an id may delete a key without one: %v", err)
+		t.Errorf("caller without an ID deletes a key without an ID: err = %v, want ErrForbidden", err)
 	}
 }

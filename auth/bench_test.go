@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// What the guard adds to a handler that does nothing, without the verifier.
+// BenchmarkRequire measures the cost of the guard without the verifier, around an empty handler.
 func BenchmarkRequire(b *testing.B) {
 	noop := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	guarded := func(limit auth.RateLimit) http.Handler {

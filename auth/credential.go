@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// A Credential is the value of an API key that a request came with, as it was verified.
-// A store compares it with the key in the same step that makes the change (a
-// compare-and-swap), so that a key that has been rotated or deleted since changes
-// nothing. The zero Credential is that of the host itself. It prints as "[redacted]".
+// A Credential is the verified API key value of a request. A store compares it with the key in the
+// same step as the change (compare-and-swap), so that a key that has since been rotated or deleted
+// changes nothing. The zero Credential represents the host itself. A Credential prints as
+// "[redacted]".
 type Credential struct {
 	KeyID string
 
-	// Limited says that the key expires or does not hold all scopes, so that there may be keys
-	// of the account that it cannot manage: it may not use up all that the account may have.
+	// Limited means that the key expires or does not hold all scopes. The account may then have
+	// keys that it cannot manage, so it must not use up the account's whole limit.
 	Limited bool
 
 	hash     [sha256.Size]byte
@@ -26,8 +26,8 @@ type Credential struct {
 // still valid.
 var ErrCredentialChanged = errors.New("the API key of this request has been rotated or deleted")
 
-// NewCredential returns the Credential of a key's value by the value's SHA-256.
-// Replaced says that a rotation had replaced the value when it was verified.
+// NewCredential returns the Credential for a key's value, given as the SHA-256 of the value.
+// replaced means that a rotation had replaced the value by the time of its verification.
 func NewCredential(keyID string, hash [sha256.Size]byte, replaced bool) Credential {
 	return Credential{KeyID: keyID, hash: hash, replaced: replaced}
 }
@@ -35,8 +35,7 @@ func NewCredential(keyID string, hash [sha256.Size]byte, replaced bool) Credenti
 // IsZero reports whether c is the zero Credential.
 func (c Credential) IsZero() bool { return c == Credential{} }
 
-// Matches reports whether c is still what it was when it was verified, given the hashes
-// that its key has now.
+// Matches reports whether c is still valid for a key with these hashes.
 func (c Credential) Matches(current, previous [sha256.Size]byte) bool {
 	if c.replaced {
 		return c.hash == previous
@@ -44,5 +43,5 @@ func (c Credential) Matches(current, previous [sha256.Size]byte) bool {
 	return c.hash == current
 }
 
-// Format prints nothing of a Credential: to a store a hash can be as good as the value.
+// Format hides the Credential: for a store, a hash can be as good as the value.
 func (c Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }

@@ -3,28 +3,28 @@
 //
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, list))
 //
-// Inside the handler, [PrincipalFrom] returns the caller. A request without a valid key
-// never reaches the handler: it is answered 401 UNAUTHORIZED. If the key is valid but
-// lacks the scope, it is answered 403 FORBIDDEN.
+// Inside the handler, [PrincipalFrom] returns the caller. A request without a valid key never
+// reaches the handler: it is answered 401 UNAUTHORIZED. A valid key without the scope is answered
+// 403 FORBIDDEN.
 //
 // # Slow bodies
 //
-// A request is let through as soon as its header has arrived. A handler that then waits
-// for the body calls [Recheck] before it acts on it, because the key may have been
-// deleted or rotated in the meantime.
+// A request passes the guard as soon as its header has arrived. A handler that waits for the body
+// must call [Recheck] before it acts on the body, because the key may have been deleted or rotated
+// in the meantime.
 //
 // # The Api-Key header
 //
-// The key is accepted in this header only: not in the query, not in another header, and
-// not if the header is given twice.
+// The key is accepted only in this header: not in the query, not in another header, and not if the
+// header is repeated.
 //
 // # Rate limits
 //
-// [Config.RateLimit] limits the requests of each key and of each account, to the
-// library's routes and the host's alike. It is off unless it is set.
+// [Config.RateLimit] limits the requests of each key and of each account, to the library's routes
+// and the host's alike. It is off by default.
 //
 // # Authorization beyond scopes
 //
-// An [Authorize] function decides what a key may do with other keys and with webhooks.
+// An [Authorize] function grants or refuses each action on keys, webhooks and events.
 // [LeastPrivilege] is the default; a host can replace or wrap it.
 package auth

@@ -7,12 +7,11 @@ import (
 	"net/http"
 )
 
-// The codes of errors, each with its status. The first two are those of docs/spec.md,
-// section 7.
+// The error codes, each with its status. The first two are defined by docs/spec.md, section 7.
 const (
 	CodeUnauthorized         = "UNAUTHORIZED"           // 401: no valid key
 	CodeForbidden            = "FORBIDDEN"              // 403: the key lacks permission
-	CodeValidation           = "VALIDATION_ERROR"       // 400: the message names what is wrong
+	CodeValidation           = "VALIDATION_ERROR"       // 400: the message names the invalid field
 	CodeNotFound             = "NOT_FOUND"              // 404
 	CodeMethodNotAllowed     = "METHOD_NOT_ALLOWED"     // 405, with Allow
 	CodeConflict             = "CONFLICT"               // 409: the state does not allow it
@@ -21,16 +20,16 @@ const (
 	CodeUnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE" // 415
 	CodeRateLimit            = "RATE_LIMIT_EXCEEDED"    // 429, with Retry-After
 	CodeInternal             = "INTERNAL_ERROR"         // 500: not the client's fault
-	CodeUnavailable          = "SERVICE_UNAVAILABLE"    // 503, with Retry-After: the store cannot be used now; the message says whether it may have been done
+	CodeUnavailable          = "SERVICE_UNAVAILABLE"    // 503, with Retry-After: the store is unavailable; the message says whether the request may have taken effect
 )
 
-// ErrUnavailable is wrapped by errors of stores that cannot be reached or used now, such as on a full
-// disk: nothing was done, and the same call may succeed later.
+// ErrUnavailable is wrapped by a store's errors while it cannot be reached or written, for example
+// on a full disk. Nothing was done, and the same call may succeed later.
 var ErrUnavailable = errors.New("the store is unavailable")
 
-// ErrInterrupted is wrapped by errors of stores that broke off while they wrote, such as by a lost
-// connection: it may have been done. The same call may succeed later.
-var ErrInterrupted = errors.New("the store broke off")
+// ErrInterrupted is wrapped by a store's errors if a write was interrupted, for example by a lost
+// connection. The write may have taken effect. The same call may succeed later.
+var ErrInterrupted = errors.New("the store was interrupted; the change may have taken effect")
 
 // WriteError answers a request with the error body of docs/spec.md, section 7,
 // {"error":{"code":…,"message":…}} and a newline. Hosts use it so that their own routes
@@ -43,7 +42,7 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 	}
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)
-	encoder.SetEscapeHTML(false) // "<" reads better as it is
+	encoder.SetEscapeHTML(false) // "<" is easier to read unescaped
 	_ = encoder.Encode(struct {
 		Error body `json:"error"`
 	}{body{code, message}}) // two strings always encode
@@ -61,18 +60,18 @@ func WriteUnauthorized(w http.ResponseWriter) {
 		"The Api-Key header is missing, or the key in it is invalid or expired.")
 }
 
-// WriteForbidden answers 403 FORBIDDEN.
 func WriteForbidden(w http.ResponseWriter, message string) {
 	WriteError(w, http.StatusForbidden, CodeForbidden, message)
 }
 
-// WriteInternal answers 500 INTERNAL_ERROR, without details.
+// WriteInternal answers 500 INTERNAL_ERROR without details.
 func WriteInternal(w http.ResponseWriter) {
 	WriteError(w, http.StatusInternalServerError, CodeInternal, "Something went wrong on our side. Try again later.")
 }
 
-// WriteFailure answers a request that failed for no fault of the client's: 503 SERVICE_UNAVAILABLE with
-// Retry-After if err is [ErrUnavailable] or [ErrInterrupted], or else as [WriteInternal].
+// WriteFailure answers a request that failed through no fault of the client: 503
+// SERVICE_UNAVAILABLE with Retry-After if err is [ErrUnavailable] or [ErrInterrupted], otherwise as
+// [WriteInternal].
 func WriteFailure(w http.ResponseWriter, err error) {
 	var message string
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-func TestWriteErrorIsAlwaysValidJSON(t *testing.T) {
+func TestWriteError_AnyMessage_IsValidJSON(t *testing.T) {
 	for _, message := range []string{"", "plain", `"quoted" \ back`, "line\nend\x00", "Ümläut 🙂", "<script>&", "bad \xff UTF-8"} {
 		recorder := httptest.NewRecorder()
 		auth.WriteError(recorder, http.StatusConflict, "CONFLICT", message)

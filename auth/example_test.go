@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A verifier for the examples. A host's is the KeyService of package apikeys.
+// oneKey is a verifier for the examples. Hosts use the KeyService of package apikeys.
 type oneKey struct{}
 
 func (oneKey) Verify(_ context.Context, token string) (auth.Principal, error) {
@@ -23,7 +23,7 @@ func (oneKey) Verify(_ context.Context, token string) (auth.Principal, error) {
 	return auth.Principal{Account: "acct_1", KeyID: "key_1", Scopes: scopes.Of(scopes.EnvironmentsRead)}, nil
 }
 
-// A host guards a route of its own.
+// A host guards its own route.
 func Example() {
 	authenticator, err := auth.New(oneKey{}, auth.Config{})
 	if err != nil {
@@ -56,22 +56,22 @@ func Example() {
 	// 403 {"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope environments:write."}}
 }
 
-// A host's upload takes as long as its client likes. What it does once all is there, it
-// does for a key that is good then.
+// An upload takes as long as the client likes. After it has arrived, the handler checks that the
+// key is still valid.
 func ExampleRecheck() {
 	authenticator, err := auth.New(oneKey{}, auth.Config{})
 	if err != nil {
 		panic(err)
 	}
 	upload := authenticator.Require(scopes.EnvironmentsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // maybe for an hour
+		content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // may take an hour
 		if err != nil {
 			auth.WriteError(w, http.StatusBadRequest, auth.CodeValidation, "The file must arrive whole.")
 			return
 		}
 		caller, err := auth.Recheck(r.Context())
 		switch {
-		case errors.Is(err, auth.ErrUnauthorized): // it was deleted in the meantime
+		case errors.Is(err, auth.ErrUnauthorized): // deleted in the meantime
 			auth.WriteUnauthorized(w)
 		case err != nil:
 			auth.WriteInternal(w)
@@ -89,8 +89,8 @@ func ExampleRecheck() {
 	// Output: 200 7 bytes stored for acct_1
 }
 
-// A host wraps the default policy: here, keys of accounts whose name begins with
-// "admin" may do everything.
+// A host wraps the default policy: keys of accounts whose name begins with "admin" may do
+// everything.
 func ExampleAuthorize() {
 	var policy auth.Authorize = func(ctx context.Context, caller auth.Principal, access auth.Access) error {
 		if strings.HasPrefix(caller.Account, "admin") {

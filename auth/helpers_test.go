@@ -16,8 +16,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// keys is a Verifier that knows some tokens. "broken" is one that it cannot
-// find out about.
+// keys is a Verifier that knows some tokens. For "broken" it returns errBroken.
 type keys map[string]auth.Principal
 
 var errBroken = errors.New("disk /dev/sda1 is full")
@@ -38,7 +37,7 @@ var (
 	allKeys = keys{"reader": reader, "writer": writer, "": reader, "reader, reader": reader}
 )
 
-// newAuthenticator returns one on allKeys, and what it logs.
+// newAuthenticator returns an Authenticator that knows allKeys, and its log.
 func newAuthenticator(t *testing.T) (*auth.Authenticator, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -49,7 +48,7 @@ func newAuthenticator(t *testing.T) (*auth.Authenticator, *bytes.Buffer) {
 	return a, &log
 }
 
-// request returns a request with the given values of the Api-Key header.
+// request returns a request with the given Api-Key header values.
 func request(values ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/v2/environments", nil)
 	for _, value := range values {
@@ -58,7 +57,7 @@ func request(values ...string) *http.Request {
 	return r
 }
 
-// serve returns the response of handler, and its body without the newline at its end.
+// serve returns the handler's response, and its body without the trailing newline.
 func serve(t *testing.T, handler http.Handler, r *http.Request) (*http.Response, string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()

@@ -11,39 +11,39 @@ import (
 	"time"
 )
 
-// A RateLimit limits the requests of each key, and of each account, by the generic cell
-// rate algorithm (GCRA), which is a token bucket. The zero RateLimit does not limit
-// them. Rejected requests do not count.
+// A RateLimit limits the requests of each key and of each account with the generic cell rate
+// algorithm (GCRA), a form of token bucket. The zero RateLimit sets no limit. Rejected requests do
+// not count.
 //
-// Each process counts by itself. It counts up to 262,144 keys and as many accounts at a
-// time: if more are in use at once, some may make more requests than they should.
+// Each process counts separately, up to 262,144 keys and as many accounts at a time. If more are in
+// use at once, some may exceed their limit.
 type RateLimit struct {
-	// PerSecond is how many requests a second a key may make in the long run: the rate
-	// at which tokens return. 0: any number.
+	// PerSecond is the sustained rate of requests per second of a key: the rate at which tokens
+	// return. 0: unlimited.
 	PerSecond float64
 
-	// Burst is how many requests a key may make at once after a pause: the size of the
-	// bucket. Raise it for clients that send requests in bursts. At most what PerSecond
-	// amounts to in a year. Default: PerSecond, rounded up.
+	// Burst is how many requests a key may make at once after a pause: the size of the bucket.
+	// Raise it for clients that send requests in bursts. The maximum is the number of requests that
+	// PerSecond allows in a year. Default: PerSecond, rounded up.
 	Burst int
 
-	// PerAccount is the limit of all keys of an account together, as a multiple of that
-	// of one key, so that a key that creates others does not multiply its limit. 1 gives
-	// an account as much as one key; raise it for accounts with many applications. At
-	// most 1,000,000; negative: any number. Default: 4.
+	// PerAccount is the limit of all keys of an account together, as a multiple of the limit of a
+	// key, so that a key cannot multiply its limit by creating keys. 1 gives an account the limit
+	// of a single key; raise it for accounts with many applications. Maximum: 1,000,000; negative:
+	// unlimited. Default: 4.
 	PerAccount int
 }
 
 func (r RateLimit) withDefaults() (RateLimit, error) {
 	switch {
-	case !(r.PerSecond >= 0) || math.IsInf(r.PerSecond, 0): // NaN, too
-		return r, errors.New("RateLimit.PerSecond must be a number that is not negative")
+	case !(r.PerSecond >= 0) || math.IsInf(r.PerSecond, 0): // also rejects NaN
+		return r, errors.New("RateLimit.PerSecond must be a finite number of at least 0")
 	case r.Burst < 0:
 		return r, errors.New("RateLimit.Burst must not be negative")
 	case r.PerSecond == 0 && r.Burst > 0:
 		return r, errors.New("RateLimit.PerSecond must be given with RateLimit.Burst")
 	case r.PerAccount > 1_000_000:
-		return r, errors.New("RateLimit.PerAccount must be at most 1000000; negative is no limit")
+		return r, errors.New("RateLimit.PerAccount must be at most 1000000; a negative value means no limit")
 	}
 	if r.PerAccount == 0 {
 		r.PerAccount = 4
@@ -52,12 +52,12 @@ func (r RateLimit) withDefaults() (RateLimit, error) {
 		r.Burst = int(min(math.Ceil(r.PerSecond), math.MaxInt32))
 	}
 	if r.Burst > math.MaxInt32 || float64(r.Burst) > r.PerSecond*(365*24*time.Hour).Seconds() {
-		return r, errors.New("RateLimit.Burst must be at most 2147483647, and what RateLimit.PerSecond amounts to in a year")
+		return r, errors.New("RateLimit.Burst must be at most 2147483647 and at most the requests that RateLimit.PerSecond allows in a year")
 	}
 	return r, nil
 }
 
-// The headers X-RateLimit-…, in the form that net/http need not change.
+// The X-RateLimit headers in net/http's canonical form.
 const (
 	headerLimit     = "X-Ratelimit-Limit"
 	headerRemaining = "X-Ratelimit-Remaining"
@@ -69,22 +69,22 @@ const (
 	shardKeys     = 4096
 )
 
-// A limiter counts requests by the generic cell rate algorithm (GCRA). For each key, or
-// account, it keeps the theoretical arrival time (TAT): when its burst will be full
-// again. Every request postpones the TAT by an interval. A request that would postpone
-// it by more than a full burst takes is rejected. A TAT that has passed need not be kept.
+// A limiter counts requests with the generic cell rate algorithm (GCRA). For each key or account it
+// keeps the theoretical arrival time (TAT): when the burst will be full again. Every request
+// postpones the TAT by an interval. A request that would postpone it by more than a full burst
+// takes is rejected. An entry whose TAT has passed can be dropped.
 type limiter struct {
 	burst    int
 	interval int64 // nanoseconds in which one token returns
 	now      func() time.Time
-	start    time.Time // times are nanoseconds since
+	start    time.Time // TATs are nanoseconds since start
 	seed     maphash.Seed
 	shards   [limiterShards]shard
 }
 
 type shard struct {
 	mu   sync.Mutex
-	tats map[uint64]int64 // theoretical arrival times, by the hash of the id
+	tats map[uint64]int64 // theoretical arrival times by hash of the ID
 }
 
 // newLimiter returns nil if limit is the zero RateLimit.
@@ -101,22 +101,22 @@ func newLimiter(limit RateLimit, now func() time.Time) *limiter {
 	}
 }
 
-// A quota is what is left after a request.
+// A quota is the remaining quota after a request.
 type quota struct {
 	admitted  bool
 	limit     int           // requests in a burst
 	remaining int           // requests that can be made now
 	reset     time.Duration // until the burst is full again
-	next      time.Duration // until a request would be admitted, if this one was not
+	next      time.Duration // until a request would be admitted, if this one was rejected
 }
 
-// take counts a request of the key or account with that id.
+// take counts a request of the key or account with this ID.
 func (l *limiter) take(id string) quota {
 	return l.takeIf(id, func(q quota) (quota, bool) { return q, q.admitted })
 }
 
-// takeIf calls decide with what would be left after a request, and counts the request if
-// decide says so. It returns the quota that decide returns.
+// takeIf calls decide with the quota that would be left after a request, counts the request if
+// decide returns count, and returns left.
 func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool)) quota {
 	hash := maphash.String(l.seed, id)
 	s := &l.shards[hash%limiterShards]
@@ -128,7 +128,7 @@ func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool))
 	if !known {
 		tat = now
 	}
-	tat = min(max(tat, now), now+full) // a clock that is set back rejects no request for longer
+	tat = min(max(tat, now), now+full) // if the clock is set back, wait for one burst at most
 	later := tat + l.interval
 	q := quota{true, l.burst, int((full - (later - now)) / l.interval), time.Duration(later - now), 0}
 	if later-now > full {
@@ -147,8 +147,8 @@ func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool))
 	return left
 }
 
-// makeRoom makes room for one more key: it removes those whose burst is full and, if
-// that frees less than a quarter, some others.
+// makeRoom makes room for one more entry. It removes entries whose burst is full and, if that frees
+// less than a quarter, arbitrary others.
 func (s *shard) makeRoom(now int64) {
 	if s.tats == nil {
 		s.tats = make(map[uint64]int64)
@@ -169,7 +169,7 @@ func (s *shard) makeRoom(now int64) {
 	}
 }
 
-// limiters count the requests of keys and of accounts. The zero limiters count nothing.
+// limiters count the requests of keys and accounts. The zero limiters count nothing.
 type limiters struct{ keys, accounts *limiter }
 
 func newLimiters(limit RateLimit, now func() time.Time) limiters {
@@ -181,14 +181,13 @@ func newLimiters(limit RateLimit, now func() time.Time) limiters {
 	return l
 }
 
-// take counts a request of the key and of its account, or of neither if one of them has
-// made too many. It returns the quota of the one that has less left, and whether that is
-// the account.
+// take counts a request of the key and of its account, or of neither if one of them has made too
+// many. It returns the smaller quota of the two, and whether that is the account's.
 func (l limiters) take(p Principal) (left quota, ofAccount bool) {
 	if l.accounts == nil {
 		return l.keys.take(p.KeyID), false
 	}
-	// The key's shard is locked while the account's is, always in this order.
+	// Locks are always taken in this order: the key's shard, then the account's.
 	left = l.keys.takeIf(p.KeyID, func(key quota) (quota, bool) {
 		var admitted bool
 		q := l.accounts.takeIf(p.Account, func(account quota) (quota, bool) {
@@ -204,7 +203,7 @@ func (l limiters) take(p Principal) (left quota, ofAccount bool) {
 	return left, ofAccount
 }
 
-// isLess reports whether q leaves less than other does.
+// isLess reports whether q is a smaller quota than other.
 func (q quota) isLess(other quota) bool {
 	switch {
 	case q.admitted != other.admitted:
@@ -215,9 +214,8 @@ func (q quota) isLess(other quota) bool {
 	return q.remaining < other.remaining
 }
 
-// admit counts a request of the key and of its account, and sets the headers to what the
-// one of them has left that has less. If the request is one too many, it answers 429
-// RATE_LIMIT_EXCEEDED and returns false.
+// admit counts a request of the key and of its account, and sets the headers to the smaller quota
+// of the two. If the request exceeds a limit, it answers 429 RATE_LIMIT_EXCEEDED and returns false.
 func (l limiters) admit(w http.ResponseWriter, p Principal) bool {
 	if l.keys == nil {
 		return true
@@ -246,7 +244,7 @@ func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// forget forgets how many requests were counted for an id.
+// forget discards the count of an ID.
 func (l *limiter) forget(id string) {
 	if l == nil {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// anyKey finds every token good: "acct/key".
+// anyKey accepts every token of the form "acct/key".
 type anyKey struct{}
 
 func (anyKey) Verify(_ context.Context, token string) (auth.Principal, error) {
@@ -23,7 +23,7 @@ func (anyKey) Verify(_ context.Context, token string) (auth.Principal, error) {
 	return auth.Principal{Account: account, KeyID: token, Scopes: scopes.All()}, nil
 }
 
-// accounts is a handler that is limited by account.
+// accounts is a handler with rate limits per account.
 type accounts struct {
 	*testing.T
 	handler http.Handler
@@ -40,7 +40,7 @@ func newAccounts(t *testing.T, limit auth.RateLimit) *accounts {
 	return &accounts{t, a.Handler(nothing), c}
 }
 
-// ask makes a request and returns what its answer tells.
+// ask sends a request and returns the quota in the response's headers.
 func (a *accounts) ask(account string, key int) (admitted bool, limit, remaining, reset, retryAfter string) {
 	a.Helper()
 	response, _ := serve(a.T, a.handler, request(account+"/"+strconv.Itoa(key)))
@@ -48,8 +48,7 @@ func (a *accounts) ask(account string, key int) (admitted bool, limit, remaining
 	return response.StatusCode == 200, get("X-RateLimit-Limit"), get("X-RateLimit-Remaining"), get("X-RateLimit-Reset"), get("Retry-After")
 }
 
-// TestManyKeysDoNotMultiplyTheLimit makes requests with 40 keys of an account.
-func TestManyKeysDoNotMultiplyTheLimit(t *testing.T) {
+func TestRateLimit_ManyKeysOfAnAccount_ShareItsLimit(t *testing.T) {
 	for perAccount, want := range map[int]int{0: 20, 1: 5, 3: 15, 100: 200, -1: 200} {
 		a := newAccounts(t, auth.RateLimit{PerSecond: 1, Burst: 5, PerAccount: perAccount})
 		count := func(account string) (n int) {
@@ -62,9 +61,9 @@ func TestManyKeysDoNotMultiplyTheLimit(t *testing.T) {
 			}
 			return n
 		}
-		for _, account := range []string{"one", "two"} { // each by itself
+		for _, account := range []string{"one", "two"} { // accounts have separate limits
 			if got := count(account); got != want {
-				t.Errorf("PerAccount %d: %d requests were admitted, want %d", perAccount, got, want)
+				t.Errorf("PerAccount %d: %d requests admitted, want %d", perAccount, got, want)
 			}
 		}
 		a.clock.Add(2 * time.Second)
@@ -75,13 +74,13 @@ func TestManyKeysDoNotMultiplyTheLimit(t *testing.T) {
 			back = 80
 		}
 		if got := count("one"); got != back {
-			t.Errorf("PerAccount %d: two seconds later %d were admitted, want %d", perAccount, got, back)
+			t.Errorf("PerAccount %d: %d requests admitted two seconds later, want %d", perAccount, got, back)
 		}
 	}
 }
 
-// TestHeadersAreOfWhatHasLessLeft uses up a key's limit, and then its account's.
-func TestHeadersAreOfWhatHasLessLeft(t *testing.T) {
+// The test exhausts a key's limit, then its account's.
+func TestRateLimit_Headers_ShowSmallerQuota(t *testing.T) {
 	a := newAccounts(t, auth.RateLimit{PerSecond: 0.5, Burst: 3, PerAccount: 2})
 	for i, step := range []struct {
 		key  int
@@ -91,13 +90,13 @@ func TestHeadersAreOfWhatHasLessLeft(t *testing.T) {
 		{1, "true 3 1 4 "},
 		{1, "true 3 0 6 "},
 		{1, "false 3 0 6 2"},
-		{1, "false 3 0 6 2"}, // and takes nothing from the account
-		{2, "true 3 2 2 "},   // as many as the account has
+		{1, "false 3 0 6 2"}, // a rejection does not use the account's quota
+		{2, "true 3 2 2 "},   // equal to the account's quota
 		{2, "true 3 1 4 "},
 		{3, "true 6 0 6 "},
 		{3, "false 6 0 6 1"},
-		{1, "false 3 0 6 2"}, // the key has to wait for longer
-		{4, "false 6 0 6 1"}, // and takes nothing from the key
+		{1, "false 3 0 6 2"}, // the key must wait longer than the account
+		{4, "false 6 0 6 1"}, // a rejection does not use the key's quota
 	} {
 		admitted, limit, remaining, reset, retryAfter := a.ask("one", step.key)
 		if got := fmt.Sprint(admitted, " ", limit, " ", remaining, " ", reset, " ", retryAfter); got != step.want {
@@ -107,14 +106,14 @@ func TestHeadersAreOfWhatHasLessLeft(t *testing.T) {
 	response, body := serve(t, a.handler, request("one/5"))
 	const want = `{"error":{"code":"RATE_LIMIT_EXCEEDED","message":"The API keys of this account have made too many requests. Retry in 1 s."}}`
 	if response.StatusCode != 429 || strings.TrimSpace(body) != want {
-		t.Errorf("got %d %s", response.StatusCode, body)
+		t.Errorf("got %d %s, want 429 %s", response.StatusCode, body, want)
 	}
 }
 
-// TestRatesHold spreads requests at random over keys and accounts: neither a key nor an
-// account makes more than it may in any span of time; what is said to remain can be
-// used at once; and a client that waits as told is admitted.
-func TestRatesHold(t *testing.T) {
+// The test spreads requests at random over keys and accounts. No key and no account may exceed its
+// limit in any time span, the reported remaining requests must be admitted at once, and a client
+// that waits for Retry-After must be admitted.
+func TestRateLimit_RandomRequests_EnforcesLimitsAndHeaders(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
 		limit := auth.RateLimit{PerSecond: 0.1 + 10*random.Float64(), Burst: 1 + random.IntN(6), PerAccount: 1 + random.IntN(4)}
@@ -137,7 +136,7 @@ func TestRatesHold(t *testing.T) {
 			for i := range left + 1 {
 				ok, _, _, _, again := a.ask(account, key)
 				if ok != (i < left) {
-					t.Fatalf("%+v: %d remain, and number %d was admitted: %v", limit, left, i+1, ok)
+					t.Fatalf("%+v: %d remaining, but request %d admitted = %v", limit, left, i+1, ok)
 				}
 				if ok {
 					admitted[account] = append(admitted[account], a.clock.Now())
@@ -148,7 +147,7 @@ func TestRatesHold(t *testing.T) {
 			wait, _ := strconv.Atoi(retryAfter)
 			a.clock.Add(time.Duration(wait) * time.Second)
 			if ok, _, _, _, _ := a.ask(account, key); !ok {
-				t.Fatalf("%+v: not admitted after %d s", limit, wait)
+				t.Fatalf("%+v: not admitted after waiting %d s", limit, wait)
 			}
 			admitted[account] = append(admitted[account], a.clock.Now())
 			admitted[account+"/"+strconv.Itoa(key)] = append(admitted[account+"/"+strconv.Itoa(key)], a.clock.Now())
@@ -169,9 +168,9 @@ func TestRatesHold(t *testing.T) {
 	}
 }
 
-func TestRateLimitPerAccountIsBounded(t *testing.T) {
+func TestNew_PerAccountTooLarge_ReturnsError(t *testing.T) {
 	_, err := auth.New(anyKey{}, auth.Config{RateLimit: auth.RateLimit{PerSecond: 1, PerAccount: 1_000_001}})
 	if err == nil || !strings.Contains(err.Error(), "RateLimit.PerAccount must be at most 1000000") {
-		t.Errorf("got %v", err)
+		t.Errorf("New = %v, want an error about RateLimit.PerAccount", err)
 	}
 }

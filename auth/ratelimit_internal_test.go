@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// What is kept is bounded, however many keys are in use; those that are not need not
-// be kept, and making room for others takes nothing from them.
-func TestLimiterIsBounded(t *testing.T) {
+// The number of entries is bounded. Idle keys are dropped first, and making room for a new key
+// must not reset a busy one.
+func TestLimiter_ManyKeys_BoundsEntries(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := newLimiter(RateLimit{PerSecond: 1, Burst: 2}, func() time.Time { return now })
 	const most = limiterShards * shardKeys
 	kept := func() (n int) {
 		for i := range l.shards {
 			if len(l.shards[i].tats) > shardKeys {
-				t.Errorf("a shard keeps %d keys", len(l.shards[i].tats))
+				t.Errorf("shard has %d keys, want at most %d", len(l.shards[i].tats), shardKeys)
 			}
 			n += len(l.shards[i].tats)
 		}
@@ -23,11 +23,11 @@ func TestLimiterIsBounded(t *testing.T) {
 	}
 	for i := range most + most/4 {
 		if q := l.take(strconv.Itoa(i)); !q.admitted || q.remaining != 1 {
-			t.Fatalf("key %d has %+v", i, q)
+			t.Fatalf("key %d: quota = %+v", i, q)
 		}
 	}
 	if n := kept(); n > most || n < most/2 {
-		t.Errorf("%d keys are kept, want at most %d", n, most)
+		t.Errorf("%d entries, want %d to %d", n, most/2, most)
 	}
 	now = now.Add(time.Minute) // all bursts are full
 	for range 2 {
@@ -37,9 +37,9 @@ func TestLimiterIsBounded(t *testing.T) {
 		l.take("more " + strconv.Itoa(i))
 	}
 	if n := kept(); n > most {
-		t.Errorf("%d keys are kept, want at most %d", n, most)
+		t.Errorf("%d entries, want at most %d", n, most)
 	}
 	if q := l.take("busy"); q.admitted {
-		t.Errorf("making room gave a busy key %+v", q)
+		t.Errorf("quota of the busy key after making room = %+v, want a rejection", q)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// newLimited returns an Authenticator with that limit, and the clock it goes by.
+// newLimited returns an Authenticator with this limit, and its clock.
 func newLimited(t *testing.T, perSecond float64, burst int) (*auth.Authenticator, *testclock.Clock) {
 	t.Helper()
 	c := testclock.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -33,33 +33,33 @@ var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
 func TestRateLimit(t *testing.T) {
 	a, c := newLimited(t, 0.5, 3)
-	type answer struct {
+	type result struct {
 		Status                             int
 		Limit, Remaining, Reset, RetryWait string
 	}
-	ask := func(handler http.Handler, token string) answer {
+	ask := func(handler http.Handler, token string) result {
 		response, _ := serve(t, handler, request(token))
 		get := response.Header.Get
-		return answer{response.StatusCode, get("X-RateLimit-Limit"), get("X-RateLimit-Remaining"), get("X-RateLimit-Reset"), get("Retry-After")}
+		return result{response.StatusCode, get("X-RateLimit-Limit"), get("X-RateLimit-Remaining"), get("X-RateLimit-Reset"), get("Retry-After")}
 	}
 	handler := a.Handler(nothing)
 	steps := []struct {
 		after time.Duration
-		want  answer
+		want  result
 	}{
-		{0, answer{200, "3", "2", "2", ""}},
-		{0, answer{200, "3", "1", "4", ""}},
-		{0, answer{200, "3", "0", "6", ""}},
-		{0, answer{429, "3", "0", "6", "2"}},
-		{0, answer{429, "3", "0", "6", "2"}}, // what is rejected does not count
-		{time.Millisecond, answer{429, "3", "0", "6", "2"}},
-		{998 * time.Millisecond, answer{429, "3", "0", "6", "2"}},
-		{time.Millisecond, answer{429, "3", "0", "5", "1"}},
-		{999 * time.Millisecond, answer{429, "3", "0", "5", "1"}},
-		{time.Millisecond, answer{200, "3", "0", "6", ""}},
-		{0, answer{429, "3", "0", "6", "2"}},
-		{4500 * time.Millisecond, answer{200, "3", "1", "4", ""}},
-		{time.Hour, answer{200, "3", "2", "2", ""}},
+		{0, result{200, "3", "2", "2", ""}},
+		{0, result{200, "3", "1", "4", ""}},
+		{0, result{200, "3", "0", "6", ""}},
+		{0, result{429, "3", "0", "6", "2"}},
+		{0, result{429, "3", "0", "6", "2"}}, // rejected requests do not count
+		{time.Millisecond, result{429, "3", "0", "6", "2"}},
+		{998 * time.Millisecond, result{429, "3", "0", "6", "2"}},
+		{time.Millisecond, result{429, "3", "0", "5", "1"}},
+		{999 * time.Millisecond, result{429, "3", "0", "5", "1"}},
+		{time.Millisecond, result{200, "3", "0", "6", ""}},
+		{0, result{429, "3", "0", "6", "2"}},
+		{4500 * time.Millisecond, result{200, "3", "1", "4", ""}},
+		{time.Hour, result{200, "3", "2", "2", ""}},
 	}
 	for i, step := range steps {
 		c.Add(step.after)
@@ -68,24 +68,23 @@ func TestRateLimit(t *testing.T) {
 		}
 	}
 
-	// Another key has its own; and all that is guarded counts, also what is
-	// forbidden.
-	if got := ask(a.Require(scopes.FilesRead, nothing), "writer"); got != (answer{403, "3", "2", "2", ""}) {
-		t.Errorf("got %+v", got)
+	// Another key has its own limit. Forbidden requests count, too.
+	if got := ask(a.Require(scopes.FilesRead, nothing), "writer"); got != (result{403, "3", "2", "2", ""}) {
+		t.Errorf("forbidden request: %+v, want 403 that is counted", got)
 	}
-	if got := ask(handler, "writer"); got != (answer{200, "3", "1", "4", ""}) {
-		t.Errorf("got %+v", got)
+	if got := ask(handler, "writer"); got != (result{200, "3", "1", "4", ""}) {
+		t.Errorf("next request: %+v, want 200 with one request remaining", got)
 	}
 
-	// Without a live key nothing is told or counted.
+	// Without a live key there are no headers, and nothing is counted.
 	for _, token := range []string{"nobody", "broken"} {
 		if got := ask(handler, token); got.Limit+got.Remaining+got.Reset+got.RetryWait != "" {
-			t.Errorf("%s: got %+v", token, got)
+			t.Errorf("%s: %+v, want no rate limit headers", token, got)
 		}
 	}
 }
 
-func TestTooManyRequestsIsAnError(t *testing.T) {
+func TestRateLimit_Exceeded_AnswersWithErrorBody(t *testing.T) {
 	a, _ := newLimited(t, 0.1, 1)
 	handler := a.Handler(nothing)
 	serve(t, handler, request("reader"))
@@ -96,19 +95,19 @@ func TestTooManyRequestsIsAnError(t *testing.T) {
 	}
 }
 
-func TestNoRateLimitTellsNothing(t *testing.T) {
+func TestHandler_WithoutRateLimit_SetsNoHeaders(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	for range 1000 {
 		response, _ := serve(t, a.Handler(nothing), request("reader"))
 		if response.StatusCode != 200 || len(response.Header) > 0 {
-			t.Fatalf("got %d %v", response.StatusCode, response.Header)
+			t.Fatalf("status = %d, headers = %v; want 200 without headers", response.StatusCode, response.Header)
 		}
 	}
 }
 
-// However requests are spread, in no span of time are there more than the burst and
-// what returns in the meantime; and a client that keeps to it is never rejected.
-func TestRateHolds(t *testing.T) {
+// No time span has more requests than the burst and the tokens returned in it. A client that stays
+// below the rate is never rejected.
+func TestRateLimit_RandomRequests_EnforcesRate(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		perSecond, burst := 0.01+100*random.Float64(), 1+random.IntN(20)
@@ -125,20 +124,20 @@ func TestRateHolds(t *testing.T) {
 		for i, from := range admitted {
 			for j, to := range admitted[i:] {
 				if most := burst + int(to.Sub(from)/interval); j+1 > most {
-					t.Fatalf("%v a second, burst %d: %d requests in %v", perSecond, burst, j+1, to.Sub(from))
+					t.Fatalf("%v per second, burst %d: %d requests in %v", perSecond, burst, j+1, to.Sub(from))
 				}
 			}
 		}
 		for range 200 {
 			c.Add(interval + 1)
 			if response, _ := serve(t, handler, request("writer")); response.StatusCode != 200 {
-				t.Fatalf("%v a second, burst %d: a client that keeps to it is answered %d", perSecond, burst, response.StatusCode)
+				t.Fatalf("%v per second, burst %d: client below the rate got %d", perSecond, burst, response.StatusCode)
 			}
 		}
 	}
 }
 
-func TestRateLimitAtOnce(t *testing.T) {
+func TestRateLimit_ConcurrentRequests_AdmitsBurst(t *testing.T) {
 	a, _ := newLimited(t, 1, 50)
 	handler := a.Handler(nothing)
 	var admitted atomic.Int32
@@ -154,12 +153,12 @@ func TestRateLimitAtOnce(t *testing.T) {
 	}
 	clients.Wait()
 	if admitted.Load() != 50 {
-		t.Errorf("%d were admitted, want 50", admitted.Load())
+		t.Errorf("%d requests admitted, want 50", admitted.Load())
 	}
 }
 
-// A clock that is set back rejects no request for longer than a burst takes.
-func TestRateLimitAfterClockWasSetBack(t *testing.T) {
+// The wait must not exceed the time of a full burst.
+func TestRateLimit_ClockSetBack_BoundsWait(t *testing.T) {
 	a, c := newLimited(t, 1, 2)
 	handler := a.Handler(nothing)
 	for range 3 {
@@ -168,10 +167,10 @@ func TestRateLimitAfterClockWasSetBack(t *testing.T) {
 	c.Add(-time.Hour)
 	response, _ := serve(t, handler, request("reader"))
 	if response.StatusCode != 429 || response.Header.Get("Retry-After") != "1" || response.Header.Get("X-RateLimit-Reset") != "2" {
-		t.Errorf("got %d %v", response.StatusCode, response.Header)
+		t.Errorf("status = %d, headers = %v; want 429, Retry-After 1, X-RateLimit-Reset 2", response.StatusCode, response.Header)
 	}
 	c.Add(time.Second)
 	if response, _ := serve(t, handler, request("reader")); response.StatusCode != 200 {
-		t.Errorf("got %d", response.StatusCode)
+		t.Errorf("got %d, want 200", response.StatusCode)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// changing is a Verifier whose keys can be exchanged.
+// changing is a Verifier with replaceable keys.
 type changing struct{ keys }
 
 func (c *changing) Verify(ctx context.Context, token string) (auth.Principal, error) {
 	return c.keys.Verify(ctx, token)
 }
 
-// remembering caches what it found at first, except for Recheck.
+// remembering is a Rechecker: Verify answers from the first keys, Recheck from the current ones.
 type remembering struct{ first, now keys }
 
 func (r *remembering) Verify(ctx context.Context, token string) (auth.Principal, error) {
@@ -28,13 +28,12 @@ func (r *remembering) Verify(ctx context.Context, token string) (auth.Principal,
 
 func (r *remembering) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
 	if p != reader {
-		return auth.Principal{}, fmt.Errorf("asked about %+v", p)
+		return auth.Principal{}, fmt.Errorf("Recheck called with %+v", p)
 	}
 	return r.now.Verify(ctx, token)
 }
 
-// TestRecheck checks that a request's key is verified as it is when it is asked about.
-func TestRecheck(t *testing.T) {
+func TestRecheck_ReturnsKeyAsItIsNow(t *testing.T) {
 	replaced, moved, other := reader, reader, reader
 	replaced.Replaced, moved.Account, other.KeyID = true, "acct_2", "key_other"
 	for _, test := range []struct {
@@ -43,11 +42,11 @@ func TestRecheck(t *testing.T) {
 		want  auth.Principal
 		error error
 	}{
-		{"the same", allKeys, reader, nil},
+		{"unchanged", allKeys, reader, nil},
 		{"replaced", keys{"reader": replaced}, replaced, nil},
 		{"deleted", keys{}, auth.Principal{}, auth.ErrUnauthorized},
-		{"another account's", keys{"reader": moved}, auth.Principal{}, auth.ErrUnauthorized},
-		{"another key's", keys{"reader": other}, auth.Principal{}, auth.ErrUnauthorized},
+		{"moved to another account", keys{"reader": moved}, auth.Principal{}, auth.ErrUnauthorized},
+		{"belongs to another key", keys{"reader": other}, auth.Principal{}, auth.ErrUnauthorized},
 	} {
 		plain, cache := &changing{allKeys}, &remembering{allKeys, test.now}
 		for _, verifier := range []auth.Verifier{plain, cache} {
@@ -59,7 +58,7 @@ func TestRecheck(t *testing.T) {
 				plain.keys = test.now
 				for _, ctx := range []context.Context{r.Context(), auth.WithPrincipal(r.Context(), writer)} {
 					if got, err := auth.Recheck(ctx); got != test.want || !errors.Is(err, test.error) {
-						t.Errorf("%s, %T: got %+v, %v", test.name, verifier, got, err)
+						t.Errorf("%s, %T: Recheck = %+v, %v, want %+v, %v", test.name, verifier, got, err, test.want, test.error)
 					}
 				}
 			})), request("reader"))
@@ -67,20 +66,20 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// TestRecheckFails tells a store that cannot be asked from a key that is dead.
-func TestRecheckFails(t *testing.T) {
+// A store failure must not look like a dead key.
+func TestRecheck_VerifierFails_IsNotUnauthorized(t *testing.T) {
 	a, err := auth.New(firstGood{}, auth.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	serve(t, a.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if got, err := auth.Recheck(r.Context()); got != (auth.Principal{}) || !errors.Is(err, errBroken) || errors.Is(err, auth.ErrUnauthorized) {
-			t.Errorf("got %+v, %v", got, err)
+			t.Errorf("Recheck = %+v, %v, want %v", got, err, errBroken)
 		}
 	})), request("broken"))
 }
 
-// firstGood finds every value good, and cannot find out later.
+// firstGood accepts every value at first, and fails to recheck "broken".
 type firstGood struct{}
 
 func (firstGood) Verify(context.Context, string) (auth.Principal, error) { return reader, nil }
@@ -89,17 +88,15 @@ func (firstGood) Recheck(ctx context.Context, _ auth.Principal, token string) (a
 	return allKeys.Verify(ctx, token)
 }
 
-// TestRecheckWithoutGuard finds no caller in an unguarded request.
-func TestRecheckWithoutGuard(t *testing.T) {
+func TestRecheck_UnguardedRequest_IsUnauthorized(t *testing.T) {
 	for _, ctx := range []context.Context{t.Context(), auth.WithPrincipal(t.Context(), reader)} {
 		if got, err := auth.Recheck(ctx); got != (auth.Principal{}) || !errors.Is(err, auth.ErrUnauthorized) {
-			t.Errorf("got %+v, %v", got, err)
+			t.Errorf("Recheck = %+v, %v, want ErrUnauthorized", got, err)
 		}
 	}
 }
 
-// TestContextPrintsNoKey prints the context of a guarded request, and one derived.
-func TestContextPrintsNoKey(t *testing.T) {
+func TestGuardedContext_Printed_HidesKey(t *testing.T) {
 	guard, err := auth.New(&changing{allKeys}, auth.Config{})
 	if err != nil {
 		t.Fatal(err)

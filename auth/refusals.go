@@ -17,27 +17,26 @@ import (
 
 const (
 	logRefusalsEvery = time.Minute
-	maxSources       = 256 // with a line of their own
-	maxSource        = 64  // characters
+	maxSources       = 256 // sources with their own line
+	maxSource        = 64  // maximum length of a source
 )
 
-// A refusalLog logs how many requests were answered 401: a line a minute for each source, and one
-// for all others if there are many.
+// A refusalLog logs the number of requests answered 401: each minute a line for each source, and
+// one for the sources beyond maxSources.
 type refusalLog struct {
 	log     *slog.Logger
 	address func(*http.Request) string // nil: the host of RemoteAddr
 
 	mu      sync.Mutex
-	sources map[string]*refusals // of this minute
-	others  *refusals            // of sources that came when there were maxSources
-	due     *time.Timer          // when the minute ends; nil: nothing was refused in it
+	sources map[string]*refusals // of the current minute
+	others  *refusals            // of the sources beyond maxSources
+	due     *time.Timer          // fires at the end of the minute; nil: no refusals so far
 }
 
-// refusals are counts of what was refused.
 type refusals struct {
 	all   int
 	of    map[observe.Outcome]int
-	keyID string // of the last one whose key is known
+	keyID string // the last one known
 }
 
 func (r *refusals) add(a observe.Authentication) {
@@ -48,7 +47,7 @@ func (r *refusals) add(a observe.Authentication) {
 
 func newRefusals() *refusals { return &refusals{of: make(map[observe.Outcome]int)} }
 
-// note counts a request if it was refused for its key.
+// note counts a request if it was refused because of its key.
 func (l *refusalLog) note(r *http.Request, a observe.Authentication) {
 	switch a.Outcome {
 	case observe.Missing, observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced:
@@ -77,7 +76,7 @@ func (l *refusalLog) note(r *http.Request, a observe.Authentication) {
 	counts.add(a)
 }
 
-// source returns where a request comes from, as it may be logged.
+// source returns a request's source if it is safe to log.
 func (l *refusalLog) source(r *http.Request) (source string) {
 	if l.address != nil {
 		source = l.address(r)
@@ -85,12 +84,11 @@ func (l *refusalLog) source(r *http.Request) (source string) {
 		source, _, _ = net.SplitHostPort(r.RemoteAddr)
 	}
 	if source == "" || len(source) > maxSource || strings.ContainsFunc(source, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "not known"
+		return "unknown"
 	}
-	return strings.Clone(source) // which may be a part of the request
+	return strings.Clone(source) // do not retain the request's memory
 }
 
-// flush logs what was counted.
 func (l *refusalLog) flush() {
 	l.mu.Lock()
 	sources, others := l.sources, l.others

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// refusalsLogged runs test in a bubble with a guard that logs refusals, and returns the lines,
-// without their times. Each request comes from the address that source returns.
+// refusalsLogged runs test in a bubble with a guard that logs refusals, and returns the lines
+// without their times. send sends a request from the given source address.
 func refusalsLogged(t *testing.T, test func(a *auth.Authenticator, send func(source string, values ...string))) (lines []string) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
@@ -45,8 +45,8 @@ func refusalsLogged(t *testing.T, test func(a *auth.Authenticator, send func(sou
 	return lines
 }
 
-// Each source has one line a minute, and none without refusals. Requests with a good key are not counted.
-func TestRefusalsAreLogged(t *testing.T) {
+// Each source with refusals has one line per minute. Requests with a valid key are not counted.
+func TestLogRefusals_LogsOneLinePerSourceAndMinute(t *testing.T) {
 	lines := refusalsLogged(t, func(a *auth.Authenticator, send func(string, ...string)) {
 		for range 100 {
 			send("192.0.2.1", "guess")
@@ -68,7 +68,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	want := []string{
 		"source=192.0.2.1 requests=200 missing=100 unknown=100",
 		"source=192.0.2.2 requests=1 expired=1 key=key_old",
-		`source="not known" requests=2 unknown=2`,
+		`source=unknown requests=2 unknown=2`,
 		"source=192.0.2.1 requests=1 unknown=1",
 		"source=192.0.2.1 requests=1 unknown=1",
 	}
@@ -77,18 +77,18 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
-// However many sources there are, 256 have lines and the others share one.
-func TestRefusalsAreBounded(t *testing.T) {
+// 256 sources have their own lines, the others share one.
+func TestLogRefusals_ManySources_BoundsLines(t *testing.T) {
 	const sources, most = 10_000, 256
 	lines := refusalsLogged(t, func(_ *auth.Authenticator, send func(string, ...string)) {
 		for i := range sources {
 			send(fmt.Sprintf("2001:db8::%x", i), "guess")
 		}
-		send("2001:db8::0", "guess") // has a line
+		send("2001:db8::0", "guess") // already has a line
 		time.Sleep(time.Minute)
 	})
 	others := fmt.Sprintf("source=others requests=%d unknown=%[1]d", sources-most)
 	if len(lines) != most+1 || lines[most] != others || lines[0] != "source=2001:db8::0 requests=2 unknown=2" {
-		t.Errorf("%d lines, from %q to %q", len(lines), lines[0], lines[len(lines)-1])
+		t.Errorf("%d lines from %q to %q", len(lines), lines[0], lines[len(lines)-1])
 	}
 }

@@ -12,20 +12,18 @@ import (
 )
 
 // A Refusal is the error of a [Verifier] that knows why it refuses a value. It wraps
-// [ErrUnauthorized] and reads like it: why is for the host only.
+// [ErrUnauthorized] and has the same text: the reason is for the host only.
 type Refusal struct {
-	Outcome        observe.Outcome // Malformed, Unknown, Expired or Replaced; others are told as Unknown
-	Account, KeyID string          // whose key it is or was, if that is known
+	Outcome        observe.Outcome // Malformed, Unknown, Expired or Replaced; others are reported as Unknown
+	Account, KeyID string          // owner and ID of the key, if known
 }
 
-// Error returns the text of [ErrUnauthorized].
 func (r *Refusal) Error() string { return ErrUnauthorized.Error() }
 
-// Unwrap returns [ErrUnauthorized].
 func (r *Refusal) Unwrap() error { return ErrUnauthorized }
 
-// isValid reports whether the outcome is one that a Refusal may have: a Verifier could make up
-// any, and each would be a label.
+// isValid reports whether the outcome is allowed in a Refusal. A Verifier could set any text, and
+// each would become a metric label.
 func (r *Refusal) isValid() bool {
 	if r == nil {
 		return false
@@ -37,7 +35,7 @@ func (r *Refusal) isValid() bool {
 	return false
 }
 
-// outcomeOf returns what verifying a value in ctx says.
+// outcomeOf returns the outcome of verifying a value in ctx.
 func outcomeOf(ctx context.Context, p Principal, err error) observe.Authentication {
 	var refusal *Refusal
 	switch {
@@ -55,23 +53,23 @@ func outcomeOf(ctx context.Context, p Principal, err error) observe.Authenticati
 	return observe.Authentication{Outcome: observe.StoreFailed}
 }
 
-// A verdict is what became of a request so far, for those who look from outside of the guard.
-// Nil: nobody does.
+// A verdict is the outcome of a request so far, for observers outside the guard. It is nil if there
+// are none.
 type verdict struct {
-	tracked *verdict // of the request, if it is tracked
+	tracked *verdict // the request's, if it is tracked
 
 	mu sync.Mutex
-	is observe.Authentication // its Outcome is empty before there is any
+	is observe.Authentication // its Outcome is empty at first
 }
 
 type trackedKey struct{}
 
-// tracking is set once there is a [Track]: before, no request need be asked for its verdict.
+// tracking is set by the first [Track]. Before that, requests need not be checked for tracking.
 var tracking atomic.Bool
 
-// verdict returns a new one for a request, or nil if nobody looks.
+// verdict returns a new verdict for a request, or nil if it is not observed.
 func (a *Authenticator) verdict(r *http.Request) *verdict {
-	if !a.watched && !tracking.Load() {
+	if !a.observed && !tracking.Load() {
 		return nil
 	}
 	return a.newVerdict(r)
@@ -79,7 +77,7 @@ func (a *Authenticator) verdict(r *http.Request) *verdict {
 
 func (a *Authenticator) newVerdict(r *http.Request) *verdict {
 	tracked, _ := r.Context().Value(trackedKey{}).(*verdict)
-	if tracked == nil && !a.watched {
+	if tracked == nil && !a.observed {
 		return nil
 	}
 	return &verdict{tracked: tracked}
@@ -101,16 +99,15 @@ func (v *verdict) get() observe.Authentication {
 	return v.is
 }
 
-// again changes the verdict to what verifying the value once more says.
-func (v *verdict) again(is observe.Authentication) {
+// recheck replaces the outcome with the recheck's outcome, and keeps the duration.
+func (v *verdict) recheck(is observe.Authentication) {
 	if v != nil {
 		is.Duration = v.get().Duration
 		v.set(is)
 	}
 }
 
-// become changes the outcome.
-func (v *verdict) become(outcome observe.Outcome) {
+func (v *verdict) setOutcome(outcome observe.Outcome) {
 	if v != nil {
 		v.change(outcome)
 	}
@@ -122,14 +119,14 @@ func (v *verdict) change(outcome observe.Outcome) {
 	v.set(is)
 }
 
-// tell tells the Observer, and the log, what became of a request.
-func (a *Authenticator) tell(r *http.Request, v *verdict) {
+// report passes the outcome of a request to the Observer and to the log of refusals.
+func (a *Authenticator) report(r *http.Request, v *verdict) {
 	if v != nil {
-		a.tellAll(r, v)
+		a.reportVerdict(r, v)
 	}
 }
 
-func (a *Authenticator) tellAll(r *http.Request, v *verdict) {
+func (a *Authenticator) reportVerdict(r *http.Request, v *verdict) {
 	is := v.get()
 	if is.Outcome == "" { // the Verifier panicked
 		is.Outcome = observe.StoreFailed
@@ -144,19 +141,19 @@ func (a *Authenticator) tellAll(r *http.Request, v *verdict) {
 	}
 }
 
-// NoteForbidden notes that the request that ctx belongs to is refused although its key is valid,
-// for [observe.Observer.Authenticated] and [Tracked]: as [observe.ScopeMissing].
-// [Authenticator.Require] and the routes of the API do so; a host's own handler behind
-// [Authenticator.Handler] calls it where it answers 403. Outside of a guarded handler it does
+// NoteForbidden records that the request of ctx is refused although its key is valid:
+// [observe.Observer.Authenticated] and [Tracked] then report [observe.ScopeMissing].
+// [Authenticator.Require] and the routes of the API call it; a host's own handler behind
+// [Authenticator.Handler] must call it where it answers 403. Outside a guarded handler it does
 // nothing.
 func NoteForbidden(ctx context.Context) {
 	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil {
-		c.verdict.become(observe.ScopeMissing)
+		c.verdict.setOutcome(observe.ScopeMissing)
 	}
 }
 
-// Track returns a handler that lets what is around it see what a guard within next found: an
-// access log, say, which names the key by [Tracked].
+// Track returns a handler that lets the handlers around it read the outcome of a guard inside next.
+// For example, an access log can name the key with [Tracked].
 //
 //	handler := auth.Track(accessLog(mux))
 //
@@ -167,7 +164,7 @@ func Track(next http.Handler) http.Handler {
 	}
 	tracking.Store(true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(trackedKey{}) != nil { // by another Track, which would see nothing any more
+		if r.Context().Value(trackedKey{}) != nil { // by an outer Track, which would see nothing otherwise
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -175,9 +172,9 @@ func Track(next http.Handler) http.Handler {
 	})
 }
 
-// Tracked returns what a guard has found of the request that ctx belongs to, which is within a
-// [Track]; ok is false as long as no guard has seen it. It is to be called once the guarded
-// handler has returned. It authenticates nobody: a request that was refused is told as well.
+// Tracked returns the outcome of a guard for the request of ctx, which must be inside a [Track]; ok
+// is false until a guard has seen the request. Call it after the guarded handler has returned. It
+// does not authenticate the request: refused requests have an outcome, too.
 func Tracked(ctx context.Context) (a observe.Authentication, ok bool) {
 	v, _ := ctx.Value(trackedKey{}).(*verdict)
 	if v == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// served returns a request as net/http's server makes it.
+// served returns a request like those made by net/http's server.
 func served() *http.Request {
 	ctx := context.WithValue(context.Background(), http.ServerContextKey, &http.Server{})
 	ctx = context.WithValue(ctx, http.LocalAddrContextKey, "")
@@ -17,28 +17,27 @@ func served() *http.Request {
 	return httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 }
 
-// Without an Observer the guard does nothing for one.
-func TestNoObserverCostsNothing(t *testing.T) {
+func TestOutcome_WithoutObserver_DoesNotAllocate(t *testing.T) {
 	a, r := new(Authenticator), served()
 	if allocated := testing.AllocsPerRun(1000, func() { unobserved(a, r) }); allocated > 0 {
-		t.Errorf("%v allocations", allocated)
+		t.Errorf("%v allocations, want 0", allocated)
 	}
 }
 
 func unobserved(a *Authenticator, r *http.Request) {
 	v := a.verdict(r)
-	v.become(observe.Limited)
-	a.tell(r, v)
+	v.setOutcome(observe.Limited)
+	a.report(r, v)
 }
 
-// The floor is a loop that does nothing.
+// The benchmark "floor" is an empty loop, for comparison.
 func BenchmarkNoObserver(b *testing.B) {
 	a, r := new(Authenticator), served()
 	b.Run("authenticated", func(b *testing.B) {
 		for b.Loop() {
 			v := a.verdict(r)
-			v.become(observe.Limited)
-			a.tell(r, v)
+			v.setOutcome(observe.Limited)
+			a.report(r, v)
 		}
 	})
 	b.Run("floor", func(b *testing.B) {

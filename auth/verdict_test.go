@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// refusing is a Verifier that says why it refuses "expired".
+// refusing is a Verifier that returns a Refusal for "expired".
 type refusing struct{ keys }
 
 func (r refusing) Verify(ctx context.Context, token string) (auth.Principal, error) {
@@ -30,24 +30,24 @@ func (r refusing) Verify(ctx context.Context, token string) (auth.Principal, err
 	return r.keys.Verify(ctx, token)
 }
 
-// withoutTime compares what was told but for how long it took.
+// withoutTime ignores durations in comparisons.
 var withoutTime = cmpopts.IgnoreFields(observe.Authentication{}, "Duration")
 
-// What becomes of a request is told once, when its handler has returned; an access log around the
-// guard sees the same.
-func TestOutcomes(t *testing.T) {
-	var told []observe.Authentication
+// Each outcome is reported once, after the handler has returned. An access log around the guard
+// sees the same outcome.
+func TestObserver_EachOutcome_IsReportedOnceAndTracked(t *testing.T) {
+	var reported []observe.Authentication
 	a, err := auth.New(refusing{allKeys}, auth.Config{
 		RateLimit: auth.RateLimit{PerSecond: 0.001, Burst: 2, PerAccount: -1}, Logger: slog.New(slog.DiscardHandler),
-		Observe: observe.Observer{Authenticated: func(_ context.Context, a observe.Authentication) { told = append(told, a) }},
+		Observe: observe.Observer{Authenticated: func(_ context.Context, a observe.Authentication) { reported = append(reported, a) }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reached := false
 	guarded := a.Require(scopes.FilesRead, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if reached = true; len(told) > 0 {
-			t.Error("told before the handler has returned")
+		if reached = true; len(reported) > 0 {
+			t.Error("reported before the handler returned")
 		}
 	}))
 	ok := observe.Authentication{Outcome: observe.OK, Account: "acct_1", KeyID: "key_reader"}
@@ -64,78 +64,78 @@ func TestOutcomes(t *testing.T) {
 		{"store fails", []string{"broken"}, 500, observe.Authentication{Outcome: observe.StoreFailed}},
 		{"no scope", []string{"writer"}, 403, observe.Authentication{Outcome: observe.ScopeMissing, Account: "acct_2", KeyID: "key_writer"}},
 		{"good", []string{"reader"}, 200, ok},
-		{"good again", []string{"reader"}, 200, ok},
+		{"valid again", []string{"reader"}, 200, ok},
 		{"too many", []string{"reader"}, 429, observe.Authentication{Outcome: observe.Limited, Account: "acct_1", KeyID: "key_reader"}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			told, reached = nil, false
+			reported, reached = nil, false
 			var logged observe.Authentication
 			tracked := auth.Track(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if _, seen := auth.Tracked(r.Context()); seen {
-					t.Error("seen before the guard")
+					t.Error("Tracked returns an outcome before the guard has run")
 				}
 				guarded.ServeHTTP(w, r)
 				logged, _ = auth.Tracked(r.Context())
 			}))
 			response, _ := serve(t, tracked, request(step.values...))
 			if response.StatusCode != step.status || reached != (step.status == 200) {
-				t.Errorf("status %d, handler called: %v", response.StatusCode, reached)
+				t.Errorf("status = %d, handler called: %v", response.StatusCode, reached)
 			}
-			if diff := cmp.Diff([]observe.Authentication{step.want}, told, withoutTime); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]observe.Authentication{step.want}, reported, withoutTime); diff != "" {
+				t.Errorf("reported outcomes (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(step.want, logged, withoutTime); diff != "" {
-				t.Errorf("tracked (-want +got):\n%s", diff)
+				t.Errorf("tracked outcome (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A client that goes away is not a store that fails.
-func TestCanceledIsNoFailure(t *testing.T) {
-	var told []observe.Outcome
+// A disconnected client must not be reported as a failed store.
+func TestAuthenticate_ClientDisconnected_ReportsCanceled(t *testing.T) {
+	var reported []observe.Outcome
 	a, err := auth.New(refusing{allKeys}, auth.Config{Observe: observe.Observer{
-		Authenticated: func(_ context.Context, a observe.Authentication) { told = append(told, a.Outcome) },
+		Authenticated: func(_ context.Context, a observe.Authentication) { reported = append(reported, a.Outcome) },
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.Authenticate(request("reader").WithContext(ctx)); err == nil || len(told) != 1 || told[0] != observe.Canceled {
-		t.Errorf("told %q, %v", told, err)
+	if _, err := a.Authenticate(request("reader").WithContext(ctx)); err == nil || len(reported) != 1 || reported[0] != observe.Canceled {
+		t.Errorf("reported %q, err %v; want canceled", reported, err)
 	}
 }
 
-// A handler behind Handler says that it refuses, also through middleware that wraps the context;
-// what a guard within another finds is what an access log sees.
-func TestNoteForbidden(t *testing.T) {
-	var told []observe.Outcome
+// The outcome must reach the observer and an access log, also through middleware that wraps the
+// context.
+func TestNoteForbidden_InHandler_ReportsScopeMissing(t *testing.T) {
+	var reported []observe.Outcome
 	a, err := auth.New(allKeys, auth.Config{Observe: observe.Observer{
-		Authenticated: func(_ context.Context, a observe.Authentication) { told = append(told, a.Outcome) },
+		Authenticated: func(_ context.Context, a observe.Authentication) { reported = append(reported, a.Outcome) },
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	auth.NoteForbidden(t.Context()) // of no request: nothing
+	auth.NoteForbidden(t.Context()) // without a request: does nothing
 	handler := auth.Track(a.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(auth.WithPrincipal(r.Context(), reader))
 		defer cancel()
 		auth.NoteForbidden(ctx)
 	})))
 	serve(t, handler, request("reader"))
-	if len(told) != 1 || told[0] != observe.ScopeMissing {
-		t.Errorf("told %q", told)
+	if len(reported) != 1 || reported[0] != observe.ScopeMissing {
+		t.Errorf("reported %q, want ScopeMissing", reported)
 	}
 	if _, ok := auth.Tracked(t.Context()); ok {
-		t.Error("something is tracked outside of Track")
+		t.Error("Tracked returns an outcome outside Track")
 	}
 	mustPanic(t, "Track(nil)", func() { auth.Track(nil) })
 }
 
-// A key that dies while the request is open is told as what it is then; a client that goes away by
-// then is not a store that fails.
-func TestRecheckIsTold(t *testing.T) {
+// If the key dies while the request is open, its new outcome is reported. A disconnected client must
+// not be reported as a failed store.
+func TestRecheck_Fails_ReportsNewOutcome(t *testing.T) {
 	for name, test := range map[string]struct {
 		token string
 		want  observe.Authentication
@@ -145,10 +145,10 @@ func TestRecheckIsTold(t *testing.T) {
 		"canceled": {"reader", observe.Authentication{Outcome: observe.Canceled}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told []observe.Authentication
+			var reported []observe.Authentication
 			known, verify := refusing{allKeys}, "reader"
 			a, err := auth.New(verifier(func(ctx context.Context) (auth.Principal, error) { return known.Verify(ctx, verify) }), auth.Config{
-				Observe: observe.Observer{Authenticated: func(_ context.Context, a observe.Authentication) { told = append(told, a) }},
+				Observe: observe.Observer{Authenticated: func(_ context.Context, a observe.Authentication) { reported = append(reported, a) }},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -160,18 +160,18 @@ func TestRecheckIsTold(t *testing.T) {
 					cancel()
 				}
 				if _, err := auth.Recheck(r.Context()); err == nil {
-					t.Error("the key is good")
+					t.Error("Recheck accepts the key")
 				}
 			})), request("reader").WithContext(ctx))
-			if diff := cmp.Diff([]observe.Authentication{test.want}, told, withoutTime); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]observe.Authentication{test.want}, reported, withoutTime); diff != "" {
+				t.Errorf("reported outcomes (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// An Observer that panics breaks no request, and hides no panic of a handler.
-func TestObserverPanics(t *testing.T) {
+// The panic must neither break the request nor hide a panic of the handler.
+func TestObserver_Panics_RequestSucceeds(t *testing.T) {
 	var log strings.Builder
 	a, err := auth.New(allKeys, auth.Config{
 		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
@@ -181,27 +181,27 @@ func TestObserverPanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if response, _ := serve(t, a.Handler(http.NotFoundHandler()), request("reader")); response.StatusCode != 404 {
-		t.Errorf("status %d", response.StatusCode)
+		t.Errorf("status = %d, want 404", response.StatusCode)
 	}
 	if _, err := a.Authenticate(request("reader")); err != nil {
-		t.Error(err)
+		t.Errorf("Authenticate: %v", err)
 	}
 	if strings.Count(log.String(), "panicked") != 2 || strings.Contains(log.String(), "SENTINEL") {
-		t.Errorf("logged %s", log.String())
+		t.Errorf("log = %s, want two panics without their values", log.String())
 	}
-	mustPanic(t, "a handler that panics", func() {
+	mustPanic(t, "panicking handler", func() {
 		a.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })).ServeHTTP(httptest.NewRecorder(), request("reader"))
 	})
 }
 
-// A verifier is a Verifier that is a function.
+// A verifier is a function that implements Verifier.
 type verifier func(context.Context) (auth.Principal, error)
 
 func (v verifier) Verify(ctx context.Context, _ string) (auth.Principal, error) { return v(ctx) }
 
-// Whatever a host's Verifier does, what is told is one of the outcomes, and none that lets through
-// what is refused.
-func TestOutcomesOfOtherVerifiers(t *testing.T) {
+// Any error of a host's Verifier must map to a known outcome, and never to one of an accepted
+// request.
+func TestObserver_UnusualVerifiers_ReportsKnownOutcomes(t *testing.T) {
 	refuse := func(err error) verifier {
 		return func(context.Context) (auth.Principal, error) { return auth.Principal{}, err }
 	}
@@ -216,9 +216,9 @@ func TestOutcomesOfOtherVerifiers(t *testing.T) {
 		"a panic":      {func(context.Context) (auth.Principal, error) { panic("SENTINEL") }, observe.Authentication{Outcome: observe.StoreFailed}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told []observe.Authentication
+			var reported []observe.Authentication
 			a, err := auth.New(test.verifier, auth.Config{Observe: observe.Observer{
-				Authenticated: func(_ context.Context, a observe.Authentication) { told = append(told, a) },
+				Authenticated: func(_ context.Context, a observe.Authentication) { reported = append(reported, a) },
 			}})
 			if err != nil {
 				t.Fatal(err)
@@ -228,18 +228,17 @@ func TestOutcomesOfOtherVerifiers(t *testing.T) {
 				recorder := httptest.NewRecorder()
 				a.Handler(unreachable(t)).ServeHTTP(recorder, request("key"))
 				if recorder.Code != http.StatusUnauthorized {
-					t.Errorf("status %d", recorder.Code)
+					t.Errorf("status = %d", recorder.Code)
 				}
 			}()
-			if diff := cmp.Diff([]observe.Authentication{test.want}, told, withoutTime); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]observe.Authentication{test.want}, reported, withoutTime); diff != "" {
+				t.Errorf("reported outcomes (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A Track within another hides nothing from it.
-func TestTrackWithinTrack(t *testing.T) {
+func TestTrack_Nested_BothSeeOutcome(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	var outer, inner observe.Authentication
 	see := func(next http.Handler, seen *observe.Authentication) http.Handler {
@@ -250,6 +249,6 @@ func TestTrackWithinTrack(t *testing.T) {
 	}
 	serve(t, see(see(a.Handler(http.NotFoundHandler()), &inner), &outer), request("reader"))
 	if outer.KeyID != reader.KeyID || inner.KeyID != reader.KeyID {
-		t.Errorf("without: %+v; within: %+v", outer, inner)
+		t.Errorf("outer = %+v, inner = %+v; want key %s in both", outer, inner, reader.KeyID)
 	}
 }

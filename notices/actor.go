@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// An Actor is who did something.
+// An Actor is the one who made a change.
 type Actor struct {
 	Kind ActorKind
-	ID   string // of a key: its id; of a person: what the host calls them; else empty
+	ID   string // of a key: its ID; of a person: the host's name for the person; else empty
 
-	// Name and Hint are those of a key when it acted; else empty. Only notices have them.
+	// Name and Hint are the key's name and hint at the time; else empty. Only notices have them.
 	Name, Hint string
 }
 
-// String returns the kind, and the id after a colon if there is one: "key:key_…", "host".
+// String returns the kind, followed by a colon and the ID if there is one: "key:key_…", "host".
 func (a Actor) String() string {
 	if a.ID == "" {
 		return string(a.Kind)
@@ -23,8 +23,8 @@ func (a Actor) String() string {
 	return string(a.Kind) + ":" + a.ID
 }
 
-// ParseActor returns the actor of what [Actor.String] returned: of a store that keeps it as
-// text.
+// ParseActor returns the actor for a text made by [Actor.String]. Stores use it if they keep actors
+// as text.
 func ParseActor(text string) Actor {
 	kind, id, _ := strings.Cut(text, ":")
 	return Actor{Kind: ActorKind(kind), ID: id}
@@ -37,21 +37,21 @@ type ActorKind string
 const (
 	ActorHost    ActorKind = "host"    // the host's own code
 	ActorKey     ActorKind = "key"     // a request with an API key
-	ActorPerson  ActorKind = "person"  // a person, by the dashboard
-	ActorService ActorKind = "service" // the service by itself, which turned a webhook off, say
+	ActorPerson  ActorKind = "person"  // a person using the dashboard
+	ActorService ActorKind = "service" // the service itself, for example when it disables a webhook
 )
 
 type actorKey struct{}
 
-// WithActor returns a context whose changes are the actor's. Invalid UTF-8 and control
-// characters of its ID are replaced, and an ID longer than 128 bytes is cut. It is for
-// code that knows who asks: never pass on what a form or a header claims.
+// WithActor returns a context whose changes are attributed to the actor. It replaces invalid UTF-8
+// and control characters in the actor's ID, and cuts an ID longer than 128 bytes. Call it only with
+// a verified identity, never with the content of a form or a header.
 func WithActor(ctx context.Context, actor Actor) context.Context {
 	actor.ID = clean(actor.ID)
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-// ActorFrom returns the actor of a context; by default the host.
+// ActorFrom returns the actor of a context; the default is the host.
 func ActorFrom(ctx context.Context) Actor {
 	if actor, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return actor
@@ -79,15 +79,15 @@ type requestKey struct{}
 
 type request struct{ id, clientAddress string }
 
-// WithRequest returns a context whose changes are asked for by a request of that id, from
-// that address. What is not 1 to 64 visible ASCII characters is left out.
+// WithRequest returns a context whose changes are attributed to the request with this ID and client
+// address. A value that is not 1 to 64 visible ASCII characters is dropped.
 func WithRequest(ctx context.Context, id, clientAddress string) context.Context {
 	return context.WithValue(ctx, requestKey{}, request{visible(id), visible(clientAddress)})
 }
 
 const maxVisible = 64
 
-// visible returns text that may be logged and shown as it is, or nothing.
+// visible returns text if it can be logged and displayed safely, or else "".
 func visible(text string) string {
 	if len(text) > maxVisible || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
@@ -95,8 +95,8 @@ func visible(text string) string {
 	return text
 }
 
-// Of returns a notice of an action at a target of the account, with the actor and the
-// request of ctx. It has no ID and no time yet, and is not pending.
+// Of returns a notice about an action on a target of the account, with the actor and the request of
+// ctx. It has no ID and no time yet, and is not pending.
 func Of(ctx context.Context, account string, action Action, target Target) Notice {
 	asked, _ := ctx.Value(requestKey{}).(request)
 	return Notice{

@@ -1,12 +1,11 @@
-// Package notices tells what happened to the keys and webhooks of accounts, and who did it: to
-// the host's function, and to those who read the audit trail.
+// Package notices records changes to the keys and webhooks of accounts, and who made them. The
+// records are passed to the host's function and form the audit trail.
 //
 //	page, err := api.Notices.List(ctx, "acct_1", notices.Query{Target: notices.Target{Kind: notices.TargetKey, ID: key.ID}, Limit: 50})
 //
-// A [Notice] is stored in the same step as the change that it tells of: there is no change
-// without its notice, and no notice without its change. It names the fields that were
-// changed, and never holds their values.
+// A [Notice] is stored in the same step as its change: no change without its notice, and no notice
+// without its change. It names the changed fields, but never holds their values.
 //
-// Who acts comes with the context of a call: see [WithActor] and [WithRequest]. The HTTP
-// API and the dashboard set both. A call without either is the host's own.
+// The actor comes with the context of a call: see [WithActor] and [WithRequest]. The HTTP API and
+// the dashboard set both. A call without them is attributed to the host.
 package notices

@@ -5,60 +5,58 @@ import (
 	"time"
 )
 
-// A Notice tells of one thing that happened.
+// A Notice describes one change.
 type Notice struct {
-	ID      string    // "ntc_" and a ULID; later notices mostly sort after earlier ones: lists are in the order of what happened
+	ID      string    // "ntc_" and a ULID, which mostly ascends; for the exact order use lists, which are sorted by change
 	At      time.Time // UTC, to the millisecond, by the clock of the node where it happened
-	Account string    // whose it is; empty for StoreRecovered, which is the host's
+	Account string    // the account; empty for StoreRecovered, which belongs to the host
 	Action  Action
 	Target  Target
 	Actor   Actor
 
-	// Changed are the names of the fields that have another value now, as the HTTP API
-	// calls them; of KeyChanged and WebhookChanged only.
+	// Changed holds the names of the changed fields, as in the HTTP API. Only KeyChanged and
+	// WebhookChanged have it.
 	Changed []string
 
-	// Turned is which way a WebhookChanged turned the webhook whose Changed has "active":
-	// "on" or "off"; else empty.
+	// Turned is "on" or "off" for a WebhookChanged whose Changed contains "active"; else empty.
 	Turned string
 
-	// RequestID and ClientAddress are of the request that asked for it, if there was one
-	// and the host's Config says how to find them: up to 64 visible ASCII characters each.
+	// RequestID and ClientAddress identify the request that caused the change, if there was one and
+	// the host's Config can extract them: up to 64 visible ASCII characters each.
 	RequestID     string
 	ClientAddress string
 
-	// Object is the id of the event of a DeliveryRedelivered, or of the
-	// recovery of a RecoveryStarted.
+	// Object is the event ID of a DeliveryRedelivered, or the recovery ID of a RecoveryStarted.
 	Object string
 
-	// Reason is why the webhook of a WebhookOff was turned off: "gone" or "failing".
+	// Reason is why the webhook of a WebhookOff was disabled: "gone" or "failing".
 	Reason string
 
-	// Since is since when the webhook fails, or failed, of WebhookFailing, WebhookOff and
-	// WebhookRecovered; and since when the store could not be written, of StoreRecovered.
+	// Since is the start of a failure: of the webhook for WebhookFailing, WebhookOff and
+	// WebhookRecovered, of writes to the store for StoreRecovered.
 	Since time.Time
 
-	// Until is when the key of KeyExpiring or KeyCreated expires, the previous value of
-	// KeyRotated or WebhookRotated ends, the webhook of WebhookFailing will be turned off at
-	// the earliest, and the store of StoreRecovered could be written again. Zero: never, or
-	// not known.
+	// Until depends on the action. KeyExpiring, KeyCreated: when the key expires. KeyRotated,
+	// WebhookRotated: when the previous value ends. WebhookFailing: the earliest time at which the
+	// webhook will be disabled. StoreRecovered: when the store could be written again. Zero: never,
+	// or unknown.
 	Until time.Time
 
-	// Pending says that it waits for the host's function to take it.
+	// Pending means that the host's function has not accepted the notice yet.
 	Pending bool
 }
 
-// IsZero reports whether n is no notice: one without an ID.
+// IsZero reports whether n has no ID and thus is not a notice.
 func (n *Notice) IsZero() bool { return n.ID == "" }
 
-// MaxRoutine is how many routine notices of an account a store keeps.
+// MaxRoutine is the number of routine notices that a store keeps per account.
 const MaxRoutine = 10_000
 
-// Routine reports whether n is of the kinds that a key can cause in a loop and that matter little
-// when they are old: changes of nothing but a key's name or a webhook's balance threshold,
-// redeliveries and recoveries. A store keeps the last [MaxRoutine] of each account. All others,
-// such as creations, deletions, rotations and changes of scopes, stay until they are purged:
-// no number of routine notices removes them.
+// Routine reports whether n is of a kind that a key can cause in a loop and that matters little
+// later: a change of only a key's name or only a webhook's balance threshold, a redelivery, or a
+// recovery. A store keeps the last [MaxRoutine] of them per account. All other notices, such as
+// creations, deletions, rotations and changes of scopes, stay until they are purged: no number of
+// routine notices displaces them.
 func (n *Notice) Routine() bool {
 	switch n.Action {
 	case DeliveryRedelivered, RecoveryStarted:
@@ -71,19 +69,19 @@ func (n *Notice) Routine() bool {
 	return false
 }
 
-// A Target is what something happened to. Notices of one target are told in their order.
+// A Target is the object of a change. Notices of one target are delivered in order.
 type Target struct {
 	Kind TargetKind
 	ID   string // empty for TargetStore and TargetAccount
 
-	// Name is what it was called before it happened, or of a creation afterwards: the name of
-	// a key, or scheme and host of the URL of a webhook, whose path may be secret. Hint is
-	// the hint of the key's value then. Both say what it was when it is gone, and do not
-	// belong to its identity.
+	// Name is the target's name before the change, or after it for a creation: the name of a key,
+	// or scheme and host of a webhook's URL, whose path may be secret. Hint is the hint of the
+	// key's value at that time. Both identify a deleted target to readers, but are not part of its
+	// identity.
 	Name, Hint string
 }
 
-// Ref returns the target without its Name and Hint: notices of one target have one Ref.
+// Ref returns the target without its Name and Hint: all notices of a target have the same Ref.
 func (t Target) Ref() Target { return Target{Kind: t.Kind, ID: t.ID} }
 
 // A TargetKind is a kind of [Target].
@@ -94,10 +92,10 @@ const (
 	TargetKey     TargetKind = "key"     // an API key
 	TargetWebhook TargetKind = "webhook" // a webhook, with its deliveries and recoveries
 	TargetAccount TargetKind = "account" // the account as a whole
-	TargetStore   TargetKind = "store"   // all that is stored
+	TargetStore   TargetKind = "store"   // the store as a whole
 )
 
-// An Action is what happened.
+// An Action is the kind of a change.
 type Action string
 
 // The actions.
@@ -107,21 +105,21 @@ const (
 	KeyChanged  Action = "key.changed"  // Settings of a key were changed.
 	KeyRotated  Action = "key.rotated"  // A key was given a new value.
 	KeyDeleted  Action = "key.deleted"  // A key was deleted.
-	KeyExpiring Action = "key.expiring" // A key expires in 14 days or in 3: told once for each.
+	KeyExpiring Action = "key.expiring" // A key expires in 14 days or in 3: one notice for each.
 
 	WebhookCreated   Action = "webhook.created"   // A webhook was created.
 	WebhookChanged   Action = "webhook.changed"   // Settings of a webhook were changed.
 	WebhookRotated   Action = "webhook.rotated"   // A webhook was given a new signing secret.
 	WebhookDeleted   Action = "webhook.deleted"   // A webhook was deleted.
-	WebhookFailing   Action = "webhook.failing"   // A webhook will be turned off if its attempts go on failing.
-	WebhookOff       Action = "webhook.off"       // The service turned a webhook off.
+	WebhookFailing   Action = "webhook.failing"   // A webhook will be disabled if its attempts keep failing.
+	WebhookOff       Action = "webhook.off"       // The service disabled a webhook.
 	WebhookRecovered Action = "webhook.recovered" // An attempt succeeded after a WebhookFailing.
 
 	DeliveryRedelivered Action = "delivery.redelivered" // A delivery was made due again on request.
-	RecoveryStarted     Action = "recovery.started"     // Deliveries of a range of time are being sent again.
+	RecoveryStarted     Action = "recovery.started"     // Deliveries in a time range are being resent.
 
 	AccountErased  Action = "account.erased"  // All data of an account was erased.
-	StoreRecovered Action = "store.recovered" // The store could not be written for a while, and can be again.
+	StoreRecovered Action = "store.recovered" // The store can be written again after an outage.
 )
 
 // Actions returns all actions, in the order of their declaration.

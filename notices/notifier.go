@@ -10,58 +10,58 @@ import (
 )
 
 const (
-	lookEvery    = time.Second      // at what is pending, by who has the lease
-	leaseEvery   = 10 * time.Second // who has it not asks for the lease
-	leaseFor     = time.Minute      // longer than leaseRenew and a call together
+	pollEvery    = time.Second      // how often the lease holder polls for pending notices
+	leaseEvery   = 10 * time.Second // how often other services request the lease
+	leaseFor     = time.Minute      // must exceed leaseRenew and a call together
 	leaseRenew   = 20 * time.Second
 	scanEvery    = time.Hour
 	callTimeout  = 10 * time.Second // for one call of Notify
 	storeTimeout = 10 * time.Second // for one call of the store
-	grace        = time.Second      // for a call when Run ends
-	takeEvery    = time.Second      // while calls are made
+	abandonAfter = time.Second      // how long a call may outlast its context
+	ackEvery     = time.Second      // while calls are made
 
-	pageSize    = 256                    // accounts, and notices of one
-	turnTime    = 100 * time.Millisecond // of an account, before the next one's
-	maxInARow   = 16                     // failures, before a pause
+	pageSize    = 256                    // accounts, or notices of one account
+	accountTime = 100 * time.Millisecond // for one account before the next one is served
+	maxInARow   = 16                     // consecutive failures before a pause
 	maxBackoff  = 10 * time.Minute
 	minimumWait = time.Second
 )
 
-// A notifier notifies the host of what is pending. It is of one Run.
+// A notifier passes pending notices to the host. It belongs to one Run.
 type notifier struct {
 	*Service
-	failing map[string]*failures // by account: those of which a notice failed and is pending
-	renewed time.Time            // the lease; zero: another has it
+	failing map[string]*failures // by account, if a notice of it failed and is pending
+	renewed time.Time            // when the lease was last renewed; zero: not the holder
 	scanned time.Time
-	after   string   // the account that the next round begins after
-	taken   []uint64 // numbers of notices that the host has taken, and the store does not know of
-	tookAt  time.Time
-	inARow  int // failures
+	after   string   // the account after which the next round begins
+	acked   []uint64 // numbers of notices that the host has accepted and the store still has as pending
+	ackedAt time.Time
+	inARow  int // consecutive failures
 }
 
-// failures are those of an account since its last success.
+// failures are the failures of an account since its last success.
 type failures struct {
 	backoff
-	targets map[Target]*backoff // by their Ref: those whose last call failed
-	met     time.Time           // when the round began in which the account was last met
+	targets map[Target]*backoff // targets whose last call failed, by Ref
+	seen    time.Time           // start of the last round in which the account had pending notices
 }
 
-// A backoff says until when an account or a target waits.
+// A backoff holds how long an account or a target waits.
 type backoff struct {
 	wait  time.Duration
 	until time.Time
 }
 
-// fail makes it wait twice as long as the last time.
+// fail doubles the wait.
 func (b *backoff) fail() {
 	b.wait = min(max(2*b.wait, minimumWait), maxBackoff)
 	b.until = time.Now().Add(b.wait)
 }
 
-// round gives each account with something pending a turn, and returns when to do so again.
+// round serves each account with pending notices once, and returns the wait until the next round.
 func (n *notifier) round(ctx context.Context) time.Duration {
-	if !n.take(ctx) { // or else it would be told again and again
-		return lookEvery
+	if !n.acknowledge(ctx) { // otherwise the host would get the same notices again
+		return pollEvery
 	}
 	if !n.lead(ctx) {
 		return leaseEvery
@@ -69,10 +69,10 @@ func (n *notifier) round(ctx context.Context) time.Duration {
 	if scan := n.config.Scan; scan != nil && (n.scanned.IsZero() || time.Since(n.scanned) >= scanEvery) {
 		n.scanned = time.Now()
 		if err := scan(ctx); err != nil && ctx.Err() == nil {
-			n.config.Logger.Error("storageapi: looking for notices to add failed", "error", err, "again_in", scanEvery)
+			n.config.Logger.Error("storageapi: scan for due notices failed", "error", err, "again_in", scanEvery)
 		}
 		if !n.lead(ctx) {
-			return lookEvery
+			return pollEvery
 		}
 	}
 	begun := time.Now()
@@ -80,34 +80,34 @@ func (n *notifier) round(ctx context.Context) time.Duration {
 	accounts, err := n.accounts(ctx)
 	if err != nil {
 		n.logStore(ctx, "accounts with pending notices", err)
-		return lookEvery
+		return pollEvery
 	}
 	more := false
 	for _, account := range accounts {
 		if f := n.failing[account]; f != nil {
-			if f.met = begun; begun.Before(f.until) {
+			if f.seen = begun; begun.Before(f.until) {
 				continue
 			}
 		}
-		left, ok := n.turn(ctx, account, begun)
+		left, ok := n.serve(ctx, account, begun)
 		if account != "" {
 			n.after = account
 		}
 		if !ok {
-			return lookEvery
+			return pollEvery
 		}
 		more = more || left
 	}
 	n.after = ""
-	maps.DeleteFunc(n.failing, func(_ string, f *failures) bool { return !f.met.Equal(begun) }) // nothing is pending
-	if n.take(ctx) && more {
+	maps.DeleteFunc(n.failing, func(_ string, f *failures) bool { return !f.seen.Equal(begun) }) // nothing is pending
+	if n.acknowledge(ctx) && more {
 		return 0
 	}
-	return lookEvery
+	return pollEvery
 }
 
-// accounts returns the accounts that have something pending: the host's own, which is empty, and
-// then all others, beginning after the one whose turn was last.
+// accounts returns the accounts with pending notices: first the host's own, which is empty, then
+// all others, beginning after the account served last.
 func (n *notifier) accounts(ctx context.Context) ([]string, error) {
 	var list []string
 	for more, after := true, ""; more; {
@@ -126,12 +126,13 @@ func (n *notifier) accounts(ctx context.Context) ([]string, error) {
 	return slices.Concat([]string{""}, list[next:], list[:next]), nil
 }
 
-// turn notifies the host of an account's notices for turnTime at most. left says that there are
-// more to go on with at once; ok, that the round may go on.
+// serve passes an account's notices to the host for at most accountTime. more reports whether
+// notices remain to be served at once, ok whether the round may continue.
 //
-// The list that it reads is of one state of the store, in which no notice of a target comes without
-// those before it. A target of which one notice is passed over is passed over until the next turn.
-func (n *notifier) turn(ctx context.Context, account string, begun time.Time) (left, ok bool) {
+// The list that it reads is from one state of the store, so it has no notice of a target without
+// the earlier ones. Once serve skips a notice of a target, it skips the target until the next
+// round.
+func (n *notifier) serve(ctx context.Context, account string, begun time.Time) (more, ok bool) {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	list, err := n.store.PendingNotices(timed, account, pageSize)
 	cancel()
@@ -139,38 +140,38 @@ func (n *notifier) turn(ctx context.Context, account string, begun time.Time) (l
 		n.logStore(ctx, "pending notices", err)
 		return false, false
 	}
-	turn := time.Now()
-	passed := n.waiting(account, list, turn)
-	told := false
+	start := time.Now()
+	skipped := n.waiting(account, list, start)
+	delivered := false
 	for i := range list {
 		notice := &list[i].Notice
-		if passed[notice.Target.Ref()] {
+		if skipped[notice.Target.Ref()] {
 			continue
 		}
-		if time.Since(turn) >= turnTime {
+		if time.Since(start) >= accountTime {
 			return true, true
 		}
 		if err := n.call(ctx, notice); err == nil {
-			told = true
+			delivered = true
 			n.succeeded(account, notice.Target.Ref())
-			n.taken = append(n.taken, list[i].Number)
+			n.acked = append(n.acked, list[i].Number)
 		} else if ctx.Err() != nil {
 			return false, false
 		} else {
-			passed[notice.Target.Ref()] = true
+			skipped[notice.Target.Ref()] = true
 			if n.failed(account, notice, err, begun) {
-				return false, n.inARow < maxInARow && n.goOn(ctx)
+				return false, n.inARow < maxInARow && n.mayContinue(ctx)
 			}
 		}
-		if n.inARow >= maxInARow || !n.goOn(ctx) {
+		if n.inARow >= maxInARow || !n.mayContinue(ctx) {
 			return false, false
 		}
 	}
-	return told && len(list) == pageSize, true
+	return delivered && len(list) == pageSize, true
 }
 
-// waiting returns which targets of the account wait at that time. It forgets those that have nothing
-// pending any longer.
+// waiting returns which targets of the account are backing off at the given time. It forgets
+// targets without pending notices.
 func (n *notifier) waiting(account string, list []Numbered, at time.Time) map[Target]bool {
 	waiting := make(map[Target]bool)
 	f := n.failing[account]
@@ -187,10 +188,10 @@ func (n *notifier) waiting(account string, list []Numbered, at time.Time) map[Ta
 	return waiting
 }
 
-// goOn lets the store know from time to time what the host has taken, and reports whether the round
-// may go on.
-func (n *notifier) goOn(ctx context.Context) bool {
-	return (time.Since(n.tookAt) < takeEvery || n.take(ctx)) && n.lead(ctx)
+// mayContinue reports whether the round may continue. From time to time it also acknowledges
+// notices to the store.
+func (n *notifier) mayContinue(ctx context.Context) bool {
+	return (time.Since(n.ackedAt) < ackEvery || n.acknowledge(ctx)) && n.lead(ctx)
 }
 
 func (n *notifier) succeeded(account string, of Target) {
@@ -205,13 +206,13 @@ func (n *notifier) succeeded(account string, of Target) {
 	}
 }
 
-// failed notes a failure, and reports whether the account waits: it does if another of its targets
-// failed as well, since its last success, so that it may be the account that fails.
+// failed records a failure and reports whether the whole account must wait. It must if several of
+// its targets have failed since its last success, since then the account itself may be failing.
 func (n *notifier) failed(account string, notice *Notice, err error, begun time.Time) (waits bool) {
 	n.inARow++
 	f := n.failing[account]
 	if f == nil {
-		f = &failures{targets: make(map[Target]*backoff), met: begun}
+		f = &failures{targets: make(map[Target]*backoff), seen: begun}
 		n.failing[account] = f
 	}
 	b := f.targets[notice.Target.Ref()]
@@ -227,14 +228,15 @@ func (n *notifier) failed(account string, notice *Notice, err error, begun time.
 	return waits
 }
 
-// lead reports whether this service is the one that tells, and prolongs its lease in time.
-// It is not if the lease has run out meanwhile: another may have told what this one has read.
+// lead reports whether this service holds the lease, and renews it in time. It returns false if the
+// lease had run out in between: another service may already have delivered the notices read by this
+// one.
 func (n *notifier) lead(ctx context.Context) bool {
 	if !n.renewed.IsZero() && time.Since(n.renewed) < leaseRenew {
 		return ctx.Err() == nil
 	}
-	asked := time.Now()
-	ranOut := !n.renewed.IsZero() && asked.Sub(n.renewed) >= leaseFor
+	now := time.Now()
+	ranOut := !n.renewed.IsZero() && now.Sub(n.renewed) >= leaseFor
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	held, err := n.store.LeaseNotices(timed, n.holder, leaseFor)
@@ -242,18 +244,18 @@ func (n *notifier) lead(ctx context.Context) bool {
 		n.logStore(ctx, "lease for notices", err)
 		held = false
 	}
-	if n.renewed = asked; !held {
+	if n.renewed = now; !held {
 		n.renewed = time.Time{}
 	}
 	return held && !ranOut
 }
 
 var (
-	errNotReturned = errors.New("it panicked or ended its goroutine")
-	errLeftBehind  = errors.New("it does not return, and Run does")
+	errNotReturned = errors.New("callback panicked or ended its goroutine")
+	errLeftBehind  = errors.New("callback still running after its context ended")
 )
 
-// call calls Notify on a goroutine of its own.
+// call calls Notify in a separate goroutine.
 func (n *notifier) call(ctx context.Context, notice *Notice) error {
 	timed, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -261,13 +263,13 @@ func (n *notifier) call(ctx context.Context, notice *Notice) error {
 	go func() {
 		err := errNotReturned
 		defer func() {
-			_ = recover() // its value could hold anything
+			_ = recover() // dropped, since a panic value may contain a secret
 			over <- err
 		}()
 		err = n.config.Notify(timed, *notice)
 	}()
-	late := time.AfterFunc(callTimeout+grace, func() {
-		n.config.Logger.Error("storageapi: Config.Notify does not return: no notices are told", "notice", notice.ID)
+	late := time.AfterFunc(callTimeout+abandonAfter, func() {
+		n.config.Logger.Error("storageapi: Config.Notify does not return; no more notices are delivered", "notice", notice.ID)
 	})
 	defer late.Stop()
 	select {
@@ -278,36 +280,36 @@ func (n *notifier) call(ctx context.Context, notice *Notice) error {
 	select {
 	case err := <-over:
 		return err
-	case <-time.After(grace):
+	case <-time.After(abandonAfter):
 		return errLeftBehind
 	}
 }
 
-// take lets the store know what the host has taken, and reports whether it does.
-func (n *notifier) take(ctx context.Context) bool {
-	n.tookAt = time.Now()
-	if len(n.taken) == 0 {
+// acknowledge marks the accepted notices as done in the store, and reports whether that succeeded.
+func (n *notifier) acknowledge(ctx context.Context) bool {
+	n.ackedAt = time.Now()
+	if len(n.acked) == 0 {
 		return true
 	}
 	timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	if err := n.store.TakeNotices(timed, n.taken); err != nil {
+	if err := n.store.TakeNotices(timed, n.acked); err != nil {
 		n.logStore(ctx, "take notices", err)
 		return false
 	}
-	n.taken = n.taken[:0]
+	n.acked = n.acked[:0]
 	return true
 }
 
-// end gives the lease back.
+// end releases the lease.
 func (n *notifier) end(ctx context.Context) {
-	n.take(ctx)
+	n.acknowledge(ctx)
 	if n.renewed.IsZero() {
 		return
 	}
 	timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	_, _ = n.store.LeaseNotices(timed, n.holder, 0) // or else it runs out
+	_, _ = n.store.LeaseNotices(timed, n.holder, 0) // if this fails, the lease runs out
 }
 
 func (n *notifier) logStore(ctx context.Context, step string, err error) {

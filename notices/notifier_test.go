@@ -20,11 +20,11 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A host keeps what it was told, as "target:id".
+// A host records delivered notices as "target:id".
 type host struct {
-	mu    sync.Mutex
-	told  []string
-	fails func(ctx context.Context, n notices.Notice) error
+	mu        sync.Mutex
+	delivered []string
+	fails     func(ctx context.Context, n notices.Notice) error
 }
 
 func (h *host) notify(ctx context.Context, n notices.Notice) error {
@@ -38,16 +38,16 @@ func (h *host) notify(ctx context.Context, n notices.Notice) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told = append(h.told, n.Target.ID+":"+n.ID)
+	h.delivered = append(h.delivered, n.Target.ID+":"+n.ID)
 	return nil
 }
 
-func (h *host) heard() []string {
+func (h *host) drain() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	told := h.told
-	h.told = nil
-	return told
+	delivered := h.delivered
+	h.delivered = nil
+	return delivered
 }
 
 func (h *host) failing(fails func(ctx context.Context, n notices.Notice) error) {
@@ -58,7 +58,7 @@ func (h *host) failing(fails func(ctx context.Context, n notices.Notice) error) 
 
 var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// run has a host told of what the store has, until stop is called.
+// run delivers the store's notices to h until stop is called.
 func run(t *testing.T, store notices.Store, h *host) (stop func()) {
 	t.Helper()
 	s, err := notices.New(store, notices.Config{Notify: h.notify, Logger: silent})
@@ -91,16 +91,15 @@ func add(t *testing.T, store notices.Store, list ...notices.Notice) {
 	}
 }
 
-func wantHeard(t *testing.T, h *host, want ...string) {
+func wantDelivered(t *testing.T, h *host, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, h.heard()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, h.drain()); diff != "" {
+		t.Errorf("delivered notices (-want +got):\n%s", diff)
 	}
 }
 
-// What is pending is told once, in its order, also what was stored before Run and while no
-// Run was there; what is not pending is not told.
-func TestTold(t *testing.T) {
+// Pending notices are delivered once and in order, including those stored while no Run is active.
+func TestRun_PendingNotices_AreDeliveredOnceInOrder(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := memory.New(), &host{}
 		silent := pending("acct", "a", 3)
@@ -108,23 +107,23 @@ func TestTold(t *testing.T) {
 		add(t, store, pending("acct", "a", 2), pending("acct", "a", 1), silent)
 		stop := run(t, store, h)
 		time.Sleep(time.Second / 2)
-		wantHeard(t, h, "a:ntc_2", "a:ntc_1")
+		wantDelivered(t, h, "a:ntc_2", "a:ntc_1")
 		add(t, store, pending("acct", "b", 4))
 		time.Sleep(time.Minute)
-		wantHeard(t, h, "b:ntc_4")
+		wantDelivered(t, h, "b:ntc_4")
 		stop()
 		add(t, store, pending("acct", "b", 5))
 		time.Sleep(24 * time.Hour)
 		stop = run(t, store, h)
 		time.Sleep(time.Second / 2)
-		wantHeard(t, h, "b:ntc_5")
+		wantDelivered(t, h, "b:ntc_5")
 		stop()
 	})
 }
 
-// A notice whose call fails holds up those of its target only, is told again with pauses
-// that grow, and comes before the later ones.
-func TestFailingTarget(t *testing.T) {
+// A failed notice holds up only its target. It is retried with growing pauses, and before the
+// target's later notices.
+func TestRun_NotifyFailsForOneTarget_HoldsUpOnlyThatTarget(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		for name, fails := range map[string]func(){"error": func() {}, "panic": func() { panic("secret") }, "Goexit": runtime.Goexit} {
 			store, h := memory.New(), &host{}
@@ -142,21 +141,21 @@ func TestFailingTarget(t *testing.T) {
 			add(t, store, pending("acct", "bad", 1), pending("acct", "good", 2), pending("acct", "bad", 3), pending("other", "bad", 4))
 			time.Sleep(90 * time.Second)
 			synctest.Wait()
-			wantHeard(t, h, "good:ntc_2", "bad:ntc_4")
+			wantDelivered(t, h, "good:ntc_2", "bad:ntc_4")
 			if len(tried) < 6 || len(tried) > 7 {
-				t.Errorf("%s: tried %d times within %v", name, len(tried), time.Since(begun))
+				t.Errorf("%s: %d attempts within %v, want 6 or 7", name, len(tried), time.Since(begun))
 			}
 			h.failing(nil)
 			time.Sleep(10 * time.Minute)
-			wantHeard(t, h, "bad:ntc_1", "bad:ntc_3")
+			wantDelivered(t, h, "bad:ntc_1", "bad:ntc_3")
 			stop()
 		}
 	})
 }
 
-// A call that hangs has its context end, and ends with Run; one that heeds no context is
-// left behind when Run ends.
-func TestHangingCall(t *testing.T) {
+// The context of a call ends after a timeout and when Run ends. Run abandons a call that ignores
+// its context.
+func TestRun_NotifyHangs_TimesOutOrIsAbandoned(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := memory.New(), &host{}
 		h.failing(func(ctx context.Context, n notices.Notice) error {
@@ -169,7 +168,7 @@ func TestHangingCall(t *testing.T) {
 		add(t, store, pending("acct", "bad", 1), pending("acct", "good", 2))
 		stop := run(t, store, h)
 		time.Sleep(15 * time.Second)
-		wantHeard(t, h, "good:ntc_2")
+		wantDelivered(t, h, "good:ntc_2")
 		stop()
 
 		ever := make(chan struct{})
@@ -179,15 +178,15 @@ func TestHangingCall(t *testing.T) {
 		begun := time.Now()
 		stop()
 		if took := time.Since(begun); took > 2*time.Second {
-			t.Errorf("Run ended after %v", took)
+			t.Errorf("Run returned after %v, want at most 2s", took)
 		}
 		close(ever)
 		synctest.Wait()
 	})
 }
 
-// Of two services one tells, and the other goes on when that ends or hangs.
-func TestOneTells(t *testing.T) {
+// The second service takes over when the first one stops or hangs.
+func TestRun_TwoServices_OnlyLeaseHolderDelivers(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, a, b := memory.New(), &host{}, &host{}
 		stopA := run(t, store, a)
@@ -197,21 +196,21 @@ func TestOneTells(t *testing.T) {
 			add(t, store, pending("acct", "key", i))
 			time.Sleep(7 * time.Second)
 		}
-		if told := a.heard(); len(told) != 20 {
-			t.Errorf("one was told of %d notices, want 20", len(told))
+		if delivered := a.drain(); len(delivered) != 20 {
+			t.Errorf("first service delivered %d notices, want 20", len(delivered))
 		}
-		wantHeard(t, b)
+		wantDelivered(t, b)
 		stopA()
 		add(t, store, pending("acct", "key", 20))
 		time.Sleep(15 * time.Second)
-		wantHeard(t, b, "key:ntc_20")
+		wantDelivered(t, b, "key:ntc_20")
 
 		stopA = run(t, store, a)
 		ever := make(chan struct{})
 		b.failing(func(context.Context, notices.Notice) error { <-ever; return nil })
 		add(t, store, pending("acct", "key", 21))
 		time.Sleep(5 * time.Minute)
-		wantHeard(t, a, "key:ntc_21")
+		wantDelivered(t, a, "key:ntc_21")
 		stopB()
 		stopA()
 		close(ever)
@@ -219,8 +218,7 @@ func TestOneTells(t *testing.T) {
 	})
 }
 
-// While a host fails at everything, it is not called more than some times a second.
-func TestFailingHost(t *testing.T) {
+func TestRun_EveryCallFails_LimitsCallRate(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := memory.New(), &host{}
 		calls := 0
@@ -232,27 +230,27 @@ func TestFailingHost(t *testing.T) {
 		time.Sleep(10*time.Second + time.Second/2)
 		synctest.Wait()
 		if calls < 100 || calls > 16*11 {
-			t.Errorf("%d calls within ten seconds, want 100 to 176", calls)
+			t.Errorf("%d calls within 10 s, want 100 to 176", calls)
 		}
 		h.failing(nil)
 		time.Sleep(20 * time.Minute)
-		if told := h.heard(); len(told) != 1000 {
-			t.Errorf("%d were told, want 1,000", len(told))
+		if delivered := h.drain(); len(delivered) != 1000 {
+			t.Errorf("%d notices delivered, want 1,000", len(delivered))
 		}
 		stop()
 	})
 }
 
-// What comes from requests and hosts is bounded, and can be shown as it is.
-func TestAttribution(t *testing.T) {
+// The values come from requests and hosts: they must be bounded and safe to display.
+func TestOf_ActorAndRequest_AreBoundedAndCleaned(t *testing.T) {
 	ctx := notices.WithRequest(notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorPerson, ID: "a\x00\u0085\xff" + strings.Repeat("é", 100)}), "id with space", strings.Repeat("1", 65))
 	got := notices.Of(ctx, "acct", notices.KeyCreated, notices.Target{})
 	if got.RequestID != "" || got.ClientAddress != "" || len(got.Actor.ID) > 128 || !strings.HasPrefix(got.Actor.ID, "a\ufffd\ufffd\ufffdéé") {
-		t.Errorf("%+v", got)
+		t.Errorf("notice = %+v, want cleaned fields", got)
 	}
 	got = notices.Of(notices.WithRequest(t.Context(), "req-1", "2001:db8::1"), "acct", notices.KeyCreated, notices.Target{})
 	want := notices.Notice{Account: "acct", Action: notices.KeyCreated, Actor: notices.Actor{Kind: notices.ActorHost}, RequestID: "req-1", ClientAddress: "2001:db8::1"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("notice (-want +got):\n%s", diff)
 	}
 }

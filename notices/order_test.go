@@ -17,9 +17,9 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A target whose time comes in the middle of a slow round is told in the next one: what the
-// round passed over is not overtaken.
-func TestNothingOvertakesInASlowRound(t *testing.T) {
+// The wait of the failed target ends during a slow round. Its later notice must not be delivered
+// before the skipped one.
+func TestRun_BackoffEndsDuringRound_KeepsOrder(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := memory.New(), &host{}
 		var failed atomic.Bool
@@ -35,14 +35,13 @@ func TestNothingOvertakesInASlowRound(t *testing.T) {
 		add(t, store, pending("acct", "bad", 1), pending("acct", "slow", 2), pending("acct", "slow", 3), pending("acct", "bad", 4))
 		stop := run(t, store, h)
 		time.Sleep(time.Minute)
-		wantHeard(t, h, "slow:ntc_2", "slow:ntc_3", "bad:ntc_1", "bad:ntc_4")
+		wantDelivered(t, h, "slow:ntc_2", "slow:ntc_3", "bad:ntc_1", "bad:ntc_4")
 		stop()
 	})
 }
 
-// The notices of a target are told in their order also where an account has more than are read at
-// once, and others of its targets fail.
-func TestNotify_MoreThanAPage_KeepsTheOrderOfEachTarget(t *testing.T) {
+// The account has more notices than a page, and calls for its other targets fail.
+func TestRun_MoreNoticesThanAPage_KeepsOrderOfEachTarget(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := memory.New(), &host{}
 		var calls atomic.Int64
@@ -63,16 +62,16 @@ func TestNotify_MoreThanAPage_KeepsTheOrderOfEachTarget(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		stop()
 		got := make(map[string][]string)
-		for _, told := range h.heard() {
-			got[told[:4]] = append(got[told[:4]], told)
+		for _, delivered := range h.drain() {
+			got[delivered[:4]] = append(got[delivered[:4]], delivered)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("told by key (-want +got):\n%s", diff)
+			t.Errorf("delivered notices by key (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// An unwritableStore can be read, and not be written.
+// An unwritableStore can be read, but TakeNotices fails.
 type unwritableStore struct {
 	*memory.Store
 	fails atomic.Bool
@@ -85,25 +84,24 @@ func (s *unwritableStore) TakeNotices(ctx context.Context, numbers []uint64) err
 	return s.Store.TakeNotices(ctx, numbers)
 }
 
-// While the store cannot be written, the host is not told the same again and again.
-func TestToldOnceWhileTheStoreCannotBeWritten(t *testing.T) {
+func TestRun_StoreNotWritable_DeliversEachNoticeOnce(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := &unwritableStore{Store: memory.New()}, &host{}
 		store.fails.Store(true)
 		add(t, store, pending("acct", "a", 1), pending("acct", "b", 2))
 		stop := run(t, store, h)
 		time.Sleep(time.Hour)
-		wantHeard(t, h, "a:ntc_1", "b:ntc_2")
+		wantDelivered(t, h, "a:ntc_1", "b:ntc_2")
 		store.fails.Store(false)
 		add(t, store, pending("acct", "a", 3))
 		time.Sleep(time.Minute)
-		wantHeard(t, h, "a:ntc_3")
+		wantDelivered(t, h, "a:ntc_3")
 		stop()
 	})
 }
 
-// An account of which nothing is pending any longer, since it was erased, does not wait.
-func TestWaitingIsForgotten(t *testing.T) {
+// The erasure leaves the account without pending notices, so its backoff must be forgotten.
+func TestRun_FailingAccountErased_ForgetsItsBackoff(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := memory.New(), &host{}
 		h.failing(func(context.Context, notices.Notice) error { return errors.New("not now") })
@@ -119,21 +117,20 @@ func TestWaitingIsForgotten(t *testing.T) {
 		h.failing(nil)
 		add(t, store, pending("acct", "key0", 100))
 		time.Sleep(2 * time.Second)
-		wantHeard(t, h, "key0:ntc_100")
+		wantDelivered(t, h, "key0:ntc_100")
 		stop()
 	})
 }
 
-// TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond has an account whose calls fail, or
-// whose notices are many, beside two of which something happens now and then.
-func TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond(t *testing.T) {
+// One account fails or has many notices; two others have a notice now and then.
+func TestRun_OneAccountFailsOrFloods_OthersGetNoticesWithinASecond(t *testing.T) {
 	for name, test := range map[string]struct {
-		keys, each int // of the account, and notices of each
+		keys, each int // keys of the account, and notices per key
 		fails      bool
 	}{
-		"300 keys that fail":        {300, 1, true},
-		"1,000 keys that fail":      {1000, 1, true},
-		"10 keys of 100 that fail":  {10, 100, true},
+		"300 failing keys":          {300, 1, true},
+		"1,000 failing keys":        {1000, 1, true},
+		"10 failing keys of 100":    {10, 100, true},
 		"3,000 changes of one key":  {1, 3000, false},
 		"3,000 changes of 300 keys": {300, 10, false},
 	} {
@@ -141,13 +138,13 @@ func TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond(t *testing.T)
 			testbubble.Run(t, func(t *testing.T) {
 				store, h := memory.New(), &host{}
 				var mu sync.Mutex
-				added, heard := make(map[string]time.Time), make(map[string]time.Duration)
+				added, delays := make(map[string]time.Time), make(map[string]time.Duration)
 				h.failing(func(_ context.Context, n notices.Notice) error {
 					time.Sleep(4 * time.Millisecond)
 					mu.Lock()
 					defer mu.Unlock()
 					if n.Account != "floods" {
-						heard[n.ID] = time.Since(added[n.ID])
+						delays[n.ID] = time.Since(added[n.ID])
 					} else if test.fails {
 						return errors.New("not now")
 					}
@@ -175,12 +172,12 @@ func TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond(t *testing.T)
 				}
 				time.Sleep(2 * time.Second)
 				stop()
-				if len(heard) != 100 {
-					t.Errorf("%d of the others' notices were told, want 100", len(heard))
+				if len(delays) != 100 {
+					t.Errorf("%d notices of other accounts delivered, want 100", len(delays))
 				}
-				for id, took := range heard {
-					if took > time.Second+200*time.Millisecond { // the pause, and a turn
-						t.Errorf("%s was told after %v, want a second", id, took)
+				for id, took := range delays {
+					if took > time.Second+200*time.Millisecond { // a pause and one account's time
+						t.Errorf("%s delivered after %v, want at most a second", id, took)
 					}
 				}
 			})
@@ -188,9 +185,9 @@ func TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond(t *testing.T)
 	}
 }
 
-// Who has lost the lease during a call does not go on with what it has read: another has
-// told that, and maybe what came later.
-func TestLeaseLostInTheMiddle(t *testing.T) {
+// A service that loses the lease during a call must drop the notices it has read: the new holder
+// has delivered them, and perhaps later ones.
+func TestRun_LeaseLostDuringCall_DropsRemainingNotices(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, a, b := memory.New(), &host{}, &host{}
 		a.failing(func(_ context.Context, n notices.Notice) error {
@@ -204,10 +201,10 @@ func TestLeaseLostInTheMiddle(t *testing.T) {
 		synctest.Wait()
 		stopB := run(t, store, b)
 		time.Sleep(4 * time.Minute)
-		wantHeard(t, b, "key:ntc_1", "key:ntc_2")
+		wantDelivered(t, b, "key:ntc_1", "key:ntc_2")
 		stopB()
 		time.Sleep(5 * time.Minute)
-		wantHeard(t, a, "key:ntc_1")
+		wantDelivered(t, a, "key:ntc_1")
 		stopA()
 	})
 }

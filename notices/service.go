@@ -10,43 +10,42 @@ import (
 	"time"
 )
 
-// Config configures a [Service]. The zero Config works: the notices can be read.
+// Config configures a [Service]. The zero Config works: notices can be read.
 type Config struct {
-	// Notify is told each notice that is pending, until it returns nil: at least once, so
-	// that it must cope with repeats, which have the same ID. It is called from
-	// [Service.Run], one call at a time, in one of the processes that share a store at a
-	// time, also of what happened while no process was there. Of one target the notices
-	// come in the order of its changes. A call has 10 seconds, after which its context ends.
+	// Notify receives each pending notice, and again until it returns nil: delivery is at least
+	// once, and repeats have the same ID. [Service.Run] makes one call at a time, in one of the
+	// processes that share a store. Notices stored while no process was running follow later.
+	// Notices of one target come in the order of its changes. The context of a call ends after 10
+	// seconds.
 	//
-	// Accounts take turns of 100 ms, or of one call if that takes longer. After an error, or a
-	// panic, the notices of that target wait for a second, then for twice as long each time, up
-	// to 10 minutes; if several targets of an account fail, the whole account does. Those of
-	// others go on. A call that does not return holds up all notices of this process, and
+	// Accounts are served in turn, for 100 ms or for one call if that takes longer. After an error
+	// or a panic the notices of that target wait for a second, then for twice as long each time, up
+	// to 10 minutes. If several targets of an account fail, the whole account waits. Other accounts
+	// are not affected. A call that does not return holds up all notices of this process, and
 	// nothing else.
 	//
-	// Which notices are pending was decided when they were stored: those of services whose
-	// own Notify was set. So all processes that share a store need it. Default: nothing is
-	// told.
+	// A notice is pending if the service that stored it had a Notify. So set it in all processes
+	// that share a store. Default: no delivery.
 	Notify func(ctx context.Context, notice Notice) error
 
-	// Scan is called by Run at first and every hour, before the notices are told, to add
-	// notices of what is a matter of time. Default: none.
+	// Scan is called by Run at the start and every hour, before notices are delivered, to add
+	// notices that are due to the passage of time. Default: none.
 	Scan func(ctx context.Context) error
 
-	// Logger is told what Notify and the store fail at. Default: slog.Default().
+	// Logger logs failures of Notify and of the store. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Service reads what happened, and has the host told. It is safe for concurrent use.
+// A Service lists notices and delivers them to the host. It is safe for concurrent use.
 type Service struct {
 	store   Store
 	config  Config
-	holder  string // names this service to the lease
+	holder  string // identifies this service as a lease holder
 	running atomic.Bool
 }
 
-// New returns a Service on the given store, which stays the caller's to close, after Run has
-// returned. It starts nothing.
+// New returns a Service on the given store, which the caller closes after Run has returned. New
+// starts nothing.
 func New(store Store, config Config) (*Service, error) {
 	if store == nil {
 		return nil, errors.New("notices: nil Store")
@@ -57,9 +56,8 @@ func New(store Store, config Config) (*Service, error) {
 	return &Service{store: store, config: config, holder: rand.Text()}, nil
 }
 
-// List returns a part of what happened in the account, newest first: what the host was told
-// and what it was not told yet, for as long as webhooks.Retention keeps it. An account of
-// which nothing is known has an empty page.
+// List returns a page of the account's notices, newest first, pending or not, for as long as
+// webhooks.Retention keeps them. The page is empty for an unknown account.
 func (s *Service) List(ctx context.Context, account string, query Query) (Page, error) {
 	if query.Limit < 1 {
 		return Page{}, errors.New("notices: Query.Limit must be at least 1")
@@ -71,9 +69,9 @@ func (s *Service) List(ctx context.Context, account string, query Query) (Page, 
 	return page, nil
 }
 
-// Run tells [Config.Notify] what is pending until ctx is done. Then it waits for the call
-// under way, for a second at most, and returns. Without Notify it returns at once, and so
-// does a second Run at a time.
+// Run delivers pending notices to [Config.Notify] until ctx is done. Then it waits up to a second
+// for the current call, and returns. Without Notify, or while another Run is active, it returns at
+// once.
 func (s *Service) Run(ctx context.Context) {
 	if s.config.Notify == nil || !s.running.CompareAndSwap(false, true) {
 		return

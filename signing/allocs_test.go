@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector makes sync.Pool forget things, so that allocations cannot be counted with it.
+// The race detector makes sync.Pool drop items, so allocations cannot be counted with it.
 
 package signing_test
 
@@ -11,10 +11,11 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-func TestAllocations(t *testing.T) {
+func TestSignAndVerify_Allocations(t *testing.T) {
 	body := []byte(`{"ok":true}`)
 	signer, h := newSigner(t, secretA, secretB), http.Header{}
-	// One for the text of the headers. (AllocsPerRun rounds down: a sixteenth for the slices of their values is lost.)
+	// One for the text of the headers. AllocsPerRun rounds down the share of the values' slices, a
+	// sixteenth.
 	if n := testing.AllocsPerRun(1000, func() { signer.Sign(h, "evt_1", signed, body) }); n > 1 {
 		t.Errorf("Sign allocates %v times, want 1", n)
 	}

@@ -16,9 +16,10 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// The floor is what no implementation can do without: the two HMACs, of the body and of "id.timestamp." and the body, with
-// states that are keyed already; for verifying, comparing them too. Encoding them and the headers are not in it. "x/floor"
-// is how much longer the benchmarked call takes than that, measured in the same run.
+// The floor is the minimum work of any implementation: the HMACs of the body and of "id.timestamp."
+// plus the body, with keyed states, and for Verify their comparison. It does not encode them or
+// handle headers. The metric "x/floor" is the ratio of the benchmarked call's time to the floor's,
+// measured in the same run.
 type floor struct {
 	service, standard hash.Hash
 	prefix, body      []byte
@@ -44,7 +45,7 @@ func (f *floor) sign() {
 	f.sums[1] = f.standard.Sum(f.sums[1][:0])
 }
 
-// verify also compares, the sums and not their longer texts.
+// verify compares the sums, not their longer encodings.
 func (f *floor) verify() {
 	f.sign()
 	for _, sum := range f.sums {
@@ -54,15 +55,15 @@ func (f *floor) verify() {
 	}
 }
 
-// benchmark runs call b.N times, taking turns with the floor so that a busy machine slows both alike, and reports the
-// medians of the turns and of their ratios, which leaves out the turns that something else interrupted. The floor does not allocate, so what
-// is allocated is the call's.
+// benchmark runs call b.N times, alternating with the floor so that a busy machine slows down both,
+// and reports the medians of the rounds and of their ratios, which ignores interrupted rounds. The
+// floor does not allocate, so all reported allocations belong to call.
 func benchmark(b *testing.B, floor, call func()) {
-	const turn = 100
+	const round = 100
 	b.ReportAllocs()
 	var calls, ratios []float64 // ns
-	for done := 0; done < b.N; done += turn {
-		n := min(turn, b.N-done)
+	for done := 0; done < b.N; done += round {
+		n := min(round, b.N-done)
 		start := time.Now()
 		for range n {
 			call()
@@ -92,8 +93,8 @@ func BenchmarkSign(b *testing.B) {
 			signer, h := newSigner(b, secretA), http.Header{}
 			benchmark(b, floor, func() { signer.Sign(h, benchmarkID, signed, body) })
 		})
-		// A signer for one request, as a sender with many webhooks makes it: of a secret that it has kept, and of one that
-		// it has just read.
+		// Senders with many webhooks make a signer for each request, from a cached secret or from
+		// one just read.
 		b.Run(fmt.Sprintf("%dB/signer and sign", size), func(b *testing.B) {
 			h := http.Header{}
 			benchmark(b, floor, func() {
@@ -130,7 +131,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// BenchmarkKeyring compares with AES-256-GCM alone, with the key schedule ready, into memory that is used again.
+// BenchmarkKeyring compares with plain AES-256-GCM, with a prepared key schedule and reused memory.
 func BenchmarkKeyring(b *testing.B) {
 	const id = "wh_01J9Z8Q5N3V7W2X4Y6Z8A0B1C2"
 	block, err := aes.NewCipher(keyOf(1))

@@ -6,7 +6,7 @@
 //	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: []signing.Secret{secret}})
 //	mux.Handle("POST /hooks", verifier.Handler(receive))
 //
-// # What is signed
+// # Signatures
 //
 // Every request carries two signatures of the same bytes, made with the same [Secret]:
 //
@@ -15,11 +15,12 @@
 //	Webhook-Timestamp:   1614265330             seconds since 1970, when this request was signed
 //	Webhook-Signature:   v1,g0hM9SsE+OTPJTGt…   base64 of HMAC-SHA256(decoded secret, id.timestamp.body)
 //
-// The first is the plainest thing that authenticates a body: any language verifies it in a line. The other three
-// are Standard Webhooks v1 (https://www.standardwebhooks.com), which libraries in a dozen languages verify, and
-// which also says when the request was made, so that a recording of it is worthless five minutes later.
+// The first is the simplest way to authenticate a body: any language verifies it in one line. The
+// other three are Standard Webhooks v1 (https://www.standardwebhooks.com), supported by libraries
+// in a dozen languages. They also sign the time of the request, so that a recorded request becomes
+// useless after five minutes.
 //
-// The method, the path and every other header are not signed: do not decide anything by them.
+// The method, the path and all other headers are not signed: do not base decisions on them.
 //
 // # Sending
 //
@@ -27,27 +28,28 @@
 //
 // # Receiving
 //
-// In Go, wrap the receiving handler in [Verifier.Handler], or call [Verifier.Verify] with the header and the body as
-// it arrived, before any decoding. Both want both signatures, so an attacker cannot strip the half that protects against
-// replay and keep the other. Within the tolerance a request can still arrive twice, by a retry if not by an
-// attacker: remember the Webhook-Id for at least as long as retries go on.
+// In Go, wrap the receiving handler in [Verifier.Handler], or call [Verifier.Verify] with the
+// headers and the body as received, before any decoding. Both require both signatures, so an
+// attacker cannot remove the signature that protects against replay. Within the tolerance a request
+// can still arrive twice, if only because of a retry: remember the Webhook-Id for at least as long
+// as retries continue.
 //
-// In other languages, use a Standard Webhooks library, or compare each of the comma-separated values of X-Service-Signature
-// with the hex that this prints,
+// In other languages, use a Standard Webhooks library, or compare each comma-separated value of
+// X-Service-Signature in constant time with the hex digits printed by
 //
 //	openssl dgst -sha256 -hmac "$SECRET" < body
 //
-// in constant time: one of them has to be equal. That alone does not protect against replay. The directory testdata holds vectors with
-// which an implementation in any language can be checked.
+// One of them must be equal. That alone does not protect against replay. The directory testdata has
+// test vectors for implementations in any language.
 //
-// # Keeping a secret
+// # Storing secrets
 //
-// Both sides need the secret itself, so it cannot be stored as a hash. A [Keyring] seals it under keys that are kept
-// elsewhere.
+// Both sides need the secret itself, so it cannot be stored as a hash. A [Keyring] seals it with
+// keys that are stored elsewhere.
 //
-// # Rotating a secret
+// # Rotating secrets
 //
-// While two secrets are live a request is signed with both: X-Service-Signature holds one value per secret separated
-// by commas, Webhook-Signature one per secret separated by spaces. A receiver accepts either, so it may change over
-// at any moment in between.
+// While two secrets are live, a request is signed with both: X-Service-Signature holds one value
+// per secret separated by commas, Webhook-Signature one per secret separated by spaces. A receiver
+// accepts either, so it can switch to the new secret at any time in between.
 package signing

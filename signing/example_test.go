@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A sender signs a request, and the receiver lets nothing else through.
+// A sender signs a request; the receiver rejects all other requests.
 func Example() {
 	secret := signing.NewSecret()
 	body := `{"id":"evt_1","type":"balance.low"}`
@@ -72,7 +72,7 @@ func ExampleSigner_Sign() {
 	// 1614265330 v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=
 }
 
-// A receiver that wants no more than X-Service-Signature.
+// A receiver may verify only X-Service-Signature.
 func ExampleHasSignature() {
 	secret, err := signing.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -86,7 +86,7 @@ func ExampleHasSignature() {
 	// false
 }
 
-// A secret sealed under a key that is being replaced.
+// A key is replaced: records sealed with it are sealed again with the new key.
 func ExampleKeyring() {
 	oldKey, newKey := make([]byte, signing.KeySize), make([]byte, signing.KeySize)
 	_, _ = rand.Read(oldKey)

@@ -13,12 +13,12 @@ import (
 // KeySize is the size of a key of a [Keyring], in bytes: AES-256.
 const KeySize = 32
 
-// What [Keyring.Open] returns is one of these. Neither says anything of the record.
+// The errors of [Keyring.Open]. They contain nothing of the record.
 var (
-	// ErrSealed: the secret is sealed under a key that is not in the Keyring.
-	ErrSealed = errors.New("signing: the secret is sealed under a key that was not given; give the key it was sealed with")
+	// ErrSealed means that the secret is sealed with a key that is not in the Keyring.
+	ErrSealed = errors.New("signing: secret is sealed with an unknown key; add this key to the Keyring")
 
-	// ErrDamaged: the record is not as it was written, or it was sealed for another context.
+	// ErrDamaged means that the record was changed or was sealed for another context.
 	ErrDamaged = errors.New("signing: signing secret record is corrupt or belongs to another webhook")
 )
 
@@ -26,44 +26,46 @@ var (
 //
 //	1 byte    sealedVersion
 //	4 bytes   the name of the key
-//	12 bytes  the nonce, random
-//	n bytes   the ciphertext of the bytes that the secret's text encodes
-//	16 bytes  the tag, also of contextLabel and the context
+//	12 bytes  a random nonce
+//	n bytes   the ciphertext of the secret's bytes
+//	16 bytes  the tag, which also covers contextLabel and the context
 //
-// The bytes and not the text are sealed, since they are less by a third, and the secret is ready without decoding it.
+// The secret's bytes are sealed rather than its text, since they are a third shorter and need no
+// decoding.
 const (
-	sealedVersion byte = 1 // no plain record, which begins with secretPrefix, begins like this
+	sealedVersion byte = 1 // differs from the first byte of plain records, which begin with secretPrefix
 	keyNameSize        = 4
-	minSealed          = 12 + minSecretBytes + 16 // after the name
+	minSealed          = 12 + minSecretBytes + 16 // without version and name
 	keyLabel           = "storageapi keyring: name of a key\x00"
 	contextLabel       = "storageapi keyring: secret sealed for\x00"
 )
 
-// Keyring holds the AES-256-GCM keys under which a store seals the secrets that it keeps. It turns a secret into the
-// record to store, and back. To replace a key, put the new one first and keep the old ones until every record is
-// [Keyring.Current] again.
+// Keyring holds the AES-256-GCM keys with which a store seals signing secrets. It converts a secret
+// to a record and back. To replace a key, put the new one first and keep the old ones until every
+// record is [Keyring.Current] again.
 //
-// A nil *Keyring seals nothing: its records are the text of the secret, in plain. Every Keyring opens plain records too,
-// so that sealing can be introduced; nothing protects these against being changed or moved. The zero Secret is an empty
-// record under every Keyring: there is nothing to hide, and it signs nothing.
+// A nil *Keyring does not seal: its records are the plain text of the secret. Every Keyring also
+// opens plain records, so that sealing can be introduced later; plain records are not protected
+// against being changed or moved. The zero Secret is an empty record in every Keyring. It needs no
+// protection, since it signs nothing.
 //
 // A Keyring prints, marshals and logs as "[redacted]". It is safe for concurrent use.
 type Keyring struct {
-	open func() []sealer // a function for the reason that Secret has one
+	open func() []sealer // a function for the same reason as Secret.open
 }
 
-// sealer is one key.
+// A sealer is one key of a Keyring.
 type sealer struct {
 	name [keyNameSize]byte
 	aead cipher.AEAD
 }
 
-// NewKeyring returns a Keyring of the given keys, and keeps no reference to them: the first one seals, all of them open.
-// Each is [KeySize] random bytes, from a generator and not from a password, used for nothing else, and seals 2³² secrets
-// at most.
+// NewKeyring returns a Keyring of the given keys, which it copies: the first one seals, all of them
+// open. Each must be [KeySize] bytes from a random generator, not derived from a password, not used
+// elsewhere, and must seal at most 2³² secrets.
 //
-// The error wraps [ErrConfig] if there is no key, if one is of another size, or if one is there twice. It names the key
-// by its place, from 1.
+// The error wraps [ErrConfig] if there is no key, or if a key has another size or is repeated. It
+// identifies the key by its position, from 1.
 func NewKeyring(keys ...[]byte) (*Keyring, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%w: a Keyring needs at least one key", ErrConfig)
@@ -75,7 +77,8 @@ func NewKeyring(keys ...[]byte) (*Keyring, error) {
 		}
 		name := nameOf(key)
 		for j, other := range sealers {
-			// Two keys share a name once in four thousand million times. Then no record says which of them sealed it.
+			// Two different keys share a name with a probability of 1 in 2³². Then records could
+			// not identify their key.
 			if other.name == name {
 				return nil, fmt.Errorf("%w: key %d is key %d again, want different ones", ErrConfig, i+1, j+1)
 			}
@@ -102,7 +105,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// sealers is empty for what seals nothing: a nil Keyring, or one that NewKeyring did not make.
+// sealers returns nil for a nil Keyring and for a Keyring that NewKeyring did not make.
 func (k *Keyring) sealers() []sealer {
 	if k == nil || k.open == nil {
 		return nil
@@ -110,9 +113,10 @@ func (k *Keyring) sealers() []sealer {
 	return k.open()
 }
 
-// Seal returns the record of secret to store: 33 bytes more than the secret encodes, 65 for one of [NewSecret]. Only
-// [Keyring.Open] with the same context opens it: the webhook's id, so that an attacker who can write to the store cannot give
-// one webhook the secret of another. Sealing a secret twice makes two different records.
+// Seal returns the record of secret to store. It is 33 bytes longer than the secret's bytes: 65
+// bytes for a secret made by [NewSecret]. Only [Keyring.Open] with the same context opens it. The
+// context is the webhook's ID, so that an attacker who can write to the store cannot swap the
+// secrets of webhooks. Sealing a secret twice makes two different records.
 func (k *Keyring) Seal(secret Secret, context string) []byte {
 	sealers := k.sealers()
 	if len(sealers) == 0 || secret.IsZero() {
@@ -127,7 +131,8 @@ func (k *Keyring) Seal(secret Secret, context string) []byte {
 	return first.aead.Seal(record, nil, key, w.additional(context))
 }
 
-// Open returns the secret whose record this is. The error is [ErrSealed] or [ErrDamaged]. The record is not kept.
+// Open returns the secret of a record, which it does not retain. The error is [ErrSealed] or
+// [ErrDamaged].
 func (k *Keyring) Open(record []byte, context string) (Secret, error) {
 	name, sealed := parseRecord(record)
 	if sealed == nil {
@@ -165,8 +170,9 @@ func (s sealer) openSealed(sealed []byte, context string) (Secret, error) {
 	return secretOf(key), nil
 }
 
-// Current reports whether the record is what [Keyring.Seal] makes now: sealed under the first key, or plain if k seals
-// nothing. One that is not should be opened, sealed again and replaced. Current does not look whether it opens.
+// Current reports whether [Keyring.Seal] would make such a record now: sealed with the first key,
+// or plain if k does not seal. A record that is not current should be opened, sealed again and
+// replaced. Current does not check that the record can be opened.
 func (k *Keyring) Current(record []byte) bool {
 	name, sealed := parseRecord(record)
 	if sealers := k.sealers(); len(sealers) > 0 && len(record) > 0 {
@@ -175,7 +181,8 @@ func (k *Keyring) Current(record []byte) bool {
 	return sealed == nil
 }
 
-// parseRecord returns the name of the key that sealed the record, and what it sealed; nil for a plain record.
+// parseRecord returns the name of the key that sealed the record, and the sealed bytes; nil for a
+// plain record.
 func parseRecord(record []byte) (name [keyNameSize]byte, sealed []byte) {
 	if len(record) == 0 || record[0] != sealedVersion {
 		return name, nil
@@ -184,7 +191,8 @@ func parseRecord(record []byte) (name [keyNameSize]byte, sealed []byte) {
 	return name, record[1+n:]
 }
 
-// additional returns the data that is authenticated with a secret. It is valid until w is used again.
+// additional returns the additional authenticated data of a secret. It is valid until the next use
+// of w.
 func (w *workspace) additional(context string) []byte {
 	w.buf = append(append(w.buf[:0], contextLabel...), context...)
 	return w.buf

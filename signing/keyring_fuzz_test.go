@@ -9,7 +9,8 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// FuzzKeyringOpen holds that what opens is the empty record, the text of a secret, or the one record that was sealed.
+// FuzzKeyringOpen checks that only three records open: the empty one, the text of a secret, and the
+// one sealed record.
 func FuzzKeyringOpen(f *testing.F) {
 	forEver, err := hex.DecodeString(sealedForEver)
 	if err != nil {
@@ -31,7 +32,7 @@ func FuzzKeyringOpen(f *testing.F) {
 			switch {
 			case err != nil:
 				if !errors.Is(err, signing.ErrSealed) && !errors.Is(err, signing.ErrDamaged) || !secret.IsZero() {
-					t.Errorf("error %v", err)
+					t.Errorf("err = %v, want ErrSealed or ErrDamaged", err)
 				}
 			case secret.Reveal() == string(record):
 			case keyring == nil || !bytes.Equal(record, forEver) || context != "wh_1" || !secret.Equal(secretA):
@@ -40,7 +41,7 @@ func FuzzKeyringOpen(f *testing.F) {
 		}
 		secret := secretB
 		if opened, err := keyring.Open(keyring.Seal(secret, context), context); err != nil || !opened.Equal(secret) {
-			t.Errorf("for %q: %v, or another secret", context, err)
+			t.Errorf("context %q: %v, or another secret", context, err)
 		}
 	})
 }

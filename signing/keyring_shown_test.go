@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-func TestKeyringIsNeverShown(t *testing.T) {
+func TestKeyring_Printed_IsRedacted(t *testing.T) {
 	key := []byte("0123456789abcdefghijklmnopqrstuv")
 	keyring := newKeyring(t, key)
 	keyring.Seal(secretA, "wh_1")
@@ -62,7 +62,7 @@ func TestKeyringIsNeverShown(t *testing.T) {
 			}
 		}
 		if strings.Contains(output, "panic") {
-			t.Errorf("%s: %s", name, output)
+			t.Errorf("%s contains the key: %s", name, output)
 		}
 	}
 	for _, name := range []string{

@@ -13,7 +13,8 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// sealedForEver is secretA, sealed under key 1 for wh_1 when records were first sealed. It must open for ever.
+// sealedForEver is secretA sealed with key 1 for wh_1 in the first version of the format. It must
+// always open.
 const sealedForEver = "01413c116f62c4dd07ecadae8fcb987d8e" +
 	"0f6cea76e7ec4cffca2649ea3f61d51d37948305a6fc96fb45a11eff6f251c4d5be3e6eb5d045b4356accc12525cb026"
 
@@ -66,7 +67,7 @@ func TestNewKeyring(t *testing.T) {
 	}
 }
 
-func TestKeyringRoundTrip(t *testing.T) {
+func TestKeyring_SealThenOpen_ReturnsSecret(t *testing.T) {
 	keyrings := map[string]*signing.Keyring{
 		"nil":      nil,
 		"zero":     {},
@@ -93,11 +94,11 @@ func TestKeyringRoundTrip(t *testing.T) {
 	}
 }
 
-// A nil Keyring stores what was stored before there were Keyrings.
-func TestKeyringPlain(t *testing.T) {
+// Records of a nil Keyring must have the format used before there were Keyrings.
+func TestKeyring_Nil_StoresPlainText(t *testing.T) {
 	var none *signing.Keyring
 	if got := string(none.Seal(secretA, "wh_1")); got != secretA.Reveal() {
-		t.Error("a nil Keyring does not store the text")
+		t.Error("record of a nil Keyring is not the secret's text")
 	}
 	keyring := newKeyring(t, keyOf(1))
 	opened, err := keyring.Open([]byte(secretA.Reveal()), "wh_1")
@@ -113,21 +114,21 @@ func TestKeyringPlain(t *testing.T) {
 	}
 }
 
-func TestKeyringHidesTheSecret(t *testing.T) {
+func TestSeal_Record_HidesSecret(t *testing.T) {
 	keyring := newKeyring(t, keyOf(1))
 	record := keyring.Seal(secretA, "wh_1")
 	if len(record) != 65 {
-		t.Errorf("the record of 32 bytes has %d, want 65", len(record))
+		t.Errorf("record of a 32-byte secret has %d bytes, want 65", len(record))
 	}
 	if bytes.Contains(record, []byte("aaaa")) || bytes.Contains(record, []byte("YWFh")) || bytes.Contains(record, []byte("whsec")) {
-		t.Error("the record shows the secret")
+		t.Error("record contains the secret")
 	}
 	if bytes.Equal(record, keyring.Seal(secretA, "wh_1")) {
-		t.Error("sealing twice made one record")
+		t.Error("sealing twice returned the same record")
 	}
 }
 
-func TestKeyringRotation(t *testing.T) {
+func TestKeyring_Rotation_OpensOldRecords(t *testing.T) {
 	before := newKeyring(t, keyOf(1))
 	during := newKeyring(t, keyOf(2), keyOf(1))
 	after := newKeyring(t, keyOf(2))
@@ -135,17 +136,17 @@ func TestKeyringRotation(t *testing.T) {
 	old := before.Seal(secretA, "wh_1")
 	opened, err := during.Open(old, "wh_1")
 	if err != nil || !opened.Equal(secretA) {
-		t.Fatalf("the old record under both keys: %v, or another secret", err)
+		t.Fatalf("old record with both keys: %v, or another secret", err)
 	}
 	if during.Current(old) || !before.Current(old) {
-		t.Error("the old record is current with the new key first, or was not without it")
+		t.Error("Current is true for the old record with the new key first, or false before the rotation")
 	}
 	resealed := during.Seal(opened, "wh_1")
 	if !during.Current(resealed) || !after.Current(resealed) || before.Current(resealed) {
-		t.Error("the new record is not current, or is with the old key")
+		t.Error("Current is false for the new record, or true with the old key first")
 	}
 	if opened, err := after.Open(resealed, "wh_1"); err != nil || !opened.Equal(secretA) {
-		t.Errorf("the new record under the new key: %v, or another secret", err)
+		t.Errorf("new record with the new key: %v, or another secret", err)
 	}
 	for name, test := range map[string]struct {
 		keyring *signing.Keyring
@@ -159,18 +160,18 @@ func TestKeyringRotation(t *testing.T) {
 			t.Errorf("%s: %v, want ErrSealed", name, err)
 		}
 		if test.keyring.Current(test.record) {
-			t.Errorf("%s: the record is current", name)
+			t.Errorf("%s: Current = true", name)
 		}
 	}
 }
 
-func TestKeyringRefuses(t *testing.T) {
+func TestOpen_ChangedRecordOrContext_ReturnsError(t *testing.T) {
 	keyring := newKeyring(t, keyOf(1), keyOf(2))
 	record := keyring.Seal(secretA, "wh_1")
 
 	for _, context := range []string{"", "wh_2", "wh_", "wh_11", "WH_1", "wh_1\x00"} {
 		if opened, err := keyring.Open(record, context); !errors.Is(err, signing.ErrDamaged) || !opened.IsZero() {
-			t.Errorf("for context %q: %v, want ErrDamaged", context, err)
+			t.Errorf("context %q: %v, want ErrDamaged", context, err)
 		}
 	}
 	for bit := range 8 * len(record) {
@@ -186,14 +187,14 @@ func TestKeyringRefuses(t *testing.T) {
 	}
 	for n := 1; n < len(record); n++ { // the empty record is the zero Secret
 		if opened, err := keyring.Open(record[:n], "wh_1"); !errors.Is(err, signing.ErrDamaged) || !opened.IsZero() {
-			t.Errorf("cut to %d bytes: %v, want ErrDamaged", n, err)
+			t.Errorf("truncated to %d bytes: %v, want ErrDamaged", n, err)
 		}
 	}
 	if _, err := keyring.Open(append(bytes.Clone(record), 0), "wh_1"); !errors.Is(err, signing.ErrDamaged) {
-		t.Errorf("a byte added: %v, want ErrDamaged", err)
+		t.Errorf("one byte appended: %v, want ErrDamaged", err)
 	}
 
-	// One key's name on another's work.
+	// The record of one key with the name of another key.
 	renamed := bytes.Clone(record)
 	copy(renamed[1:5], newKeyring(t, keyOf(2)).Seal(secretA, "wh_1")[1:5])
 	if _, err := keyring.Open(renamed, "wh_1"); !errors.Is(err, signing.ErrDamaged) {
@@ -201,7 +202,7 @@ func TestKeyringRefuses(t *testing.T) {
 	}
 }
 
-func TestKeyringCopies(t *testing.T) {
+func TestKeyring_InputsChanged_IsUnaffected(t *testing.T) {
 	key := keyOf(1)
 	keyring := newKeyring(t, key)
 	record := keyring.Seal(secretA, "wh_1")
@@ -210,11 +211,11 @@ func TestKeyringCopies(t *testing.T) {
 	opened, err := keyring.Open(given, "wh_1")
 	clear(given)
 	if err != nil || !opened.Equal(secretA) {
-		t.Errorf("the Keyring or the secret shares memory with what it was made from: %v", err)
+		t.Errorf("Keyring or secret shares memory with its inputs: %v", err)
 	}
 }
 
-func TestKeyringOpensForEver(t *testing.T) {
+func TestOpen_FirstFormat_StillOpens(t *testing.T) {
 	record, err := hex.DecodeString(sealedForEver)
 	if err != nil {
 		t.Fatal(err)
@@ -225,11 +226,11 @@ func TestKeyringOpensForEver(t *testing.T) {
 		t.Errorf("%v, or another secret", err)
 	}
 	if keyring.Current(record) || !newKeyring(t, keyOf(1)).Current(record) {
-		t.Error("the key is not recognized by its name")
+		t.Error("Current does not recognize the key by its name")
 	}
 }
 
-func TestKeyringConcurrentUse(t *testing.T) {
+func TestKeyring_ConcurrentUse(t *testing.T) {
 	keyring := newKeyring(t, keyOf(1), keyOf(2))
 	record := keyring.Seal(secretA, "wh_1")
 	var wg sync.WaitGroup
@@ -238,10 +239,10 @@ func TestKeyringConcurrentUse(t *testing.T) {
 			secret, context := secretOf(byte(g)), fmt.Sprint("wh_", g)
 			for range 100 {
 				if opened, err := keyring.Open(keyring.Seal(secret, context), context); err != nil || !opened.Equal(secret) {
-					t.Errorf("its own record: %v, or another secret", err)
+					t.Errorf("own record: %v, or another secret", err)
 				}
 				if opened, err := keyring.Open(record, "wh_1"); err != nil || !opened.Equal(secretA) {
-					t.Errorf("the shared record: %v, or another secret", err)
+					t.Errorf("shared record: %v, or another secret", err)
 				}
 			}
 		})

@@ -9,34 +9,34 @@ import (
 	"sync"
 )
 
-// macs is what signs and verifies with one secret.
+// macs signs and verifies with one secret.
 type macs struct {
-	service  mac // by the text of the secret
-	standard mac // by the bytes that the text encodes
+	service  mac // keyed with the secret's text
+	standard mac // keyed with the bytes that the text encodes
 }
 
-// mac is HMAC-SHA256 (RFC 2104) with its key: the two states, inner and outer, of a SHA-256 that has hashed the padded
-// key, marshalled, one after the other. crypto/hmac works the same way, but as it cannot change its key it needs two
-// hashes of its own and a dozen allocations for every key, which takes longer than a signature. Here the hash is one of
-// a few that all secrets share.
+// mac is a keyed HMAC-SHA256 (RFC 2104): the marshalled inner and outer states of a SHA-256 that
+// has hashed the padded key. crypto/hmac works the same way, but cannot change its key: every key
+// needs two hashes and a dozen allocations, which takes longer than a signature. Here a few pooled
+// hashes serve all secrets.
 type mac []byte
 
-const stateSize = 108 // of a marshalled SHA-256; nothing but a capacity depends on it
+const stateSize = 108 // of a marshalled SHA-256; only used as a capacity
 
-// workspace is what one call of Sign or Verify works with: what is handed to a hash.Hash must live on the heap, so
-// it is kept and used again. Not safe for concurrent use.
+// A workspace is the reusable memory of one call of Sign or Verify, since arguments of a hash.Hash
+// escape to the heap. It is not safe for concurrent use.
 type workspace struct {
 	hash  resumable
 	block [sha256.BlockSize]byte
 	sum   [sha256.Size]byte
 	buf   []byte
 
-	second    int64    // the last one that was signed; many requests share it
-	timestamp string   // its text, or "" before the first
-	values    []string // yet unused: many requests share an allocation
+	second    int64    // last signed second, which many requests share
+	timestamp string   // text of second, or "" at first
+	values    []string // unused header values: many requests share an allocation
 }
 
-// resumable is what sha256.New is documented to return.
+// resumable is the documented capability of sha256.New's result.
 type resumable interface {
 	hash.Hash
 	encoding.BinaryAppender
@@ -59,7 +59,8 @@ func (w *workspace) newMAC(key []byte) mac {
 	return w.appendState(m, key, 0x5c)
 }
 
-// appendState appends the state of a SHA-256 that has hashed the key, filled up to a block with zeros and XORed with pad.
+// appendState appends the state of a SHA-256 that has hashed the key, padded with zeros to a block
+// and XORed with pad.
 func (w *workspace) appendState(dst, key []byte, pad byte) []byte {
 	clear(w.block[copy(w.block[:], key):])
 	for i := range w.block {
@@ -69,12 +70,12 @@ func (w *workspace) appendState(dst, key []byte, pad byte) []byte {
 	w.hash.Write(w.block[:])
 	dst, err := w.hash.AppendBinary(dst)
 	if err != nil {
-		panic("signing: " + err.Error()) // SHA-256 has no reason to
+		panic("signing: " + err.Error()) // cannot happen with SHA-256
 	}
 	return dst
 }
 
-// compute returns the HMAC of prefix and body, which w holds until the next call.
+// compute returns the HMAC of prefix and body. The result is valid until the next use of w.
 func (w *workspace) compute(m mac, prefix, body []byte) []byte {
 	w.resume(m[:len(m)/2])
 	w.hash.Write(prefix)
@@ -87,16 +88,16 @@ func (w *workspace) compute(m mac, prefix, body []byte) []byte {
 
 func (w *workspace) resume(state []byte) {
 	if err := w.hash.UnmarshalBinary(state); err != nil {
-		panic("signing: " + err.Error()) // it is as appendState made it
+		panic("signing: " + err.Error()) // cannot happen with a state of appendState
 	}
 }
 
-// appendService appends to dst the value that a secret contributes to X-Service-Signature.
+// appendService appends a secret's value in X-Service-Signature to dst.
 func (w *workspace) appendService(dst []byte, m *macs, body []byte) []byte {
 	return hex.AppendEncode(dst, w.compute(m.service, nil, body))
 }
 
-// appendStandard appends to dst the value that a secret contributes to Webhook-Signature. The prefix is
+// appendStandard appends a secret's value in Webhook-Signature to dst. The prefix is
 // "id.timestamp.".
 func (w *workspace) appendStandard(dst []byte, m *macs, prefix, body []byte) []byte {
 	dst = append(dst, "v1,"...)

@@ -7,15 +7,16 @@ import (
 	"net/http"
 )
 
-// Handler returns a handler that passes on to next what [Verifier.Verify] accepts: a copy of the request whose Body
-// yields the verified bytes and whose ContentLength counts them. The rest it answers itself, in plain text:
+// Handler returns a handler that passes requests accepted by [Verifier.Verify] to next, as a copy
+// with the verified bytes as Body and their number as ContentLength. It answers all other requests
+// itself, in plain text:
 //
-//   - 401 when the request is not signed as it should be, for any reason; before reading the body, if the
-//     headers alone settle that;
-//   - 413 when the body is longer than MaxBody;
-//   - 400 when the body cannot be read to its end.
+//   - 401 if a signature is missing or invalid, without reading the body if the headers
+//     alone are invalid;
+//   - 413 if the body is longer than MaxBody;
+//   - 400 if the body cannot be read to its end.
 //
-// The body is held in memory. How long it may take to arrive is for the server's ReadTimeout to say.
+// The body is held in memory. The server's ReadTimeout limits how long its arrival may take.
 func (v *Verifier) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, err := v.open(r.Header)

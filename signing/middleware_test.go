@@ -19,16 +19,16 @@ func TestHandler(t *testing.T) {
 	full := strings.Repeat("x", 64)
 	unknownLength := func(r *http.Request) { r.ContentLength = -1; r.TransferEncoding = []string{"chunked"} }
 	tests := []struct {
-		name   string
-		signed string // the body that the headers are for
-		sent   string
-		change func(*http.Request)
-		status int
-		answer string
+		name     string
+		signed   string // the body that was signed
+		sent     string
+		change   func(*http.Request)
+		status   int
+		wantBody string
 	}{
 		{"accepted", body, body, nil, 204, ""},
 		{"empty", "", "", nil, 204, ""},
-		{"as long as may be", full, full, nil, 204, ""},
+		{"maximum length", full, full, nil, 204, ""},
 		{"chunked", body, body, unknownLength, 204, ""},
 		{"too long", long, long, nil, 413, "body too large\n"},
 		{"chunked and too long", long, long, unknownLength, 413, "body too large\n"},
@@ -36,7 +36,7 @@ func TestHandler(t *testing.T) {
 		{"stale", body, body, func(r *http.Request) { r.Header.Set("Webhook-Timestamp", "1") }, 401, "invalid signature\n"},
 		{"unsigned", body, body, func(r *http.Request) { clear(r.Header) }, 401, "invalid signature\n"},
 		{"unsigned and too long", long, long, func(r *http.Request) { clear(r.Header) }, 401, "invalid signature\n"},
-		{"broken off", body, body, func(r *http.Request) {
+		{"interrupted", body, body, func(r *http.Request) {
 			r.Body = io.NopCloser(io.MultiReader(r.Body, iotest.ErrReader(io.ErrUnexpectedEOF)))
 		}, 400, "unreadable body\n"},
 	}
@@ -59,14 +59,14 @@ func TestHandler(t *testing.T) {
 					t.Errorf("next read %q, %v; want %q", got, err, test.sent)
 				}
 				if r.ContentLength != int64(len(test.sent)) || r.TransferEncoding != nil {
-					t.Errorf("next was told a length of %d, encoding %v", r.ContentLength, r.TransferEncoding)
+					t.Errorf("next got ContentLength %d, TransferEncoding %v", r.ContentLength, r.TransferEncoding)
 				}
 				w.WriteHeader(http.StatusNoContent)
 			}))
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, r)
-			if w.Code != test.status || w.Body.String() != test.answer {
-				t.Errorf("answered %d %q, want %d %q", w.Code, w.Body, test.status, test.answer)
+			if w.Code != test.status || w.Body.String() != test.wantBody {
+				t.Errorf("status %d, body %q; want %d, %q", w.Code, w.Body, test.status, test.wantBody)
 			}
 			if called != (test.status == 204) {
 				t.Errorf("next called: %v", called)
@@ -78,8 +78,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// Headers that settle it are answered before the body costs anything.
-func TestHandlerDoesNotReadWhatNobodySigned(t *testing.T) {
+// Invalid headers must be rejected before the body is read.
+func TestHandler_UnsignedRequest_RejectsBeforeReadingBody(t *testing.T) {
 	verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}})
 	read := false
 	r := httptest.NewRequest("POST", "/hook", readerFunc(func([]byte) (int, error) {
@@ -89,7 +89,7 @@ func TestHandlerDoesNotReadWhatNobodySigned(t *testing.T) {
 	w := httptest.NewRecorder()
 	verifier.Handler(http.NotFoundHandler()).ServeHTTP(w, r)
 	if read || w.Code != 401 {
-		t.Errorf("read: %v, answered %d", read, w.Code)
+		t.Errorf("body read: %v, status %d", read, w.Code)
 	}
 }
 
@@ -97,8 +97,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// Over a real connection, where header names change their case on the way.
-func TestHandlerOverHTTP(t *testing.T) {
+// A real connection changes the case of header names.
+func TestHandler_OverHTTP_VerifiesRequest(t *testing.T) {
 	verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}, Header: "x-acme-SIG"})
 	server := httptest.NewServer(verifier.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
@@ -120,6 +120,6 @@ func TestHandlerOverHTTP(t *testing.T) {
 	defer response.Body.Close()
 	echo, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != 200 || string(echo) != "{}" {
-		t.Errorf("answered %d %q, %v", response.StatusCode, echo, err)
+		t.Errorf("status %d, body %q, %v", response.StatusCode, echo, err)
 	}
 }

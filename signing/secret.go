@@ -16,50 +16,51 @@ const (
 	secretPrefix = "whsec_"
 	secretBytes  = 32 // of a new secret
 
-	// What Standard Webhooks allows.
+	// The limits of Standard Webhooks.
 	minSecretBytes = 24
 	maxSecretBytes = 64
 )
 
 const redacted = "[redacted]"
 
-// ErrSecret is wrapped by the error for a secret that is malformed or missing. No such error holds the secret's text,
-// or any part of it.
+// ErrSecret is wrapped by the error for a malformed or missing secret. Such an error contains no
+// part of the secret's text.
 var ErrSecret = errors.New("signing: unusable secret")
 
 // Secret is the signing secret of a webhook, shared with its receiver: "whsec_" and the standard base64, with
 // padding, of 24 to 64 bytes (Standard Webhooks, "Symmetric secrets").
 //
-// The zero Secret is no secret: it signs and verifies nothing.
+// The zero Secret signs and verifies nothing.
 //
-// A Secret prints, marshals and logs as "[redacted]"; [Secret.Reveal] is the only way to its text. It is a value to
-// copy and pass around, compared with [Secret.Equal], safe for concurrent use.
+// A Secret prints, marshals and logs as "[redacted]"; only [Secret.Reveal] returns its text. Copy
+// and pass it by value, and compare it with [Secret.Equal]. It is safe for concurrent use.
 type Secret struct {
-	// A function, because everything else can be looked into: fmt does not call the methods of unexported fields, and
-	// what prints a difference between two values in tests follows pointers too. It also makes == not compile.
+	// open is a function because other values can be printed: fmt does not call the methods of
+	// unexported fields, and diffs in tests follow pointers. It also prevents the use of ==.
 	open func() *material
 }
 
-// material is what a Secret hides.
+// material is the hidden content of a Secret.
 type material struct {
-	key    []byte // what the text encodes
+	key    []byte // the bytes that the text encodes
 	keying sync.Once
-	macs   *macs // nil until the secret first signs or verifies: many secrets are only stored and listed
+	macs   *macs // nil until the secret first signs or verifies, since many secrets are only stored and listed
 }
 
-// NewSecret returns a new secret of 32 random bytes from the system's generator, and cannot fail.
+// NewSecret returns a new secret of 32 random bytes from the system's generator. It cannot fail.
 func NewSecret() Secret {
 	key := make([]byte, secretBytes)
-	_, _ = rand.Read(key) // never returns an error; ends the program when there is no randomness
+	_, _ = rand.Read(key) // never returns an error; crashes the program if there is no randomness
 	return secretOf(key)
 }
 
-// ParseSecret returns the secret whose text is s, exactly as [Secret.Reveal] shows it. There is one text per key: white
-// space, missing padding, and the URL alphabet of base64 are refused. The error wraps [ErrSecret].
+// ParseSecret returns the secret with the text s, exactly as returned by [Secret.Reveal]. There is
+// one text per key: white space, missing padding, and the URL alphabet of base64 are rejected. The
+// error wraps [ErrSecret].
 func ParseSecret(s string) (Secret, error) {
 	encoded, prefixed := strings.CutPrefix(s, secretPrefix)
-	// A decoding error is not passed on, since it says where the text is wrong. The decoder skips line ends, and
-	// ignores the spare bits of the last character: hence the comparison.
+	// A decoding error is not passed on, since it reveals positions in the text. The decoder skips
+	// line ends and ignores the spare bits of the last character: hence the comparison.
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	var again [(maxSecretBytes + 2) / 3 * 4]byte
 	if !prefixed || err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes ||
@@ -70,14 +71,14 @@ func ParseSecret(s string) (Secret, error) {
 	return secretOf(key), nil
 }
 
-// secretOf returns the secret with the given key, which it keeps.
+// secretOf returns the secret with the given key, which it retains.
 func secretOf(key []byte) Secret {
 	m := &material{key: key}
 	return Secret{open: func() *material { return m }}
 }
 
-// Reveal returns the text of the secret, or "" for the zero Secret. It is meant for two places: the response that
-// shows a secret to its owner once, and the store that keeps it.
+// Reveal returns the text of the secret, or "" for the zero Secret. It has two uses: the response
+// that shows a secret to its owner once, and the store.
 func (s Secret) Reveal() string {
 	if s.IsZero() {
 		return ""
@@ -89,7 +90,7 @@ func (s Secret) appendText(dst []byte) []byte {
 	return base64.StdEncoding.AppendEncode(append(dst, secretPrefix...), s.open().key)
 }
 
-// keyed returns what signs and verifies with s, which must not be zero.
+// keyed returns the macs of s, which must not be zero.
 func (s Secret) keyed() *macs {
 	m := s.open()
 	m.keying.Do(func() {
@@ -104,8 +105,9 @@ func (s Secret) keyed() *macs {
 // IsZero reports whether s is the zero Secret.
 func (s Secret) IsZero() bool { return s.open == nil }
 
-// Equal reports whether s and other are the same secret, in a time that does not depend on where they differ. Two zero
-// Secrets are equal. (reflect.DeepEqual cannot compare secrets; go-cmp can, through this method.)
+// Equal reports whether s and other are the same secret. Its run time does not depend on where they
+// differ. Two zero Secrets are equal. (reflect.DeepEqual cannot compare secrets; go-cmp can, with
+// this method.)
 func (s Secret) Equal(other Secret) bool {
 	if s.IsZero() || other.IsZero() {
 		return s.IsZero() && other.IsZero()
@@ -119,8 +121,8 @@ func (Secret) String() string { return redacted }
 // Format implements [fmt.Formatter]: "[redacted]", with any verb and flags.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText implements [encoding.TextMarshaler], and so decides what JSON and XML show: "[redacted]". There is no
-// way back from that; a secret is read with [ParseSecret].
+// MarshalText implements [encoding.TextMarshaler], and thus JSON and XML: "[redacted]". This cannot
+// be reversed; use [ParseSecret] to read a secret.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // LogValue implements [slog.LogValuer]: "[redacted]".

@@ -19,15 +19,15 @@ import (
 func TestNewSecret(t *testing.T) {
 	a, b := signing.NewSecret(), signing.NewSecret()
 	if a.Equal(b) {
-		t.Error("two new secrets are equal")
+		t.Error("NewSecret returned the same secret twice")
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(a.Reveal(), "whsec_"))
 	if err != nil || len(key) != 32 {
-		t.Errorf("a new secret decodes to %d bytes, %v; want 32", len(key), err)
+		t.Errorf("new secret decodes to %d bytes, %v; want 32", len(key), err)
 	}
 	parsed, err := signing.ParseSecret(a.Reveal())
 	if err != nil || !parsed.Equal(a) {
-		t.Errorf("a new secret does not survive Reveal and ParseSecret: %v", err)
+		t.Errorf("ParseSecret(Reveal) of a new secret: %v, or another secret", err)
 	}
 }
 
@@ -61,12 +61,12 @@ func TestParseSecret(t *testing.T) {
 			secret, err := signing.ParseSecret(test.text)
 			if test.ok {
 				if err != nil || secret.Reveal() != test.text || secret.IsZero() {
-					t.Errorf("refused, or not the same text: %v", err)
+					t.Errorf("ParseSecret: %v, or another text", err)
 				}
 				return
 			}
 			if !errors.Is(err, signing.ErrSecret) || !secret.IsZero() {
-				t.Errorf("got error %v, want ErrSecret and the zero Secret", err)
+				t.Errorf("ParseSecret: %v, want ErrSecret and the zero Secret", err)
 			}
 		})
 	}
@@ -96,12 +96,12 @@ func TestSecretEqual(t *testing.T) {
 		})
 	}
 	if !zero.IsZero() || zero.Reveal() != "" || secretA.IsZero() {
-		t.Error("IsZero, or Reveal of the zero Secret")
+		t.Error("zero Secret: IsZero is false, or Reveal is not empty")
 	}
 }
 
-// TestSecretIsNeverShown prints secrets in every way this package knows of, and looks for the text in what comes out.
-func TestSecretIsNeverShown(t *testing.T) {
+// The test prints secrets in every known way and searches the output for their text.
+func TestSecret_Printed_IsRedacted(t *testing.T) {
 	type exported struct {
 		Name   string
 		Secret signing.Secret
@@ -116,7 +116,7 @@ func TestSecretIsNeverShown(t *testing.T) {
 	inner := unexported{"inner", secret, []signing.Secret{secret}, nil}
 	signer := newSigner(t, secret)
 	verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secret}})
-	signer.Sign(map[string][]string{}, "evt_1", signed, nil) // so that the secret is keyed
+	signer.Sign(map[string][]string{}, "evt_1", signed, nil) // creates the secret's macs
 
 	values := map[string]any{
 		"secret":     secret,
@@ -179,12 +179,12 @@ func TestSecretIsNeverShown(t *testing.T) {
 	}
 }
 
-func TestSecretErrorsHoldNothing(t *testing.T) {
+func TestSecret_Errors_DoNotContainIt(t *testing.T) {
 	text := secretA.Reveal()
 	for _, bad := range []string{text[1:], text[:len(text)-1], text + text, "prefix" + text} {
 		_, err := signing.ParseSecret(bad)
 		if err == nil || strings.Contains(err.Error(), "YWFh") {
-			t.Errorf("error: %v", err)
+			t.Errorf("err = %v, want an error without the text", err)
 		}
 	}
 	var into struct{ Secret signing.Secret }
@@ -205,9 +205,9 @@ func FuzzParseSecret(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		secret, err := signing.ParseSecret(text)
 		if err != nil {
-			// One message for all that is refused, so nothing of the text is in it.
+			// All rejections have the same message, so it contains nothing of the text.
 			if !errors.Is(err, signing.ErrSecret) || err.Error() != refused.Error() || !secret.IsZero() {
-				t.Errorf("error %v", err)
+				t.Errorf("err = %v, want %v and the zero Secret", err, refused)
 			}
 			return
 		}

@@ -1,12 +1,13 @@
 package signing
 
-// Signature returns the value of X-Service-Signature for one secret (docs/spec.md, section 6): the lower-case hex of
-// HMAC-SHA256 of body, keyed with the secret's text as shown. It is what ends the line that this prints:
+// Signature returns the value of X-Service-Signature for one secret (docs/spec.md, section 6): the
+// lower-case hex of HMAC-SHA256 of body, keyed with the secret's text. It equals the last word
+// printed by
 //
 //	openssl dgst -sha256 -hmac "$SECRET" < body
 //
-// Compare signatures with [HasSignature], not with ==. Signature panics if the secret is zero: a receiver that
-// lost its secret must not accept what anyone can sign.
+// Compare signatures with [HasSignature], not with ==. Signature panics if the secret is zero: a
+// receiver that has lost its secret must not accept forged requests.
 func Signature(secret Secret, body []byte) string {
 	mustNotBeZero(secret)
 	w := getWorkspace()
@@ -14,9 +15,10 @@ func Signature(secret Secret, body []byte) string {
 	return string(w.appendService(nil, secret.keyed(), body))
 }
 
-// HasSignature reports whether value, as it stands in X-Service-Signature, holds the secret's signature of body: alone,
-// or among up to 16 separated by commas as during a rotation. It is for a receiver that wants no more than that; it
-// does not protect against replay, for which there is [Verifier]. It panics if the secret is zero.
+// HasSignature reports whether value, the content of X-Service-Signature, contains the secret's
+// signature of body, possibly among up to 16 comma-separated ones during a rotation. Use it in a
+// receiver that verifies only this header. It does not protect against replay, unlike [Verifier].
+// It panics if the secret is zero.
 func HasSignature(value string, secret Secret, body []byte) bool {
 	mustNotBeZero(secret)
 	w := getWorkspace()
@@ -26,6 +28,6 @@ func HasSignature(value string, secret Secret, body []byte) bool {
 
 func mustNotBeZero(secret Secret) {
 	if secret.IsZero() {
-		panic("signing: the secret is zero")
+		panic("signing: zero Secret")
 	}
 }

@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// ErrConfig is wrapped by the error for a header name, a tolerance, a size or a key that cannot work.
+// ErrConfig is wrapped by the error for an invalid header name, tolerance, size or key.
 var ErrConfig = errors.New("signing: invalid configuration")
 
-// DefaultHeader is the header that carries the signature of the body (docs/spec.md, section 6) unless the host named another.
+// DefaultHeader is the default header for the signature of the body (docs/spec.md, section 6).
 const DefaultHeader = "X-Service-Signature"
 
 // The headers of Standard Webhooks v1, as [http.Header] spells them.
 const (
-	HeaderID        = "Webhook-Id"        // the event's id, the same on every retry
+	HeaderID        = "Webhook-Id"        // the event's ID, the same on every retry
 	HeaderTimestamp = "Webhook-Timestamp" // when the request was signed: seconds since 1970 in decimal
 	HeaderSignature = "Webhook-Signature" // "v1," and base64, once per live secret, separated by spaces
 )
 
 const (
 	maxIDLength   = 256
-	maxSignatures = 16 // secrets that sign or verify at a time, and signatures in one header that are looked at
+	maxSignatures = 16 // secrets that sign or verify at a time, and signatures that are checked in a header
 )
 
-// ValidID reports whether id can be the id of a signed message: 1 to 256 visible ASCII characters, none of them a dot.
-// (The dot separates the id from the timestamp in what Standard Webhooks signs. With dots in an id, two different
-// messages could have one signature.)
+// ValidID reports whether id is valid for a signed message: 1 to 256 visible ASCII characters
+// without a dot. Standard Webhooks separates the ID from the timestamp by a dot; with dots in IDs,
+// two different messages could have the same signature.
 func ValidID(id string) bool {
 	if id == "" || len(id) > maxIDLength {
 		return false
@@ -47,29 +47,29 @@ func ValidID(id string) bool {
 	return true
 }
 
-// validWord reports whether the eight bytes of x can be in an id. Each addition and subtraction sets the highest bit of a
-// byte that cannot be there, and reaches into the next byte only from one that cannot.
+// validWord reports whether the eight bytes of x may be in an ID. Each addition and subtraction
+// sets the highest bit of an invalid byte, and carries into the next byte only from an invalid one.
 func validWord(x uint64) bool {
 	const each, highest = 0x0101010101010101, 0x8080808080808080
 	notASCII := x
 	tooLow := x - each*'!'
-	tooHigh := x + each // only DEL is left
+	tooHigh := x + each // only DEL remains
 	dot := (x ^ each*'.') - each
 	return (notASCII|tooLow|tooHigh|dot)&highest == 0
 }
 
-// Signer signs the requests to one webhook. It is safe for concurrent use, and cheap enough to be made for one request:
-// the work of keying is done once for each [Secret] and kept with it.
+// Signer signs the requests to one webhook. It is safe for concurrent use. Making one is cheap
+// enough for every request, because each [Secret] is keyed only once.
 type Signer struct {
 	header  string
 	secrets []Secret
 }
 
-// NewSigner returns a signer that signs with each of the given secrets. There must be 1 to 16: usually one,
-// two during a rotation. The header is where the signature of the body goes; "" is [DefaultHeader].
+// NewSigner returns a signer that signs with each of 1 to 16 secrets: usually one, two during a
+// rotation. header is the header for the signature of the body; "" is [DefaultHeader].
 //
-// The error wraps [ErrSecret] if there is no secret, or a zero one, or too many, and [ErrConfig] if header is not a
-// header name or is one of the three that Standard Webhooks needs.
+// The error wraps [ErrSecret] if there is no secret, a zero one, or too many, and [ErrConfig] if
+// header is not a valid header name or is one of the headers of Standard Webhooks.
 func NewSigner(header string, secrets ...Secret) (*Signer, error) {
 	key, err := headerKey(header)
 	if err != nil {
@@ -89,12 +89,12 @@ func headerKey(name string) (string, error) {
 	}
 	key := http.CanonicalHeaderKey(name)
 	if !isToken(name) || key == HeaderID || key == HeaderTimestamp || key == HeaderSignature {
-		return "", fmt.Errorf("%w: %q cannot name the signature's header", ErrConfig, name)
+		return "", fmt.Errorf("%w: %q is not a valid name for the signature's header", ErrConfig, name)
 	}
 	return key, nil
 }
 
-// isToken reports whether s may be the name of a header (RFC 9110, section 5.6.2).
+// isToken reports whether s is a valid header name (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -106,32 +106,33 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// copyLive returns a copy of secrets. It fails with ErrSecret unless all of them can sign.
+// copyLive returns a copy of secrets. It returns ErrSecret unless all of them can sign.
 func copyLive(secrets []Secret) ([]Secret, error) {
 	if len(secrets) == 0 || len(secrets) > maxSignatures {
-		return nil, fmt.Errorf("%w: want 1 to %d of them, have %d", ErrSecret, maxSignatures, len(secrets))
+		return nil, fmt.Errorf("%w: got %d secrets, want 1 to %d", ErrSecret, len(secrets), maxSignatures)
 	}
 	for _, secret := range secrets {
 		if secret.IsZero() {
-			return nil, fmt.Errorf("%w: it is the zero Secret", ErrSecret)
+			return nil, fmt.Errorf("%w: zero Secret", ErrSecret)
 		}
 	}
 	return append([]Secret(nil), secrets...), nil
 }
 
-// Sign signs body, which may be empty but must be sent as it is, and sets the four headers in h, replacing what was
-// there:
+// Sign signs body, which may be empty but must be sent unchanged, and sets the four headers in h,
+// replacing existing values:
 //
 //   - X-Service-Signature, or the header given to [NewSigner]: the lower-case hex of HMAC-SHA256 (RFC 2104) of the
-//     body, keyed with the secret's text as shown to its owner;
-//   - Webhook-Id: id, which identifies the event and stays the same when the event is sent again;
-//   - Webhook-Timestamp: at, in whole seconds, which is the time of this attempt;
+//     body, keyed with the secret's text;
+//   - Webhook-Id: id, which identifies the event and stays the same when it is resent;
+//   - Webhook-Timestamp: at in whole seconds, the time of this attempt;
 //   - Webhook-Signature: "v1," and the base64 of HMAC-SHA256 of "id.timestamp.body", keyed with the bytes that the
 //     secret encodes (Standard Webhooks, "Signature scheme").
 //
-// With several secrets the values are in their order, separated by a comma in the first and by a space in the last.
+// With several secrets the values are in the secrets' order, separated by commas in the first
+// header and by spaces in the last.
 //
-// Sign panics if id is not a [ValidID]: who accepts ids from elsewhere checks them there.
+// Sign panics if id is not a [ValidID]: validate IDs from other sources first.
 func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
 	if !ValidID(id) {
 		panic("signing: invalid message id")
@@ -142,8 +143,8 @@ func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
 		w.second, w.timestamp = second, strconv.FormatInt(second, 10)
 	}
 
-	// All that is computed goes into one buffer, and from there into one string: the prefix "id.timestamp.", then the
-	// signatures by the text of the secrets, then those by their bytes.
+	// One buffer, and from it one string, holds all results: the prefix "id.timestamp.", the
+	// signatures by the secrets' text, and those by the secrets' bytes.
 	b := appendPrefix(w.buf[:0], id, w.timestamp)
 	prefix := len(b)
 	for i, secret := range s.secrets {
@@ -175,7 +176,7 @@ func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
 	h[HeaderSignature] = values[3:4:4]
 }
 
-// appendPrefix appends what comes before the body in what Standard Webhooks signs.
+// appendPrefix appends the bytes that Standard Webhooks signs before the body.
 func appendPrefix(dst []byte, id, timestamp string) []byte {
 	dst = append(dst, id...)
 	dst = append(dst, '.')

@@ -55,7 +55,7 @@ func manySecrets(n int) []signing.Secret {
 	return secrets
 }
 
-func TestSignReplacesAndLeavesTheRest(t *testing.T) {
+func TestSign_ExistingHeaders_ReplacesOnlyItsOwn(t *testing.T) {
 	signer, err := signing.NewSigner("x-acme-signature", secretA)
 	if err != nil {
 		t.Fatal(err)
@@ -77,14 +77,14 @@ func TestSignReplacesAndLeavesTheRest(t *testing.T) {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 
-	// The values share memory: adding one must not overwrite its neighbour.
+	// The values share memory: appending to one must not overwrite the next one.
 	h.Add("Webhook-Id", "evt_2")
 	if got := h.Get("Webhook-Timestamp"); got != "1772366400" {
-		t.Errorf("adding an id changed the timestamp to %q", got)
+		t.Errorf("adding an ID changed the timestamp to %q", got)
 	}
 }
 
-func TestSignerKeepsItsSecrets(t *testing.T) {
+func TestSigner_SecretsChanged_IsUnaffected(t *testing.T) {
 	secrets := []signing.Secret{secretA}
 	signer := newSigner(t, secrets...)
 	secrets[0] = secretB // the signer must have copied them
@@ -117,13 +117,13 @@ func TestValidID(t *testing.T) {
 			t.Errorf("ValidID(%q) = %v, want %v", id, got, want)
 		}
 		if panicked := panics(func() { newSigner(t, secretA).Sign(http.Header{}, id, signed, nil) }); panicked == want {
-			t.Errorf("Sign with id %q panicked: %v", id, panicked)
+			t.Errorf("Sign with ID %q panicked: %v", id, panicked)
 		}
 	}
 }
 
-// TestValidIDBytes tries every byte in every place among others that are just valid.
-func TestValidIDBytes(t *testing.T) {
+// The test tries every byte at every position among bytes at the limits.
+func TestValidID_EveryByteAtEveryPosition(t *testing.T) {
 	for _, filler := range []string{"!", "-", "/", "~"} {
 		for place := range 19 {
 			for c := range 256 {
@@ -167,7 +167,7 @@ func TestSignature(t *testing.T) {
 
 	var zero signing.Secret
 	if !panics(func() { signing.Signature(zero, body) }) || !panics(func() { signing.HasSignature("", zero, body) }) {
-		t.Error("the zero Secret signs")
+		t.Error("Signature of the zero Secret does not panic")
 	}
 }
 

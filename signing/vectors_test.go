@@ -35,7 +35,7 @@ func TestVectorsVerify(t *testing.T) {
 				want = sentinels[*v.Error]
 			}
 			if (want == nil) != (v.Service && v.Standard) {
-				t.Fatal("the vector contradicts itself")
+				t.Fatal("contradictory test vector")
 			}
 			verifier := newVerifier(t, signing.VerifierConfig{
 				Secrets:   secrets,

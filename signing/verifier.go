@@ -11,39 +11,42 @@ import (
 )
 
 const (
-	defaultTolerance = 5 * time.Minute // what the Standard Webhooks libraries allow
+	defaultTolerance = 5 * time.Minute // as in the Standard Webhooks libraries
 	defaultMaxBody   = 1 << 20
 )
 
-// What [Verifier.Verify] returns wraps one of these. The text of the error is for the receiver's log; telling the sender
-// helps only a forger.
+// The errors of [Verifier.Verify] wrap one of these. Their text is for the receiver's log; in a
+// response it would only help forgers.
 var (
-	// ErrSignature: a header is missing, repeated or malformed, or no live secret made a signature.
+	// ErrSignature means that a header is missing, repeated or malformed, or that no live secret
+	// made the signature.
 	ErrSignature = errors.New("signing: no valid signature")
 
-	// ErrTimestamp: the timestamp is malformed, or further from now than the tolerance.
+	// ErrTimestamp means that the timestamp is malformed, or differs from now by more than the
+	// tolerance.
 	ErrTimestamp = errors.New("signing: timestamp outside the tolerance")
 )
 
-// VerifierConfig says how a receiver verifies. Only Secrets has no default.
+// VerifierConfig configures a [Verifier]. Only Secrets has no default.
 type VerifierConfig struct {
 	// Secrets are the live secrets of the webhook, 1 to 16: usually one, two during a rotation.
 	Secrets []Secret
 
-	// Header is where the signature of the body is. "" is [DefaultHeader].
+	// Header is the header with the signature of the body. "" is [DefaultHeader].
 	Header string
 
-	// Tolerance is how far the timestamp of a request may lie in the past, and in the future. 0 is 5 minutes.
+	// Tolerance is the maximum difference between the timestamp of a request and now, in either
+	// direction. 0 is 5 minutes.
 	Tolerance time.Duration
 
-	// MaxBody is how many bytes of body [Verifier.Handler] reads at most. 0 is 1 MiB.
+	// MaxBody is the maximum size of a body that [Verifier.Handler] reads, in bytes. 0 is 1 MiB.
 	MaxBody int64
 
-	// Now tells the time. nil is [time.Now].
+	// Now returns the current time. nil is [time.Now].
 	Now func() time.Time
 }
 
-// Verifier verifies the requests that one webhook receives. It is safe for concurrent use.
+// Verifier verifies the requests to one webhook. It is safe for concurrent use.
 type Verifier struct {
 	header    string
 	secrets   []Secret
@@ -52,8 +55,9 @@ type Verifier struct {
 	now       func() time.Time
 }
 
-// NewVerifier returns a verifier. The error wraps [ErrSecret] if there is no secret, or a zero one, or too many, and
-// [ErrConfig] if Header cannot name the header, or Tolerance or MaxBody is negative.
+// NewVerifier returns a verifier. The error wraps [ErrSecret] if there is no secret, a zero one, or
+// too many, and [ErrConfig] if Header is not a valid header name, or Tolerance or MaxBody is
+// negative.
 func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	if config.Tolerance == 0 {
 		config.Tolerance = defaultTolerance
@@ -65,7 +69,7 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 		config.Now = time.Now
 	}
 	if config.Tolerance < 0 || config.MaxBody < 0 {
-		return nil, fmt.Errorf("%w: a negative tolerance or body size", ErrConfig)
+		return nil, fmt.Errorf("%w: negative Tolerance or MaxBody", ErrConfig)
 	}
 	key, err := headerKey(config.Header)
 	if err != nil {
@@ -78,14 +82,16 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	return &Verifier{key, secrets, config.Tolerance, config.MaxBody, config.Now}, nil
 }
 
-// Verify returns nil if a live secret signed body, and a live secret signed body together with the id and timestamp in
-// h, at a time that is within the tolerance of now; see [Signer.Sign] for the two signatures. Both are wanted, lest an
-// attacker drop the one that protects against replay. Otherwise the error wraps [ErrSignature] or [ErrTimestamp].
+// Verify returns nil if live secrets made both signatures, of body and of body with the ID and
+// timestamp in h, and the timestamp is within the tolerance; see [Signer.Sign]. It requires both,
+// so that an attacker cannot remove the signature that protects against replay. Otherwise the error
+// wraps [ErrSignature] or [ErrTimestamp].
 //
-// The body is the bytes that arrived. The keys of h are canonical, as [http.Request] has them. Each of the four headers
-// must be there once; the id must be a [ValidID], and the timestamp nothing but digits. Of several signatures in a
-// header the first 16 are looked at; those of another version than v1 match nothing, and hex digits in upper case
-// neither: a signature has one spelling. Signatures are compared in constant time.
+// The body must be the bytes as received. The keys of h must be canonical, as in [http.Request].
+// Each of the four headers must occur exactly once; the ID must be a [ValidID], and the timestamp
+// must consist of digits. Verify checks the first 16 signatures in a header. It rejects signatures
+// of versions other than v1, and hex digits in upper case, since a signature has only one spelling.
+// It compares signatures in constant time.
 func (v *Verifier) Verify(h http.Header, body []byte) error {
 	e, err := v.open(h)
 	if err != nil {
@@ -94,10 +100,11 @@ func (v *Verifier) Verify(h http.Header, body []byte) error {
 	return v.check(e, body)
 }
 
-// encoded is what the headers of a request say about it.
+// encoded holds the relevant headers of a request.
 type encoded struct{ id, timestamp, service, standard string }
 
-// open returns what the headers say, if it is well-formed and fresh. It is cheap, and needs no body.
+// open returns the headers of a request if they are well-formed and fresh. It is cheap and does not
+// need the body.
 func (v *Verifier) open(h http.Header) (encoded, error) {
 	var fields [4]string
 	for i, name := range [...]string{HeaderID, HeaderTimestamp, v.header, HeaderSignature} {
@@ -111,7 +118,7 @@ func (v *Verifier) open(h http.Header) (encoded, error) {
 	if !ValidID(e.id) {
 		return encoded{}, fmt.Errorf("%w: malformed %s", ErrSignature, HeaderID)
 	}
-	// 40 bits last until the year 36812, and leave time.Unix nothing to overflow with.
+	// 40 bits are enough until the year 36812, and cannot overflow time.Unix.
 	seconds, err := strconv.ParseUint(e.timestamp, 10, 40)
 	if err != nil {
 		return encoded{}, fmt.Errorf("%w: malformed %s", ErrTimestamp, HeaderTimestamp)
@@ -123,7 +130,7 @@ func (v *Verifier) open(h http.Header) (encoded, error) {
 	return e, nil
 }
 
-// check returns an error unless the signatures in e are signatures of body.
+// check returns an error unless both signatures in e are signatures of body.
 func (v *Verifier) check(e encoded, body []byte) error {
 	w := getWorkspace()
 	defer putWorkspace(w)
@@ -136,7 +143,7 @@ func (v *Verifier) check(e encoded, body []byte) error {
 	return nil
 }
 
-// madeService reports whether one of the secrets made one of the listed signatures of body.
+// madeService reports whether the list contains a signature of body by one of the secrets.
 func (w *workspace) madeService(list string, secrets []Secret, body []byte) bool {
 	for _, secret := range secrets {
 		w.buf = w.appendService(w.buf[:0], secret.keyed(), body)
@@ -147,7 +154,8 @@ func (w *workspace) madeService(list string, secrets []Secret, body []byte) bool
 	return false
 }
 
-// madeStandard reports whether one of the secrets made one of the encoded's signatures of id, timestamp and body.
+// madeStandard reports whether e contains a signature of ID, timestamp and body by one of the
+// secrets.
 func (w *workspace) madeStandard(e encoded, secrets []Secret, body []byte) bool {
 	b := appendPrefix(w.buf[:0], e.id, e.timestamp)
 	prefix := len(b)
@@ -161,11 +169,11 @@ func (w *workspace) madeStandard(e encoded, secrets []Secret, body []byte) bool 
 	return false
 }
 
-// contains reports whether signature is one of the first maxSignatures items of list. Each item is
-// compared in constant time.
+// contains reports whether signature is one of the first maxSignatures items of list. It compares
+// each item in constant time.
 func contains(list, separator string, signature []byte) bool {
 	if equal(list, signature) {
-		return true // alone, as it mostly is
+		return true // the usual case: a single item
 	}
 	found := false
 	for range maxSignatures {
@@ -181,8 +189,8 @@ func contains(list, separator string, signature []byte) bool {
 	return found
 }
 
-// equal reports whether a and b are the same, in a time that depends on their lengths only. It is subtle.ConstantTimeCompare
-// by eight bytes at a time, which takes a fifth of its time.
+// equal reports whether a and b are equal, in a time that depends only on their lengths. It
+// compares eight bytes at a time, and so takes a fifth of the time of subtle.ConstantTimeCompare.
 func equal(a string, b []byte) bool {
 	if len(a) != len(b) {
 		return false

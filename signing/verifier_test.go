@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-func TestNewVerifierConfig(t *testing.T) {
+func TestNewVerifier_InvalidConfig_ReturnsErrConfig(t *testing.T) {
 	for name, config := range map[string]signing.VerifierConfig{
 		"negative tolerance": {Secrets: []signing.Secret{secretA}, Tolerance: -1},
 		"negative size":      {Secrets: []signing.Secret{secretA}, MaxBody: -1},
@@ -30,7 +30,7 @@ func TestNewVerifierConfig(t *testing.T) {
 	}
 }
 
-// What the vectors cannot say, or what other receivers need not be as strict about.
+// The cases that the vectors cannot express, or that other receivers need not reject.
 func TestVerify(t *testing.T) {
 	const body = `{"ok":true}`
 	other := header(t, signed, body, secretB)
@@ -92,8 +92,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyEveryCharacter changes each character of both signatures, by each of its bits.
-func TestVerifyEveryCharacter(t *testing.T) {
+// The test changes each bit of each character of both signatures.
+func TestVerify_AnyCharacterChanged_ReturnsErrSignature(t *testing.T) {
 	verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}, Now: at(signed)})
 	h := header(t, signed, "{}", secretA)
 	for _, name := range []string{"X-Service-Signature", "Webhook-Signature"} {
@@ -113,7 +113,8 @@ func TestVerifyEveryCharacter(t *testing.T) {
 	}
 }
 
-// resign returns a change to id and timestamp that secretA signs, so that nothing but their form is wrong.
+// resign returns a change of ID and timestamp that secretA signs, so that only their form is
+// invalid.
 func resign(id, timestamp, body string) func(http.Header) {
 	return func(h http.Header) {
 		h.Set("Webhook-Id", id)
@@ -156,7 +157,7 @@ func TestVerifyTolerance(t *testing.T) {
 		}
 	}
 
-	// Clocks that make the difference overflow.
+	// Clocks for which the difference overflows.
 	for _, now := range []time.Time{{}, time.Unix(-1<<40, 0), time.Unix(1<<60, 0)} {
 		verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}, Now: at(now)})
 		if err := verifier.Verify(header(t, signed, "", secretA), nil); !errors.Is(err, signing.ErrTimestamp) {
@@ -165,8 +166,8 @@ func TestVerifyTolerance(t *testing.T) {
 	}
 }
 
-// FuzzVerify holds Verify against the definition of the two signatures, and checks that a receiver whose secret nobody
-// knows accepts nothing.
+// FuzzVerify compares Verify with the definition of the two signatures, and checks that a receiver
+// with an unknown secret accepts nothing.
 func FuzzVerify(f *testing.F) {
 	const body = `{"ok":true}`
 	add := func(h http.Header, body string) {
@@ -187,7 +188,7 @@ func FuzzVerify(f *testing.F) {
 			"X-Service-Signature": {service}, "Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {list},
 		}
 		if err := unknown.Verify(h, body); !errors.Is(err, signing.ErrSignature) && !errors.Is(err, signing.ErrTimestamp) {
-			t.Errorf("a secret that nobody knows: %v", err)
+			t.Errorf("Verify with an unknown secret: %v", err)
 		}
 		if known.Verify(h, body) != nil {
 			return
