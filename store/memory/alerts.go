@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An alert is what is kept of one, if that is anything.
+// An alert is the state of an account's alert for a metric.
 type alert struct {
 	state []byte
 	due   bool
@@ -55,14 +55,14 @@ func (s *Store) webhooksOf(account string) []webhooks.Webhook {
 	return list
 }
 
-// markDue makes the account's alert of its balance due.
+// markDue makes the account's balance alert due.
 func (s *Store) markDue(account string) {
 	if a := s.alerts[ref{account, string(webhooks.MetricBalance)}]; a != nil {
 		a.due = true
 	}
 }
 
-// DueAlerts implements [webhooks.Store]. It looks through all alerts.
+// DueAlerts implements [webhooks.Store]. It scans all alerts.
 func (s *Store) DueAlerts(ctx context.Context, limit int) ([]string, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte,
 	return err
 }
 
-// A dedupKey is a deduplication key that is kept.
+// A dedupKey is a stored deduplication key.
 type dedupKey struct {
 	account, key string
 	until        int64 // milliseconds
@@ -129,8 +129,8 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 	return deliveries, nil
 }
 
-// purgeDedupKeys removes deduplication keys whose Until is before that, at most limit, and
-// reports whether there are more.
+// purgeDedupKeys removes at most limit deduplication keys that expired before the given time, and
+// reports whether more remain.
 func (s *Store) purgeDedupKeys(before time.Time, limit int) (more bool) {
 	var old []dedupKey
 	for n := range s.dedupKeys {

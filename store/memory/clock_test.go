@@ -8,9 +8,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is pending
-// before the clock has said so for a day.
-func TestClockIsSetAhead(t *testing.T) {
+// The clock must stay ahead for a day before a purge may end pending deliveries.
+func TestPurge_ClockSetAhead_KeepsPendingForADay(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {
 		s := New()
@@ -37,12 +36,12 @@ func TestClockIsSetAhead(t *testing.T) {
 		s.clock.Set(ahead)
 		for range 24 {
 			if got := state(); got != webhooks.Pending {
-				t.Fatalf("it is %s soon after the clock was set", got)
+				t.Fatalf("delivery is %s within a day after the clock was set, want pending", got)
 			}
 			time.Sleep(time.Hour)
 		}
 		if got := state(); got != webhooks.Dead {
-			t.Errorf("it is %s a day after the clock was set", got)
+			t.Errorf("delivery is %s a day after the clock was set, want dead", got)
 		}
 	})
 }

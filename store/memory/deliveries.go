@@ -13,7 +13,7 @@ import (
 
 var errNoPayload = errors.New("the event's payload was purged")
 
-// maxReported is how many deliveries one report has at most.
+// maxReported is the maximum number of deliveries in one report.
 const maxReported = 1000
 
 // Deliver implements [webhooks.Deliveries].
@@ -43,7 +43,7 @@ func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 	}
 }
 
-// follow has steps reported to a scheduler from now on, and returns what is pending.
+// follow reports later steps to the scheduler, and returns the pending deliveries.
 func (s *Store) follow(to webhooks.Scheduler) (pending []webhooks.PendingDelivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,15 +60,15 @@ func (s *Store) follow(to webhooks.Scheduler) (pending []webhooks.PendingDeliver
 	return pending
 }
 
-// report returns the report of a pending delivery.
+// report returns the scheduler's view of a pending delivery.
 func (s *Store) report(d *delivery) webhooks.PendingDelivery {
 	return webhooks.PendingDelivery{
-		Number: d.event.seq, Webhook: s.webhooks.find(d.event.Account, d.WebhookID), // it is there, or nothing is pending for it
+		Number: d.event.seq, Webhook: s.webhooks.find(d.event.Account, d.WebhookID), // exists while a delivery to it is pending
 		Due: d.due, Attempts: d.made(), Before: d.before, Recovered: d.recovered, First: d.first,
 	}
 }
 
-// added reports that deliveries are pending.
+// added reports new pending deliveries to the scheduler.
 func (s *Store) added(list ...webhooks.PendingDelivery) {
 	if s.feed != nil && len(list) > 0 {
 		s.feed.Add(list)
@@ -208,7 +208,7 @@ func (s *Store) probe(webhookID string) {
 	}
 }
 
-// Unreported implements [webhooks.Deliveries]. It looks through all deliveries.
+// Unreported implements [webhooks.Deliveries]. It scans all deliveries.
 func (s *Store) Unreported(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
 	var backlog webhooks.Backlog
 	if err := s.begin(ctx); err != nil {

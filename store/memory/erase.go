@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// EraseAccount implements [store.Eraser], in one step: there is never more.
+// EraseAccount implements [store.Eraser]. It needs only one step.
 func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased store.Receipt, more bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return erased, false, err
@@ -65,7 +65,7 @@ func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased
 	return erased, false, nil
 }
 
-// erase forgets all requests of the account, and returns how many were known.
+// erase removes all requests of the account and returns their number.
 func (r *requests) erase(account string) (erased int) {
 	r.log = slices.DeleteFunc(r.log, func(noted request) bool { return noted.name.account == account })
 	for name := range r.known {

@@ -19,11 +19,11 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (webhook
 		return webhooks.EncodedEvent{}, webhooks.ErrNotFound
 	}
 	found := e.EncodedEvent
-	found.Body = bytes.Clone(found.Body) // what is delivered does not change with it
+	found.Body = bytes.Clone(found.Body) // so that the caller cannot change the stored body
 	return found, nil
 }
 
-// ListEvents implements [webhooks.Store]. It looks through all events.
+// ListEvents implements [webhooks.Store]. It scans all events.
 func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (webhooks.EventPage, error) {
 	if err := s.begin(ctx); err != nil {
 		return webhooks.EventPage{}, err

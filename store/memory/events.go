@@ -9,23 +9,23 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An event is one that is stored.
+// An event is a stored event.
 type event struct {
 	webhooks.EncodedEvent
 	seq        uint64
 	published  time.Time
-	matched    int         // how many deliveries there were at first
-	deliveries []*delivery // ascending by webhook id
-	noBody     bool        // it was purged
+	matched    int         // number of deliveries at first
+	deliveries []*delivery // ascending by webhook ID
+	noBody     bool        // the body was purged
 }
 
-// A delivery is one to a webhook.
+// A delivery is a delivery of an event to a webhook.
 type delivery struct {
 	webhooks.Delivery
 	event   *event
-	settled webhooks.DeliveryState // before it was last made pending
+	settled webhooks.DeliveryState // state before the delivery was last made pending
 
-	// Of a pending one, as in [webhooks.PendingDelivery].
+	// The fields below are for pending deliveries, as in [webhooks.PendingDelivery].
 	due              time.Time
 	before           int
 	recovered, first bool
@@ -41,9 +41,8 @@ func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (int
 	return deliveries, nil
 }
 
-// enqueue stores an event for the only webhook, or if that is empty for all that
-// are subscribed, and returns how many pending deliveries that made at first, and
-// whether it is new.
+// enqueue stores an event for the webhook only, or for all subscribed webhooks if only is empty. It
+// returns the number of initially pending deliveries, and whether the event is new.
 func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries int, isNew bool) {
 	name := ref{encoded.Account, encoded.ID}
 	if known := s.events[name]; known != nil {
@@ -76,11 +75,11 @@ func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries 
 	return e.matched, true
 }
 
-// publication returns when an event is published that is stored now: not before
-// those that are, see [clock.Clock.Published].
+// publication returns the time of publication of an event stored now. It is not before earlier
+// publications, see [clock.Clock.Published].
 func (s *Store) publication() time.Time { return stored(s.clock.Published(s.published)) }
 
-// makePending makes a settled delivery, or a new one, pending.
+// makePending makes a new or settled delivery pending.
 func (d *delivery) makePending(due time.Time, recovered, first bool) {
 	d.settled, d.State = d.State, webhooks.Pending
 	d.before, d.recovered, d.first = d.made(), recovered, first
@@ -89,7 +88,8 @@ func (d *delivery) makePending(due time.Time, recovered, first bool) {
 
 func (d *delivery) makeDue(due time.Time) { d.due, d.NextAttemptAt = due, stored(due) }
 
-// settleAgain makes a pending delivery what it was before, and reports whether it was settled.
+// settleAgain restores the state that a pending delivery had before, and reports whether it was
+// settled.
 func (d *delivery) settleAgain() bool {
 	if d.settled != webhooks.Delivered && d.settled != webhooks.Dead {
 		return false
@@ -119,13 +119,12 @@ func (e *event) find(webhook string) *delivery {
 	return e.deliveries[i]
 }
 
-// remove forgets the delivery.
 func (s *Store) remove(d *delivery) {
 	d.event.deliveries = slices.DeleteFunc(d.event.deliveries, func(other *delivery) bool { return other == d })
 	delete(s.deliveries, d.ref())
 }
 
-// copied returns the delivery as it is given out.
+// copied returns a copy of the delivery for callers.
 func (d *delivery) copied() webhooks.Delivery {
 	out := d.Delivery
 	out.Attempts = slices.Clone(d.Attempts)

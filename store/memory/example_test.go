@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// In a test, a service on a memory store does what it does on any other.
+// In tests, a service on a memory store behaves as on any other store.
 func Example() {
 	ctx := context.Background()
 	store := memory.New()

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// ListDeliveries implements [webhooks.Store]. It looks through all events.
+// ListDeliveries implements [webhooks.Store]. It scans all events.
 func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (webhooks.DeliveryPage, error) {
 	if err := s.begin(ctx); err != nil {
 		return webhooks.DeliveryPage{}, err
@@ -41,17 +41,16 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	return page, nil
 }
 
-// search returns the place in the log of the first event with that number or a
-// later one.
+// search returns the index in the log of the first event whose number is at least seq.
 func (s *Store) search(seq uint64) int {
 	i, _ := slices.BinarySearchFunc(s.log, seq, func(e *event, seq uint64) int { return cmp.Compare(e.seq, seq) })
 	return i
 }
 
-// A recovery is one with how far it has come.
+// A recovery is a recovery with its progress.
 type recovery struct {
 	webhooks.Recovery
-	next uint64 // the number of the event to go on with
+	next uint64 // number of the event to continue with
 }
 
 // CreateRecovery implements [webhooks.Store].
@@ -79,7 +78,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 	return nil
 }
 
-// keepRecovery adds a recovery, and forgets the first of its webhook if those are too many.
+// keepRecovery adds a recovery, and removes the oldest one of its webhook if there are too many.
 func (s *Store) keepRecovery(r *recovery) {
 	s.recoveries = append(s.recoveries, r)
 	ofWebhook := func(other *recovery) bool { return other.WebhookID == r.WebhookID }
@@ -123,7 +122,7 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 	}
 	r := s.recoveries[i]
 	s.advance(r, limit)
-	s.recoveries = append(slices.Delete(s.recoveries, i, i+1), r) // the others first
+	s.recoveries = append(slices.Delete(s.recoveries, i, i+1), r) // round robin
 	return true, nil
 }
 
@@ -197,8 +196,8 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	return s.notices.purge(purge.Notices, purge.Limit, &s.clock) || more, nil
 }
 
-// purge removes what is past its time of an event, and reports whether there was
-// something. It adds the deliveries that were pending to ended.
+// purge removes the expired parts of an event, and reports whether there were any. It appends the
+// deliveries that were pending to ended.
 func (s *Store) purge(e *event, purge *webhooks.Purge, ended *[]webhooks.DeliveryRef) (removed bool) {
 	if e.published.Before(purge.Payloads) && !e.noBody {
 		e.Body, e.noBody, removed = nil, true, true

@@ -12,7 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A forgotten event is known by when it was published, too: there may be another of its id.
+// A forgotten event is identified by its time of publication as well, since a later event may have
+// its ID.
 type forgotten struct {
 	ref
 	published int64 // milliseconds
@@ -43,12 +44,12 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	return nil
 }
 
-// conflicts looks for what cannot be imported, before anything is.
+// conflicts finds records that cannot be imported, before any is added.
 type conflicts struct {
 	store  *Store
 	hashes map[apikeys.Hash]ref
-	owners map[string]string // accounts, by ids of webhooks and of recoveries
-	open   map[string]string // recoveries that are not done, by webhook
+	owners map[string]string // accounts by the IDs of webhooks and recoveries
+	open   map[string]string // unfinished recoveries by webhook
 }
 
 func (c *conflicts) check(r transfer.Record) error {
@@ -56,15 +57,15 @@ func (c *conflicts) check(r transfer.Record) error {
 	case *transfer.Key:
 		return c.checkKey(r)
 	case *transfer.Webhook:
-		if owner, taken := c.ownerOf(r.ID); taken && owner != r.Account {
-			return fmt.Errorf("webhook %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
+		if owner, inUse := c.ownerOf(r.ID); inUse && owner != r.Account {
+			return fmt.Errorf("webhook %q of account %q: its ID %w", r.ID, r.Account, transfer.ErrConflict)
 		}
 		c.owners[r.ID] = r.Account
 	case *transfer.Event:
 		for i := range r.Deliveries {
 			d := &r.Deliveries[i]
 			if owner, _ := c.ownerOf(d.WebhookID); d.State == webhooks.Pending && owner != r.Account {
-				return fmt.Errorf("event %q of account %q: %w: it is pending for webhook %q, which is not there", r.ID, r.Account, transfer.ErrRecord, d.WebhookID)
+				return fmt.Errorf("event %q of account %q: %w: pending for unknown webhook %q", r.ID, r.Account, transfer.ErrRecord, d.WebhookID)
 			}
 		}
 	case *transfer.Recovery:
@@ -79,9 +80,9 @@ func (c *conflicts) checkKey(r *transfer.Key) error {
 		return nil
 	}
 	for _, hash := range []apikeys.Hash{r.Hash, r.Previous} {
-		owner, taken := c.hashes[hash]
-		if c.store.byHash[hash] != nil || taken && owner != name {
-			return fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
+		owner, inUse := c.hashes[hash]
+		if c.store.byHash[hash] != nil || inUse && owner != name {
+			return fmt.Errorf("key %q of account %q: one of its hashes %w", r.ID, r.Account, transfer.ErrConflict)
 		}
 		if !hash.IsZero() {
 			c.hashes[hash] = name
@@ -90,7 +91,7 @@ func (c *conflicts) checkKey(r *transfer.Key) error {
 	return nil
 }
 
-// ownerOf returns the account of the webhook of that id.
+// ownerOf returns the account of the webhook with this ID.
 func (c *conflicts) ownerOf(webhook string) (account string, there bool) {
 	if account, there = c.owners[webhook]; there || !c.store.webhookIDs[webhook] {
 		return account, there
@@ -112,19 +113,19 @@ func (c *conflicts) checkRecovery(r *transfer.Recovery) error {
 		case other.ID == r.ID && other.Account == r.Account:
 			return nil
 		case other.ID == r.ID, !r.Done && !other.Done && other.WebhookID == r.WebhookID:
-			return fmt.Errorf("recovery %q of account %q: it, or that its webhook has one under way, %w", r.ID, r.Account, transfer.ErrConflict)
+			return fmt.Errorf("recovery %q of account %q: its ID or its webhook's unfinished recovery %w", r.ID, r.Account, transfer.ErrConflict)
 		}
 	}
 	if !r.Done {
 		if c.open[r.WebhookID] != "" {
-			return fmt.Errorf("recovery %q of account %q: %w: its webhook has another that is not done", r.ID, r.Account, transfer.ErrConflict)
+			return fmt.Errorf("recovery %q of account %q: %w: its webhook has another unfinished recovery", r.ID, r.Account, transfer.ErrConflict)
 		}
 		c.open[r.WebhookID] = r.ID
 	}
 	return nil
 }
 
-// add adds a record, unless it is there.
+// add adds a record unless it already exists.
 func (s *Store) add(r transfer.Record) {
 	switch r := r.(type) {
 	case *transfer.Key:
@@ -166,7 +167,7 @@ func (s *Store) add(r transfer.Record) {
 	}
 }
 
-// add remembers a request that was made some time ago, unless it is known.
+// add records an earlier request, unless it is known.
 func (r *requests) add(noted request) {
 	if _, known := r.known[noted.name]; known {
 		return

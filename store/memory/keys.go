@@ -12,13 +12,13 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// A key is one that is stored.
+// A key is a stored key.
 type key struct {
 	apikeys.Key
-	usedAt time.Time // when its Hash was last used
+	usedAt time.Time // last use with its Hash
 }
 
-// usedBy returns when the key was last used by that hash, if it is one of its own.
+// usedBy returns when the key was last used with hash, if hash belongs to it.
 func (k *key) usedBy(hash apikeys.Hash) time.Time {
 	switch hash {
 	case k.Hash:
@@ -42,7 +42,7 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 		return made
 	}
 	switch {
-	case s.keys.find(created.Account, created.ID) != nil, s.taken(&created, nil):
+	case s.keys.find(created.Account, created.ID) != nil, s.hashInUse(&created, nil):
 		return apikeys.ErrExists
 	case options.MaxCount > 0 && len(s.keys[created.Account]) >= options.MaxCount:
 		return apikeys.ErrLimit
@@ -60,10 +60,10 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 	return nil
 }
 
-// exceedsShare reports whether a key that another asks for is more than its share.
+// exceedsShare reports whether a key requested by another key exceeds that key's share.
 func (s *Store) exceedsShare(account string, options *apikeys.CreateOptions) bool {
 	if options.By.IsZero() || !options.Share.MayExceed(len(s.keys[account])) {
-		return false // not even if API keys have created all of them
+		return false // even if API keys have created all keys
 	}
 	created := 0
 	for _, row := range s.keys[account] {
@@ -83,7 +83,8 @@ func (s *Store) exceedsShare(account string, options *apikeys.CreateOptions) boo
 	})
 }
 
-// checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted since it was verified.
+// checkCredential returns auth.ErrCredentialChanged if the key that requests a creation was rotated
+// or deleted since it was verified.
 func (s *Store) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
@@ -135,7 +136,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	return list, nil
 }
 
-// ExpiringKeys implements [apikeys.Store]. It looks at all keys.
+// ExpiringKeys implements [apikeys.Store]. It scans all keys.
 func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]apikeys.Key, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -178,7 +179,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	changed.ID, changed.Account, changed.CreatedAt, changed.CreatedBy, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.CreatedBy, k.LastUsedAt
 	changed.PreviousUsedAt = k.usedBy(changed.Previous)
 	changed = storedKey(changed)
-	if s.taken(&changed, k) {
+	if s.hashInUse(&changed, k) {
 		return apikeys.Key{}, apikeys.ErrExists
 	}
 	s.unindex(k)
@@ -225,7 +226,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 	return nil
 }
 
-// use notes that the key was used by a hash.
+// use records a use of the key with hash.
 func (k *key) use(hash apikeys.Hash, at time.Time) {
 	k.LastUsedAt = later(k.LastUsedAt, at)
 	switch {
@@ -243,8 +244,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// taken reports whether a hash of the key is that of another one than old.
-func (s *Store) taken(k *apikeys.Key, old *key) bool {
+// hashInUse reports whether a hash of the key belongs to a key other than old.
+func (s *Store) hashInUse(k *apikeys.Key, old *key) bool {
 	for _, hash := range []apikeys.Hash{k.Hash, k.Previous} {
 		if owner := s.byHash[hash]; owner != nil && owner != old {
 			return true
@@ -253,7 +254,7 @@ func (s *Store) taken(k *apikeys.Key, old *key) bool {
 	return false
 }
 
-// index makes the key be found by its hashes.
+// index adds the key's hashes to the index.
 func (s *Store) index(k *key) {
 	for _, hash := range []apikeys.Hash{k.Hash, k.Previous} {
 		if !hash.IsZero() {
@@ -262,7 +263,7 @@ func (s *Store) index(k *key) {
 	}
 }
 
-// unindex undoes index.
+// unindex removes the key's hashes from the index.
 func (s *Store) unindex(k *key) {
 	delete(s.byHash, k.Hash)
 	delete(s.byHash, k.Previous)

@@ -2,14 +2,12 @@
 //
 //	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 //
-// What it keeps is gone when the process ends; until then it forgets only what is deleted.
-// Package storetest proves it as it proves every other store, so what works on it works
-// on them.
+// All data is lost when the process ends; until then only deletions and purges remove data. Package
+// storetest tests this store like every other one, so code that works on it works on the others.
 //
 // # Time
 //
-// Due times go by time.Now, so inside a bubble of testing/synctest
-// they go by the bubble's clock.
+// Due times follow time.Now, and so the bubble's clock in a bubble of testing/synctest.
 package memory
 
 import (
@@ -29,31 +27,31 @@ var _ store.Store = (*Store)(nil)
 
 // A Store keeps everything in memory. It implements [store.Store].
 type Store struct {
-	mu     sync.Mutex // held by every step
+	mu     sync.Mutex // held during every step
 	closed bool
 
 	keys   table[key]
-	byHash map[apikeys.Hash]*key // current and previous hashes, never the zero one
+	byHash map[apikeys.Hash]*key // current and previous hashes, without the zero hash
 
 	keyRequests, webhookRequests requests
 
 	webhooks   table[webhooks.Webhook]
 	webhookIDs map[string]bool    // of all accounts
-	events     map[ref]*event     // by id
-	log        []*event           // in the order they were stored
-	forgotten  map[forgotten]bool // of log, those whose id is not known any more
+	events     map[ref]*event     // by ID
+	log        []*event           // in the order of storing
+	forgotten  map[forgotten]bool // events in log whose ID is no longer known
 	deliveries map[webhooks.DeliveryRef]*delivery
-	recoveries []*recovery // those that are not done in turn
-	cursors    cursor.Key  // hides the numbers of events
+	recoveries []*recovery // unfinished ones in round-robin order
+	cursors    cursor.Key  // encrypts event numbers in cursors
 	alerts     map[ref]*alert
 	dedupKeys  map[dedupKey]bool
 	notices    noticeLog
-	fileScan   []byte // the state of the scan for expiring files
+	fileScan   []byte // state of the scan for expiring files
 	lastSeq    uint64
-	published  time.Time // when the last event was
+	published  time.Time // time of the last publication
 	clock      clock.Clock
 
-	feed       webhooks.Scheduler // nil: steps are not reported
+	feed       webhooks.Scheduler // receives steps; nil: none
 	delivering chan struct{}      // full during Deliver
 	closing    chan struct{}      // closed by Close
 }
@@ -78,8 +76,7 @@ func New() *Store {
 	return s
 }
 
-// Close waits for the step under way. From then on every method returns
-// [store.ErrClosed].
+// Close waits for the current step. From then on every method returns [store.ErrClosed].
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,11 +87,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Capabilities implements [store.Store]: there are none.
+// Capabilities implements [store.Store]: this store has none.
 func (s *Store) Capabilities() capability.Set { return capability.Set{} }
 
-// begin starts a step, which s.mu.Unlock ends; or it returns why there must be
-// none.
+// begin starts a step, which ends with s.mu.Unlock, or returns why it must not start.
 func (s *Store) begin(ctx context.Context) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -109,7 +105,7 @@ func (s *Store) begin(ctx context.Context) error {
 	return err
 }
 
-// lock locks s.mu, unless ctx ends before: a callback may hold it for long.
+// lock locks s.mu unless ctx ends first: a callback may hold the lock for long.
 func (s *Store) lock(ctx context.Context) error {
 	if s.mu.TryLock() {
 		return nil
@@ -135,6 +131,5 @@ func (s *Store) lock(ctx context.Context) error {
 	}
 }
 
-// stored returns a time as every store gives it back: in UTC, to the
-// millisecond.
+// stored returns a time as stores return it: in UTC, truncated to milliseconds.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

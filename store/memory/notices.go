@@ -10,34 +10,34 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// noticeLog keeps notices. Lists of them ascend by number.
+// noticeLog keeps notices. Its lists are sorted by number.
 type noticeLog struct {
 	accounts map[string]*accountNotices
-	order    []*notice // all
-	last     uint64    // the number given last
-	holder   string    // of the lease, until then
+	order    []*notice // all notices
+	last     uint64    // the highest number so far
+	holder   string    // of the lease, while it lasts
 	until    time.Time
 }
 
-// accountNotices are those of an account.
+// accountNotices are the notices of an account.
 type accountNotices struct {
 	all     []*notice
 	ids     map[string]bool
-	targets map[notices.Target][]*notice // by their Ref
+	targets map[notices.Target][]*notice // by Ref
 	routine []*notice
 }
 
-// A notice is one with what the store adds to it.
+// A notice is a notice with the store's own fields.
 type notice struct {
 	notices.Notice
 	number uint64
-	at     time.Time // when it was stored
+	at     time.Time // time of storing
 }
 
-// add stores a notice, if it is one, and reports whether its id is new to the account.
+// add stores a notice that has an ID, and reports whether its ID is new to the account.
 func (l *noticeLog) add(n notices.Notice) bool { return l.addAt(n, time.Now()) }
 
-// addAt is add of a notice that was stored then.
+// addAt is add with a given time of storing.
 func (l *noticeLog) addAt(n notices.Notice, at time.Time) bool {
 	if n.IsZero() {
 		return false
@@ -84,7 +84,7 @@ func (l *noticeLog) remove(n *notice) {
 	of.routine = without(of.routine, n)
 }
 
-// without returns the list without n, if that is in it.
+// without returns the list without n.
 func without(list []*notice, n *notice) []*notice {
 	i, found := slices.BinarySearchFunc(list, n.number, byNumber)
 	switch {
@@ -103,8 +103,8 @@ func copiedNotice(n notices.Notice) notices.Notice {
 	return n
 }
 
-// purge removes notices that were stored before then, at most so many, and reports whether
-// there may be more. They are the first of all lists.
+// purge removes at most most notices stored before the given time, which are the first of all
+// lists. It reports whether more may remain.
 func (l *noticeLog) purge(before time.Time, most int, clock *clock.Clock) (more bool) {
 	gone := 0
 	for i, n := range l.order {
@@ -162,7 +162,7 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 		list = list[:end]
 	}
 	var page notices.Page
-	var last uint64 // of the page
+	var last uint64 // on this page
 	for _, n := range slices.Backward(list) {
 		if !query.Matches(&n.Notice) {
 			continue
@@ -176,7 +176,7 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	return page, nil
 }
 
-// PendingAccounts implements [notices.Store]. It looks through all notices.
+// PendingAccounts implements [notices.Store]. It scans all notices.
 func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([]string, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([
 	return list[:min(limit, len(list))], nil
 }
 
-// PendingNotices implements [notices.Store]. It looks through all notices of the account.
+// PendingNotices implements [notices.Store]. It scans all notices of the account.
 func (s *Store) PendingNotices(ctx context.Context, account string, limit int) ([]notices.Numbered, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err

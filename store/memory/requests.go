@@ -7,25 +7,25 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// requests are those that made keys, or webhooks.
+// requests are the requests that created keys or webhooks, by idempotency key.
 type requests struct {
-	known map[ref]request // by name
-	log   []request       // in the order they were noted, those known and others
-	count map[string]int  // of those known, by account
+	known map[ref]request // by idempotency key
+	log   []request       // in the order of recording, including forgotten ones
+	count map[string]int  // known requests by account
 }
 
-// A request is one that made something.
+// A request is a creation with an idempotency key.
 type request struct {
 	name ref
 	made apikeys.DuplicateRequestError
 	at   time.Time
-	by   string // the id of the key that made it; empty: none did
+	by   string // ID of the API key that made the request; empty: none
 }
 
-// forgetStep is how many requests are forgotten at most when one is noted.
+// forgetStep is the maximum number of requests that recording one forgets.
 const forgetStep = 8
 
-// before returns what the account's earlier request with the same idempotency key made.
+// before returns the result of the account's earlier request with the same idempotency key.
 func (r *requests) before(account string, options *apikeys.CreateOptions) (made *apikeys.DuplicateRequestError, known bool) {
 	before, known := r.known[ref{account, options.IdempotencyKey}]
 	if !known || time.Since(before.at) > options.IdempotencyTTL {
@@ -34,7 +34,7 @@ func (r *requests) before(account string, options *apikeys.CreateOptions) (made 
 	return &before.made, true
 }
 
-// full reports whether the account has made as many requests as it may.
+// full reports whether the account has reached its limit of remembered requests.
 func (r *requests) full(account string, options *apikeys.CreateOptions) bool {
 	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.count[account] < options.MaxIdempotencyKeys {
 		return false
@@ -43,7 +43,7 @@ func (r *requests) full(account string, options *apikeys.CreateOptions) bool {
 	return r.count[account] >= options.MaxIdempotencyKeys
 }
 
-// note remembers a request that has made something, if options name one.
+// note records a creation if options has an idempotency key.
 func (r *requests) note(account, id string, options *apikeys.CreateOptions) {
 	if options.IdempotencyKey == "" {
 		return
@@ -60,7 +60,7 @@ func (r *requests) note(account, id string, options *apikeys.CreateOptions) {
 	r.forget(forgetStep, options.IdempotencyTTL)
 }
 
-// forgetOf forgets the requests that a key has made.
+// forgetOf forgets the requests made by a key.
 func (r *requests) forgetOf(account, keyID string) {
 	maps.DeleteFunc(r.known, func(name ref, noted request) (gone bool) {
 		if gone = name.account == account && noted.by == keyID; gone {
@@ -76,7 +76,7 @@ func (r *requests) uncount(account string) {
 	}
 }
 
-// forget forgets requests, at most so many, that are older than that.
+// forget forgets at most most requests older than age.
 func (r *requests) forget(most int, age time.Duration) {
 	for range min(most, len(r.log)) {
 		oldest := r.log[0]

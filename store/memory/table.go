@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A ref names a record: an id without its account finds nothing.
+// A ref identifies a record: an ID is only found together with its account.
 type ref struct{ account, id string }
 
-// A table holds the records of one kind: each account's, ascending by id. New
-// ids mostly come last, so adding one moves nothing.
+// A table holds the records of one kind, for each account in ascending order of IDs. New IDs
+// usually come last, so that adding one moves no others.
 type table[T any] map[string][]row[T]
 
 type row[T any] struct {
@@ -18,8 +18,7 @@ type row[T any] struct {
 	record *T
 }
 
-// search returns the place of id among the account's rows, and whether it is
-// there.
+// search returns the index of id among the account's rows, and whether it exists.
 func (t table[T]) search(account, id string) (int, bool) {
 	return slices.BinarySearchFunc(t[account], id, func(r row[T], id string) int {
 		return strings.Compare(r.id, id)
@@ -35,19 +34,19 @@ func (t table[T]) find(account, id string) *T {
 	return t[account][i].record
 }
 
-// insert adds a record whose id is new to the account.
+// insert adds a record whose ID must be new to the account.
 func (t table[T]) insert(account, id string, record *T) {
 	i, _ := t.search(account, id)
 	t[account] = slices.Insert(t[account], i, row[T]{id, record})
 }
 
-// replace replaces a record that is there.
+// replace replaces an existing record.
 func (t table[T]) replace(account, id string, record *T) {
 	i, _ := t.search(account, id)
 	t[account][i].record = record
 }
 
-// remove removes a record that is there.
+// remove removes an existing record.
 func (t table[T]) remove(account, id string) {
 	i, _ := t.search(account, id)
 	t[account] = slices.Delete(t[account], i, i+1)
@@ -56,8 +55,8 @@ func (t table[T]) remove(account, id string) {
 	}
 }
 
-// page returns at most limit of the account's records by descending id, those
-// after the given id if there is one.
+// page returns at most limit of the account's records by descending ID, beginning after the given
+// ID unless it is empty.
 func (t table[T]) page(account, after string, limit int) iter.Seq[*T] {
 	rows := t[account]
 	if after != "" {

@@ -122,8 +122,8 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	return nil
 }
 
-// change stores a webhook that was changed, and returns it. It is shared from now on: it is
-// replaced and never written to.
+// change stores a changed webhook and returns it. The stored webhook is shared: it must be
+// replaced, never modified.
 func (s *Store) change(w webhooks.Webhook) *webhooks.Webhook {
 	w = copyOf(w)
 	w.Version++
@@ -134,8 +134,7 @@ func (s *Store) change(w webhooks.Webhook) *webhooks.Webhook {
 	return &w
 }
 
-// copyOf returns a webhook that shares nothing with w, its times as they are
-// stored.
+// copyOf returns a deep copy of w with times as stored.
 func copyOf(w webhooks.Webhook) webhooks.Webhook {
 	w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
 	w.ProvenAt, w.FailingSince, w.WarnedAt = stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt)
@@ -172,7 +171,7 @@ func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhook
 	return s.webhooksWith(page, func(w *webhooks.Webhook) bool { return w.Held }), nil
 }
 
-// webhooksWith returns a part of the webhooks of all accounts for which has holds.
+// webhooksWith returns a page of the webhooks of all accounts for which has returns true.
 func (s *Store) webhooksWith(page webhooks.Page, has func(*webhooks.Webhook) bool) (list []webhooks.Webhook) {
 	for _, rows := range s.webhooks {
 		for _, row := range rows {

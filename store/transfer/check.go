@@ -9,12 +9,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Check returns an error that wraps [ErrRecord] for the first of the records that no store
-// can take. Each Import begins with it.
+// Check returns an error that wraps [ErrRecord] for the first record that no store can import.
+// Every Import begins with it.
 func Check(records []Record) error {
 	for i, r := range records {
 		if r == nil {
-			return fmt.Errorf("record %d: %w: it is nil", i, ErrRecord)
+			return fmt.Errorf("record %d: %w: nil record", i, ErrRecord)
 		}
 		if err := r.check(); err != nil {
 			return fmt.Errorf("record %d, of kind %s: %w", i, r.Kind(), err)
@@ -27,7 +27,7 @@ func malformed(field, must string) error {
 	return fmt.Errorf("%w: field %s: %s", ErrRecord, field, must)
 }
 
-// ids checks pairs of a field's name and an id, or something like it.
+// ids checks pairs of a field name and an ID or similar string.
 func ids(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		if id := pairs[i+1]; id == "" || len(id) > 128 || !isText(id) {
@@ -37,7 +37,7 @@ func ids(pairs ...string) error {
 	return nil
 }
 
-// texts checks pairs of a field's name and a string.
+// texts checks pairs of a field name and a string.
 func texts(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		if text := pairs[i+1]; len(text) > 4096 || !isText(text) {
@@ -72,7 +72,7 @@ func (r *Key) check() error {
 		return err
 	}
 	if r.Hash.IsZero() {
-		return malformed("hash", "must be there")
+		return malformed("hash", "must be set")
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (r *Recovery) check() error {
 
 func (r *Notice) check() error {
 	if r.StoredAt.IsZero() {
-		return malformed("storedAt", "must be there")
+		return malformed("storedAt", "must be set")
 	}
 	if r.Account != "" {
 		if err := ids("account", r.Account); err != nil {
@@ -159,16 +159,16 @@ func (r *Event) check() error {
 	}
 	switch {
 	case r.PublishedAt.IsZero():
-		return malformed("publishedAt", "must be there")
+		return malformed("publishedAt", "must be set")
 	case r.NoBody && len(r.Body) > 0:
-		return malformed("body", "must not be there with noBody")
+		return malformed("body", "must be empty with noBody")
 	case r.Forgotten && !r.NoBody:
-		return malformed("forgotten", "must come with noBody")
+		return malformed("forgotten", "requires noBody")
 	}
 	for i := range r.Deliveries {
 		d := &r.Deliveries[i]
 		if i > 0 && d.WebhookID <= r.Deliveries[i-1].WebhookID {
-			return malformed("deliveries", "must be ascending by webhookId, without duplicates")
+			return malformed("deliveries", "must be in ascending order of webhookId without duplicates")
 		}
 		if err := d.check(); err != nil {
 			return err
@@ -184,26 +184,26 @@ func (d *Delivery) check() error {
 	switch d.State {
 	case webhooks.Pending:
 		if d.Before > d.Made {
-			return malformed("deliveries.before", "must not be more than made")
+			return malformed("deliveries.before", "must be at most made")
 		}
 		if d.Settled != "" && d.Settled != webhooks.Delivered && d.Settled != webhooks.Dead {
-			return malformed("deliveries.settled", "must be delivered or dead, or not there")
+			return malformed("deliveries.settled", "must be delivered, dead or empty")
 		}
 	case webhooks.Delivered, webhooks.Dead:
 		if len(d.Attempts) == 0 {
-			return malformed("deliveries.attempts", "must be there if the delivery is delivered or dead")
+			return malformed("deliveries.attempts", "must be set if the delivery is delivered or dead")
 		}
 	case webhooks.Skipped:
 	default:
 		return malformed("deliveries.state", "must be pending, delivered, dead or skipped")
 	}
 	if d.State != webhooks.Pending && (d.Settled != "" || d.Made != 0 || d.Before != 0 || d.Recovered || d.First || d.AsPublished || d.Wait != 0) {
-		return malformed("deliveries.state", "must be pending with settled, made, before, recovered, first, asPublished or waitMillis")
+		return malformed("deliveries.state", "must be pending if settled, made, before, recovered, first, asPublished or waitMillis is set")
 	}
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
 		if a.Number < 1 || a.Number > 1<<20 || i > 0 && a.Number <= d.Attempts[i-1].Number {
-			return malformed("deliveries.attempts.number", "must be ascending, from 1 to 1048576")
+			return malformed("deliveries.attempts.number", "must be in ascending order from 1 to 1048576")
 		}
 		if err := texts("deliveries.attempts.class", string(a.Class), "deliveries.attempts.error", a.Error, "deliveries.attempts.response", a.Response); err != nil {
 			return err

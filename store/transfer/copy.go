@@ -9,70 +9,68 @@ import (
 	"time"
 )
 
-// ErrUnreadable is wrapped by the errors of [Copy] and [Summarize] if something in a store
-// cannot be read. The error names it. Give the keys that its secrets are sealed under, or
-// delete what is damaged.
+// ErrUnreadable is wrapped by the errors of [Copy] and [Summarize] if a record in a store cannot be
+// read. The error names the record. Supply the keys that seal its secrets, or delete the damaged
+// record.
 var ErrUnreadable = errors.New("cannot be read")
 
-// ErrDiffer is wrapped by the error of [Copy] if the target does not have what the source
-// has. The error names the kinds that differ.
+// ErrDiffer is wrapped by the error of [Copy] if the target and the source have different records.
+// The error names the kinds that differ.
 var ErrDiffer = errors.New("the stores differ")
 
-// CopyOptions are options of [Copy]. The zero CopyOptions are fine.
+// CopyOptions are options of [Copy]. The zero CopyOptions works.
 type CopyOptions struct {
-	// After is the Position of an earlier copy of the same source to the same target, from
-	// which this one goes on; empty: from the beginning. A position that is lost costs
-	// time and nothing else.
+	// After is the Position of an earlier copy from the same source to the same target, to resume
+	// it; empty: start from the beginning. Losing a position costs only time.
 	After string
 
-	// PageSize is how many records are exported and imported at a time: 1 to 10,000. More
-	// make fewer commits, and take more memory. Default: 1,000.
+	// PageSize is how many records are exported and imported at a time: 1 to 10,000. Larger pages
+	// need fewer commits and more memory. Default: 1,000.
 	PageSize int
 
-	// Progress is called in one goroutine at a time whenever a page was copied or compared.
-	// It must be quick, and must not call the stores. Default: nothing is called.
+	// Progress is called after each copied or compared page, never concurrently. It must be quick,
+	// and must not call the stores. Default: none.
 	Progress func(Progress)
 
-	// LeftFor marks the source as left for that place, such as "PostgreSQL at db.internal",
-	// once both sides are the same, if the source is a store that can be left. It holds no password. Empty:
-	// the source is not marked.
+	// LeftFor marks the source as moved to the given place, such as "PostgreSQL at db.internal",
+	// once both sides are equal, if the source supports that. It must not contain a password.
+	// Empty: no mark.
 	LeftFor string
 }
 
-// Progress tells how far a copy is.
+// Progress is the progress of a copy.
 type Progress struct {
-	Comparing bool // all is copied, and both sides are counted
+	Comparing bool // all records are copied, and both sides are being counted
 
-	// Records is how many records have been copied since the call, or with Comparing how
-	// many of the source have been counted. Kind is that of the last one.
+	// Records is how many records this call has copied or, with Comparing, how many records of the
+	// source it has counted. Kind is the kind of the last one.
 	Records int
 	Kind    Kind
 
-	// Position is from where a later Copy goes on; empty with Comparing.
+	// Position is the CopyOptions.After for resuming the copy; empty with Comparing.
 	Position string
 }
 
-// Copy copies all that the source has to the target, in one pass, and then compares what
-// both have: counts and checksums of each kind, which it returns. Of what the source has of the future the times
-// may differ. Between any two stores, and back.
+// Copy copies all records of the source to the target in one pass, then compares both and returns
+// the counts and checksums of each kind. Times in the source's future may differ in the target.
+// Copy works between any two stores, in either direction.
 //
-// Meanwhile nothing else uses either store: stop the host, and open both without a Handler.
-// The target is empty, or has a part of an earlier copy; what else it has is a difference.
+// Meanwhile nothing else may use either store: stop the host, and open both without a Handler. The
+// target must be empty or hold a part of an earlier copy; other records count as differences.
 //
-// Copy can be cut short at any moment, also by a kill: call it again, from the beginning or
-// from the last Position that Progress told. What is there already is not added again, so
-// nothing is lost and nothing is there twice. Call it again only as long as the target was
-// not used: what was deleted in the target since would come back. [CopyOptions.LeftFor]
-// guards against that.
+// Copy can be interrupted at any moment, even by a kill: call it again, from the beginning or from
+// the last Position reported to Progress. Existing records are not added again, so no record is
+// lost or duplicated. Do not resume after the target has been used: records deleted from it would
+// return. [CopyOptions.LeftFor] guards against that.
 //
-// The errors are those of the stores, and wrap [ErrUnreadable], [ErrDiffer], [ErrConflict] or
-// [ErrRecord]. After ErrDiffer the source is as it was, and not marked.
+// The errors come from the stores, or wrap [ErrUnreadable], [ErrDiffer], [ErrConflict] or
+// [ErrRecord]. After ErrDiffer the source is unchanged and not marked.
 func Copy(ctx context.Context, target, source Store, options CopyOptions) (Summary, error) {
 	if options.PageSize == 0 {
 		options.PageSize = 1000
 	}
 	if options.PageSize < 1 || options.PageSize > 10_000 {
-		return nil, fmt.Errorf("PageSize: must be 1 to 10000, is %d", options.PageSize)
+		return nil, fmt.Errorf("PageSize must be 1 to 10000, got %d", options.PageSize)
 	}
 	if options.Progress == nil {
 		options.Progress = func(Progress) {}
@@ -81,23 +79,23 @@ func Copy(ctx context.Context, target, source Store, options CopyOptions) (Summa
 		return nil, fmt.Errorf("copy: %w", err)
 	}
 	sums, err := compare(ctx, target, source, &options, time.Time{})
-	if errors.Is(err, ErrDiffer) { // perhaps in times of the future only, see [NoLater]
+	if errors.Is(err, ErrDiffer) { // perhaps only in times of the future, see [NoLater]
 		if _, again := compare(ctx, target, source, &options, time.Now().Add(-recent)); !errors.Is(again, ErrDiffer) {
 			err = again
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("compare what was copied: %w", err)
+		return nil, fmt.Errorf("compare source and target: %w", err)
 	}
 	if leave := source.Capabilities().Leave; leave != nil && options.LeftFor != "" {
 		if err := leave(ctx, options.LeftFor); err != nil {
-			return nil, fmt.Errorf("mark the source as left: %w", err)
+			return nil, fmt.Errorf("mark the source as moved: %w", err)
 		}
 	}
 	return sums, nil
 }
 
-// copyPages imports each page while the next one is exported.
+// copyPages imports each page while it exports the next one.
 func copyPages(ctx context.Context, target, source Store, options *CopyOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	pages := make(chan Page)
@@ -138,11 +136,12 @@ func copyPages(ctx context.Context, target, source Store, options *CopyOptions) 
 	return context.Cause(ctx)
 }
 
-// recent is longer than a copy takes: what the source has of the future the target has of that time.
+// recent exceeds the duration of a copy: the target replaces times in the source's future by times
+// of the import.
 const recent = 48 * time.Hour
 
-// compare counts both sides at the same time. Times since then at which events were published and requests made need
-// not be equal; zero: all are.
+// compare counts both sides concurrently. It ignores times of publications and requests from since
+// on; zero: it compares all times.
 func compare(ctx context.Context, target, source Store, options *CopyOptions, since time.Time) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -175,8 +174,8 @@ func compare(ctx context.Context, target, source Store, options *CopyOptions, si
 	return sums, sums.Compare(copied)
 }
 
-// summarize is Summarize, in pages of that size, and calls each with every page. Times since then at which events were
-// published and requests made do not count; zero: all do.
+// summarize is Summarize with a page size, and calls each with every page. It ignores times of
+// publications and requests from since on; zero: none.
 func summarize(ctx context.Context, s Store, account string, size int, since time.Time, each func(Page)) (Summary, error) {
 	sums := make(Summary)
 	for page, err := range Pages(ctx, s, account, size) {
@@ -199,7 +198,8 @@ func summarize(ctx context.Context, s Store, account string, size int, since tim
 	return sums, nil
 }
 
-// withoutTime returns a record without when it was published or made, if that is not before the given time.
+// withoutTime returns a record without its time of publication or request, if that is at or after
+// since.
 func withoutTime(r Record, since time.Time) Record {
 	switch r := r.(type) {
 	case *Event:
@@ -216,7 +216,7 @@ func withoutTime(r Record, since time.Time) Record {
 	return r
 }
 
-// readable returns an error if there is something on a page that cannot be read.
+// readable returns an error if the page has unreadable records.
 func readable(page Page) error {
 	if len(page.Unreadable) == 0 {
 		return nil

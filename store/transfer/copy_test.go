@@ -74,11 +74,11 @@ func TestCopy(t *testing.T) {
 	sums, err := transfer.Copy(t.Context(), target, source, transfer.CopyOptions{PageSize: 7, Progress: func(p transfer.Progress) {
 		switch {
 		case p.Comparing && copied != 42:
-			t.Errorf("it compares once %d records are copied, want 42", copied)
+			t.Errorf("comparison began after %d copied records, want 42", copied)
 		case p.Comparing:
 			compared = p.Records
 		case p.Records < copied || p.Kind == "":
-			t.Errorf("progress %+v after %d records", p, copied)
+			t.Errorf("progress = %+v after %d records", p, copied)
 		default:
 			copied = p.Records
 		}
@@ -87,7 +87,7 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if copied != 42 || compared != 42 {
-		t.Errorf("copied %d, compared %d records, want 42", copied, compared)
+		t.Errorf("%d records copied, %d compared, want 42", copied, compared)
 	}
 	if diff := cmp.Diff(summary(t, source), sums); diff != "" {
 		t.Errorf("result (-source +got):\n%s", diff)
@@ -97,10 +97,10 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// A cutTarget fails in one Import, before it has happened or after.
+// A cutTarget fails in one Import, before or after adding the records.
 type cutTarget struct {
 	transfer.Store
-	left  int // Imports until then
+	left  int // Imports until the failure
 	after bool
 }
 
@@ -118,16 +118,16 @@ func (c *cutTarget) Import(ctx context.Context, records []transfer.Record) error
 	return errCut
 }
 
-// Wherever a copy is cut short, the next one makes it whole, from the beginning or from the
-// last position.
-func TestCopyCut(t *testing.T) {
+// A copy may be cut short after any page. The next one must complete it, from the beginning or from
+// the last position.
+func TestCopy_CutShort_IsCompletedByNextCopy(t *testing.T) {
 	source := sourceOf(t)
 	pages := 0
 	for range transfer.Pages(t.Context(), source, "", 5) {
 		pages++
 	}
 	if pages < 8 {
-		t.Fatalf("%d pages: the test shows little", pages)
+		t.Fatalf("precondition failed: only %d pages", pages)
 	}
 	for cut := range pages {
 		for _, after := range []bool{false, true} {
@@ -136,20 +136,20 @@ func TestCopyCut(t *testing.T) {
 				position := ""
 				options := transfer.CopyOptions{PageSize: 5, Progress: func(p transfer.Progress) { position = p.Position }}
 				if _, err := transfer.Copy(t.Context(), &cutTarget{target, cut, after}, source, options); !errors.Is(err, errCut) {
-					t.Fatalf("Copy = %v, want it cut short", err)
+					t.Fatalf("Copy = %v, want %v", err, errCut)
 				}
 				if resume {
 					options.After = position
 				}
 				if _, err := transfer.Copy(t.Context(), target, source, options); err != nil {
-					t.Errorf("cut %d, after %v, resumed %v: %v", cut, after, resume, err)
+					t.Errorf("cut %d, after %v, resumed %v: Copy = %v", cut, after, resume, err)
 				}
 			}
 		}
 	}
 }
 
-// A leaver notes for what it was left.
+// A leaver records LeftFor.
 type leaver struct {
 	store.Store
 	left string
@@ -162,26 +162,26 @@ func (l *leaver) Capabilities() capability.Set {
 	}}
 }
 
-func TestCopyDiffers(t *testing.T) {
+func TestCopy_TargetHasAnotherKey_ReturnsErrDiffer(t *testing.T) {
 	source, target := &leaver{Store: sourceOf(t)}, open(t)
 	createKey(t, target, "another", "key")
 	options := transfer.CopyOptions{LeftFor: "there"}
 	_, err := transfer.Copy(t.Context(), target, source, options)
 	if !errors.Is(err, transfer.ErrDiffer) || !strings.Contains(err.Error(), "key: 20 and 21") {
-		t.Errorf("Copy = %v, want ErrDiffer, with both counts of keys", err)
+		t.Errorf("Copy = %v, want ErrDiffer with both counts of keys", err)
 	}
 	if source.left != "" {
-		t.Errorf("the source was left for %q, though the stores differ", source.left)
+		t.Errorf("source marked as moved to %q although the stores differ", source.left)
 	}
 	if err := target.DeleteKey(t.Context(), "another", "key", nil, notices.Notice{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := transfer.Copy(t.Context(), target, source, options); err != nil || source.left != "there" {
-		t.Errorf("Copy = %v, and the source was left for %q; want nil and there", err, source.left)
+		t.Errorf("Copy = %v, source marked as moved to %q; want nil and %q", err, source.left, "there")
 	}
 }
 
-// A broken store has something that cannot be read, and fails if nothing has.
+// A broken store reports the given records as unreadable or, if there are none, fails to export.
 type broken struct {
 	transfer.Store
 	unreadable []string
@@ -196,7 +196,7 @@ func (b broken) Export(ctx context.Context, account, after string, limit int) (t
 	return page, err
 }
 
-func TestCopyFails(t *testing.T) {
+func TestCopy_Fails_ReturnsError(t *testing.T) {
 	source := sourceOf(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -206,11 +206,11 @@ func TestCopyFails(t *testing.T) {
 		options        transfer.CopyOptions
 		want           error
 	}{
-		"unreadable":            {t.Context(), open(t), broken{source, []string{"webhook wh_1"}}, transfer.CopyOptions{}, transfer.ErrUnreadable},
-		"an export fails":       {t.Context(), open(t), broken{source, nil}, transfer.CopyOptions{}, errCut},
-		"the comparison fails":  {t.Context(), broken{open(t), nil}, source, transfer.CopyOptions{}, errCut},
-		"the context has ended": {ended, open(t), source, transfer.CopyOptions{}, context.Canceled},
-		"no position":           {t.Context(), open(t), source, transfer.CopyOptions{After: "nonsense"}, transfer.ErrPosition},
+		"unreadable":        {t.Context(), open(t), broken{source, []string{"webhook wh_1"}}, transfer.CopyOptions{}, transfer.ErrUnreadable},
+		"export fails":      {t.Context(), open(t), broken{source, nil}, transfer.CopyOptions{}, errCut},
+		"comparison fails":  {t.Context(), broken{open(t), nil}, source, transfer.CopyOptions{}, errCut},
+		"context has ended": {ended, open(t), source, transfer.CopyOptions{}, context.Canceled},
+		"invalid position":  {t.Context(), open(t), source, transfer.CopyOptions{After: "nonsense"}, transfer.ErrPosition},
 	} {
 		if _, err := transfer.Copy(c.ctx, c.target, c.source, c.options); !errors.Is(err, c.want) {
 			t.Errorf("%s: Copy = %v, want %v", name, err, c.want)
@@ -223,7 +223,7 @@ func TestCopyFails(t *testing.T) {
 	}
 }
 
-// A store that is shifted says of its last event that it was published at another time.
+// A shifted store exports its last event with another time of publication.
 type shifted struct {
 	transfer.Store
 	to time.Time
@@ -241,14 +241,14 @@ func (s shifted) Export(ctx context.Context, account, after string, limit int) (
 	return page, err
 }
 
-// The times of what a source has of the future are others in the target, which is no difference.
-func TestCopy_EventsOfTheFuture_NoDifference(t *testing.T) {
+// A store replaces times of the future on import, so these may differ.
+func TestCopy_EventPublishedInFuture_IsNoDifference(t *testing.T) {
 	source, target := sourceOf(t), open(t)
 	future := time.Date(2046, 1, 1, 0, 0, 0, 0, time.UTC)
 	if _, err := transfer.Copy(t.Context(), target, shifted{source, future}, transfer.CopyOptions{}); err != nil {
-		t.Errorf("Copy of an event of the future = %v", err)
+		t.Errorf("Copy with an event of the future = %v, want nil", err)
 	}
 	if _, err := transfer.Copy(t.Context(), target, shifted{source, time.Now().AddDate(0, -1, 0)}, transfer.CopyOptions{}); !errors.Is(err, transfer.ErrDiffer) {
-		t.Errorf("Copy of an event that the target has of another time = %v, want ErrDiffer", err)
+		t.Errorf("Copy with an event of another time = %v, want ErrDiffer", err)
 	}
 }

@@ -1,24 +1,24 @@
-// Package transfer moves what one [store.Store] keeps into another: the records in which a
-// store gives out all that it has, and takes it in.
+// Package transfer moves the data of one [store.Store] into another. It defines the records that
+// every store can export and import.
 //
 //	_, err := transfer.Copy(ctx, target, source, transfer.CopyOptions{})
 //
 // # Records
 //
-// A record has a kind, and what belongs to it: a [Key] with its hashes, its previous value
-// and its uses, a [Webhook] with its secrets, an [Event] with its body and its deliveries,
-// those with their attempts, and so on. Records hold signing secrets in the clear, and
-// hashes of keys: treat a stream of them as you treat the store. Times are those of the
-// source, except how long pending deliveries wait, which is a duration: clocks differ.
+// A record has a kind and contains everything that belongs to it: a [Key] has its hashes, its
+// previous value and its uses; a [Webhook] its secrets; an [Event] its body and its deliveries with
+// their attempts; and so on. Records hold signing secrets in plain text and hashes of keys: protect
+// a stream of them like the store. Times are copied from the source, except that pending deliveries
+// have a remaining wait, because clocks differ.
 //
-// Between two stores of one process records go as they are. [AppendRecord] and
-// [ParseRecord] make lines of them and back, in a form that is kept: docs/format.md.
+// Within a process, records move between stores as Go values. [AppendRecord] and [ParseRecord]
+// convert them to and from lines in a stable format: docs/format.md.
 //
 // # Moving
 //
-// While records are exported nothing else writes to the source, and while they are
-// imported nothing else uses the target for those accounts. [Summarize] counts what a
-// store has, with checksums, so that both sides can be compared.
+// During an export nothing else may write to the source, and during an import nothing else may use
+// the imported accounts in the target. [Summarize] returns counts and checksums of a store's
+// records, to compare both sides.
 //
 // [store.Store]: https://pkg.go.dev/github.com/storageapi/storageapi/store#Store
 package transfer

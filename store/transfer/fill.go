@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// kinds are in the order of an export.
+// kinds lists the kinds in the order of an export.
 var kinds = []Kind{KindKey, KindWebhook, KindRequest, KindAlert, KindDedupKey, KindFileScan, KindEvent, KindRecovery, KindNotice}
 
 // A Filler fills a page of an export. It is for authors of stores.
 type Filler struct {
-	page   Page
-	kind   Kind
-	limit  int
-	size   int
-	looked int
-	full   bool
+	page     Page
+	kind     Kind
+	limit    int
+	size     int
+	examined int
+	full     bool
 }
 
-// maxLooked is how many rows of other accounts a page looks at at most.
-const maxLooked = 1 << 16
+// maxExamined is the maximum number of other accounts' rows that Export examines per page.
+const maxExamined = 1 << 16
 
-// Fill returns a page of Export. It calls rows for each kind in turn until the page is
-// full, with the row after which to go on; nil: with the first. rows calls Add or Skip for
-// each row, ascending, until they return false.
+// Fill returns a page of Export. It calls rows for each kind in turn until the page is full. after
+// is the row to continue after, or nil to start with the first. rows must call Add or Skip for each
+// row in ascending order, until one of them returns false.
 func Fill(after string, limit int, rows func(f *Filler, kind Kind, after []byte) error) (Page, error) {
 	f := &Filler{limit: limit}
 	begin, row, err := parsePosition(after)
@@ -51,17 +51,16 @@ func (f *Filler) Add(row []byte, r Record) (more bool) {
 	return f.at(row, len(f.page.Records) >= f.limit || f.size >= PageBytes)
 }
 
-// Unreadable names a row that cannot be read, and reports whether the page has room for
-// more.
+// Unreadable adds an unreadable row by name, and reports whether the page has room for more.
 func (f *Filler) Unreadable(row []byte, name string) (more bool) {
 	f.page.Unreadable = append(f.page.Unreadable, name)
 	return f.at(row, len(f.page.Unreadable) >= f.limit)
 }
 
-// Skip passes over a row of another account, and reports whether to go on.
+// Skip skips a row of another account, and reports whether to continue.
 func (f *Filler) Skip(row []byte) (more bool) {
-	f.looked++
-	return f.at(row, f.looked >= maxLooked)
+	f.examined++
+	return f.at(row, f.examined >= maxExamined)
 }
 
 func (f *Filler) at(row []byte, full bool) (more bool) {
@@ -71,7 +70,7 @@ func (f *Filler) at(row []byte, full bool) (more bool) {
 	return !f.full
 }
 
-// parsePosition returns the index in kinds, and the row.
+// parsePosition returns the index in kinds and the row of a position.
 func parsePosition(after string) (kind int, row []byte, err error) {
 	if after == "" {
 		return 0, nil, nil
@@ -85,7 +84,7 @@ func parsePosition(after string) (kind int, row []byte, err error) {
 	return kind, row, nil
 }
 
-// sizeOf returns about how many bytes a record takes.
+// sizeOf returns the approximate size of a record in bytes.
 func sizeOf(r Record) int {
 	switch r := r.(type) {
 	case *Event:

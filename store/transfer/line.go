@@ -7,19 +7,19 @@ import (
 	"fmt"
 )
 
-// version is that of the lines which AppendRecord makes. A later one may know more kinds
-// and more fields: what does not, refuses them, since nothing of a record may be lost.
+// version is the version of the lines made by AppendRecord. A later version may have more kinds and
+// fields. An older library rejects them, because no part of a record may be lost.
 const version = 1
 
-// A line is a record as it is written. The payload is that of its kind, in payload.go.
+// A line is a record in JSON. The payload depends on the kind, see payload.go.
 type line struct {
 	Kind    Kind            `json:"kind"`
 	Version int             `json:"version"`
 	Payload json.RawMessage `json:"payload"`
 }
 
-// AppendRecord appends a record as a line of JSON, without an end of line. Equal records
-// are equal lines. It holds secrets.
+// AppendRecord appends a record as a line of JSON, without a newline. Equal records give equal
+// lines. The line contains secrets.
 func AppendRecord(b []byte, r Record) ([]byte, error) {
 	payload, err := encode(r)
 	if err != nil {
@@ -29,20 +29,19 @@ func AppendRecord(b []byte, r Record) ([]byte, error) {
 	return append(b, encoded...), err
 }
 
-// ParseRecord returns the record of a line that AppendRecord made. The error wraps
-// ErrRecord, and holds nothing of the line but names of fields; a field or a kind that is
-// not known is refused.
+// ParseRecord parses a line made by AppendRecord. It rejects unknown kinds and fields. The error
+// wraps ErrRecord, and contains nothing of the line except names of fields.
 func ParseRecord(b []byte) (Record, error) {
 	var l line
 	if err := decode(b, &l); err != nil {
 		return nil, err
 	}
 	if l.Version < 1 || l.Version > version {
-		return nil, fmt.Errorf("%w: version %d, and this version of the library knows up to %d", ErrRecord, l.Version, version)
+		return nil, fmt.Errorf("%w: version %d is newer than this library, which supports up to %d", ErrRecord, l.Version, version)
 	}
 	p, known := payloads[l.Kind]
 	if !known {
-		return nil, fmt.Errorf("%w: kind %.32q is not known", ErrRecord, l.Kind)
+		return nil, fmt.Errorf("%w: unknown kind %.32q", ErrRecord, l.Kind)
 	}
 	r, err := p(l.Payload)
 	if err != nil {
@@ -54,7 +53,7 @@ func ParseRecord(b []byte) (Record, error) {
 	return r, nil
 }
 
-// decode decodes exactly one value, of no fields but those of v.
+// decode decodes exactly one value, and rejects fields that v does not have.
 func decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -71,12 +70,12 @@ func decode(b []byte, v any) error {
 	if of := fieldError(""); errors.As(err, &of) {
 		return fmt.Errorf("%w: %w", ErrRecord, of)
 	}
-	return fmt.Errorf("%w: not the JSON of a record that this version knows", ErrRecord)
+	return fmt.Errorf("%w: invalid JSON or unknown field", ErrRecord)
 }
 
-// A fieldError says what is wrong, without the value.
+// A fieldError describes an invalid field without its value.
 type fieldError string
 
 func (e fieldError) Error() string { return string(e) }
 
-const errTrailing = fieldError("more follows the record")
+const errTrailing = fieldError("unexpected data after the record")

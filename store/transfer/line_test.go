@@ -20,7 +20,7 @@ import (
 
 var same = cmp.Options{cmpopts.EquateComparable(scopes.Set{}), cmpopts.EquateEmpty()}
 
-// filled sets every exported field of a record to something that is not zero.
+// filled sets every exported field of a record to a non-zero value.
 func filled[R any](r *R) *R {
 	fill(reflect.ValueOf(r).Elem())
 	return r
@@ -66,21 +66,21 @@ func fill(v reflect.Value) {
 				}
 			}
 		default:
-			panic("a field of kind " + v.Kind().String())
+			panic("unsupported field of kind " + v.Kind().String())
 		}
 	}
 }
 
-// records returns one of each kind, in which every field is set.
+// records returns a record of each kind with all fields set.
 func records() []transfer.Record {
 	event := filled(new(transfer.Event))
-	event.Body = nil // it is purged
+	event.Body = nil // consistent with NoBody
 	event.Deliveries[0].State = webhooks.Pending
 	alive := filled(new(transfer.Event))
 	alive.NoBody, alive.Forgotten = false, false
 	alive.Deliveries[0] = transfer.Delivery{WebhookID: "webhook", State: webhooks.Skipped}
 	alert := filled(new(transfer.Alert))
-	alert.Metric = webhooks.MetricBalance // no other can be due
+	alert.Metric = webhooks.MetricBalance // the only metric that can be due
 	return []transfer.Record{
 		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), alert,
 		filled(new(transfer.DedupKey)), filled(new(transfer.FileScan)), event, alive, filled(new(transfer.Recovery)),
@@ -88,15 +88,14 @@ func records() []transfer.Record {
 	}
 }
 
-// TestEveryField: what a record has is in its line. A field that is added to a key or a
-// webhook and not to its payload is lost here.
-func TestEveryField(t *testing.T) {
+// A field that is added to a record and missing in its payload fails this test.
+func TestAppendRecord_EveryFieldSet_RoundTrips(t *testing.T) {
 	for _, r := range records() {
-		if key, is := r.(*transfer.Key); is { // only notices have these
+		if key, is := r.(*transfer.Key); is { // only notices have names and hints of actors
 			key.CreatedBy.Name, key.CreatedBy.Hint = "", ""
 		}
 		if webhook, is := r.(*transfer.Webhook); is {
-			webhook.Version = 0 // an import begins at 1
+			webhook.Version = 0 // an import starts at 1
 		}
 		line, err := transfer.AppendRecord(nil, r)
 		if err != nil {
@@ -113,7 +112,7 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
-func TestParseRecordRefuses(t *testing.T) {
+func TestParseRecord_InvalidLine_ReturnsErrRecord(t *testing.T) {
 	fine := `{"kind":"file_scan","version":1,"payload":{"state":"YQ=="}}`
 	if _, err := transfer.ParseRecord([]byte(fine)); err != nil {
 		t.Fatal(err)
@@ -139,19 +138,19 @@ func TestParseRecordRefuses(t *testing.T) {
 			t.Errorf("ParseRecord of %s = %v, %v, want ErrRecord", line, r, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "hidden") {
-			t.Errorf("the error shows a secret: %v", err)
+			t.Errorf("error contains a secret: %v", err)
 		}
 	}
 }
 
-// FuzzParseRecord: what is parsed can be written and parsed again, and is the same.
+// FuzzParseRecord checks that every parsed record can be written and parsed again without a change.
 func FuzzParseRecord(f *testing.F) {
 	for _, r := range records() {
-		if key, is := r.(*transfer.Key); is { // only notices have these
+		if key, is := r.(*transfer.Key); is { // only notices have names and hints of actors
 			key.CreatedBy.Name, key.CreatedBy.Hint = "", ""
 		}
 		if webhook, is := r.(*transfer.Webhook); is {
-			webhook.Version = 0 // an import begins at 1
+			webhook.Version = 0 // an import starts at 1
 		}
 		line, err := transfer.AppendRecord(nil, r)
 		if err != nil {
@@ -180,7 +179,7 @@ func FuzzParseRecord(f *testing.F) {
 			t.Fatalf("ParseRecord of %s = %v", again, err)
 		}
 		if diff := cmp.Diff(r, parsed, same); diff != "" {
-			t.Errorf("the same record (-first +second):\n%s", diff)
+			t.Errorf("record after another round trip (-first +second):\n%s", diff)
 		}
 	})
 }

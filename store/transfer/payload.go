@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// payloads parse those of each kind.
+// payloads maps each kind to the parser of its payload.
 var payloads = map[Kind]func([]byte) (Record, error){
 	KindKey:      parse[keyPayload],
 	KindWebhook:  parse[webhookPayload],
@@ -26,7 +26,7 @@ var payloads = map[Kind]func([]byte) (Record, error){
 	KindNotice:   parse[noticePayload],
 }
 
-// A payload is a record as it is written. Its fields are never renamed.
+// A payload is the JSON form of a record. Its fields must never be renamed.
 type payload interface{ record() (Record, error) }
 
 func parse[P payload](b []byte) (Record, error) {
@@ -37,7 +37,6 @@ func parse[P payload](b []byte) (Record, error) {
 	return p.record()
 }
 
-// encode returns the payload of a record.
 func encode(r Record) ([]byte, error) {
 	switch r := r.(type) {
 	case *Key:
@@ -59,10 +58,10 @@ func encode(r Record) ([]byte, error) {
 	case *Notice:
 		return json.Marshal(payloadOfNotice(r))
 	}
-	return nil, fieldError("not a record")
+	return nil, fieldError("unknown record type")
 }
 
-// millis are the Unix milliseconds of a time; the zero time is left out.
+// millis is a time in Unix milliseconds; the zero time is omitted.
 type millis struct{ time.Time }
 
 func (m millis) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, m.UnixMilli(), 10), nil }
@@ -70,23 +69,23 @@ func (m millis) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, m.
 func (m *millis) UnmarshalJSON(b []byte) error {
 	n, err := strconv.ParseInt(string(b), 10, 64)
 	if err != nil {
-		return fieldError("times are whole milliseconds")
+		return fieldError("time must be a whole number of milliseconds")
 	}
 	m.Time = time.UnixMilli(n).UTC()
 	return nil
 }
 
-// A hash is 32 bytes in hexadecimal; the zero one is left out.
+// A hash is 32 bytes in hexadecimal; the zero hash is omitted.
 type hash [32]byte
 
 func (h hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
 
 func (h *hash) UnmarshalText(b []byte) error {
 	if len(b) != 2*len(h) {
-		return fieldError("hashes are 64 hexadecimal digits")
+		return fieldError("hash must be 64 hexadecimal digits")
 	}
 	if _, err := hex.Decode(h[:], b); err != nil {
-		return fieldError("hashes are 64 hexadecimal digits")
+		return fieldError("hash must be 64 hexadecimal digits")
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Kind says what a record is.
+// A Kind is the kind of a record.
 type Kind string
 
 // The kinds of records, in the order of an export.
@@ -25,10 +25,10 @@ const (
 )
 
 // A Record is a *Key, *Webhook, *Request, *Alert, *DedupKey, *FileScan, *Event, *Recovery or
-// *Notice. Neither who exports nor who imports one changes it afterwards.
+// *Notice. Neither the exporting nor the importing side may modify it afterwards.
 type Record interface {
 	Kind() Kind
-	Owner() string // the account that it belongs to; empty: the store
+	Owner() string // the account of the record; empty: the store
 	check() error
 }
 
@@ -36,97 +36,97 @@ type Record interface {
 type Key struct {
 	apikeys.Key
 
-	// UsedAt is when its Hash was last used; zero: never. With LastUsedAt and
-	// PreviousUsedAt it is what [apikeys.Store.RecordKeyUse] has recorded.
+	// UsedAt is the last use with Hash; zero: never. UsedAt, LastUsedAt and PreviousUsedAt have the
+	// values recorded by [apikeys.Store.RecordKeyUse].
 	UsedAt time.Time
 }
 
-// A Webhook is one with its secrets and its health.
+// A Webhook is a webhook with its secrets and its health.
 type Webhook struct {
 	webhooks.Webhook
 }
 
-// A Request is one that created something, known by its idempotency key.
+// A Request is a creation identified by an idempotency key.
 type Request struct {
 	Account        string
-	Webhook        bool // what was created is a webhook, else a key
+	Webhook        bool // the request created a webhook, not a key
 	IdempotencyKey string
-	At             time.Time // when it was made
+	At             time.Time // time of the request
 	Made           apikeys.DuplicateRequestError
-	KeyID          string // of the API key that made it; empty: none did
+	KeyID          string // of the API key that made the request; empty: none
 }
 
-// An Alert is what an alert remembers.
+// An Alert is the state of an account's alert for a metric.
 type Alert struct {
 	Account string
 	Metric  webhooks.Metric
 	State   []byte // not empty
-	Due     bool   // see [webhooks.AlertStep]; of MetricBalance only
+	Due     bool   // see [webhooks.AlertStep]; only for MetricBalance
 }
 
-// A DedupKey is a deduplication key that the account has.
+// A DedupKey is a deduplication key of the account.
 type DedupKey struct {
 	Account string
 	webhooks.DedupKey
 }
 
-// A FileScan is the state of the scan for expiring files. An export of one account has
-// none.
+// A FileScan is the state of the scan for expiring files. Exports of a single account do not
+// include it.
 type FileScan struct {
 	State []byte // not empty
 }
 
-// An Event is one with its deliveries.
+// An Event is an event with its deliveries.
 type Event struct {
 	webhooks.EncodedEvent // Body is nil if NoBody
 
 	PublishedAt time.Time
-	Matched     int  // how many deliveries were pending when it was published
-	NoBody      bool // its body was purged
-	Forgotten   bool // its id is not known any more; it has no body then
+	Matched     int  // number of deliveries pending at publication
+	NoBody      bool // the body was purged
+	Forgotten   bool // the ID is no longer known; implies NoBody
 
-	// Deliveries are ascending by webhook id.
+	// Deliveries are sorted by webhook ID.
 	Deliveries []Delivery
 }
 
-// A Delivery is an event's delivery to a webhook, which may be gone if it is not pending.
+// A Delivery is an event's delivery to a webhook. Unless it is pending, the webhook may no longer
+// exist.
 type Delivery struct {
 	WebhookID string
 	State     webhooks.DeliveryState
-	Attempts  []webhooks.Attempt // those that are kept, the first one first
+	Attempts  []webhooks.Attempt // the stored attempts, oldest first
 
-	// What follows is of a Pending one.
+	// The fields below are only set if State is Pending.
 
-	// Settled is the state that it was in before it was last made pending, Delivered or
-	// Dead; empty: neither.
+	// Settled is the state before the delivery was last made pending: Delivered, Dead or empty.
 	Settled webhooks.DeliveryState
 
-	Made      int  // how many attempts were made so far
-	Before    int  // of them, before it was last made pending
-	Recovered bool // it comes after all that was not
-	First     bool // it was redelivered, and comes before all else; a store need not know
+	Made      int  // attempts made so far
+	Before    int  // attempts made before it was last made pending
+	Recovered bool // due after all deliveries that are not recovered
+	First     bool // redelivered, so due before all others; a store need not record it
 
-	// AsPublished says that it is due since the event was published, and there is no
-	// Wait. Else it is due after Wait, which is negative if it is due already, to the
-	// millisecond.
+	// AsPublished means that the delivery has been due since the event was published; Wait is then
+	// unset. Otherwise the delivery is due after Wait, to the millisecond. Wait is negative if it
+	// is already due.
 	AsPublished bool
 	Wait        time.Duration
 }
 
-// A Recovery is one with how far it has come.
+// A Recovery is a recovery with its progress.
 type Recovery struct {
 	webhooks.Recovery
 
-	// NextEventID is the event of the webhook to go on with; empty: it has looked at all
-	// that there are, or the webhook is gone. A store may name an earlier one.
+	// NextEventID is the webhook's event to continue with; empty: the recovery has processed all
+	// events, or the webhook no longer exists. A store may return an earlier event.
 	NextEventID string
 }
 
-// A Notice is one that tells what happened. An export has them in the order in which they were
-// stored; an export of one account has none of the store itself.
+// A Notice is a notice with its time of storing. Exports return notices in the order of storing;
+// exports of a single account omit notices of the store itself.
 type Notice struct {
 	notices.Notice
-	StoredAt time.Time // it is purged by
+	StoredAt time.Time // determines when the notice is purged
 }
 
 // Kind returns KindKey.
@@ -171,7 +171,7 @@ func (r *Alert) Owner() string { return r.Account }
 // Owner returns the account.
 func (r *DedupKey) Owner() string { return r.Account }
 
-// Owner returns nothing: the scan is the store's.
+// Owner returns "": the scan belongs to the store.
 func (*FileScan) Owner() string { return "" }
 
 // Owner returns the account.
@@ -180,11 +180,11 @@ func (r *Event) Owner() string { return r.Account }
 // Owner returns the account.
 func (r *Recovery) Owner() string { return r.Account }
 
-// Owner returns the account; nothing if the notice is the store's.
+// Owner returns the account; "" if the notice belongs to the store.
 func (r *Notice) Owner() string { return r.Account }
 
-// NoLater returns when something has happened that a record says happened at that time: an hour after now at the
-// latest. What happened later was recorded under a clock that was ahead.
+// NoLater limits the time of a record's event to an hour after now. A later time was recorded by a
+// clock that was ahead.
 func NoLater(at, now time.Time) time.Time {
 	if latest := now.Add(time.Hour); at.After(latest) {
 		return latest

@@ -14,28 +14,26 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The kinds that a Summary counts apart from records: what events hold. Their checksums
-// are those of their events.
+// The counts of an event's parts, which are not records of their own. The checksums of events cover
+// them.
 const (
-	CountPending  Kind = "event/pending"  // deliveries
-	CountSettled  Kind = "event/settled"  // deliveries, and skipped ones
-	CountAttempts Kind = "event/attempts" // that are kept
-	CountBodies   Kind = "event/bodies"   // that are not purged
+	CountPending  Kind = "event/pending"  // pending deliveries
+	CountSettled  Kind = "event/settled"  // settled and skipped deliveries
+	CountAttempts Kind = "event/attempts" // stored attempts
+	CountBodies   Kind = "event/bodies"   // stored bodies
 )
 
-// A Summary says what there is, by kind. Stores that have the same records have equal
-// summaries, in whatever order the records come and under whichever keys secrets are
-// sealed. How long deliveries wait, which were redelivered last, and how far a recovery is,
-// is not in it.
+// A Summary counts a store's records by kind. Stores with the same records have equal summaries,
+// regardless of the order of the records and the keys that seal secrets. A summary ignores how long
+// deliveries wait, which ones were redelivered last, and the progress of recoveries.
 type Summary map[Kind]Sum
 
-// A Sum counts records.
+// A Sum counts and checksums records of one kind.
 type Sum struct {
 	Count    int
 	Checksum [sha256.Size]byte // zero for the Count kinds
 }
 
-// Add counts a record.
 func (s Summary) Add(r Record) error {
 	event, isEvent := r.(*Event)
 	if isEvent {
@@ -80,7 +78,7 @@ func (s Summary) count(kind Kind, n int) {
 	}
 }
 
-// plus adds two numbers of 256 bits, so that the order of what is added does not matter.
+// plus adds two numbers of 256 bits, so that checksums do not depend on the order of records.
 func plus(a, b [sha256.Size]byte) (sum [sha256.Size]byte) {
 	carry := uint64(0)
 	for i := len(a) - 8; i >= 0; i -= 8 {
@@ -91,8 +89,8 @@ func plus(a, b [sha256.Size]byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// Compare returns nil if both summaries are equal, or an error that wraps [ErrDiffer] and
-// names the kinds that differ and how many of them each has.
+// Compare returns nil if both summaries are equal, or an error that wraps [ErrDiffer] and names the
+// differing kinds with both counts.
 func (s Summary) Compare(other Summary) error {
 	kinds := maps.Clone(s)
 	maps.Copy(kinds, other)
@@ -102,7 +100,7 @@ func (s Summary) Compare(other Summary) error {
 		case a.Count != b.Count:
 			differ = append(differ, fmt.Sprintf("%s: %d and %d", kind, a.Count, b.Count))
 		case a != b:
-			differ = append(differ, fmt.Sprintf("%s: %d each, with other checksums", kind, a.Count))
+			differ = append(differ, fmt.Sprintf("%s: %d each, with different checksums", kind, a.Count))
 		}
 	}
 	if len(differ) == 0 {
@@ -111,9 +109,8 @@ func (s Summary) Compare(other Summary) error {
 	return fmt.Errorf("%w: %s", ErrDiffer, strings.Join(differ, "; "))
 }
 
-// Summarize exports all that the store has of the account, or of all accounts and of
-// itself if account is empty, and returns what that is. The error wraps [ErrUnreadable] if
-// something cannot be read.
+// Summarize returns the summary of all records of the account, or of all accounts and the store
+// itself if account is empty. The error wraps [ErrUnreadable] if a record cannot be read.
 func Summarize(ctx context.Context, s Store, account string) (Summary, error) {
 	return summarize(ctx, s, account, 1000, time.Time{}, func(Page) {})
 }

@@ -21,7 +21,7 @@ func summaryOf(t *testing.T, records ...transfer.Record) transfer.Summary {
 	return sums
 }
 
-func TestSummary(t *testing.T) {
+func TestSummary_Compare_FindsRealDifferencesOnly(t *testing.T) {
 	list := records()
 	want := summaryOf(t, list...)
 	other := slices.Clone(list)
@@ -37,18 +37,18 @@ func TestSummary(t *testing.T) {
 		}
 	}
 	if err := want.Compare(summaryOf(t, other...)); err != nil {
-		t.Errorf("in another order, due at another time: %v", err)
+		t.Errorf("Compare with other order and due times: %v, want nil", err)
 	}
 	for i, r := range list {
 		less := slices.Delete(slices.Clone(list), i, i+1)
 		if err := want.Compare(summaryOf(t, less...)); err == nil || !strings.Contains(err.Error(), string(r.Kind())+": ") {
-			t.Errorf("without the %s: %v", r.Kind(), err)
+			t.Errorf("Compare without the %s: %v, want ErrDiffer", r.Kind(), err)
 		}
 	}
 	key := *list[0].(*transfer.Key)
 	key.Name = "another"
 	err := want.Compare(summaryOf(t, append([]transfer.Record{&key}, list[1:]...)...))
-	if err == nil || err.Error() != "the stores differ: key: 1 each, with other checksums" {
-		t.Errorf("with another name: %v", err)
+	if err == nil || err.Error() != "the stores differ: key: 1 each, with different checksums" {
+		t.Errorf("Compare with another name: %v", err)
 	}
 }
