@@ -6,7 +6,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// accountSizes tests AccountSizes.
 func accountSizes(run runner) {
 	want := func(t *tester, want ...store.AccountSize) {
 		t.Helper()
@@ -19,7 +18,7 @@ func accountSizes(run runner) {
 		wantSame(t, "AccountSizes", got, want)
 	}
 
-	run("keys, webhooks and pending deliveries of each account, in the order asked for", func(t *tester) {
+	run("counts keys, webhooks and pending deliveries of each account, in the given order", func(t *tester) {
 		want(t, store.AccountSize{Account: "none"})
 		want(t)
 		t.createKeys(newKey("acct", "a"), rotatedKey("acct", "b"), newKey("acct2", "c"), newKey("acc", "d"))
@@ -35,7 +34,7 @@ func accountSizes(run runner) {
 		)
 	})
 
-	run("odd accounts", func(t *tester) {
+	run("keeps accounts with unusual names apart", func(t *tester) {
 		var sizes []store.AccountSize
 		for _, account := range oddStrings {
 			t.createKeys(newKey(account, "key of "+account))
@@ -45,7 +44,7 @@ func accountSizes(run runner) {
 		want(t, sizes...)
 	})
 
-	run("what is leased and what is of inactive webhooks is pending, and what is settled or deleted is not", func(t *tester) {
+	run("counts claimed deliveries and deliveries of inactive webhooks, not settled or deleted ones", func(t *tester) {
 		t.createKeys(newKey("acct", "a"), newKey("acct", "b"))
 		t.createWebhooks(newWebhook("acct", "one"), newWebhook("acct", "two"))
 		t.enqueueMany("acct", 2, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// keepState returns a change that keeps that state.
+// keepState returns a change that sets State.
 func keepState(state string) func(*webhooks.AlertStep) error {
 	return func(step *webhooks.AlertStep) error {
 		step.State = []byte(state)
@@ -18,7 +18,7 @@ func keepState(state string) func(*webhooks.AlertStep) error {
 	}
 }
 
-// updateAlert makes a step and returns how many deliveries that made.
+// updateAlert makes a step and returns its number of deliveries.
 func (t *tester) updateAlert(account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) int {
 	t.Helper()
 	deliveries, err := t.store.UpdateAlert(t.Context(), account, metric, change)
@@ -26,7 +26,7 @@ func (t *tester) updateAlert(account string, metric webhooks.Metric, change func
 	return deliveries
 }
 
-// alert returns what is kept of an alert.
+// alert returns the state of an alert.
 func (t *tester) alert(account string, metric webhooks.Metric) (state string) {
 	t.Helper()
 	t.updateAlert(account, metric, func(step *webhooks.AlertStep) error {
@@ -36,7 +36,7 @@ func (t *tester) alert(account string, metric webhooks.Metric) (state string) {
 	return state
 }
 
-// wantDue checks of which accounts the alert of the balance is due.
+// wantDue checks which accounts have a due balance alert.
 func (t *tester) wantDue(want ...string) {
 	t.Helper()
 	accounts, err := t.store.DueAlerts(t.Context(), 99)
@@ -44,9 +44,8 @@ func (t *tester) wantDue(want ...string) {
 	wantSame(t, "DueAlerts", slices.Sorted(slices.Values(accounts)), want)
 }
 
-// updateAlert tests UpdateAlert.
 func updateAlert(run runner) {
-	run("what is left is what is kept", func(t *tester) {
+	run("stores State as change leaves it", func(t *tester) {
 		wantSame(t, "State at first", t.alert("acct", webhooks.MetricBalance), "")
 		for _, state := range []string{"a", "\x00\xff", long("state", 1<<20), "b", "b", "", "", "c"} {
 			t.updateAlert("acct", webhooks.MetricBalance, keepState(state))
@@ -54,7 +53,7 @@ func updateAlert(run runner) {
 		}
 	})
 
-	run("accounts and metrics are kept apart", func(t *tester) {
+	run("keeps accounts and metrics apart", func(t *tester) {
 		type name struct{ account, metric string }
 		want := map[name]string{}
 		for i, odd := range oddStrings {
@@ -68,14 +67,14 @@ func updateAlert(run runner) {
 		}
 	})
 
-	run("copies in, copies out", func(t *tester) {
+	run("copies State in and out", func(t *tester) {
 		state := []byte("state")
 		t.updateAlert("acct", "metric", func(step *webhooks.AlertStep) error { step.State = state; return nil })
 		state[0] = 'x'
 		wantSame(t, "State", t.alert("acct", "metric"), "state")
 	})
 
-	run("the error of change is returned, and nothing is stored", func(t *tester) {
+	run("returns the error of change and stores nothing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.updateAlert("acct", "metric", keepState("before"))
 		no := errors.New("no")
@@ -96,7 +95,7 @@ func updateAlert(run runner) {
 		t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 	})
 
-	run("change is given the webhooks of the account, ascending", func(t *tester) {
+	run("passes the account's webhooks to change, in ascending order", func(t *tester) {
 		var got []webhooks.Webhook
 		look := func(step *webhooks.AlertStep) error {
 			got = step.Webhooks()
@@ -122,7 +121,7 @@ func updateAlert(run runner) {
 	})
 }
 
-// alertEvents tests what UpdateAlert says of events.
+// alertEvents tests the events of UpdateAlert.
 func alertEvents(run runner) {
 	fire := func(state string, events ...webhooks.AlertEvent) func(*webhooks.AlertStep) error {
 		return func(step *webhooks.AlertStep) error {
@@ -142,7 +141,7 @@ func alertEvents(run runner) {
 		return states
 	}
 
-	run("each is stored as Enqueue does, in order", func(t *tester) {
+	run("stores each event like Enqueue, in order", func(t *tester) {
 		off, unsubscribed := newWebhook("acct", "off"), newWebhook("acct", "unsubscribed")
 		off.Active, unsubscribed.Events = false, []webhooks.EventType{webhooks.TypeFilesExpiring}
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, unsubscribed, newWebhook("other", "other"))
@@ -166,7 +165,7 @@ func alertEvents(run runner) {
 		wantSame(t, "ListDeliveries", listed, []string{"2", "1"})
 	})
 
-	run("WebhookID is the only one that gets it", func(t *tester) {
+	run("delivers an event with a WebhookID only to that webhook", func(t *tester) {
 		off, unsubscribed := newWebhook("acct", "off"), newWebhook("acct", "unsubscribed")
 		off.Active, unsubscribed.Events = false, []webhooks.EventType{webhooks.TypeFilesExpiring}
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, unsubscribed, newWebhook("other", "other"))
@@ -182,7 +181,7 @@ func alertEvents(run runner) {
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "b")
 	})
 
-	run("also if the State is as it was", func(t *tester) {
+	run("stores events even if State is unchanged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		for _, id := range []string{"1", "2"} {
 			wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event(id, ""))), 1)
@@ -191,7 +190,7 @@ func alertEvents(run runner) {
 		t.claimAll(3)
 	})
 
-	run("an id that is known is not stored again", func(t *tester) {
+	run("does not store an event with a known ID again", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueue(newEvent("acct", "1"), 1)
 		wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event("1", ""), event("2", ""), event("2", ""))), 1)
@@ -201,7 +200,7 @@ func alertEvents(run runner) {
 	})
 }
 
-// deferrableAlerts tests what is said of Deferrable.
+// deferrableAlerts tests AlertStep.Deferrable.
 func deferrableAlerts(run runner) {
 	deferrable := func(state string) func(*webhooks.AlertStep) error {
 		return func(step *webhooks.AlertStep) error {
@@ -210,7 +209,7 @@ func deferrableAlerts(run runner) {
 		}
 	}
 
-	run("it is what the next step is given", func(t *tester) {
+	run("passes a deferred State to the next step", func(t *tester) {
 		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred"))
 		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred")
 		t.updateAlert("acct", webhooks.MetricBalance, keepState("written"))
@@ -229,7 +228,7 @@ func deferrableAlerts(run runner) {
 		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred and written")
 	})
 
-	run("many of them", func(t *tester) {
+	run("many deferred states", func(t *tester) {
 		const accounts = 500
 		for round := range 2 {
 			for i := range accounts {
@@ -242,9 +241,9 @@ func deferrableAlerts(run runner) {
 	})
 }
 
-// durableAlerts tests what is kept of alerts, and deduplication keys.
+// durableAlerts tests that alerts and deduplication keys survive a restart.
 func durableAlerts(reopened func(name string, before, after func(*tester))) {
-	reopened("alerts, those that are due, and dedupKeys", func(t *tester) {
+	reopened("alerts, due alerts and deduplication keys", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.updateAlert("acct", webhooks.MetricBalance, keepState("balance"))
 		t.updateAlert("other", webhooks.MetricBalance, keepState("balance"))

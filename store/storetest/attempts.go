@@ -8,9 +8,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// attempts tests the log of attempts.
+// attempts tests the stored attempts.
 func attempts(run runner) {
-	run("of more than MaxAttempts the last ones are kept, in their order", func(t *tester) {
+	run("keeps the last MaxAttempts attempts, in order", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "another"), 1, webhooks.Deliver)
 		t.enqueue(newEvent("acct", "event"), 1)
@@ -31,12 +31,12 @@ func attempts(run runner) {
 			wantSame(t, "attempt", attempt, attemptOf(Task{Attempt: more + 1 + i}))
 		}
 		wantSame(t, "State", d.State, webhooks.Dead)
-		wantSame(t, "number of another's attempts", len(t.delivery("acct", "another").Attempts), 1)
+		wantSame(t, "attempts of the other event", len(t.delivery("acct", "another").Attempts), 1)
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
 		wantSame(t, "Attempt", t.claimAll(1)[0].Attempt, webhooks.MaxAttempts+more+1)
 	})
 
-	run("every field of an attempt comes back", func(t *tester) {
+	run("returns every field of an attempt unchanged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i, attempt := range []webhooks.Attempt{
 			{Number: 1, StartedAt: some, Duration: time.Microsecond, Status: 204},
@@ -54,7 +54,7 @@ func attempts(run runner) {
 		}
 	})
 
-	run("many in one step, of several accounts", func(t *tester) {
+	run("stores many attempts of several accounts in one step", func(t *tester) {
 		for _, account := range []string{"a", "b"} {
 			t.createWebhooks(newWebhook(account, account+"1"), newWebhook(account, account+"2"))
 			t.enqueueMany(account, 50, 2)

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// keyOf returns a key whose value that is.
+// keyOf returns a key with the given value.
 func keyOf(account, id, value string) apikeys.Key {
 	key := newKey(account, id)
 	key.Hash = valueHash(value)
@@ -18,12 +18,12 @@ func keyOf(account, id, value string) apikeys.Key {
 
 func valueHash(value string) apikeys.Hash { return apikeys.Hash{Sum: sha256.Sum256([]byte(value))} }
 
-// by returns the options of what a value of a key asks for.
+// by returns the options of a creation requested with a key's value.
 func by(keyID, value string, replaced bool) apikeys.CreateOptions {
 	return apikeys.CreateOptions{By: apikeys.CredentialOf(value, auth.Principal{KeyID: keyID, Replaced: replaced})}
 }
 
-// rotate gives a key another value.
+// rotate gives a key a new value.
 func (t *tester) rotate(account, id, value string) {
 	t.Helper()
 	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *apikeys.Key, _ *notices.Notice) error {
@@ -34,38 +34,38 @@ func (t *tester) rotate(account, id, value string) {
 	t.must(err)
 }
 
-// callers tests what Create says of those who ask.
+// callers tests how creations check the credential of the caller.
 func (c creator) callers(run runner) {
-	run("what a value asks for is created as long as it is its key's", func(t *tester) {
+	run("creates for a credential that still matches its key", func(t *tester) {
 		t.must(t.store.CreateKey(t.Context(), keyOf("acct", "caller", "one"), apikeys.CreateOptions{}))
 		t.must(c.create(t, "acct", "a", by("caller", "one", false)))
-		t.wantError("by another value", c.create(t, "acct", "b", by("caller", "two", false)), auth.ErrCredentialChanged)
-		t.wantError("by a value that is none", c.create(t, "acct", "b", by("caller", "one", true)), auth.ErrCredentialChanged)
-		t.wantError("by another key", c.create(t, "acct", "b", by("nobody", "one", false)), auth.ErrCredentialChanged)
-		t.wantError("in another account", c.create(t, "acct2", "b", by("caller", "one", false)), auth.ErrCredentialChanged)
+		t.wantError("other value", c.create(t, "acct", "b", by("caller", "two", false)), auth.ErrCredentialChanged)
+		t.wantError("value marked as replaced that is current", c.create(t, "acct", "b", by("caller", "one", true)), auth.ErrCredentialChanged)
+		t.wantError("other key", c.create(t, "acct", "b", by("nobody", "one", false)), auth.ErrCredentialChanged)
+		t.wantError("other account", c.create(t, "acct2", "b", by("caller", "one", false)), auth.ErrCredentialChanged)
 
 		t.rotate("acct", "caller", "two")
-		t.wantError("by the value before", c.create(t, "acct", "b", by("caller", "one", false)), auth.ErrCredentialChanged)
+		t.wantError("replaced value", c.create(t, "acct", "b", by("caller", "one", false)), auth.ErrCredentialChanged)
 		wantSame(t, "exists", c.exists(t, "acct", "b"), false)
 		t.must(c.create(t, "acct", "b", by("caller", "one", true)))
 		t.must(c.create(t, "acct", "c", by("caller", "two", false)))
 		t.rotate("acct", "caller", "three")
-		t.wantError("by the value before the one before", c.create(t, "acct", "d", by("caller", "one", true)), auth.ErrCredentialChanged)
+		t.wantError("value replaced twice", c.create(t, "acct", "d", by("caller", "one", true)), auth.ErrCredentialChanged)
 
 		t.must(t.store.DeleteKey(t.Context(), "acct", "caller", nil, notices.Notice{}))
-		t.wantError("by a key that is deleted", c.create(t, "acct", "d", by("caller", "three", false)), auth.ErrCredentialChanged)
-		t.wantError("by a key that is deleted", c.create(t, "acct", "d", by("caller", "two", true)), auth.ErrCredentialChanged)
+		t.wantError("deleted key", c.create(t, "acct", "d", by("caller", "three", false)), auth.ErrCredentialChanged)
+		t.wantError("deleted key, replaced value", c.create(t, "acct", "d", by("caller", "two", true)), auth.ErrCredentialChanged)
 		wantSame(t, "exists", c.exists(t, "acct", "d"), false)
 	})
 
-	run("who asks is looked at before all else", func(t *tester) {
+	run("checks the credential first", func(t *tester) {
 		t.must(c.create(t, "acct", "a", request("request", 1)))
 		again := request("request", 1)
 		again.By, again.MaxCount = by("nobody", "one", false).By, 1
-		t.wantError("a request made before", c.create(t, "acct", "a", again), auth.ErrCredentialChanged)
+		t.wantError("repeated request", c.create(t, "acct", "a", again), auth.ErrCredentialChanged)
 	})
 
-	run("nothing is created by a key once it is deleted", func(t *tester) {
+	run("creates nothing for a key after its deletion", func(t *tester) {
 		for round := range 5 {
 			account := numbered("acct", round)
 			t.must(t.store.CreateKey(t.Context(), keyOf(account, "caller of "+account, account), apikeys.CreateOptions{}))

@@ -12,9 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// someOfAll fills the store with what everyMethod asks for, and returns a claim
-// to settle.
-func (t *tester) someOfAll() Task {
+// fillForEveryMethod stores the records that everyMethod uses, and returns a claimed task to settle.
+func (t *tester) fillForEveryMethod() Task {
 	t.Helper()
 	t.createKeys(newKey("acct", "key"))
 	t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "another"))
@@ -22,14 +21,13 @@ func (t *tester) someOfAll() Task {
 	t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
 	t.enqueue(newEvent("acct", "claimed"), 1)
 	task := t.claimAll(1)[0]
-	t.enqueue(newEvent("acct", "owed"), 1)
+	t.enqueue(newEvent("acct", "pending"), 1)
 	t.updateAlert("acct", "metric", keepState("state"))
 	t.updateFileScan("state")
 	return task
 }
 
-// everyMethod calls every method in a way that would succeed, and returns their
-// errors by name.
+// everyMethod calls every method such that it would succeed, and returns the errors by method.
 func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		methods := []calledMethod{
@@ -70,8 +68,8 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 				_, err := s.(webhooks.Deliveries).Settle(ctx, []webhooks.AttemptResult{result(task.Ref, 1, webhooks.Deliver)}, nil)
 				return err
 			}},
-			{"EventDeliveries", func() error { _, err := s.EventDeliveries(ctx, "acct", "owed"); return err }},
-			{"EventByID", func() error { _, err := s.EventByID(ctx, "acct", "owed"); return err }},
+			{"EventDeliveries", func() error { _, err := s.EventDeliveries(ctx, "acct", "pending"); return err }},
+			{"EventByID", func() error { _, err := s.EventByID(ctx, "acct", "pending"); return err }},
 			{"ListEvents", func() error { _, err := s.ListEvents(ctx, "acct", webhooks.EventQuery{Limit: 9}); return err }},
 			{"ListDeliveries", func() error {
 				_, err := s.ListDeliveries(ctx, "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
@@ -108,7 +106,7 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 	}
 }
 
-// A calledMethod is a method, to be called in a way that would succeed.
+// A calledMethod is a method with a call that would succeed.
 type calledMethod struct {
 	name string
 	call func() error
@@ -128,10 +126,9 @@ func noticeMethods(ctx context.Context, s store.Store) []calledMethod {
 func rename(key *apikeys.Key, _ *notices.Notice) error     { key.Name = "renamed"; return nil }
 func turnOff(w *webhooks.Webhook, _ *notices.Notice) error { w.Active = false; return nil }
 
-// contexts tests what both contracts say of contexts.
 func contexts(run runner) {
-	run("every method works with a live one", func(t *tester) {
-		for method, err := range everyMethod(t.Context(), t.store, t.someOfAll()) {
+	run("every method works with a live context", func(t *tester) {
+		for method, err := range everyMethod(t.Context(), t.store, t.fillForEveryMethod()) {
 			if err != nil {
 				t.Errorf("%s = %v", method, err)
 			}
@@ -140,7 +137,7 @@ func contexts(run runner) {
 
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
 		run("a method returns the error "+cause.Error()+" and does nothing", func(t *tester) {
-			task := t.someOfAll()
+			task := t.fillForEveryMethod()
 			deliveries := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 			ctx, cancel := context.WithCancel(t.Context())
 			if errors.Is(cause, context.DeadlineExceeded) {
@@ -167,16 +164,16 @@ func contexts(run runner) {
 			t.wantNew([]int{0}, newDedupKey("new notice"))
 			_, err = t.store.RecoveryByID(t.Context(), "other", "new recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
-			if got := t.claimAll(1)[0]; got.Event.ID != "owed" || got.Attempt != 1 {
+			if got := t.claimAll(1)[0]; got.Event.ID != "pending" || got.Attempt != 1 {
 				t.Errorf("claimed attempt %d of %q, want the first of the other delivery", got.Attempt, got.Event.ID)
 			}
 			t.settle(settlement(task, Release))
 		})
 	}
 
-	// Whatever the moment at which the context ends, the step happens as a
-	// whole or, if it returns an error, not at all.
-	run("a step under way happens as a whole or not at all", func(t *tester) {
+	// The context may end at any moment. The step must happen completely or, if it returns an
+	// error, not at all.
+	run("a step whose context ends happens completely or not at all", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		deliveries := 0
 		for i := range 100 {

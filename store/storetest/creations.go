@@ -12,16 +12,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A creator creates and deletes things of one kind: what CreateKey and CreateWebhook
-// say of options is the same.
+// A creator creates and deletes records of one kind, because CreateKey and CreateWebhook have the
+// same contract for options.
 type creator struct {
 	create      func(t *tester, account, id string, options apikeys.CreateOptions) error
-	createOther func(t *tester, account, id string, options apikeys.CreateOptions) error // of the other kind
+	createOther func(t *tester, account, id string, options apikeys.CreateOptions) error // creates the other kind
 	remove      func(t *tester, account, id string) error
 	exists      func(t *tester, account, id string) bool
-	duplicate   func(error) *apikeys.DuplicateRequestError // its DuplicateRequestError, nil for other errors
+	duplicate   func(error) *apikeys.DuplicateRequestError // returns the DuplicateRequestError of err, or nil
 
-	exist, tooMany, tooManyRequests error // its ErrExists, ErrLimit and ErrIdempotencyKeys
+	exist, tooMany, tooManyRequests error // ErrExists, ErrLimit and ErrIdempotencyKeys of the kind
 }
 
 var keyCreator = creator{
@@ -46,7 +46,7 @@ var keyCreator = creator{
 	exist: apikeys.ErrExists, tooMany: apikeys.ErrLimit, tooManyRequests: apikeys.ErrIdempotencyKeys,
 }
 
-// onWebhooks returns the options of a creation of a webhook.
+// onWebhooks converts options to those of CreateWebhook.
 func onWebhooks(o apikeys.CreateOptions) webhooks.CreateOptions {
 	return webhooks.CreateOptions{
 		MaxCount: o.MaxCount, IdempotencyKey: o.IdempotencyKey, Fingerprint: o.Fingerprint, IdempotencyTTL: o.IdempotencyTTL,
@@ -72,16 +72,15 @@ var webhookCreator = creator{
 	exist: webhooks.ErrExists, tooMany: webhooks.ErrLimit, tooManyRequests: webhooks.ErrIdempotencyKeys,
 }
 
-// keyOptions tests what CreateKey says of options.
 func keyOptions(run runner) {
 	keyCreator.limits(run)
 	keyCreator.requests(run)
 	keyCreator.callers(run)
 }
 
-// deletedRequesters tests what DeleteKey says of the requests that a key has made.
+// deletedRequesters tests how DeleteKey treats the requests of the key.
 func deletedRequesters(run runner) {
-	run("forgets the requests that the key has made, and no others", func(t *tester) {
+	run("forgets only the requests that the key has made", func(t *tester) {
 		for _, id := range []string{"gone", "stays"} {
 			t.must(t.store.CreateKey(t.Context(), keyOf("acct", id, id), apikeys.CreateOptions{}))
 			t.must(t.store.CreateKey(t.Context(), keyOf("other", id, id+" of other"), apikeys.CreateOptions{}))
@@ -106,11 +105,11 @@ func deletedRequesters(run runner) {
 		for _, c := range []creator{keyCreator, webhookCreator} {
 			for _, i := range []int{2, 3} {
 				if err := c.create(t, "acct", "again", request("acct", "stays", numbered("request", i))); c.duplicate(err) == nil {
-					t.Errorf("request %d, of another: got %v, want a DuplicateRequestError", i, err)
+					t.Errorf("request %d of another key: err = %v, want a DuplicateRequestError", i, err)
 				}
 			}
 			if err := c.create(t, "other", "again", request("other", "stays", numbered("request", 0))); c.duplicate(err) == nil {
-				t.Errorf("a request in another account: got %v, want a DuplicateRequestError", err)
+				t.Errorf("request in another account: err = %v, want a DuplicateRequestError", err)
 			}
 			for _, i := range []int{0, 1, 4, 7} {
 				t.must(c.create(t, "acct", fmt.Sprintf("after %d", i), request("acct", "stays", numbered("request", i))))
@@ -120,31 +119,30 @@ func deletedRequesters(run runner) {
 	})
 }
 
-// webhookOptions tests what CreateWebhook says of options.
 func webhookOptions(run runner) {
 	webhookCreator.limits(run)
 	webhookCreator.requests(run)
 	webhookCreator.callers(run)
 }
 
-// request returns the options of a request of that name for what has that sum.
+// request returns the options of a request with this idempotency key and fingerprint.
 func request(name string, sum byte) apikeys.CreateOptions {
 	return apikeys.CreateOptions{IdempotencyKey: name, Fingerprint: [32]byte{sum}, IdempotencyTTL: time.Hour}
 }
 
-// wantRepeated checks for the error that the request was made before.
+// wantRepeated checks for the error for a repeated request.
 func (c creator) wantRepeated(t *tester, err error, id string, sum byte) {
 	t.Helper()
 	repeated := c.duplicate(err)
 	if repeated == nil || repeated.ID != id || repeated.Fingerprint != [32]byte{sum} {
-		t.Errorf("got %v (%+v), want that the request made %q before", err, repeated, id)
+		t.Errorf("err = %v (%+v), want a DuplicateRequestError for %q", err, repeated, id)
 	}
 }
 
 func (c creator) limits(run runner) {
 	limit := func(n int) apikeys.CreateOptions { return apikeys.CreateOptions{MaxCount: n} }
 
-	run("ErrLimit if the account has as many already", func(t *tester) {
+	run("returns ErrLimit if the account has MaxCount already", func(t *tester) {
 		t.must(c.create(t, "acct", "a", limit(2)))
 		t.must(c.create(t, "acct", "b", limit(2)))
 		for range 2 {
@@ -159,7 +157,7 @@ func (c creator) limits(run runner) {
 		t.wantError("create", c.create(t, "acct", "f", limit(5)), c.tooMany)
 	})
 
-	run("the limit is of one account and one kind", func(t *tester) {
+	run("applies the limit per account and kind", func(t *tester) {
 		for _, account := range []string{"acct", "acct2", "acc", "t"} {
 			t.must(c.createOther(t, account, "other of "+account, limit(1)))
 			t.must(c.create(t, account, "first of "+account, limit(1)))
@@ -167,7 +165,7 @@ func (c creator) limits(run runner) {
 		t.wantError("create", c.create(t, "acct", "second", limit(1)), c.tooMany)
 	})
 
-	run("what is deleted counts no more", func(t *tester) {
+	run("does not count deleted records", func(t *tester) {
 		for i := range 4 {
 			id := numbered("id", i)
 			t.must(c.create(t, "acct", id, limit(1)))
@@ -177,14 +175,14 @@ func (c creator) limits(run runner) {
 		t.must(c.create(t, "acct", "more", limit(1)))
 	})
 
-	run("what was refused does not count", func(t *tester) {
+	run("does not count refused creations", func(t *tester) {
 		t.must(c.create(t, "acct", "a", limit(2)))
 		t.wantError("create", c.create(t, "acct", "a", limit(2)), c.exist)
 		t.must(c.create(t, "acct", "b", limit(2)))
 		t.wantError("create", c.create(t, "acct", "c", limit(2)), c.tooMany)
 	})
 
-	run("of those at once no more are created than may be", func(t *tester) {
+	run("never exceeds the limit with concurrent creations", func(t *tester) {
 		const most = 5
 		for round := range 5 {
 			var created atomic.Int32
@@ -194,7 +192,7 @@ func (c creator) limits(run runner) {
 					id := numbered(numbered(account, i), j)
 					err := c.create(t, account, id, limit(most))
 					switch {
-					case err == nil && i < 4 && j == 0: // makes room again
+					case err == nil && i < 4 && j == 0: // makes room for another
 						t.wantError("remove", c.remove(t, account, id), nil)
 					case err == nil:
 						created.Add(1)
@@ -212,7 +210,7 @@ func (c creator) limits(run runner) {
 }
 
 func (c creator) requests(run runner) {
-	run("a request made before is told, and nothing is created", func(t *tester) {
+	run("returns DuplicateRequestError for a repeated request and creates nothing", func(t *tester) {
 		t.must(c.create(t, "acct", "first", request("request", 1)))
 		again := request("request", 2)
 		again.MaxCount = 1
@@ -223,7 +221,7 @@ func (c creator) requests(run runner) {
 		wantSame(t, "exists", c.exists(t, "acct", "second"), false)
 	})
 
-	run("whether or not what it made is still there", func(t *tester) {
+	run("also after the created record was deleted", func(t *tester) {
 		t.must(c.create(t, "acct", "first", request("request", 1)))
 		t.must(c.remove(t, "acct", "first"))
 		c.wantRepeated(t, c.create(t, "acct", "second", request("request", 1)), "first", 1)
@@ -231,7 +229,7 @@ func (c creator) requests(run runner) {
 		wantSame(t, "exists", c.exists(t, "acct", "second"), false)
 	})
 
-	run("a request is of one account and one kind", func(t *tester) {
+	run("keeps requests of accounts and kinds apart", func(t *tester) {
 		for i, name := range []string{"request", "request2", "Request", "t", long("r", 128)} {
 			for j, account := range []string{"acct", "acc", "acctrequest", "a"} {
 				t.must(c.create(t, account, numbered(numbered("id", i), j), request(name, 1)))
@@ -241,12 +239,12 @@ func (c creator) requests(run runner) {
 		c.wantRepeated(t, c.create(t, "acct", "id", request("t", 1)), numbered(numbered("id", 3), 0), 1)
 	})
 
-	run("without a name there is none", func(t *tester) {
+	run("remembers nothing without an idempotency key", func(t *tester) {
 		t.must(c.create(t, "acct", "a", request("", 1)))
 		t.must(c.create(t, "acct", "b", request("", 1)))
 	})
 
-	run("what is refused is not noted", func(t *tester) {
+	run("does not remember a refused creation", func(t *tester) {
 		t.must(c.create(t, "acct", "a", apikeys.CreateOptions{}))
 		t.wantError("create", c.create(t, "acct", "a", request("request", 1)), c.exist)
 		limited := request("request", 1)
@@ -256,7 +254,7 @@ func (c creator) requests(run runner) {
 		c.wantRepeated(t, c.create(t, "acct", "c", limited), "b", 2)
 	})
 
-	run("requests older than Lifetime are forgotten", func(t *tester) {
+	run("forgets requests after their TTL", func(t *tester) {
 		t.must(c.create(t, "acct", "first", request("request", 1)))
 		c.wantRepeated(t, c.create(t, "acct", "second", request("request", 1)), "first", 1)
 		brief := request("request", 2)
@@ -265,7 +263,7 @@ func (c creator) requests(run runner) {
 		t.must(c.create(t, "acct", "second", brief))
 		c.wantRepeated(t, c.create(t, "acct", "third", request("request", 1)), "second", 2)
 
-		// Forgetting the first one for good does not touch the second.
+		// The cleanup that removes the first request must not remove the second.
 		for i := range 20 {
 			t.must(c.create(t, "acct", numbered("other", i), request(numbered("other", i), 1)))
 		}
@@ -278,10 +276,10 @@ func (c creator) requests(run runner) {
 		return options
 	}
 
-	run("ErrIdempotencyKeys if the account has made as many already", func(t *tester) {
+	run("returns ErrIdempotencyKeys if the account has the maximum already", func(t *tester) {
 		for i := range 3 {
 			t.must(c.create(t, "acct", numbered("id", i), few(numbered("request", i))))
-			t.must(c.remove(t, "acct", numbered("id", i))) // which does not matter
+			t.must(c.remove(t, "acct", numbered("id", i))) // does not free the idempotency key
 		}
 		for range 2 {
 			t.wantError("one more", c.create(t, "acct", "more", few("another")), c.tooManyRequests)
@@ -301,7 +299,7 @@ func (c creator) requests(run runner) {
 		t.must(c.create(t, "acct", "fifth", more))
 	})
 
-	run("requests that are forgotten make room", func(t *tester) {
+	run("does not count forgotten requests", func(t *tester) {
 		for i := range 100 {
 			t.must(c.create(t, "acct", numbered("id", i), request(numbered("request", i), 1)))
 		}
@@ -309,13 +307,13 @@ func (c creator) requests(run runner) {
 		brief.IdempotencyTTL = 10 * time.Millisecond
 		time.Sleep(2 * brief.IdempotencyTTL)
 		brief.IdempotencyTTL = time.Millisecond
-		for i := range 3 { // one after the other, each when those before may be known no more
+		for i := range 3 { // one after the other, each after the earlier ones may have been forgotten
 			brief.IdempotencyKey = numbered("new", i)
 			t.must(c.create(t, "acct", numbered("new", i), brief))
 			time.Sleep(10 * brief.IdempotencyTTL)
 		}
 
-		// From now on they count, those of before that have not been forgotten too.
+		// From now on new requests count, in addition to earlier ones that are still remembered.
 		brief.IdempotencyTTL = time.Hour
 		created := 0
 		for err := error(nil); err == nil && created <= 3; created++ {
@@ -326,11 +324,11 @@ func (c creator) requests(run runner) {
 			}
 		}
 		if created > 3 {
-			t.Errorf("%d requests were noted, want 3 at most", created)
+			t.Errorf("%d requests remembered, want at most 3", created)
 		}
 	})
 
-	run("of requests at once no more are noted than may be", func(t *tester) {
+	run("never exceeds the maximum with concurrent requests", func(t *tester) {
 		for round := range 5 {
 			account := numbered("acct", round)
 			var created atomic.Int32
@@ -347,7 +345,7 @@ func (c creator) requests(run runner) {
 		}
 	})
 
-	run("of the same request at once, one creates", func(t *tester) {
+	run("creates once for concurrent repetitions of a request", func(t *tester) {
 		for round := range 10 {
 			name := numbered("request", round)
 			var created atomic.Int32
@@ -368,17 +366,17 @@ func (c creator) requests(run runner) {
 			})
 			wantSame(t, "created", created.Load(), 1)
 			for _, id := range ids {
-				wantSame(t, "what was made", id, ids[0])
+				wantSame(t, "created ID", id, ids[0])
 			}
 			wantSame(t, "exists", c.exists(t, "acct", ids[0]), true)
 		}
 	})
 }
 
-// durableCreations tests that requests and limits outlive a restart.
+// durableCreations tests that requests and limits survive a restart.
 func durableCreations(reopened func(name string, before, after func(*tester))) {
 	for kind, c := range map[string]creator{"keys": keyCreator, "webhooks": webhookCreator} {
-		reopened("requests that made "+kind+", and how many there are", func(t *tester) {
+		reopened("requests that created "+kind+", and their number", func(t *tester) {
 			t.must(c.create(t, "acct", "first", request("request", 1)))
 			t.must(c.create(t, "acct", "gone", request("another", 2)))
 			t.must(c.remove(t, "acct", "gone"))

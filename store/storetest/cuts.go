@@ -17,32 +17,31 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A cut is a step that may be cut short: by the end of its context, by Close, by a
-// commit that fails.
+// A cut is a step that may be interrupted: by the end of its context, by Close, or by a failed
+// commit.
 type cut struct {
 	name string
 	do   func(ctx context.Context, s store.Store) error
-	done func(t *tester) bool // whether the step was done, as the store says
+	done func(t *tester) bool // whether the store shows the step as done
 
-	err error // what do returned
+	err error // result of do
 }
 
 var errStale = errors.New("the result is stale")
 
-// tells are the steps of cuts that have a notice, under their name.
-var tells = map[string]bool{
+// withNotice lists the steps of cuts that store a notice with their name as ID.
+var withNotice = map[string]bool{
 	"CreateKey": true, "UpdateKey": true, "DeleteKey": true, "CreateWebhook": true, "UpdateWebhook": true, "DeleteWebhook": true,
 	"CreateRecovery": true, "Settle": true,
 }
 
-// told reports whether the account has the notice.
-func (t *tester) told(account, id string) bool {
+// hasNotice reports whether the account has the notice.
+func (t *tester) hasNotice(account, id string) bool {
 	t.Helper()
 	return slices.Contains(t.noticeIDs(account, notices.Query{}), id)
 }
 
-// cuts returns steps of every kind, n of each, none of which is about what another is
-// about.
+// cuts returns n steps of each kind. Every step uses records of its own.
 func (t *tester) cuts(n int) []*cut {
 	t.Helper()
 	var list []*cut
@@ -51,8 +50,8 @@ func (t *tester) cuts(n int) []*cut {
 		add := func(name string, do func(ctx context.Context, s store.Store) error, done func(t *tester) bool) {
 			list = append(list, &cut{name: name + " of " + account, do: do, done: func(t *tester) bool {
 				is := done(t)
-				if told := t.told(account, name); tells[name] && told != is {
-					t.Errorf("%s of %s is done: %v, and told of: %v", name, account, is, told)
+				if stored := t.hasNotice(account, name); withNotice[name] && stored != is {
+					t.Errorf("%s of %s: done = %v, notice stored = %v", name, account, is, stored)
 				}
 				return is
 			}})
@@ -125,15 +124,15 @@ func (t *tester) cuts(n int) []*cut {
 		add("UpdateAlert", func(ctx context.Context, s store.Store) error {
 			_, err := s.UpdateAlert(ctx, account, "metric", func(step *webhooks.AlertStep) error {
 				step.Events = []webhooks.AlertEvent{{EncodedEvent: newEvent(account, "alert")}}
-				return keepState("told")(step)
+				return keepState("stored")(step)
 			})
 			return err
 		}, func(t *tester) bool {
-			told := t.alert(account, "metric") == "told"
-			if told != event(t, "alert") {
-				t.Errorf("the state of the alert of %s is told: %v; its event is not as that says", account, told)
+			stored := t.alert(account, "metric") == "stored"
+			if stored != event(t, "alert") {
+				t.Errorf("%s: alert state stored = %v, its event stored = %v", account, stored, !stored)
 			}
-			return told
+			return stored
 		})
 		add("EnqueueOnce", func(ctx context.Context, s store.Store) error {
 			_, err := s.EnqueueOnce(ctx, newEvent(account, "notice"), []webhooks.DedupKey{newDedupKey("notice")})
@@ -142,7 +141,7 @@ func (t *tester) cuts(n int) []*cut {
 			fresh, err := t.store.UnseenKeys(t.Context(), account, []webhooks.DedupKey{newDedupKey("notice")})
 			t.must(err)
 			if known := len(fresh) == 0; known != event(t, "notice") {
-				t.Errorf("the deduplication key of %s is known: %v; its event is not as that says", account, known)
+				t.Errorf("%s: deduplication key stored = %v, its event stored = %v", account, known, !known)
 			}
 			return len(fresh) == 0
 		})
@@ -169,14 +168,14 @@ func (t *tester) cuts(n int) []*cut {
 			return err
 		}, func(t *tester) bool {
 			is := t.delivery(settled, "event").State == webhooks.Delivered
-			wantSame(t, "whether the health is stored as the result is", !t.webhook(settled, settled).ProvenAt.IsZero(), is)
+			wantSame(t, "whether health and result agree", !t.webhook(settled, settled).ProvenAt.IsZero(), is)
 			return is
 		})
 	}
 	return list
 }
 
-// undone tells by which errors a store says that nothing has happened.
+// undone reports whether err guarantees that nothing has happened.
 func undone(err error) bool {
 	if errors.Is(err, auth.ErrInterrupted) {
 		return false
@@ -189,15 +188,15 @@ func undone(err error) bool {
 	return false
 }
 
-// check compares what the store says that came of the steps with what it has.
+// check compares the errors of the steps with the contents of the store.
 func (t *tester) check(list []*cut) (done, not, unknown int) {
 	t.Helper()
 	for _, c := range list {
 		switch is := c.done(t); {
 		case c.err == nil && !is:
-			t.Errorf("%s returned nil and was not done", c.name)
+			t.Errorf("%s returned nil but was not done", c.name)
 		case undone(c.err) && is:
-			t.Errorf("%s returned %v and was done", c.name, c.err)
+			t.Errorf("%s returned %v but was done", c.name, c.err)
 		case c.err == nil:
 			done++
 		case undone(c.err):
@@ -209,9 +208,9 @@ func (t *tester) check(list []*cut) (done, not, unknown int) {
 	return done, not, unknown
 }
 
-// cutShort takes the steps, half of them at once and the others within the time given,
-// with contexts of which most end within that time, and does something else after a
-// part of it. Each step is waited for.
+// cutShort runs the steps, half of them at once and the others within the given duration, with
+// contexts of which most end within that duration. Part way through it calls meanwhile. It waits
+// for every step.
 func (t *tester) cutShort(list []*cut, within time.Duration, meanwhile func()) {
 	var group sync.WaitGroup
 	for i, c := range list {
@@ -232,7 +231,7 @@ func (t *tester) cutShort(list []*cut, within time.Duration, meanwhile func()) {
 	group.Wait()
 }
 
-// cutting tests what is said of steps that are cut short.
+// cutting tests interrupted steps.
 func cutting(run runner) {
 	run("contexts that end at any point of a step", func(t *tester) {
 		list := t.cuts(12)
@@ -249,7 +248,7 @@ func cutting(run runner) {
 				}
 			}
 		}
-		for _, c := range list { // what was not done can be done now
+		for _, c := range list { // an undone step can be repeated
 			if c.err != nil {
 				if err := c.do(t.Context(), t.store); err != nil || !c.done(t) {
 					t.Errorf("%s again = %v", c.name, err)
@@ -258,7 +257,7 @@ func cutting(run runner) {
 		}
 	})
 
-	run("a call that waits for another's callback heeds its context", func(t *tester) {
+	run("a call that waits for another call's callback returns when its context ends", func(t *tester) {
 		t.createKeys(newKey("acct", "held"))
 		under, release, updated := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
@@ -280,8 +279,8 @@ func cutting(run runner) {
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("CreateKey = %v", err)
 			}
-		case <-time.After(patience):
-			t.Error("CreateKey waits for the callback longer than its context lasts")
+		case <-time.After(eventTimeout):
+			t.Error("CreateKey waits for the callback after its context has ended")
 		}
 		close(release)
 		t.must(<-updated)
@@ -301,7 +300,7 @@ func cutting(run runner) {
 		}
 	})
 
-	run("a callback that ends its goroutine changes nothing, and stops nothing", func(t *tester) {
+	run("a callback that ends its goroutine changes nothing and blocks nothing", func(t *tester) {
 		t.createKeys(newKey("acct", "key"))
 		webhook := newWebhook("acct", "webhook")
 		t.createWebhooks(webhook)
@@ -340,7 +339,7 @@ func cutting(run runner) {
 			})
 			for _, err := range others {
 				if err != nil {
-					t.Errorf("a step beside %s = %v", name, err)
+					t.Errorf("step concurrent with %s: %v", name, err)
 				}
 			}
 		}
@@ -352,12 +351,12 @@ func cutting(run runner) {
 	})
 }
 
-// durableCuts tests that what is acknowledged while contexts end and the store is
-// closed is there afterwards, and what is refused is not.
+// durableCuts tests that acknowledged steps survive a restart, and that failed steps leave nothing,
+// while contexts end and the store is closed.
 func durableCuts(reopened func(name string, before, after func(*tester))) {
 	for i, within := range []time.Duration{time.Millisecond, 4 * time.Millisecond, 16 * time.Millisecond, 64 * time.Millisecond} {
 		var list []*cut
-		reopened(fmt.Sprintf("steps cut short by contexts and Close, %d", i), func(t *tester) {
+		reopened(fmt.Sprintf("steps interrupted by contexts and Close, %d", i), func(t *tester) {
 			list = t.cuts(12)
 			t.cutShort(list, within, func() { t.must(t.store.Close()) })
 		}, func(t *tester) {

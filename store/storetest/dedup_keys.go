@@ -10,7 +10,7 @@ import (
 
 func newDedupKey(key string) webhooks.DedupKey { return webhooks.DedupKey{Key: key, Until: some} }
 
-// wantNew checks which of the deduplication keys the account does not have.
+// wantNew checks which of the deduplication keys are new to the account.
 func (t *tester) wantNew(want []int, dedupKeys ...webhooks.DedupKey) {
 	t.Helper()
 	fresh, err := t.store.UnseenKeys(t.Context(), "acct", dedupKeys)
@@ -18,7 +18,7 @@ func (t *tester) wantNew(want []int, dedupKeys ...webhooks.DedupKey) {
 	wantSame(t, "UnseenKeys", fresh, want)
 }
 
-// enqueueOnce stores deduplication keys and checks how many deliveries their event makes.
+// enqueueOnce stores deduplication keys with an event and checks its number of deliveries.
 func (t *tester) enqueueOnce(event webhooks.EncodedEvent, want int, dedupKeys ...webhooks.DedupKey) {
 	t.Helper()
 	got, err := t.store.EnqueueOnce(t.Context(), event, dedupKeys)
@@ -28,9 +28,9 @@ func (t *tester) enqueueOnce(event webhooks.EncodedEvent, want int, dedupKeys ..
 	}
 }
 
-// deduplication keys tests UnseenKeys, EnqueueOnce, and what Purge says of them.
+// dedupKeys tests UnseenKeys, EnqueueOnce, and how Purge treats deduplication keys.
 func dedupKeys(run runner) {
-	run("UnseenKeys returns the indexes of those that are not there", func(t *tester) {
+	run("UnseenKeys returns the indexes of new keys", func(t *tester) {
 		t.wantNew(nil)
 		t.wantNew([]int{0, 1}, newDedupKey("a"), newDedupKey("b"))
 		t.enqueueOnce(newEvent("acct", "1"), 0, newDedupKey("b"), newDedupKey("d"))
@@ -38,7 +38,7 @@ func dedupKeys(run runner) {
 		t.wantNew([]int{0, 1, 2}, newDedupKey("a"), newDedupKey("c"), newDedupKey("e"))
 	})
 
-	run("a notice is its account, Key and Until, to the millisecond", func(t *tester) {
+	run("a key is identified by account, Key and Until in milliseconds", func(t *tester) {
 		for _, key := range oddStrings {
 			t.enqueueOnce(newEvent("acct", "of "+strconv.QuoteToASCII(key)), 0, newDedupKey(key))
 			for _, other := range []webhooks.DedupKey{{Key: key, Until: some.Add(time.Millisecond)}, {Key: key, Until: some.Add(-time.Millisecond)}, {Key: key + "x", Until: some}} {
@@ -58,7 +58,7 @@ func dedupKeys(run runner) {
 		t.wantNew(nil, longest)
 	})
 
-	run("EnqueueOnce stores the event as Enqueue does", func(t *tester) {
+	run("EnqueueOnce stores the event like Enqueue", func(t *tester) {
 		off := newWebhook("acct", "off")
 		off.Active = false
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, newWebhook("other", "c"))
@@ -69,7 +69,7 @@ func dedupKeys(run runner) {
 		}
 	})
 
-	run("ErrExists if one is there, and nothing is stored", func(t *tester) {
+	run("EnqueueOnce returns ErrExists if a key exists, and stores nothing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueueOnce(newEvent("acct", "1"), 1, newDedupKey("b"))
 		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "2"), []webhooks.DedupKey{newDedupKey("a"), newDedupKey("b"), newDedupKey("c")})
@@ -80,7 +80,7 @@ func dedupKeys(run runner) {
 		t.claimAll(1)
 	})
 
-	run("of one deduplication key at once, one event comes", func(t *tester) {
+	run("concurrent calls with the same key store one event", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		for round := range 10 {
 			var won atomic.Int64
@@ -93,7 +93,7 @@ func dedupKeys(run runner) {
 				default:
 					t.wantError("EnqueueOnce", err, webhooks.ErrExists)
 					if fresh, err := t.store.UnseenKeys(t.Context(), "acct", all); len(fresh) != 1 || err != nil {
-						t.Errorf("UnseenKeys = %v, %v, want the first to be new", fresh, err)
+						t.Errorf("UnseenKeys = %v, %v, want the first key to be new", fresh, err)
 					}
 				}
 			})
@@ -102,7 +102,7 @@ func dedupKeys(run runner) {
 		t.claimAll(10)
 	})
 
-	run("Purge removes those whose Until is before it, and no others", func(t *tester) {
+	run("Purge removes only keys whose Until has passed", func(t *tester) {
 		var all []webhooks.DedupKey
 		for i := range 20 {
 			all = append(all, webhooks.DedupKey{Key: numbered("key", i%3), Until: some.Add(time.Duration(i) * time.Minute)})
@@ -112,7 +112,7 @@ func dedupKeys(run runner) {
 		t.wantNew(nil, all...)
 		calls := t.purge(webhooks.Purge{DedupKeys: all[10].Until, Limit: 3})
 		if calls < 2 {
-			t.Errorf("%d calls removed ten dedupKeys, three at a time", calls)
+			t.Errorf("%d calls removed ten keys, three at a time", calls)
 		}
 		t.wantNew([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, all...)
 		wantSame(t, "deliveries", t.deliveries("acct", "event"), nil)

@@ -10,14 +10,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// deliver tests how Deliver begins and ends.
+// deliver tests the start and the end of Deliver.
 func deliver(run runner) {
 	run = ofDeliveries(run)
 
-	// wantAdded waits until that many deliveries of the webhook are reported.
+	// wantAdded waits until want deliveries of the webhook are reported.
 	wantAdded := func(f *feed, webhookID string, want int) {
 		f.Helper()
-		f.wait("what is pending", func(reports []Report) bool {
+		f.wait("pending deliveries", func(reports []Report) bool {
 			seen := map[webhooks.DeliveryRef]bool{}
 			for _, r := range reports {
 				if r.Method == "Add" && r.Ref.WebhookID == webhookID {
@@ -28,7 +28,7 @@ func deliver(run runner) {
 		})
 	}
 
-	run("what is pending from before is reported", func(t *tester) {
+	run("reports deliveries that are pending already", func(t *tester) {
 		const n = 2500 // more than a page
 		off := newWebhook("acct", "off")
 		held := newWebhook("acct", "held")
@@ -47,7 +47,7 @@ func deliver(run runner) {
 		}
 	})
 
-	run("its attempts and its due time are reported, and nothing that is settled", func(t *tester) {
+	run("reports attempts and due times, and no settled deliveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		first := t.deliver()
 		want := map[string][3]int{"new": {0, 0, 0}, "retried": {1, 0, 60}, "resent": {2, 2, 0}, "settled": {}, "given up": {}}
@@ -75,7 +75,7 @@ func deliver(run runner) {
 		}
 	})
 
-	run("beside steps each delivery is reported", func(t *tester) {
+	run("reports each delivery while steps run concurrently", func(t *tester) {
 		const n, goroutines, each = 300, 4, 100
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", n, 1)
@@ -94,7 +94,7 @@ func deliver(run runner) {
 		wantAdded(f, "webhook", n+goroutines*each)
 	})
 
-	run("once it returned nothing is reported, whatever steps are under way", func(t *tester) {
+	run("reports nothing after it has returned, even if steps are running", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 100, 1)
 		stop := make(chan struct{})
@@ -134,14 +134,14 @@ func deliver(run runner) {
 		}
 	})
 
-	run("a second one waits until the first has returned, and is then reported all", func(t *tester) {
+	run("a second Deliver waits until the first has returned, and then reports all deliveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		first := t.deliver()
 		second, third := t.startDeliver(), t.startDeliver()
 		first.only("acct", "first")
 		time.Sleep(20 * time.Millisecond)
 		for _, f := range []*feed{second, third} {
-			wantSame(t, "reports to one that waits", len(f.Reports()), 0)
+			wantSame(t, "reports of a waiting Deliver", len(f.Reports()), 0)
 		}
 		third.end() // while it waits
 		first.only("acct", "second")
@@ -149,10 +149,10 @@ func deliver(run runner) {
 		wantAdded(second, "webhook", 2)
 		second.only("acct", "third")
 		second.end()
-		wantSame(t, "reports to one that has only waited", len(third.Reports()), 0)
+		wantSame(t, "reports of a Deliver that only waited", len(third.Reports()), 0)
 	})
 
-	run("an ended context is returned, and nothing is reported", func(t *tester) {
+	run("returns the error of an ended context and reports nothing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -160,11 +160,11 @@ func deliver(run runner) {
 		var reports Recorder
 		t.wantError("Deliver", t.store.(webhooks.Deliveries).Deliver(ctx, &reports), context.Canceled)
 		reports.End()
-		t.deliver().end() // it has given back what it had
+		t.deliver().end() // the first Deliver has released its resources
 		wantSame(t, "faults", reports.Faults(), nil)
 	})
 
-	run("Close ends it, and one that waits, with ErrClosed", func(t *tester) {
+	run("Close ends a running and a waiting Deliver with ErrClosed", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		f := t.deliver()
 		second := t.startDeliver()
@@ -175,8 +175,8 @@ func deliver(run runner) {
 			select {
 			case err := <-f.returned:
 				t.wantError("Deliver", err, store.ErrClosed)
-			case <-time.After(patience):
-				t.Fatalf("Deliver has not returned %v after Close", patience)
+			case <-time.After(eventTimeout):
+				t.Fatalf("Deliver did not return within %v after Close", eventTimeout)
 			}
 			wantSame(t, "faults", f.Faults(), nil)
 		}

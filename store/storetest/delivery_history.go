@@ -9,10 +9,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// longHistory tests ListDeliveries with more than fits a page, or a chunk, of a
+// longHistory tests ListDeliveries with more deliveries than fit on a page or in one record of a
 // store's index.
 func longHistory(run runner) {
-	run("thousands of events, and housekeeping in between", func(t *tester) {
+	run("lists thousands of events, with purges in between", func(t *tester) {
 		h := newHistory(t)
 		h.publish("first", 1500)
 		h.check(31, 1000)
@@ -28,7 +28,7 @@ func longHistory(run runner) {
 		h.housekeep()
 		h.check(13, 999, 100_000)
 
-		// What is purged is gone from all lists, and nothing else.
+		// Purged deliveries are in no list, and all others remain.
 		t.purge(webhooks.Purge{Payloads: border, Attempts: border})
 		h.forget("first")
 		h.check(11, 100_000)
@@ -38,18 +38,18 @@ func longHistory(run runner) {
 	})
 }
 
-// A history is what the webhooks of an account get, each of them the events of one
+// A history is the deliveries to the webhooks of an account. Each webhook subscribes to one event
 // type.
 type history struct {
 	*tester
 	webhooks []webhooks.Webhook
 	counts   map[string]map[string]int // deliveries by webhook and phase
-	old      time.Time                 // before everything
+	old      time.Time                 // before all events
 }
 
 const historyWriters = 16
 
-// newHistory makes an account's webhooks, one of which is off.
+// newHistory creates the account's webhooks, including an inactive one.
 func newHistory(t *tester) *history {
 	t.Helper()
 	h := &history{tester: t, counts: map[string]map[string]int{}, old: t.border().AddDate(0, 0, -7)}
@@ -74,8 +74,8 @@ func (h *history) webhook(id string) webhooks.Webhook {
 	return w
 }
 
-// publish stores n events, and a few of another account, many at once: of one
-// writer in the order of their ids.
+// publish stores n events and a few of another account with concurrent writers. The events of a
+// writer are stored in the order of their IDs.
 func (h *history) publish(phase string, n int) {
 	h.Helper()
 	typeOf := func(i int) webhooks.EventType {
@@ -108,7 +108,7 @@ func (h *history) publish(phase string, n int) {
 	})
 }
 
-// settle settles n deliveries, some as Delivered, some as Dead.
+// settle settles n deliveries, some as Delivered and some as Dead.
 func (h *history) settle(n int) {
 	h.Helper()
 	var settlements []Settlement
@@ -119,21 +119,21 @@ func (h *history) settle(n int) {
 	h.tester.settle(settlements...)
 }
 
-// housekeep purges what is older than anything, which is nothing.
+// housekeep runs a purge that has nothing to remove.
 func (h *history) housekeep() {
 	h.Helper()
 	h.purge(webhooks.Purge{Payloads: h.old, Attempts: h.old, EventIDs: h.old, Limit: 100})
 }
 
-// forget drops a phase of what is wanted.
+// forget removes a phase from the expected deliveries.
 func (h *history) forget(phase string) {
 	for _, phases := range h.counts {
 		delete(phases, phase)
 	}
 }
 
-// check lists all webhooks' deliveries in pages of those sizes, and compares them
-// with each other and with what was published.
+// check lists the deliveries of all webhooks in pages of these sizes, and compares the pages with
+// each other and with the published events.
 func (h *history) check(limits ...int) {
 	h.Helper()
 	all := h.list("acct", "all", webhooks.DeliveryQuery{})
@@ -144,7 +144,7 @@ func (h *history) check(limits ...int) {
 		for _, n := range h.counts[w.ID] {
 			want += n
 		}
-		var expected []string // in the order that the webhook of all events has
+		var expected []string // in the order of the webhook that gets all events
 		for _, d := range all[:min(len(all), h.since(w.ID))] {
 			if slices.Contains(w.Events, d.Type) {
 				expected = append(expected, d.EventID)
@@ -183,8 +183,8 @@ func (h *history) wantList(what string, got, want []webhooks.Delivery) {
 	}
 }
 
-// since returns how many of the list of all events, newest first, were published
-// since the webhook was created.
+// since returns the number of events published since the webhook was created, at the head of the
+// list of all events.
 func (h *history) since(id string) int {
 	n := 0
 	for phase := range h.counts[id] {
@@ -193,15 +193,15 @@ func (h *history) since(id string) int {
 	return n
 }
 
-// checkOrder checks that a list has the order in which its events were stored, as
-// far as that is known: of each writer, and of one phase after the other.
+// checkOrder checks that a list has the order in which its events were stored, as far as that is
+// known: within each writer, and between phases.
 func (h *history) checkOrder(list []webhooks.Delivery) {
 	h.Helper()
 	phases := []string{"third", "second", "first"}
-	last := map[string]string{} // of each writer and phase
+	last := map[string]string{} // by writer and phase
 	for i, d := range list {
 		if i > 0 && d.PublishedAt.After(list[i-1].PublishedAt) {
-			h.Errorf("%s was published at %v, after the one listed before it, at %v", d.EventID, d.PublishedAt, list[i-1].PublishedAt)
+			h.Errorf("%s published at %v, later than the event listed before it, at %v", d.EventID, d.PublishedAt, list[i-1].PublishedAt)
 		}
 		phase, digits, _ := strings.Cut(d.EventID, "_")
 		number, err := strconv.Atoi(digits)
@@ -211,7 +211,7 @@ func (h *history) checkOrder(list []webhooks.Delivery) {
 		}
 		writer := numbered(phase, number%historyWriters)
 		if before, ok := last[writer]; len(phases) == 0 || ok && d.EventID >= before {
-			h.Errorf("%s is listed after %s, though it was stored later", d.EventID, before)
+			h.Errorf("%s listed after %s although it was stored later", d.EventID, before)
 		}
 		last[writer] = d.EventID
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// list returns all the deliveries that the query asks for, in pages of its Limit
-// or, if that is 0, in one.
+// list returns all deliveries selected by the query, in pages of its Limit, or in one page if Limit
+// is 0.
 func (t *tester) list(account, webhookID string, query webhooks.DeliveryQuery) []webhooks.Delivery {
 	t.Helper()
 	if query.Limit == 0 {
@@ -20,14 +20,14 @@ func (t *tester) list(account, webhookID string, query webhooks.DeliveryQuery) [
 	return all
 }
 
-// pages hands out one page after the other.
+// pages calls each with every page.
 func (t *tester) pages(account, webhookID string, query webhooks.DeliveryQuery, each func([]webhooks.Delivery)) {
 	t.Helper()
 	for range 100_000 {
 		page, err := t.store.ListDeliveries(t.Context(), account, webhookID, query)
 		t.must(err)
 		if len(page.Deliveries) > query.Limit {
-			t.Fatalf("a page of at most %d has %d deliveries", query.Limit, len(page.Deliveries))
+			t.Fatalf("page of at most %d has %d deliveries", query.Limit, len(page.Deliveries))
 		}
 		each(page.Deliveries)
 		if page.Next == "" {
@@ -35,7 +35,7 @@ func (t *tester) pages(account, webhookID string, query webhooks.DeliveryQuery, 
 		}
 		query.After = page.Next
 	}
-	t.Fatal("the pages of a list do not end")
+	t.Fatal("list of pages does not end")
 }
 
 func eventIDs(list []webhooks.Delivery) []string {
@@ -46,8 +46,8 @@ func eventIDs(list []webhooks.Delivery) []string {
 	return ids
 }
 
-// settleEvent stores an event that is for that many webhooks and settles its
-// deliveries. Nothing else may be due.
+// settleEvent stores an event for n webhooks and settles its deliveries. No other delivery may be
+// due.
 func (t *tester) settleEvent(event webhooks.EncodedEvent, n int, outcome webhooks.Outcome) {
 	t.Helper()
 	t.enqueue(event, n)
@@ -56,8 +56,8 @@ func (t *tester) settleEvent(event webhooks.EncodedEvent, n int, outcome webhook
 	}
 }
 
-// inEachState stores an event of each state for a webhook that is there alone,
-// named by its state; the pending one is not due for an hour.
+// inEachState stores an event in each state for the account's only webhook. The event's ID is its
+// state; the pending delivery is not due for an hour.
 func (t *tester) inEachState(account, webhookID string) {
 	t.Helper()
 	t.settleEvent(newEvent(account, "delivered"), 1, webhooks.Deliver)
@@ -71,20 +71,20 @@ func (t *tester) inEachState(account, webhookID string) {
 	t.settle(later)
 }
 
-// listDeliveries tests ListDeliveries, but for pages.
+// listDeliveries tests ListDeliveries, except for its pages.
 func listDeliveries(run runner) {
-	run("in the reverse of the order in which the events were stored", func(t *tester) {
+	run("lists in the reverse order of storing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		ids := []string{"c", "a", "10", "b", "Z", "9", "é", "0"}
 		for i, id := range ids {
 			t.enqueue(newEvent("acct", id), 1)
-			t.enqueue(newEvent("acct", ids[i/2]), 1) // again
+			t.enqueue(newEvent("acct", ids[i/2]), 1) // known already
 		}
 		slices.Reverse(ids)
 		wantSame(t, "events", eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{})), ids)
 	})
 
-	run("as EventDeliveries has them", func(t *tester) {
+	run("lists the same deliveries as EventDeliveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "leased"), 1)
@@ -95,10 +95,10 @@ func listDeliveries(run runner) {
 			want = append(want, t.delivery("acct", id))
 		}
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), want)
-		wantSame(t, "State of what is leased", want[1].State, webhooks.Pending)
+		wantSame(t, "State of a claimed delivery", want[1].State, webhooks.Pending)
 	})
 
-	run("of that webhook only", func(t *tester) {
+	run("lists only deliveries of the webhook", func(t *tester) {
 		a, b, c, foreign := newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"), newWebhook("other", "d")
 		b.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
 		c.Events = []webhooks.EventType{webhooks.TypeBandwidthLimitReached}
@@ -121,18 +121,18 @@ func listDeliveries(run runner) {
 		}
 	})
 
-	run("ErrNotFound if the account has no webhook of that id", func(t *tester) {
+	run("returns ErrNotFound if the account has no such webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
 		for _, ref := range [][2]string{{"acct", "unknown"}, {"acct", "foreign"}, {"other", "webhook"}, {"nobody", "webhook"}, {"acct", "deleted"}, {"acct", "event"}} {
 			page, err := t.store.ListDeliveries(t.Context(), ref[0], ref[1], webhooks.DeliveryQuery{Limit: 9})
 			t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
-			wantSame(t, "the page with it", page, webhooks.DeliveryPage{})
+			wantSame(t, "page", page, webhooks.DeliveryPage{})
 		}
 	})
 
-	run("in those States, or in any", func(t *tester) {
+	run("filters by States, or lists all", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		all := []string{"pending", "skipped", "dead", "delivered"}
@@ -154,7 +154,7 @@ func listDeliveries(run runner) {
 		wantSame(t, "events of an unknown state", t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{"unknown"}}), nil)
 	})
 
-	run("in the state that they have now", func(t *tester) {
+	run("filters by the current state", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		wantIn := func(state webhooks.DeliveryState) {
 			t.Helper()
@@ -173,7 +173,7 @@ func listDeliveries(run runner) {
 		wantIn(webhooks.Delivered)
 	})
 
-	run("published From then, and before To", func(t *tester) {
+	run("filters by From (inclusive) and To (exclusive)", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		const n = 4
 		var at []time.Time
@@ -206,7 +206,7 @@ func listDeliveries(run runner) {
 		between(0, n, webhooks.DeliveryQuery{From: at[0].AddDate(-60, 0, 0), To: at[0].AddDate(60, 0, 0)})
 	})
 
-	run("with States, From and To at once", func(t *tester) {
+	run("combines States, From and To", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		borders := t.settleBetweenBorders()
 		for _, limit := range []int{1, 99} {
@@ -218,8 +218,8 @@ func listDeliveries(run runner) {
 	})
 }
 
-// settleBetweenBorders publishes three times an event that is delivered and one that is dead,
-// numbered from 0, and returns the borders before each.
+// settleBetweenBorders publishes, three times, an event that is delivered and one that is dead,
+// numbered from 0. It returns a border before each round.
 func (t *tester) settleBetweenBorders() (borders []time.Time) {
 	for i := range 3 {
 		borders = append(borders, t.border())

@@ -7,10 +7,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// deliveryPages tests what ListDeliveries says of its pages.
+// deliveryPages tests the pages of ListDeliveries.
 func deliveryPages(run runner) {
-	// many makes a webhook that is owed that many deliveries, and returns their
-	// events, newest first.
+	// many creates a webhook with n pending deliveries, and returns their events, newest first.
 	many := func(t *tester, n int) []string {
 		t.Helper()
 		t.createWebhooks(newWebhook("acct", "webhook"))
@@ -30,7 +29,7 @@ func deliveryPages(run runner) {
 		}
 	})
 
-	run("what is published meanwhile is in none of the later pages", func(t *tester) {
+	run("events published meanwhile are not on later pages", func(t *tester) {
 		want := many(t, 10)
 		for limit := 1; limit <= 3; limit++ {
 			var got []string
@@ -41,11 +40,11 @@ func deliveryPages(run runner) {
 				t.enqueue(newEvent("acct", numbered(numbered("meanwhile", limit), n)), 1)
 			})
 			wantSame(t, "events", got, want)
-			want = eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{})) // with those
+			want = eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{})) // includes events published meanwhile
 		}
 	})
 
-	run("what changes its state meanwhile comes once all the same", func(t *tester) {
+	run("deliveries that change state meanwhile are listed once", func(t *tester) {
 		want := many(t, 12)
 		var got []string
 		t.pages("acct", "webhook", webhooks.DeliveryQuery{Limit: 2}, func(page []webhooks.Delivery) {
@@ -59,7 +58,7 @@ func deliveryPages(run runner) {
 		wantSame(t, "events", got, want)
 	})
 
-	run("with States, those that kept theirs all come, and none twice", func(t *tester) {
+	run("with States, deliveries that keep their state are listed exactly once", func(t *tester) {
 		const n = 12
 		many(t, n)
 		seen, settled := map[string]bool{}, map[string]bool{}
@@ -78,12 +77,12 @@ func deliveryPages(run runner) {
 		})
 		for i := range n {
 			if id := numbered("event", i); !seen[id] && !settled[id] {
-				t.Errorf("%s is in no page, though it was pending all the time", id)
+				t.Errorf("%s is on no page although it was always pending", id)
 			}
 		}
 	})
 
-	run("what is purged meanwhile ends the list", func(t *tester) {
+	run("a purge ends the list at the purged deliveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i := range 5 {
 			t.settleEvent(newEvent("acct", numbered("event", i)), 1, webhooks.Deliver)
@@ -94,7 +93,7 @@ func deliveryPages(run runner) {
 		t.pages("acct", "webhook", webhooks.DeliveryQuery{Limit: 3}, func(page []webhooks.Delivery) {
 			for _, id := range eventIDs(page) {
 				if !first && id != "young" {
-					t.Errorf("%s is in a page after it was purged", id)
+					t.Errorf("%s is listed after it was purged", id)
 				}
 			}
 			if first {
@@ -104,7 +103,7 @@ func deliveryPages(run runner) {
 		})
 	})
 
-	run("an After that is not from a page of that webhook returns any page", func(t *tester) {
+	run("an After of another list returns some valid page", func(t *tester) {
 		a, b := newWebhook("acct", "a"), newWebhook("acct", "b")
 		b.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
 		foreign := newWebhook("other", "foreign")

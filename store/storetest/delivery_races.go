@@ -8,9 +8,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// deliveryRaces tests all that is done with deliveries at the same time.
+// deliveryRaces tests concurrent use of deliveries.
 func deliveryRaces(run runner) {
-	run("what is purged is not claimed, and what is claimed is settled or purged", func(t *tester) {
+	run("purged deliveries are not claimed, and claimed deliveries are settled or purged", func(t *tester) {
 		const rounds, events = 10, 40
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for round := range rounds {
@@ -51,7 +51,7 @@ func deliveryRaces(run runner) {
 		}
 	})
 
-	run("all at once: nothing is lost, nothing is listed twice", func(t *tester) {
+	run("all methods at once lose nothing and list nothing twice", func(t *tester) {
 		const hooks, events = 4, 60
 		ids := []string{"a", "b", "c", "d"}
 		for _, id := range ids {
@@ -110,7 +110,7 @@ func deliveryRaces(run runner) {
 					check("ListDeliveries", err)
 					for j := 1; j < len(page.Deliveries); j++ {
 						if page.Deliveries[j-1].EventID <= page.Deliveries[j].EventID {
-							t.Errorf("%s is listed before %s", page.Deliveries[j-1].EventID, page.Deliveries[j].EventID)
+							t.Errorf("%s listed before %s", page.Deliveries[j-1].EventID, page.Deliveries[j].EventID)
 						}
 					}
 					_, err = t.worker().Backlog(t.Context(), id)
@@ -130,7 +130,7 @@ func deliveryRaces(run runner) {
 		}
 		t.advance(50)
 		backlog := t.backlog("")
-		for end := time.Now().Add(patience); backlog.Pending > 0 && time.Now().Before(end); {
+		for end := time.Now().Add(eventTimeout); backlog.Pending > 0 && time.Now().Before(end); {
 			settle(t.claim(99), func(int) webhooks.Outcome { return webhooks.Deliver })
 			backlog = t.backlog("")
 		}
@@ -142,7 +142,7 @@ func deliveryRaces(run runner) {
 				wantSame(t, "EventID", d.EventID, numbered("event", events-1-i))
 				for j := 1; j < len(d.Attempts); j++ {
 					if d.Attempts[j].Number <= d.Attempts[j-1].Number {
-						t.Errorf("attempt %d of %s is numbered %d, after %d", j, d.EventID, d.Attempts[j].Number, d.Attempts[j-1].Number)
+						t.Errorf("attempt %d of %s has number %d, after number %d", j, d.EventID, d.Attempts[j].Number, d.Attempts[j-1].Number)
 					}
 				}
 				if made := len(d.Attempts) > 0; made != (d.State == webhooks.Delivered || d.State == webhooks.Dead) {

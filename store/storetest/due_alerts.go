@@ -9,7 +9,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// dueAlerts tests DueAlerts and Due.
 func dueAlerts(run runner) {
 	due := func(t *tester, account string, metric webhooks.Metric) (due bool) {
 		t.Helper()
@@ -20,7 +19,7 @@ func dueAlerts(run runner) {
 		return due
 	}
 
-	run("creating, updating and deleting a webhook makes it so, and a step ends it", func(t *tester) {
+	run("creating, updating or deleting a webhook makes the alert due, and a step ends that", func(t *tester) {
 		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
 		t.wantDue()
 		for what, do := range map[string]func(){
@@ -45,7 +44,7 @@ func dueAlerts(run runner) {
 		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "state")
 	})
 
-	run("also if what is kept is deferred", func(t *tester) {
+	run("also with a deferred state", func(t *tester) {
 		deferrable := func(state string) func(*webhooks.AlertStep) error {
 			return func(step *webhooks.AlertStep) error {
 				step.State, step.Deferrable = []byte(state), true
@@ -63,7 +62,7 @@ func dueAlerts(run runner) {
 		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred again")
 	})
 
-	run("only of the account, of that metric, and if something is kept", func(t *tester) {
+	run("only for the account and the balance, and only with a stored state", func(t *tester) {
 		t.updateAlert("other", webhooks.MetricBalance, keepState("state"))
 		t.updateAlert("acct", webhooks.MetricBandwidth, keepState("state"))
 		t.updateAlert("gone", webhooks.MetricBalance, keepState("state"))
@@ -75,7 +74,7 @@ func dueAlerts(run runner) {
 		}
 	})
 
-	run("a step that failed does not end it", func(t *tester) {
+	run("a failed step leaves the alert due", func(t *tester) {
 		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
 		t.createWebhooks(newWebhook("acct", "a"))
 		no := errors.New("no")
@@ -85,7 +84,7 @@ func dueAlerts(run runner) {
 		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
 	})
 
-	run("at most limit, and all in the end", func(t *tester) {
+	run("DueAlerts returns at most limit accounts, and all of them in the end", func(t *tester) {
 		for i := range 7 {
 			account := numbered("acct", i)
 			t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
@@ -102,7 +101,7 @@ func dueAlerts(run runner) {
 		t.wantDue()
 	})
 
-	run("a settlement that turns a webhook off does not make it so", func(t *tester) {
+	run("a settlement that disables a webhook does not make the alert due", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
 		t.enqueue(newEvent("acct", "event"), 1)
@@ -113,14 +112,14 @@ func dueAlerts(run runner) {
 	})
 }
 
-// alertRaces tests what UpdateAlert says when it is not alone.
+// alertRaces tests concurrent calls of UpdateAlert.
 func alertRaces(run runner) {
 	count := func(step *webhooks.AlertStep) (n int) {
 		n, _ = strconv.Atoi(string(step.State))
 		return n
 	}
 
-	run("no step is lost, deferred or not, and each event is that of one state", func(t *tester) {
+	run("no step is lost, deferred or not, and each event belongs to one state", func(t *tester) {
 		const goroutines, each = 8, 50
 		t.createWebhooks(newWebhook("acct", "a"))
 		inParallel(goroutines, func(i int) {
@@ -145,7 +144,7 @@ func alertRaces(run runner) {
 		wantSame(t, "number of events", len(seen), goroutines*each/10)
 	})
 
-	run("a webhook that is created is seen by a step, also the first, or makes the alert due", func(t *tester) {
+	run("a webhook created during a step is visible to it or makes the alert due", func(t *tester) {
 		for round := range 50 {
 			account := numbered("acct", round)
 			if round%2 == 0 {
@@ -166,12 +165,12 @@ func alertRaces(run runner) {
 			accounts, err := t.store.DueAlerts(t.Context(), 99)
 			t.must(err)
 			if saw == slices.Contains(accounts, account) {
-				t.Errorf("the step saw the webhook: %v, and the alert is due: %v", saw, !saw)
+				t.Errorf("step saw the webhook: %v, alert due: %v; want exactly one", saw, !saw)
 			}
 		}
 	})
 
-	run("steps of different alerts go on beside each other", func(t *tester) {
+	run("steps of different alerts do not block each other", func(t *tester) {
 		inParallel(8, func(i int) {
 			for j := range 50 {
 				account := numbered("acct", (i+j)%4)

@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// RunDurable tests that what a store reported as done is there when it is opened
-// again. open opens the store that keeps its data under dir: empty at first,
-// then with what is there. The suite closes it.
+// RunDurable tests that acknowledged changes are there when the store is reopened. open opens the
+// store whose data is in dir: empty at first, later with the data of its previous use. The suite
+// closes it.
 func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	t.Helper()
 	reopened := func(name string, before, after func(*tester)) {
@@ -45,7 +45,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 // durableRecords tests keys, webhooks and events.
 func durableRecords(reopened func(name string, before, after func(*tester))) {
 	used, changed, gone := rotatedKey("acct", "used"), rotatedKey("acct", "changed"), rotatedKey("acct", "gone")
-	reopened("keys, their hashes and last uses", func(t *tester) {
+	reopened("keys with their hashes and last uses", func(t *tester) {
 		t.createKeys(used, changed, gone)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
 			{Account: "acct", ID: "used", Hash: used.Hash, At: some.Add(time.Minute)}, {Account: "acct", ID: "gone", At: some},
@@ -67,7 +67,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		t.wantNoKeyAt(gone.Hash)
 		t.wantNoKeyAt(gone.Previous)
 
-		// What is there still counts.
+		// Existing IDs and hashes are still taken.
 		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used, apikeys.CreateOptions{}), apikeys.ErrExists)
 		thief := newKey("other", "thief")
 		thief.Hash = used.Previous
@@ -82,7 +82,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
 	w.FailingEvent, w.FailedAgain = "event", true
 	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Minute)
-	reopened("webhooks, whether they are active, and those that were deleted", func(t *tester) {
+	reopened("webhooks, active, inactive and deleted", func(t *tester) {
 		t.createWebhooks(w, off, newWebhook("acct", "gone"))
 		t.enqueue(newEvent("acct", "event"), 3)
 		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) {
@@ -94,7 +94,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		t.must(err)
 		wantSame(t, "ListWebhooks", list, []webhooks.Webhook{w, off})
 		backlog := t.backlog("off")
-		wantSame(t, "Backlog of what is off", backlog, webhooks.Backlog{Pending: 1})
+		wantSame(t, "Backlog of an inactive webhook", backlog, webhooks.Backlog{Pending: 1})
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, w)
 		t.claimAll(0)
 		t.setActive("acct", "off", true)
@@ -105,7 +105,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	reopened("known events", func(t *tester) {
 		t.enqueue(newEvent("acct", "unheard"), 0)
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
-		t.enqueue(newEvent("acct", "owed"), 2)
+		t.enqueue(newEvent("acct", "pending"), 2)
 		t.enqueue(newEvent("acct", "settled"), 2)
 		for _, task := range t.claimAll(4) {
 			if task.Event.ID == "settled" {
@@ -116,16 +116,16 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		}
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
 	}, func(t *tester) {
-		for id, want := range map[string]int{"unheard": 0, "owed": 2, "settled": 2} {
+		for id, want := range map[string]int{"unheard": 0, "pending": 2, "settled": 2} {
 			t.enqueue(newEvent("acct", id), want)
 		}
-		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "owed"))
+		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "pending"))
 		t.enqueue(newEvent("acct", "another"), 1)
 	})
 
 	var mu sync.Mutex
 	var acknowledged []apikeys.Key
-	reopened("what is acknowledged while the store is closed", func(t *tester) {
+	reopened("steps acknowledged during Close", func(t *tester) {
 		inParallel(4, func(i int) {
 			if i == 0 {
 				time.Sleep(5 * time.Millisecond)
@@ -150,10 +150,10 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	})
 }
 
-// durableDeliveries tests what is owed and what was settled.
+// durableDeliveries tests pending and settled deliveries.
 func durableDeliveries(reopened func(name string, before, after func(*tester))) {
 	states := map[string]webhooks.Delivery{}
-	reopened("deliveries, when they are due and how often they were tried", func(t *tester) {
+	reopened("deliveries with their due times and attempts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for _, id := range []string{"new", "tried", "later", "delivered", "dead"} {
 			t.enqueue(newEvent("acct", id), 1)
@@ -189,7 +189,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 	})
 
 	var lost []Task
-	reopened("an attempt whose process ended is made again, and its result counts once", func(t *tester) {
+	reopened("an attempt of an ended process is repeated, and its result counts once", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		lost = t.claimAll(3)
@@ -203,7 +203,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		}
 	})
 
-	reopened("what was removed stays removed", func(t *tester) {
+	reopened("removed records stay removed", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
@@ -227,7 +227,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 	})
 
 	var deactivated webhooks.Webhook
-	reopened("Deactivate, its reason, and since when the webhook is failing", func(t *tester) {
+	reopened("inactive webhooks with reason, and the start of failures", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
 		end := settlement(t.claim(1)[0], webhooks.GiveUp)

@@ -7,15 +7,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// durableHistory tests what is listed, redelivered and skipped.
+// durableHistory tests lists, redelivered and skipped deliveries.
 func durableHistory(reopened func(name string, before, after func(*tester))) {
 	var listed []webhooks.Delivery
-	var owed webhooks.Backlog
+	var pending webhooks.Backlog
 	attempts := []webhooks.Attempt{
 		{Number: 1, StartedAt: some, Duration: time.Microsecond, Status: 204, Response: long("response", 1024)},
 		{Number: 1, StartedAt: some, Class: webhooks.ClassTLS, Error: "é", Response: "\x01\u2028"},
 	}
-	reopened("deliveries in every state, with all of their attempts", func(t *tester) {
+	reopened("deliveries in every state with all attempts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		for i, attempt := range attempts {
@@ -25,7 +25,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 			t.settle(end)
 		}
 		t.enqueue(newEvent("acct", "due"), 1)
-		listed, owed = t.list("acct", "webhook", webhooks.DeliveryQuery{}), t.backlog("")
+		listed, pending = t.list("acct", "webhook", webhooks.DeliveryQuery{}), t.backlog("")
 	}, func(t *tester) {
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), listed)
 		for _, d := range listed {
@@ -35,12 +35,12 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 			wantSame(t, "Attempts", t.delivery("acct", numbered("event", i)).Attempts, []webhooks.Attempt{attempt})
 		}
 		got := t.backlog("")
-		if off := got.OldestDue.Sub(owed.OldestDue).Abs(); got.Pending != owed.Pending || off > 5*time.Millisecond {
-			t.Errorf("Backlog = %v, want %v", got, owed)
+		if off := got.OldestDue.Sub(pending.OldestDue).Abs(); got.Pending != pending.Pending || off > 5*time.Millisecond {
+			t.Errorf("Backlog = %v, want %v", got, pending)
 		}
 		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "due")
 
-		// What was skipped is known, and can still be redelivered.
+		// Skipped deliveries remain and can be redelivered.
 		t.enqueue(newEvent("acct", "skipped"), 0)
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped", notices.Notice{}))
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "skipped"))
@@ -58,7 +58,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		wantSame(t, "events", ids, want)
 		follow.After = page.Resume
 	}
-	reopened("where who follows the events goes on", func(t *tester) {
+	reopened("the position of a feed reader", func(t *tester) {
 		for _, id := range []string{"c", "b", "a"} {
 			t.enqueue(newEvent("acct", id), 0)
 		}
@@ -68,7 +68,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		followed(t, "a", "0")
 		followed(t)
 	})
-	reopened("where who follows the events goes on, once all are purged", func(t *tester) {
+	reopened("the position of a feed reader after all events were purged", func(t *tester) {
 		follow.After = ""
 		t.enqueue(newEvent("acct", "first"), 0)
 		followed(t, "first")
@@ -102,7 +102,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		got := map[string]numbers{}
 		for _, task := range t.await(4) {
 			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
-			if task.Event.ID != "pending" { // owed already, its Before may be its own
+			if task.Event.ID != "pending" { // pending before the redelivery, so a store may set Before differently
 				got[task.Event.ID] = numbers{task.Attempt, task.Before}
 			}
 		}
@@ -110,7 +110,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 	})
 
 	var settled []webhooks.Delivery
-	reopened("what a redelivery was settled as before", func(t *tester) {
+	reopened("the previous state of a redelivered delivery", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		settled = []webhooks.Delivery{t.delivery("acct", "dead"), t.delivery("acct", "delivered")}
@@ -131,7 +131,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 
 	var rest []string
 	var page webhooks.DeliveryPage
-	reopened("the order of a list, and where its pages begin", func(t *tester) {
+	reopened("the order of a list and the positions of its pages", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for _, id := range []string{"c", "a", "9", "b", "10", "d"} {
 			t.enqueue(newEvent("acct", id), 1)
@@ -148,7 +148,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		var last time.Time
 		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
 			if !last.IsZero() && d.PublishedAt.After(last) {
-				t.Errorf("%s was published at %v, after the one listed before it, at %v", d.EventID, d.PublishedAt, last)
+				t.Errorf("%s published at %v, later than the event listed before it, at %v", d.EventID, d.PublishedAt, last)
 			}
 			last = d.PublishedAt
 		}

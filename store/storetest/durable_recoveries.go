@@ -7,10 +7,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// durableRecoveries tests recoveries and what was recovered.
+// durableRecoveries tests recoveries and recovered deliveries.
 func durableRecoveries(reopened func(name string, before, after func(*tester))) {
 	var done, fresh webhooks.Recovery
-	reopened("recoveries, done or not", func(t *tester) {
+	reopened("recoveries, finished or not", func(t *tester) {
 		t.dead("acct", "webhook", 3)
 		t.createRecoveries(newRecovery("acct", "webhook", "done", webhooks.Dead))
 		t.advance(9)
@@ -30,14 +30,14 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 
 	const n = 30
 	var half webhooks.Recovery
-	reopened("a recovery half done goes on where it was", func(t *tester) {
+	reopened("an unfinished recovery continues", func(t *tester) {
 		t.dead("acct", "webhook", n)
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
 		for range 3 {
 			_, err := t.store.AdvanceRecovery(t.Context(), 4)
 			t.must(err)
 			for _, task := range t.claim(99) {
-				t.settle(settlement(task, webhooks.GiveUp)) // not to be recovered again
+				t.settle(settlement(task, webhooks.GiveUp)) // must not be recovered again
 			}
 		}
 		half = t.recovery("acct", "recovery")
@@ -53,7 +53,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 		}
 	})
 
-	reopened("what was recovered comes after all that was not", func(t *tester) {
+	reopened("recovered deliveries are claimed after all others", func(t *tester) {
 		t.dead("a", "a", 4)
 		t.createRecoveries(newRecovery("a", "a", "recovery", webhooks.Dead))
 		t.advance(9)
@@ -76,11 +76,11 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 	})
 }
 
-// durablePurges tests what was purged.
+// durablePurges tests purged records.
 func durablePurges(reopened func(name string, before, after func(*tester))) {
 	var border time.Time
 	var listed []webhooks.Delivery
-	reopened("what was purged stays purged", func(t *tester) {
+	reopened("purged records stay purged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "1"), 1, webhooks.Deliver)
 		ids := t.border()
@@ -114,7 +114,7 @@ func durablePurges(reopened func(name string, before, after func(*tester))) {
 	})
 
 	const n = 300
-	reopened("a purge half done goes on", func(t *tester) {
+	reopened("an unfinished purge continues", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", n, 1)
 		border = t.border()

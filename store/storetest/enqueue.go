@@ -11,9 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// enqueue tests Enqueue.
 func enqueue(run runner) {
-	run("one delivery for each webhook that is active and subscribed", func(t *tester) {
+	run("makes a delivery for each active subscribed webhook", func(t *tester) {
 		matching, another := newWebhook("acct", "b"), newWebhook("acct", "d")
 		inactive, unsubscribed := newWebhook("acct", "a"), newWebhook("acct", "c")
 		inactive.Active = false
@@ -32,11 +31,11 @@ func enqueue(run runner) {
 			wantSame(t, "Task.Err", got[w.ID].Err, nil)
 		}
 		for _, d := range t.deliveries("acct", "event") {
-			wantSame(t, "whether it is owed to "+d.WebhookID, d.State == webhooks.Pending, d.WebhookID != "a")
+			wantSame(t, "whether the delivery is pending for "+d.WebhookID, d.State == webhooks.Pending, d.WebhookID != "a")
 		}
 	})
 
-	run("at that instant", func(t *tester) {
+	run("uses the webhooks at the time of the call", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueue(newEvent("acct", "1"), 1)
 		t.setActive("acct", "a", false)
@@ -51,13 +50,13 @@ func enqueue(run runner) {
 		t.enqueue(newEvent("acct", "6"), 0)
 	})
 
-	run("due now", func(t *tester) {
+	run("makes the deliveries due now", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		before := time.Now()
 		t.enqueue(newEvent("acct", "event"), 1)
 		d := t.delivery("acct", "event")
 		if off := d.NextAttemptAt.Sub(before).Abs(); off > time.Minute {
-			t.Errorf("NextAttemptAt is %v away from now", off)
+			t.Errorf("NextAttemptAt differs from now by %v", off)
 		}
 		wantSame(t, "EventDeliveries", d, webhooks.Delivery{
 			EventID: "event", WebhookID: "webhook", Type: webhooks.TypeBalanceLow, PublishedAt: d.PublishedAt,
@@ -66,7 +65,7 @@ func enqueue(run runner) {
 		t.claimAll(1)
 	})
 
-	run("bodies come back to the byte", func(t *tester) {
+	run("stores bodies unchanged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i, body := range [][]byte{
 			{},
@@ -78,12 +77,12 @@ func enqueue(run runner) {
 			event.Body = body
 			t.enqueue(event, 1)
 			if got := t.claimAll(1)[0].Event.Body; !bytes.Equal(got, body) {
-				t.Errorf("body %d comes back changed", i)
+				t.Errorf("body %d changed", i)
 			}
 		}
 	})
 
-	run("trace contexts come back with every claim, also none", func(t *tester) {
+	run("returns trace contexts, or none, with every claim", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		const n = 20
 		want := make(map[string]string)
@@ -96,7 +95,7 @@ func enqueue(run runner) {
 		for i := range events {
 			events[i] = event(numbered("event", i), strings.Repeat("x", 64*(i%2)))
 		}
-		inParallel(n, func(i int) { // in one batch or in several
+		inParallel(n, func(i int) { // in one or more batches
 			if _, err := t.store.Enqueue(t.Context(), events[i]); err != nil {
 				t.Error(err)
 			}
@@ -123,7 +122,7 @@ func enqueue(run runner) {
 		}
 	})
 
-	run("a known id stores nothing and returns the first result again", func(t *tester) {
+	run("a known ID stores nothing and returns the first result", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		event := newEvent("acct", "event")
 		t.enqueue(event, 2)
@@ -140,16 +139,16 @@ func enqueue(run runner) {
 		wantSame(t, "Task.Event", tasks[1].Event, event)
 		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.GiveUp))
 		t.enqueue(different, 2)
-		t.enqueue(newEvent("acct", "owed"), 3)
+		t.enqueue(newEvent("acct", "pending"), 3)
 		for _, id := range []string{"a", "b", "c"} {
 			t.must(t.store.DeleteWebhook(t.Context(), "acct", id, nil, notices.Notice{}))
 		}
 		t.enqueue(different, 2)
-		t.enqueue(newEvent("acct", "owed"), 3)
+		t.enqueue(newEvent("acct", "pending"), 3)
 		t.claimAll(0)
 	})
 
-	run("an event that nobody was subscribed to is known, too", func(t *tester) {
+	run("an event without subscribers is known, too", func(t *tester) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueue(newEvent("acct", "event"), 0)
@@ -157,16 +156,16 @@ func enqueue(run runner) {
 		t.claimAll(0)
 	})
 
-	run("another account may have an event of that id", func(t *tester) {
+	run("another account may have an event with the same ID", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("other", "b"))
-		mine, theirs := newEvent("acct", "event"), newEvent("other", "event")
-		theirs.Body = []byte(`"theirs"`)
-		t.enqueue(mine, 1)
-		t.enqueue(theirs, 1)
+		own, others := newEvent("acct", "event"), newEvent("other", "event")
+		others.Body = []byte(`"others"`)
+		t.enqueue(own, 1)
+		t.enqueue(others, 1)
 		for _, task := range t.claimAll(2) {
-			want := mine
+			want := own
 			if task.Event.Account == "other" {
-				want = theirs
+				want = others
 			}
 			wantSame(t, "Task.Event", task.Event, want)
 			wantSame(t, "Task.Webhook.Account", task.Webhook.Account, want.Account)
@@ -174,9 +173,9 @@ func enqueue(run runner) {
 	})
 }
 
-// enqueueRaces tests what Enqueue says when it is not alone.
+// enqueueRaces tests concurrent calls of Enqueue.
 func enqueueRaces(run runner) {
-	run("of one id at once, one event comes", func(t *tester) {
+	run("concurrent calls with the same ID store one event", func(t *tester) {
 		const rounds = 10
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
 		for round := range rounds {
@@ -191,9 +190,9 @@ func enqueueRaces(run runner) {
 		t.claimAll(3 * rounds)
 	})
 
-	// racing enqueues events in some goroutines while change happens in
-	// another. It returns how many deliveries all events make, after checking
-	// that those whose Enqueue began after change make want.
+	// racing enqueues events in some goroutines while change runs in another. It checks that events
+	// whose Enqueue began after change have want deliveries, and returns the total number of
+	// deliveries.
 	racing := func(t *tester, account string, want int, change func() error) (total int) {
 		t.Helper()
 		const goroutines, each = 3, 10
@@ -214,14 +213,14 @@ func enqueueRaces(run runner) {
 					return
 				}
 				list, err := t.store.EventDeliveries(t.Context(), account, event.ID)
-				owed := 0
+				pending := 0
 				for _, d := range list {
 					if d.State == webhooks.Pending {
-						owed++
+						pending++
 					}
 				}
-				if err != nil || len(list) > 0 && owed != n || want > 0 && len(list) != n {
-					t.Errorf("EventDeliveries has %d of %d owed, %v, want the %d of Enqueue", owed, len(list), err, n)
+				if err != nil || len(list) > 0 && pending != n || want > 0 && len(list) != n {
+					t.Errorf("EventDeliveries: %d of %d deliveries pending, %v, want %d as returned by Enqueue", pending, len(list), err, n)
 				}
 				sum.Add(int64(n))
 			}
@@ -229,7 +228,7 @@ func enqueueRaces(run runner) {
 		return int(sum.Load())
 	}
 
-	run("a webhook being created gets all or none of an event", func(t *tester) {
+	run("a webhook being created gets all or no deliveries of an event", func(t *tester) {
 		total := 0
 		for round := range 10 {
 			account := numbered("acct", round)
@@ -240,7 +239,7 @@ func enqueueRaces(run runner) {
 		t.claimAll(total)
 	})
 
-	run("a webhook being deleted is owed nothing in the end", func(t *tester) {
+	run("a webhook being deleted has no pending deliveries in the end", func(t *tester) {
 		for round := range 10 {
 			account := numbered("acct", round)
 			t.createWebhooks(newWebhook(account, account))
@@ -251,7 +250,7 @@ func enqueueRaces(run runner) {
 		t.claimAll(0)
 	})
 
-	run("a webhook being turned off is owed what came before", func(t *tester) {
+	run("a webhook being disabled keeps earlier deliveries", func(t *tester) {
 		total := 0
 		for round := range 10 {
 			account := numbered("acct", round)

@@ -13,21 +13,21 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// erase erases an account, a few records at a time, and returns the receipt.
+// erase erases an account a few records at a time, and returns the receipt.
 func (t *tester) erase(account string) store.Receipt {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(eventTimeout); time.Now().Before(end); {
 		erased, more, err := t.store.EraseAccount(t.Context(), account, 3)
 		t.must(err)
 		if !more {
 			return erased
 		}
 	}
-	t.Fatalf("%s is not erased within %v", account, patience)
+	t.Fatalf("erasure of %s did not end within %v", account, eventTimeout)
 	return store.Receipt{}
 }
 
-// fillAccount gives an account something of all that it can have, and returns a leased task.
+// fillAccount stores records of every kind in an account, and returns a claimed task.
 func (t *tester) fillAccount(account string) Task {
 	t.Helper()
 	id := func(name string) string { return name + " of " + account }
@@ -76,12 +76,12 @@ func (t *tester) fillAccount(account string) Task {
 	return leased
 }
 
-// filled returns what fillAccount fills an account with.
+// filled returns the receipt for an account after fillAccount.
 func (t *tester) filled() store.Receipt {
 	return store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2, Notices: 2}
 }
 
-// wantNothing checks that no method finds anything that fillAccount gave the account.
+// wantNothing checks that no method finds a record stored by fillAccount.
 func (t *tester) wantNothing(account string) {
 	t.Helper()
 	ctx := t.Context()
@@ -99,7 +99,7 @@ func (t *tester) wantNothing(account string) {
 	t.must(err)
 	for _, w := range failing {
 		if w.Account == account {
-			t.Errorf("FailingWebhooks has %s", w.ID)
+			t.Errorf("FailingWebhooks lists %s", w.ID)
 		}
 	}
 	for _, name := range []string{"used", "key"} {
@@ -115,7 +115,7 @@ func (t *tester) wantNothing(account string) {
 	wantSame(t, "ListNotices", page, notices.Page{})
 	for _, n := range t.allPending() {
 		if n.Notice.Account == account {
-			t.Errorf("PendingNotices has %s", n.Notice.ID)
+			t.Errorf("PendingNotices lists %s", n.Notice.ID)
 		}
 	}
 	events, err := t.store.ListEvents(ctx, account, webhooks.EventQuery{Limit: 9})
@@ -151,7 +151,7 @@ func (t *tester) wantNothing(account string) {
 	t.must(err)
 	for _, of := range due {
 		if of == account {
-			t.Errorf("DueAlerts has %s", account)
+			t.Errorf("DueAlerts lists %s", account)
 		}
 	}
 	for _, metric := range []webhooks.Metric{webhooks.MetricBalance, "metric"} {
@@ -159,43 +159,42 @@ func (t *tester) wantNothing(account string) {
 	}
 }
 
-// erasing tests EraseAccount.
 func erasing(run runner) {
-	run("removes all of an account, counts it, and leaves the others alone", func(t *tester) {
+	run("removes and counts all records of the account, and no others", func(t *tester) {
 		leased, others := t.fillAccount("acct"), t.fillAccount("acct2")
 		t.advance(99)
 		want := t.settledOf("acct2")
-		wantSame(t, "the receipt", t.erase("acct"), t.filled())
+		wantSame(t, "receipt", t.erase("acct"), t.filled())
 		t.wantNothing("acct")
 		t.wantStale(settlement(leased, webhooks.Deliver))
-		wantSame(t, "what another account has", t.settledOf("acct2"), want)
+		wantSame(t, "deliveries of another account", t.settledOf("acct2"), want)
 		t.wantKeyAt(hashOf("acct2", "key of acct2"), newKey("acct2", "key of acct2"))
 		wantSame(t, "State", t.alert("acct2", "metric"), "later")
-		for _, task := range t.claimAll(2) { // what is fresh and what was recovered; the retry is for later
+		for _, task := range t.claimAll(2) { // the new and the recovered delivery; the retry is due later
 			wantSame(t, "Task.Webhook.Account", task.Webhook.Account, "acct2")
 		}
 		t.settle(settlement(others, webhooks.Deliver))
-		wantSame(t, "the receipt of nothing", t.erase("acct"), store.Receipt{})
-		wantSame(t, "the other's receipt", t.erase("acct2"), t.filled())
+		wantSame(t, "receipt of an empty account", t.erase("acct"), store.Receipt{})
+		wantSame(t, "receipt of the other account", t.erase("acct2"), t.filled())
 		t.wantNothing("acct2")
 		backlog := t.backlog("")
 		wantSame(t, "Pending", backlog.Pending, 0)
 	})
 
-	run("counts what Export has, of which nothing is left", func(t *tester) {
+	run("counts the records that Export returns, and removes all of them", func(t *tester) {
 		if _, err := t.store.Export(t.Context(), "acct", "", 1); errors.Is(err, errors.ErrUnsupported) {
-			t.Skip("it cannot export")
+			t.Skip("store cannot export")
 		}
 		t.fillAccount("acct")
 		t.fillAccount("acct2")
 		want := t.exported("acct")
-		wantSame(t, "what Export has", want, t.filled())
+		wantSame(t, "exported records", want, t.filled())
 		wantSame(t, "the receipt", t.erase("acct"), want)
-		wantSame(t, "what Export has of what was erased", t.exported("acct"), store.Receipt{})
-		wantSame(t, "what Export has of another account", t.exported("acct2"), want)
+		wantSame(t, "exported records after the erasure", t.exported("acct"), store.Receipt{})
+		wantSame(t, "exported records of another account", t.exported("acct2"), want)
 	})
 
-	run("an erased account is as one that never was", func(t *tester) {
+	run("an erased account can be used like a new one", func(t *tester) {
 		for range 2 {
 			t.fillAccount("acct")
 			wantSame(t, "the receipt", t.erase("acct"), t.filled())
@@ -209,7 +208,7 @@ func erasing(run runner) {
 		t.createKeys(thief)
 	})
 
-	run("accounts whose names begin alike are apart", func(t *tester) {
+	run("keeps accounts with similar names apart", func(t *tester) {
 		for _, account := range oddStrings {
 			t.createKeys(newKey(account, "key of "+account))
 			t.createWebhooks(newWebhook(account, "webhook of "+account))
@@ -222,7 +221,7 @@ func erasing(run runner) {
 		}
 	})
 
-	run("while it is under way the account is closed", func(t *tester) {
+	run("closes the account until the erasure is complete", func(t *tester) {
 		leased := t.fillAccount("acct")
 		t.createKeys(expiring("acct", "a", 1), expiring("acct", "b", 2), expiring("acct", "c", 3), expiring("other", "d", 2))
 		_, more, err := t.store.EraseAccount(t.Context(), "acct", 1)
@@ -237,7 +236,7 @@ func erasing(run runner) {
 		t.claimAll(0)
 	})
 
-	run("many events, among those of others, in steps", func(t *tester) {
+	run("erases many events among those of other accounts, in steps", func(t *tester) {
 		const n = 200
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
 		for i := range n {
@@ -255,18 +254,18 @@ func erasing(run runner) {
 		wantSame(t, "the receipt", t.erase("acct"), store.Receipt{Webhooks: 2, Events: n, Deliveries: 2 * n})
 		wantSame(t, "the other's deliveries", t.list("other", "c", webhooks.DeliveryQuery{Limit: 2 * n}), before)
 		for i := range n {
-			t.enqueue(newEvent("other", numbered("event", i)), 1) // it is known
+			t.enqueue(newEvent("other", numbered("event", i)), 1) // known already
 			_, err := t.store.EventDeliveries(t.Context(), "acct", numbered("event", i))
 			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 		}
 		t.createWebhooks(newWebhook("acct", "a"))
 		for i := range n {
-			t.enqueue(newEvent("acct", numbered("event", i)), 1) // it is not
+			t.enqueue(newEvent("acct", numbered("event", i)), 1) // new
 		}
 		wantSame(t, "number of deliveries", len(t.list("acct", "a", webhooks.DeliveryQuery{Limit: 2 * n})), n)
 	})
 
-	run("beside all that goes on", func(t *tester) {
+	run("concurrently with all other methods", func(t *tester) {
 		other := newWebhook("other", "other")
 		t.createWebhooks(other)
 		otherEvents := 0
@@ -306,7 +305,7 @@ func erasing(run runner) {
 						}
 					}
 					if err != nil && !errors.Is(err, auth.ErrErasing) {
-						t.Errorf("a creation of kind %d = %v, want nil or ErrErasing", who, err)
+						t.Errorf("creation of kind %d: %v, want nil or ErrErasing", who, err)
 					}
 				}
 			})
@@ -321,17 +320,17 @@ func erasing(run runner) {
 				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 			}
 		}
-		wantSame(t, "deliveries of another", len(t.list("other", "other", webhooks.DeliveryQuery{Limit: 999})), otherEvents)
+		wantSame(t, "deliveries of the other account", len(t.list("other", "other", webhooks.DeliveryQuery{Limit: 999})), otherEvents)
 	})
 
-	run("several at the same time erase it once", func(t *tester) {
+	run("concurrent erasures remove each record once", func(t *tester) {
 		t.fillAccount("acct")
 		inParallel(4, func(int) { t.erase("acct") })
 		t.wantNothing("acct")
 	})
 }
 
-// exported counts what Export has of an account.
+// exported counts the exported records of an account.
 func (t *tester) exported(account string) (n store.Receipt) {
 	t.Helper()
 	for _, page := range t.exportPages(account, 5) {
@@ -362,7 +361,7 @@ func (t *tester) exported(account string) (n store.Receipt) {
 	return n
 }
 
-// settledOf returns the deliveries of an account that are not pending.
+// settledOf returns the settled deliveries of an account.
 func (t *tester) settledOf(account string) (list []webhooks.Delivery) {
 	t.Helper()
 	for _, webhook := range []string{"on of ", "off of "} {
@@ -371,8 +370,7 @@ func (t *tester) settledOf(account string) (list []webhooks.Delivery) {
 	return list
 }
 
-// wantClosed checks that nothing can be added to an account that is being erased, and no key of
-// it is found.
+// wantClosed checks that an account that is being erased accepts no new records and has no keys.
 func (t *tester) wantClosed(account string) {
 	t.Helper()
 	ctx := t.Context()
@@ -403,7 +401,7 @@ func (t *tester) wantClosed(account string) {
 	expire, err := t.store.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: some.AddDate(100, 0, 0), Limit: 99})
 	t.must(err)
 	for _, key := range expire {
-		wantSame(t, "ExpiringKeys: of the account that is being erased", key.Account == account, false)
+		wantSame(t, "ExpiringKeys lists the account that is being erased", key.Account == account, false)
 	}
 	off, err := t.store.OffWebhooks(ctx, webhooks.Page{Limit: 99})
 	t.must(err)
@@ -412,6 +410,6 @@ func (t *tester) wantClosed(account string) {
 	failing, err := t.store.FailingWebhooks(ctx, some.AddDate(100, 0, 0), webhooks.Page{Limit: 99})
 	t.must(err)
 	for _, webhook := range slices.Concat(off, held, failing) {
-		wantSame(t, "webhooks that are off, on hold or failing: of the account that is being erased", webhook.Account == account, false)
+		wantSame(t, "lists of webhooks include the account that is being erased", webhook.Account == account, false)
 	}
 }

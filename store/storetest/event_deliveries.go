@@ -7,9 +7,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// eventDeliveries tests EventDeliveries.
 func eventDeliveries(run runner) {
-	run("what became of an event, by ascending webhook id", func(t *tester) {
+	run("returns the deliveries of an event by ascending webhook ID", func(t *tester) {
 		for _, id := range []string{"c", "a", "e", "b", "d", "B"} {
 			t.createWebhooks(newWebhook("acct", id))
 		}
@@ -34,16 +33,16 @@ func eventDeliveries(run runner) {
 			got = append(got, short{d.WebhookID, d.State, len(d.Attempts), !d.NextAttemptAt.IsZero()})
 		}
 		wantSame(t, "EventDeliveries", got, []short{
-			{"B", webhooks.Pending, 0, true}, // leased
+			{"B", webhooks.Pending, 0, true}, // claimed
 			{"a", webhooks.Delivered, 1, false},
 			{"b", webhooks.Dead, 1, false},
 			{"c", webhooks.Pending, 1, true},
 			{"d", webhooks.Pending, 0, true},
-			{"e", webhooks.Pending, 0, true}, // leased
+			{"e", webhooks.Pending, 0, true}, // claimed
 		})
 	})
 
-	run("ErrNotFound if the account has no event of that id", func(t *tester) {
+	run("returns ErrNotFound if the account has no such event", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueue(newEvent("acct", "event"), 1)
 		for _, ref := range [][2]string{{"acct", "other"}, {"other", "event"}, {"acct", "even"}, {"acct", "event0"}, {"acc", "tevent"}} {
@@ -52,7 +51,7 @@ func eventDeliveries(run runner) {
 		}
 	})
 
-	run("deliveries owed to a webhook when it was deleted are left out", func(t *tester) {
+	run("omits deliveries that were pending when their webhook was deleted", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
 		t.enqueue(newEvent("acct", "event"), 3)
 		for _, task := range t.claimAll(3) {
@@ -61,11 +60,11 @@ func eventDeliveries(run runner) {
 			}
 		}
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c", nil, notices.Notice{})) // leased
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c", nil, notices.Notice{})) // claimed
 		wantSame(t, "WebhookID", t.delivery("acct", "event").WebhookID, "a")
 	})
 
-	run("unless they had been settled before: they are so again", func(t *tester) {
+	run("restores their state if they had been settled before", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "recovered"), 1, webhooks.GiveUp)
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
@@ -86,12 +85,12 @@ func eventDeliveries(run runner) {
 		}
 		for _, task := range t.claimAll(5) {
 			switch task.Event.ID {
-			case "delivered": // stays leased
-			case "twice": // and once more
+			case "delivered": // stays claimed
+			case "twice": // redelivered once more
 				t.settle(settlement(task, webhooks.GiveUp))
 				want["twice"] = t.deliveries("acct", "twice")
 				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "twice", notices.Notice{}))
-			case "dead": // another failure
+			case "dead": // fails again
 				t.settle(settlement(task, webhooks.Retry))
 				want["dead"][0].Attempts = append(want["dead"][0].Attempts, attemptOf(task))
 			default:

@@ -8,9 +8,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// eventByID tests EventByID.
 func eventByID(run runner) {
-	run("returns the event with its body, to the byte", func(t *tester) {
+	run("returns the event with its exact body", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		event := newEvent("acct", "event")
 		event.Body = []byte("{\"n\": 9223372036854775807,\t\"é\":\"\u2028\"}\n")
@@ -19,13 +18,13 @@ func eventByID(run runner) {
 		got, err := t.store.EventByID(t.Context(), "acct", "event")
 		t.must(err)
 		wantSame(t, "EventByID", got, event)
-		got.Body[0] = '<' // it is the caller's
+		got.Body[0] = '<' // must not change the stored body
 		got, err = t.store.EventByID(t.Context(), "acct", "event")
 		t.must(err)
-		wantSame(t, "EventByID, once the caller has changed what it got,", got, event)
+		wantSame(t, "EventByID after the caller changed the result", got, event)
 	})
 
-	run("ErrNotFound of no event, or another account's", func(t *tester) {
+	run("returns ErrNotFound for an unknown event or another account's", func(t *tester) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		for account, id := range map[string]string{"acct": "another", "other": "event"} {
 			_, err := t.store.EventByID(t.Context(), account, id)
@@ -33,7 +32,7 @@ func eventByID(run runner) {
 		}
 	})
 
-	run("without a body once that is purged", func(t *tester) {
+	run("returns no body after it was purged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
 		border := t.border()
@@ -49,19 +48,19 @@ func eventByID(run runner) {
 		page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{Limit: 9})
 		t.must(err)
 		if len(page.Events) != 1 || page.Events[0].HasBody {
-			t.Errorf("ListEvents = %+v, want one without a body", page)
+			t.Errorf("ListEvents = %+v, want one event without a body", page)
 		}
 	})
 }
 
-// events returns the ids of the events of an account that a query finds, page by page.
+// events returns the IDs of an account's events selected by a query, page by page.
 func (t *tester) events(account string, query webhooks.EventQuery) (ids []string) {
 	t.Helper()
 	for pages := 0; ; pages++ {
 		page, err := t.store.ListEvents(t.Context(), account, query)
 		t.must(err)
 		if len(page.Events) > query.Limit {
-			t.Fatalf("a page has %d events, want %d at most", len(page.Events), query.Limit)
+			t.Fatalf("page has %d events, want at most %d", len(page.Events), query.Limit)
 		}
 		for _, e := range page.Events {
 			ids = append(ids, e.ID)
@@ -70,18 +69,17 @@ func (t *tester) events(account string, query webhooks.EventQuery) (ids []string
 			return ids
 		}
 		if query.After = page.Next; pages > 1000 {
-			t.Fatal("the list does not end")
+			t.Fatal("list does not end")
 		}
 	}
 }
 
-// listEvents tests ListEvents.
 func listEvents(run runner) {
-	run("lists the account's events, newest first or oldest first, in pages", func(t *tester) {
+	run("lists the account's events in pages, newest first or oldest first", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		var want []string
 		for i := range 25 {
-			event := newEvent("acct", numbered("event", 100-i)) // not in the order of ids
+			event := newEvent("acct", numbered("event", 100-i)) // not in the order of IDs
 			deliveries := 1
 			if i%3 == 0 {
 				event.Type, deliveries = "unheard", 0
@@ -96,16 +94,16 @@ func listEvents(run runner) {
 			slices.Reverse(newest)
 			wantSame(t, "newest first", t.events("acct", webhooks.EventQuery{Limit: limit}), newest)
 		}
-		wantSame(t, "events of nobody", t.events("nobody", webhooks.EventQuery{Limit: 9}), nil)
+		wantSame(t, "events of an unknown account", t.events("nobody", webhooks.EventQuery{Limit: 9}), nil)
 		page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{Limit: 2, OldestFirst: true})
 		t.must(err)
 		for i := range page.Events {
 			page.Events[i].PublishedAt = time.Time{}
 		}
-		wantSame(t, "the second", page.Events[1], webhooks.StoredEvent{ID: want[1], Type: webhooks.TypeBalanceLow, Timestamp: some, HasBody: true})
+		wantSame(t, "second event", page.Events[1], webhooks.StoredEvent{ID: want[1], Type: webhooks.TypeBalanceLow, Timestamp: some, HasBody: true})
 	})
 
-	run("of some types only", func(t *tester) {
+	run("filters by types", func(t *tester) {
 		for i, of := range []webhooks.EventType{"a", "b", "c", "a", "c", "b", "a"} {
 			event := newEvent("acct", numbered("event", i))
 			event.Type = of
@@ -125,7 +123,7 @@ func listEvents(run runner) {
 		}
 	})
 
-	run("published from a time on, and before another", func(t *tester) {
+	run("filters by From (inclusive) and To (exclusive)", func(t *tester) {
 		t.enqueue(newEvent("acct", "first"), 0)
 		from := t.border()
 		t.enqueue(newEvent("acct", "second"), 0)
@@ -142,14 +140,14 @@ func listEvents(run runner) {
 		}
 	})
 
-	run("who follows the oldest first gets each event once while many publish", func(t *tester) {
+	run("a feed reader gets each event once while many publish", func(t *tester) {
 		const publishers, each = 4, 60
 		start := t.border()
 		var group sync.WaitGroup
 		for p := range publishers {
 			group.Go(func() {
 				for i := range each {
-					e := newEvent("acct", numbered("event", 1000*((p+i)%publishers)+each-i)) // ids that descend
+					e := newEvent("acct", numbered("event", 1000*((p+i)%publishers)+each-i)) // descending IDs
 					e.Type = []webhooks.EventType{"a", "b", "c"}[i%3]
 					if _, err := t.store.Enqueue(t.Context(), e); err != nil {
 						t.Error(err)
@@ -171,7 +169,7 @@ func listEvents(run runner) {
 				}
 				for _, e := range page.Events {
 					if seen[e.ID]++; seen[e.ID] > 1 {
-						t.Errorf("%s is listed twice", e.ID)
+						t.Errorf("%s listed twice", e.ID)
 					}
 				}
 				if query.After = page.Resume; page.Next != "" {
@@ -191,12 +189,12 @@ func listEvents(run runner) {
 				want = want / 3 * 2
 			}
 			if len(seen) != want {
-				t.Errorf("%d events are listed, want %d", len(seen), want)
+				t.Errorf("%d events listed, want %d", len(seen), want)
 			}
 		}
 	})
 
-	run("who follows the oldest first goes on after all are purged", func(t *tester) {
+	run("a feed reader continues after all events were purged", func(t *tester) {
 		query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
 		next := func() (ids []string) {
 			t.Helper()
@@ -214,23 +212,23 @@ func listEvents(run runner) {
 		wantSame(t, "events", next(), nil)
 		border := t.border()
 		t.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 99})
-		wantSame(t, "events once purged", next(), nil)
+		wantSame(t, "events after the purge", next(), nil)
 		t.enqueue(newEvent("acct", "second"), 0)
 		wantSame(t, "events", next(), []string{"second"})
-		query.After = "never-given" // as after a move to another store
-		wantSame(t, "events of a foreign After", next(), []string{"second"})
+		query.After = "never-given" // for example after a move to another store
+		wantSame(t, "events after a foreign position", next(), []string{"second"})
 		query.After = "AAAAAAAAAAAAAAAAAAAAAA"
-		wantSame(t, "events of a foreign After", next(), []string{"second"})
+		wantSame(t, "events after a foreign position", next(), []string{"second"})
 	})
 
-	run("where to go on does not tell whether other accounts publish", func(t *tester) {
+	run("Resume does not reveal whether other accounts publish", func(t *tester) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		seen := make(map[string]bool)
 		for i := range 4 {
 			page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{OldestFirst: true, Limit: 9})
 			t.must(err)
 			if seen[page.Resume] {
-				t.Error("Resume is the same as before; so nothing was published")
+				t.Error("Resume repeats, which reveals that nothing was published")
 			}
 			if seen[page.Resume] = true; i > 1 {
 				t.enqueue(newEvent("other", numbered("event", i)), 0)
@@ -238,7 +236,7 @@ func listEvents(run runner) {
 		}
 	})
 
-	run("an After of something else returns any page", func(t *tester) {
+	run("an After of another list returns some valid page", func(t *tester) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		for _, after := range []string{"-", "0", "18446744073709551615", "9223372036854775807"} {
 			for _, oldest := range []bool{false, true} {

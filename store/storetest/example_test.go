@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The test of a backend. Each subtest opens a store of its own.
+// A backend's test calls Run. Each subtest opens its own store.
 func ExampleRun() {
 	_ = func(t *testing.T) { // func TestStore(t *testing.T)
 		storetest.Run(t, func(t *testing.T) store.Store { return memory.New() })

@@ -9,21 +9,21 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// expiring returns a key that expires so many milliseconds after some.
+// expiring returns a key that expires after milliseconds after some.
 func expiring(account, id string, after int) apikeys.Key {
 	key := newKey(account, id)
 	key.ExpiresAt = millis(after)
 	return key
 }
 
-// expiries returns the accounts and ids of keys that expire, page by page.
+// expiries returns the accounts and IDs of expiring keys, page by page.
 func (t *tester) expiries(query apikeys.ExpiryQuery) (all []string) {
 	t.Helper()
 	for {
 		page, err := t.store.ExpiringKeys(t.Context(), query)
 		t.must(err)
 		if len(page) > query.Limit {
-			t.Fatalf("a page of at most %d has %d", query.Limit, len(page))
+			t.Fatalf("page of at most %d keys has %d", query.Limit, len(page))
 		}
 		for _, key := range page {
 			wantSame(t, "ExpiringKeys", key, t.key(key.Account, key.ID))
@@ -36,7 +36,6 @@ func (t *tester) expiries(query apikeys.ExpiryQuery) (all []string) {
 	}
 }
 
-// expiringKeys tests ExpiringKeys.
 func expiringKeys(run runner) {
 	late := some.AddDate(100, 0, 0)
 	want := func(t *tester, ids ...string) {
@@ -46,7 +45,7 @@ func expiringKeys(run runner) {
 		}
 	}
 
-	run("by ascending ExpiresAt, Account and ID, those of all accounts that have one, in pages of any size", func(t *tester) {
+	run("lists the expiring keys of all accounts by ExpiresAt, Account and ID, in pages of any size", func(t *tester) {
 		want(t)
 		t.createKeys(
 			newKey("acct", "never"), rotatedKey("acct", "rotated"), expiring("b", "a", 5), expiring("ab", "b", 5), expiring("ab", "a", 5),
@@ -55,7 +54,7 @@ func expiringKeys(run runner) {
 		want(t, "acct first", "a z", "ab a", "ab b", "b a", "a next", "acct rotated", "acct last")
 	})
 
-	run("accounts and ids go by their bytes", func(t *tester) {
+	run("compares accounts and IDs byte by byte", func(t *tester) {
 		var keys []apikeys.Key
 		for _, account := range oddStrings {
 			keys = append(keys, expiring(account, "id of "+account, 1), expiring("acct", account, 1))
@@ -71,7 +70,7 @@ func expiringKeys(run runner) {
 		want(t, ids...)
 	})
 
-	run("of any time", func(t *tester) {
+	run("lists keys with any expiry", func(t *tester) {
 		var ids []string
 		for i, year := range []int{1, 1000, 1969, 1970, 1971, 2262, 2263, 9999} {
 			key := newKey("acct", numbered("key", i))
@@ -82,7 +81,7 @@ func expiringKeys(run runner) {
 		wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{Before: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), Limit: 3}), ids)
 	})
 
-	run("after a place and before a time, to the millisecond", func(t *tester) {
+	run("lists keys after After and before Before, to the millisecond", func(t *tester) {
 		t.createKeys(expiring("acct", "a", 1), expiring("acct", "c", 1), expiring("b", "b", 1), expiring("acct", "d", 2))
 		for _, test := range []struct {
 			after  apikeys.Expiry
@@ -109,7 +108,7 @@ func expiringKeys(run runner) {
 		}
 	})
 
-	run("every change of a key lists or unlists it", func(t *tester) {
+	run("reflects every change of a key", func(t *tester) {
 		move := func(id string, after int) {
 			t.Helper()
 			t.updateKey(id, func(key *apikeys.Key) { key.ExpiresAt = millis(after) })
@@ -141,5 +140,5 @@ func expiringKeys(run runner) {
 	})
 }
 
-// millis is so many milliseconds after some.
+// millis returns the time n milliseconds after some.
 func millis(n int) time.Time { return some.Add(time.Duration(n) * time.Millisecond) }

@@ -7,17 +7,17 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// RunDeliveries runs the tests of webhooks.Deliveries alone.
+// RunDeliveries runs only the tests of webhooks.Deliveries.
 func RunDeliveries(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	runGroups(t, open, deliveryGroups)
 }
 
-// RunFailingDeliveries runs the tests of reports of steps whose commits fail alone.
+// RunFailingDeliveries runs only the tests of reports of failing commits.
 func RunFailingDeliveries(t *testing.T, open func(t *testing.T) FailingStore) {
 	t.Helper()
 	failingReports(t, open)
 }
 
-// SetPatience sets how long the suite waits for what has to happen.
-func SetPatience(d time.Duration) { patience = d }
+// SetEventTimeout sets how long the suite waits for an expected event.
+func SetEventTimeout(d time.Duration) { eventTimeout = d }

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// end settles the delivery that is due, with the attempt that its outcome has.
+// end settles the delivery that is due, with an attempt that matches the outcome.
 func (t *tester) end(outcome webhooks.Outcome) {
 	t.Helper()
 	s := settlement(t.claimAll(1)[0], outcome)
@@ -22,8 +22,8 @@ func (t *tester) end(outcome webhooks.Outcome) {
 	t.settle(s)
 }
 
-// failed lists the events of the failed deliveries in pages, and checks that each is full
-// unless it is the last.
+// failed lists the events of the failed deliveries in pages, and checks that every page except the
+// last is full.
 func (t *tester) failed(query webhooks.DeliveryQuery) []string {
 	t.Helper()
 	query.Failed = true
@@ -36,25 +36,25 @@ func (t *tester) failed(query webhooks.DeliveryQuery) []string {
 		}
 	})
 	for _, size := range sizes[:len(sizes)-1] {
-		wantSame(t, "size of a page with a Next", size, query.Limit)
+		wantSame(t, "size of a page that is not the last", size, query.Limit)
 	}
 	if len(events) > 0 {
-		wantSame(t, "whether the last page is empty", sizes[len(sizes)-1] == 0, false)
+		wantSame(t, "last page is empty", sizes[len(sizes)-1] == 0, false)
 	}
 	return events
 }
 
-// failedDeliveries tests what ListDeliveries says of failed ones.
+// failedDeliveries tests ListDeliveries with Failed.
 func failedDeliveries(run runner) {
-	// wantFailed lists them in pages of several sizes.
+	// wantFailed lists failed deliveries in pages of several sizes.
 	wantFailed := func(t *tester, events ...string) {
 		t.Helper()
 		for _, limit := range []int{1, 2, 99} {
-			wantSame(t, "events that failed", t.failed(webhooks.DeliveryQuery{Limit: limit}), events)
+			wantSame(t, "events with failed deliveries", t.failed(webhooks.DeliveryQuery{Limit: limit}), events)
 		}
 	}
 
-	run("those that are dead, skipped or pending after a failed attempt, newest first", func(t *tester) {
+	run("lists dead and skipped deliveries, and pending ones after a failed attempt, newest first", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "released"), 1)
@@ -70,7 +70,7 @@ func failedDeliveries(run runner) {
 		}
 	})
 
-	run("what is delivered later is not among them", func(t *tester) {
+	run("does not list deliveries that succeed later", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueue(newEvent("acct", "event"), 1)
 		wantFailed(t)
@@ -84,7 +84,7 @@ func failedDeliveries(run runner) {
 		wantFailed(t)
 	})
 
-	run("what is redelivered is among them as long as its last attempt failed", func(t *tester) {
+	run("lists redelivered deliveries while their last attempt is a failed one", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		again := func() {
 			t.Helper()
@@ -105,7 +105,7 @@ func failedDeliveries(run runner) {
 		wantFailed(t, "event")
 	})
 
-	run("what was skipped and is sent after all is among them only after it failed", func(t *tester) {
+	run("lists skipped deliveries that are resent only after they fail", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for _, outcome := range []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp} {
 			t.setActive("acct", "webhook", false)
@@ -120,7 +120,7 @@ func failedDeliveries(run runner) {
 		wantFailed(t, numbered("event", int(webhooks.GiveUp)))
 	})
 
-	run("what is recovered is among them as what is redelivered", func(t *tester) {
+	run("lists recovered deliveries like redelivered ones", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead, webhooks.Skipped))
@@ -128,30 +128,30 @@ func failedDeliveries(run runner) {
 		wantFailed(t, "pending", "dead")
 	})
 
-	run("what ends because its payload is purged, until that is purged", func(t *tester) {
+	run("lists deliveries ended by a purge of their payload until they are purged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "dead"), 1, webhooks.GiveUp)
-		t.enqueue(newEvent("acct", "owed"), 1)
+		t.enqueue(newEvent("acct", "pending"), 1)
 		border := t.border()
 		t.setActive("acct", "webhook", false)
 		t.enqueue(newEvent("acct", "young"), 0)
 		wantFailed(t, "young", "dead")
 		t.purge(webhooks.Purge{Payloads: border})
-		wantFailed(t, "young", "owed", "dead")
+		wantFailed(t, "young", "pending", "dead")
 		t.purge(webhooks.Purge{Payloads: border, Attempts: border})
 		wantFailed(t, "young")
 	})
 
-	run("published From then, and before To", func(t *tester) {
+	run("filters by From (inclusive) and To (exclusive)", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		borders := t.settleBetweenBorders()
 		for _, limit := range []int{1, 99} {
 			query := webhooks.DeliveryQuery{From: borders[1], To: borders[2], Limit: limit}
-			wantSame(t, "events that failed", t.failed(query), []string{numbered("dead", 1)})
+			wantSame(t, "events with failed deliveries", t.failed(query), []string{numbered("dead", 1)})
 		}
 	})
 
-	run("while they change, those that stay failed all come, once", func(t *tester) {
+	run("during changes, deliveries that stay failed are listed exactly once", func(t *tester) {
 		const n = 12
 		t.dead("acct", "webhook", n)
 		all := t.failed(webhooks.DeliveryQuery{Limit: n})
@@ -161,10 +161,10 @@ func failedDeliveries(run runner) {
 		i := 0
 		t.pages("acct", "webhook", webhooks.DeliveryQuery{Failed: true, Limit: 2}, func(page []webhooks.Delivery) {
 			for _, id := range eventIDs(page) {
-				wantSame(t, "whether it came before, or has left: "+id, seen[id] || left[id], false)
+				wantSame(t, "already listed, or no longer failed: "+id, seen[id] || left[id], false)
 				seen[id] = true
 			}
-			for _, id := range []string{all[i], all[n-1-i]} { // one that came, one that did not
+			for _, id := range []string{all[i], all[n-1-i]} { // one listed already, one not yet
 				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
 				t.end(webhooks.Deliver)
 				left[id] = true
@@ -173,11 +173,11 @@ func failedDeliveries(run runner) {
 			t.settleEvent(newEvent("acct", numbered("meanwhile", i)), 1, webhooks.GiveUp)
 		})
 		for _, id := range all {
-			wantSame(t, "whether it came, or has left: "+id, seen[id] || left[id], true)
+			wantSame(t, "listed, or no longer failed: "+id, seen[id] || left[id], true)
 		}
 	})
 
-	run("of that webhook only, and of none that was deleted", func(t *tester) {
+	run("lists only the given webhook's deliveries, and none of a deleted webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
 		t.settleEvent(newEvent("acct", "of both"), 2, webhooks.GiveUp)
 		wantFailed(t, "of both")
@@ -188,7 +188,7 @@ func failedDeliveries(run runner) {
 		wantSame(t, "events of the other webhook", eventIDs(t.list("acct", "other", query)), []string{"of both"})
 	})
 
-	run("the list agrees with that of all, whatever happened", func(t *tester) {
+	run("agrees with the list of all deliveries after any changes", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		random := rand.New(rand.NewPCG(1, 2))
 		n := 0

@@ -7,14 +7,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// failing tests the health of webhooks that UpdateWebhook sets, and FailingWebhooks.
+// failing tests how UpdateWebhook changes the health of webhooks, and FailingWebhooks.
 func failing(run runner) {
-	run("UpdateWebhook changes the health, and the attempts after it go on from there", func(t *tester) {
+	run("UpdateWebhook changes the health, and later attempts continue from it", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for _, to := range []webhooks.WebhookHealth{
 			{Active: true, FailingSince: at(1), WarnedAt: at(2), ProvenAt: at(3)},
 			{OffReason: webhooks.OffFailing, OffAt: at(4), FailingSince: at(3), FailingEvent: "event", FailedAgain: true},
-			{Active: true, WarnedAt: at(4), OffReason: "a reason of later"},
+			{Active: true, WarnedAt: at(4), OffReason: "unknown reason"},
 			{Active: true},
 		} {
 			got := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.WebhookHealth = to })
@@ -24,7 +24,7 @@ func failing(run runner) {
 		for i, began := range []string{"1", "2"} {
 			t.settleEvent(newEvent("acct", began), 1, webhooks.GiveUp)
 			t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
-				wantSame(t, "FailingEvent that change is given", w.FailingEvent, began)
+				wantSame(t, "FailingEvent passed to change", w.FailingEvent, began)
 				if w.FailingSince = (time.Time{}); i == 0 {
 					w.EndFailing()
 				}
@@ -33,7 +33,7 @@ func failing(run runner) {
 		wantSame(t, "FailingSince", t.webhook("acct", "webhook").FailingSince, time.Time{})
 	})
 
-	run("FailingWebhooks are active, have failed again, and since long enough", func(t *tester) {
+	run("FailingWebhooks lists active webhooks that failed again, and failed for long enough", func(t *tester) {
 		list := func(since time.Time, page webhooks.Page) (ids []string) {
 			t.Helper()
 			found, err := t.store.FailingWebhooks(t.Context(), since, page)
@@ -63,12 +63,12 @@ func failing(run runner) {
 			}
 		}
 		want("b", "a")
-		wantSame(t, "FailingWebhooks before", list(at(5).Add(-time.Millisecond), webhooks.Page{Limit: 9}), []string{"a"})
-		wantSame(t, "FailingWebhooks of all", list(at(6), webhooks.Page{Limit: 9}), []string{"c", "b", "a"})
-		wantSame(t, "a page", list(at(6), webhooks.Page{Limit: 2}), []string{"c", "b"})
-		wantSame(t, "the next", list(at(6), webhooks.Page{Limit: 2, After: "b"}), []string{"a"})
-		wantSame(t, "after one that is not there", list(at(6), webhooks.Page{Limit: 2, After: "bb"}), []string{"b", "a"})
-		wantSame(t, "after one that was before all", list(at(6), webhooks.Page{Limit: 9, After: "d"}), []string{"c", "b", "a"})
+		wantSame(t, "FailingWebhooks before the second", list(at(5).Add(-time.Millisecond), webhooks.Page{Limit: 9}), []string{"a"})
+		wantSame(t, "all FailingWebhooks", list(at(6), webhooks.Page{Limit: 9}), []string{"c", "b", "a"})
+		wantSame(t, "first page", list(at(6), webhooks.Page{Limit: 2}), []string{"c", "b"})
+		wantSame(t, "next page", list(at(6), webhooks.Page{Limit: 2, After: "b"}), []string{"a"})
+		wantSame(t, "after an unused ID", list(at(6), webhooks.Page{Limit: 2, After: "bb"}), []string{"b", "a"})
+		wantSame(t, "after an ID above all", list(at(6), webhooks.Page{Limit: 9, After: "d"}), []string{"c", "b", "a"})
 		wantSame(t, "past the end", list(at(6), webhooks.Page{Limit: 2, After: "a"}), nil)
 
 		t.setActive("acct", "b", false)

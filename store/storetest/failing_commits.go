@@ -13,22 +13,21 @@ import (
 type FailingStore struct {
 	store.Store
 
-	// Fail makes commits fail from now on, some of them or all.
+	// Fail makes some or all commits fail from now on.
 	Fail func()
 
-	// Mend ends that, and returns the store to go on with: opened again if it was
-	// closed, or writes nothing any more.
+	// Mend ends this, and returns a working store: a reopened one if the store was closed or is
+	// read-only.
 	Mend func() store.Store
 }
 
-// RunFailing tests what stores say of steps whose commits fail: nothing is said to be
-// done that is not, nor is what happened said not to have. The suite closes the stores
-// that open and Mend return.
+// RunFailing tests steps whose commits fail: the store must not report an undone step as done, or a
+// done step as undone. The suite closes the stores returned by open and Mend.
 func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 	t.Helper()
 	for name, meanwhile := range map[string]func(*tester){
-		"steps whose commits fail":                                    func(*tester) {},
-		"steps whose commits fail, and the store is closed meanwhile": func(t *tester) { _ = t.store.Close() },
+		"steps whose commits fail":                           func(*tester) {},
+		"steps whose commits fail while the store is closed": func(t *tester) { _ = t.store.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			failing := open(t)
@@ -39,7 +38,7 @@ func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 			mended := failing.Mend()
 			defer closeStore(t, mended)
 			if mended != failing.Store {
-				_ = failing.Close() // it may tell that something could not be kept
+				_ = failing.Close() // may report a failed save
 				for method, err := range everyMethod(t.Context(), failing.Store, Task{Webhook: &webhooks.Webhook{}}) {
 					if !errors.Is(err, store.ErrClosed) {
 						t.Errorf("%s = %v after Close, want ErrClosed", method, err)
@@ -55,10 +54,10 @@ func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 	failingReports(t, open)
 }
 
-// again takes the steps that were not done.
+// again repeats the steps that were not done.
 func (t *tester) again(list []*cut) {
 	t.Helper()
-	t.claim(1) // results count for the process that delivers
+	t.claim(1) // results only count for the delivering process
 	for _, c := range list {
 		if c.done(t) {
 			continue
@@ -66,7 +65,7 @@ func (t *tester) again(list []*cut) {
 		if err := c.do(t.Context(), t.store); err != nil {
 			t.Errorf("%s again = %v", c.name, err)
 		} else if !c.done(t) {
-			t.Errorf("%s again was not done", c.name)
+			t.Errorf("%s repeated, but not done", c.name)
 		}
 	}
 }

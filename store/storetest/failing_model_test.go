@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A failingModel is a model whose steps can fail: of two the first is not done, and the second
-// is, after which its commit fails.
+// A failingModel is a model whose steps fail alternately: one is not done at all; the next one is
+// done, but its commit fails.
 type failingModel struct {
 	*model
 	failing atomic.Bool
@@ -28,22 +28,22 @@ func newFailingModel(fault string) storetest.FailingStore {
 	}
 }
 
-var errDisk = errors.New("the disk failed")
+var errDisk = errors.New("disk failed")
 
-// step takes a step of the model, whose commit fails.
+// step runs a step of the model whose commit fails.
 func (m *failingModel) step(step func() error) error {
 	if !m.failing.Load() {
 		return step()
 	}
 	m.mu.Lock()
 	feed, happens := m.feed, m.steps.Add(1)%2 == 0
-	if happens && m.fault == "what failed and is visible is not reported" {
+	if happens && m.fault == "a visible step with a failed commit is not reported" {
 		m.feed = nil
 	}
 	m.mu.Unlock()
 	if happens {
 		_ = step()
-	} else if m.fault == "what failed and is not visible is reported" {
+	} else if m.fault == "an invisible step with a failed commit is reported" {
 		m.mu.Lock()
 		for _, w := range m.webhooks {
 			feed.Forget(webhooks.Scope{WebhookID: w.ID})

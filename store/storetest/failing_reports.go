@@ -13,13 +13,14 @@ import (
 // A failingStep is a step whose commit may fail.
 type failingStep struct {
 	name    string
-	webhook string // its only one, in an account of that name
+	webhook string // the only webhook of the account with the same name
 	do      func(s store.Store) error
-	visible func(s store.Store) (bool, error) // whether readers see that it was done
-	reports func(Report) bool                 // whether the report is of it
+	visible func(s store.Store) (bool, error) // reports whether readers see the step as done
+	reports func(Report) bool                 // reports whether a report belongs to the step
 }
 
-// failingReports tests that a step whose commit fails is reported if and only if readers see it.
+// failingReports tests that a step whose commit fails is reported if and only if it is visible to
+// readers.
 func failingReports(t *testing.T, open func(t *testing.T) FailingStore) {
 	t.Helper()
 	t.Run("reports of steps whose commits fail", func(t *testing.T) {
@@ -27,7 +28,7 @@ func failingReports(t *testing.T, open func(t *testing.T) FailingStore) {
 		before := &tester{t, failing.Store}
 		if _, ok := failing.Store.(webhooks.Deliveries); !ok {
 			closeStore(t, failing.Store)
-			t.Skip("the store does not implement webhooks.Deliveries")
+			t.Skip("store does not implement webhooks.Deliveries")
 		}
 		f := before.deliver()
 		steps := f.failingSteps(6)
@@ -52,7 +53,7 @@ func failingReports(t *testing.T, open func(t *testing.T) FailingStore) {
 		for i, step := range steps {
 			reported := slices.ContainsFunc(reports, step.reports)
 			if reported != visible[i] {
-				t.Errorf("%s of %s is visible: %v, and reported: %v; reports: %v", step.name, step.webhook, visible[i], reported, reports)
+				t.Errorf("%s of %s: visible = %v, reported = %v; reports: %v", step.name, step.webhook, visible[i], reported, reports)
 			}
 			if reported {
 				done++
@@ -85,7 +86,7 @@ func visibleSteps(s store.Store, steps []failingStep) (visible []bool, _ error) 
 	return visible, nil
 }
 
-// failingSteps prepares n steps of each kind.
+// failingSteps returns n steps of each kind.
 func (f *feed) failingSteps(n int) (steps []failingStep) {
 	f.Helper()
 	ctx := f.Context()

@@ -10,29 +10,30 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A feed is a test during a Deliver that reports to a Recorder.
+// A feed is a test with a running Deliver that reports to a Recorder.
 type feed struct {
 	*tester
 	*Recorder
 	source   webhooks.Deliveries
-	shared   bool // other processes write to the store, so that reports may come later
+	shared   bool // other processes write to the store, so reports may arrive later
 	cancel   context.CancelFunc
-	returned chan error // of Deliver
+	returned chan error // result of Deliver
 }
 
-// ofDeliveries returns a runner of tests of [webhooks.Deliveries]. Other stores skip them.
+// ofDeliveries returns a runner that skips tests if the store does not implement
+// [webhooks.Deliveries].
 func ofDeliveries(run runner) runner {
 	return func(name string, test func(*tester)) {
 		run(name, func(t *tester) {
 			if _, ok := t.store.(webhooks.Deliveries); !ok {
-				t.Skip("the store does not implement webhooks.Deliveries")
+				t.Skip("store does not implement webhooks.Deliveries")
 			}
 			test(t)
 		})
 	}
 }
 
-// fed returns a runner of tests during a Deliver.
+// fed returns a runner of tests with a running Deliver.
 func fed(run runner) func(name string, test func(*feed)) {
 	return func(name string, test func(*feed)) {
 		ofDeliveries(run)(name, func(t *tester) {
@@ -43,23 +44,24 @@ func fed(run runner) func(name string, test func(*feed)) {
 	}
 }
 
-// deliver begins to deliver. Once it returns, what is pending has been reported, and steps are.
+// deliver starts a Deliver. It returns after all pending deliveries have been reported; from then
+// on steps are reported.
 func (t *tester) deliver() *feed {
 	t.Helper()
 	f := t.startDeliver()
 	f.mark("before")
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(eventTimeout); ; time.Sleep(time.Millisecond) {
 		left, err := f.source.Unreported(t.Context(), "")
 		if t.must(err); left.Pending == 0 {
 			return f
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d deliveries were not reported within %v", left.Pending, patience)
+			t.Fatalf("%d deliveries not reported within %v", left.Pending, eventTimeout)
 		}
 	}
 }
 
-// startDeliver calls Deliver, which may not have begun when it returns.
+// startDeliver starts a goroutine that calls Deliver.
 func (t *tester) startDeliver() *feed {
 	t.Helper()
 	shared := t.store.Capabilities().Shared
@@ -76,26 +78,25 @@ func (t *tester) startDeliver() *feed {
 	return f
 }
 
-// end ends Deliver, and checks what it returns and that it has kept its rules.
+// end ends Deliver, checks its result, and checks that it made no invalid reports.
 func (f *feed) end() {
 	f.Helper()
 	f.cancel()
 	select {
 	case err := <-f.returned:
-		f.returned <- err // for another end
+		f.returned <- err // for a repeated end
 		f.wantError("Deliver", err, context.Canceled)
-	case <-time.After(patience):
-		f.Fatalf("Deliver has not returned %v after its context ended", patience)
+	case <-time.After(eventTimeout):
+		f.Fatalf("Deliver did not return within %v after its context ended", eventTimeout)
 	}
 	for _, fault := range f.Faults() {
 		f.Error(fault)
 	}
 }
 
-const marker = "marker" // the account and the webhook of marks, which tests do not see
+const marker = "marker" // account and webhook of marks, which are hidden from tests
 
-// mark waits until an event that is published now is reported. What happened before it has
-// been reported by then, if it is to be.
+// mark publishes an event and waits for its report. Reports of earlier steps have arrived by then.
 func (f *feed) mark(why string) {
 	f.Helper()
 	err := f.store.CreateWebhook(f.Context(), newWebhook(marker, marker), webhooks.CreateOptions{})
@@ -105,7 +106,7 @@ func (f *feed) mark(why string) {
 	event := newEvent(marker, rand.Text())
 	f.enqueue(event, 1)
 	loaded := map[webhooks.DeliveryRef]bool{}
-	f.wait("an event that was published "+why, func(reports []Report) bool {
+	f.wait("an event published "+why, func(reports []Report) bool {
 		for _, r := range reports {
 			if r.Method == "Add" && r.Ref.WebhookID == marker && !loaded[r.Ref] {
 				loaded[r.Ref] = true
@@ -118,25 +119,25 @@ func (f *feed) mark(why string) {
 	})
 }
 
-// wait waits for reports.
+// wait waits until enough returns true for the reports.
 func (f *feed) wait(what string, enough func([]Report) bool) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.Context(), eventTimeout)
 	defer cancel()
 	if err := f.Wait(ctx, enough); err != nil {
-		f.Fatalf("%s was not reported within %v; reports: %v", what, patience, f.seen())
+		f.Fatalf("%s not reported within %v; reports: %v", what, eventTimeout, f.seen())
 	}
 }
 
-// seen returns the reports so far, without those of marks and of groups.
+// seen returns the reports so far, except those of marks and groups.
 func (f *feed) seen() []Report {
 	return slices.DeleteFunc(f.Reports(), func(r Report) bool {
 		return r.Ref.WebhookID == marker || r.Scope.Group != 0 || r.Method == "Pause" || r.Method == "Trouble"
 	})
 }
 
-// during calls do and returns what was reported by the time it returned, or of a store for
-// several processes by the time that something later is reported.
+// during calls do and returns the reports that arrived before it returned. For a store shared by
+// several processes it also waits for the report of a later event.
 func (f *feed) during(do func()) []Report {
 	f.Helper()
 	before := len(f.seen())
@@ -147,8 +148,7 @@ func (f *feed) during(do func()) []Report {
 	return f.seen()[before:]
 }
 
-// added returns the reports of Add among them, and checks that there are as many and no two of one
-// delivery.
+// added returns the reports of Add. It checks their number, and that no delivery is reported twice.
 func (f *feed) added(reports []Report, want int) (added []Report) {
 	f.Helper()
 	seen := map[webhooks.DeliveryRef]bool{}
@@ -164,7 +164,7 @@ func (f *feed) added(reports []Report, want int) (added []Report) {
 	return added
 }
 
-// published stores an event for so many webhooks, and returns their deliveries by webhook.
+// published stores an event for want webhooks, and returns its deliveries by webhook.
 func (f *feed) published(event webhooks.EncodedEvent, want int) map[string]webhooks.DeliveryRef {
 	f.Helper()
 	refs := map[string]webhooks.DeliveryRef{}
@@ -177,7 +177,7 @@ func (f *feed) published(event webhooks.EncodedEvent, want int) map[string]webho
 	return refs
 }
 
-// only publishes an event for one webhook, and returns its delivery.
+// only publishes an event for a single webhook, and returns its delivery.
 func (f *feed) only(account, eventID string) (ref webhooks.DeliveryRef) {
 	f.Helper()
 	for _, ref = range f.published(newEvent(account, eventID), 1) {
@@ -185,26 +185,26 @@ func (f *feed) only(account, eventID string) (ref webhooks.DeliveryRef) {
 	return ref
 }
 
-// load returns the state of deliveries. One that is Unread is loaded again.
+// load returns the state of deliveries, and loads Unread ones again.
 func (f *feed) load(refs ...webhooks.DeliveryRef) []webhooks.LoadedDelivery {
 	f.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(eventTimeout); ; time.Sleep(time.Millisecond) {
 		list, err := f.source.Load(f.Context(), refs)
 		f.must(err)
 		if len(list) != len(refs) {
-			f.Fatalf("Load of %d deliveries = %d", len(refs), len(list))
+			f.Fatalf("Load of %d deliveries returned %d", len(refs), len(list))
 		}
 		unread := func(d webhooks.LoadedDelivery) bool { return d.State == webhooks.Unread }
 		if !slices.ContainsFunc(list, unread) {
 			return list
 		}
 		if time.Now().After(end) {
-			f.Fatalf("Load says Unread for %v", patience)
+			f.Fatalf("Load returned Unread for %v", eventTimeout)
 		}
 	}
 }
 
-// wantState checks what Load says of a delivery.
+// wantState checks the state of a delivery returned by Load.
 func (f *feed) wantState(what string, ref webhooks.DeliveryRef, want webhooks.LoadState) webhooks.LoadedDelivery {
 	f.Helper()
 	got := f.load(ref)[0]
@@ -212,7 +212,7 @@ func (f *feed) wantState(what string, ref webhooks.DeliveryRef, want webhooks.Lo
 	return got
 }
 
-// result returns the end of an attempt of that number.
+// result returns a result of the attempt with this number.
 func result(ref webhooks.DeliveryRef, number int, outcome webhooks.Outcome) webhooks.AttemptResult {
 	r := webhooks.AttemptResult{DeliveryRef: ref, Outcome: outcome, Attempt: attemptOf(Task{Attempt: number})}
 	switch outcome {
@@ -224,13 +224,13 @@ func result(ref webhooks.DeliveryRef, number int, outcome webhooks.Outcome) webh
 	return r
 }
 
-// record stores results, all of which count.
+// record stores results, which must all count.
 func (f *feed) record(results ...webhooks.AttemptResult) {
 	f.Helper()
 	f.wantSettled(results, nil, webhooks.Settled{})
 }
 
-// wantSettled stores results and health, and checks which of them did not count.
+// wantSettled stores results and health, and checks which of them do not count.
 func (f *feed) wantSettled(results []webhooks.AttemptResult, health []webhooks.HealthChange, want webhooks.Settled) {
 	f.Helper()
 	got, err := f.source.Settle(f.Context(), results, health)

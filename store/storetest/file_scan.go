@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// keepScan returns a change that keeps that state of the scan for expiring files.
+// keepScan returns a change that sets the state of the scan for expiring files.
 func keepScan(state string) func([]byte) ([]byte, error) {
 	return func([]byte) ([]byte, error) { return []byte(state), nil }
 }
@@ -17,7 +17,6 @@ func (t *tester) updateFileScan(state string) {
 	t.must(t.store.UpdateFileScan(t.Context(), keepScan(state)))
 }
 
-// fileScan returns the state of the scan for expiring files.
 func (t *tester) fileScan() (kept string) {
 	t.Helper()
 	t.must(t.store.UpdateFileScan(t.Context(), func(state []byte) ([]byte, error) {
@@ -27,17 +26,16 @@ func (t *tester) fileScan() (kept string) {
 	return kept
 }
 
-// updateFileScan tests UpdateFileScan.
 func updateFileScan(run runner) {
-	run("what is returned is what is kept", func(t *tester) {
-		wantSame(t, "the state at first", t.fileScan(), "")
+	run("stores the returned state", func(t *tester) {
+		wantSame(t, "state at first", t.fileScan(), "")
 		for _, state := range []string{"a", "\x00\xff", long("state", 4096), "b", "b", "", "", "c"} {
 			t.updateFileScan(state)
-			wantSame(t, "the state", t.fileScan(), state)
+			wantSame(t, "state", t.fileScan(), state)
 		}
 	})
 
-	run("it is apart from alerts, and makes no webhook due", func(t *tester) {
+	run("is separate from alerts, and makes no alert due", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.updateFileScan("scan")
 		t.updateAlert("acct", "files", keepState("alert"))
@@ -47,7 +45,7 @@ func updateFileScan(run runner) {
 		t.wantDue()
 	})
 
-	run("copies in, copies out", func(t *tester) {
+	run("copies the state in and out", func(t *tester) {
 		state := []byte("state")
 		t.must(t.store.UpdateFileScan(t.Context(), func([]byte) ([]byte, error) { return state, nil }))
 		state[0] = 'x'
@@ -57,17 +55,17 @@ func updateFileScan(run runner) {
 			return kept, nil
 		}))
 		given[0] = 'y'
-		wantSame(t, "the state", t.fileScan(), "state")
+		wantSame(t, "state", t.fileScan(), "state")
 	})
 
-	run("the error of change is returned, and nothing is stored", func(t *tester) {
+	run("returns the error of change and stores nothing", func(t *tester) {
 		t.updateFileScan("before")
 		no := errors.New("no")
 		t.wantError("UpdateFileScan", t.store.UpdateFileScan(t.Context(), func([]byte) ([]byte, error) { return []byte("after"), no }), no)
-		wantSame(t, "the state", t.fileScan(), "before")
+		wantSame(t, "state", t.fileScan(), "before")
 	})
 
-	run("changes at the same moment come one after the other", func(t *tester) {
+	run("runs concurrent changes one after the other", func(t *tester) {
 		const callers, each = 8, 10
 		inParallel(callers, func(int) {
 			for range each {
@@ -78,13 +76,13 @@ func updateFileScan(run runner) {
 				t.wantError("UpdateFileScan", err, nil)
 			}
 		})
-		wantSame(t, "the state", t.fileScan(), strconv.Itoa(callers*each))
+		wantSame(t, "state", t.fileScan(), strconv.Itoa(callers*each))
 	})
 }
 
-// durableFileScan tests that the state of the scan survives.
+// durableFileScan tests that the state of the scan survives a restart.
 func durableFileScan(reopened func(name string, before, after func(*tester))) {
-	reopened("how far the scan for expiring files is", func(t *tester) {
+	reopened("the state of the scan for expiring files", func(t *tester) {
 		t.updateFileScan("first")
 		t.updateFileScan("second")
 	}, func(t *tester) { wantSame(t, "the state", t.fileScan(), "second") })

@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// held tests what stores do for webhooks that are on hold.
+// held tests webhooks on hold.
 func held(run runner) {
 	hold := func(t *tester, held bool, ids ...string) {
 		t.Helper()
@@ -23,7 +23,7 @@ func held(run runner) {
 		return of
 	}
 
-	run("claims pass it over, whether or not it was on hold when the event was published", func(t *tester) {
+	run("claims skip a webhook on hold, even for events published earlier", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		t.enqueue(newEvent("acct", "1"), 2)
 		hold(t, true, "a")
@@ -33,17 +33,17 @@ func held(run runner) {
 			wantSame(t, "State for "+d.WebhookID, d.State, webhooks.Pending)
 		}
 		hold(t, false, "a")
-		wantSame(t, "claimed once it is released", claimed(t), []string{"a 1", "a 2"})
+		wantSame(t, "claimed after the release", claimed(t), []string{"a 1", "a 2"})
 	})
 
-	run("it is on hold from its creation on", func(t *tester) {
+	run("a webhook can be created on hold", func(t *tester) {
 		w := newWebhook("acct", "a")
 		w.Held = true
 		t.createWebhooks(w)
 		t.enqueue(newEvent("acct", "1"), 1)
 		wantSame(t, "claimed", claimed(t), nil)
 		hold(t, false, "a")
-		wantSame(t, "claimed once it is released", claimed(t), []string{"a 1"})
+		wantSame(t, "claimed after the release", claimed(t), []string{"a 1"})
 	})
 
 	run("probes, redeliveries and recoveries wait, too", func(t *tester) {
@@ -65,7 +65,7 @@ func held(run runner) {
 		t.await(2)
 	})
 
-	run("turning it on or off does not end it, nor does it turn it on", func(t *tester) {
+	run("enabling or disabling a webhook does not change its hold", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueue(newEvent("acct", "1"), 1)
 		hold(t, true, "a")
@@ -74,16 +74,16 @@ func held(run runner) {
 		wantSame(t, "claimed", claimed(t), nil)
 		t.setActive("acct", "a", false)
 		hold(t, false, "a")
-		wantSame(t, "claimed while it is off", claimed(t), nil)
+		wantSame(t, "claimed while the webhook is inactive", claimed(t), nil)
 		hold(t, true, "a")
 		t.enqueue(newEvent("acct", "2"), 0)
-		wantSame(t, "State of what is published while it is off", t.delivery("acct", "2").State, webhooks.Skipped)
+		wantSame(t, "State of an event published while the webhook is inactive", t.delivery("acct", "2").State, webhooks.Skipped)
 		t.setActive("acct", "a", true)
 		hold(t, false, "a")
 		wantSame(t, "claimed in the end", claimed(t), []string{"a 1"})
 	})
 
-	run("leases of before are settled, and what is to be tried again waits", func(t *tester) {
+	run("earlier claims are settled, and their retries wait", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueue(newEvent("acct", "1"), 1)
 		t.enqueue(newEvent("acct", "2"), 1)
@@ -95,7 +95,7 @@ func held(run runner) {
 		wantSame(t, "claimed", claimed(t), nil)
 	})
 
-	run("its payloads are purged, and what is pending of them ends", func(t *tester) {
+	run("payloads are purged, and their pending deliveries end", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueue(newEvent("acct", "1"), 1)
 		hold(t, true, "a")
@@ -105,19 +105,19 @@ func held(run runner) {
 		wantSame(t, "Pending", t.backlog("a").Pending, 0)
 	})
 
-	run("Backlog counts what is pending and how many are on hold, and its due is not overdue", func(t *tester) {
+	run("Backlog counts pending deliveries and held ones, and ignores held ones for OldestDue", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
 		hold(t, true, "a", "b")
 		t.enqueue(newEvent("acct", "1"), 2)
-		wantSame(t, "Backlog of all", t.backlog(""), webhooks.Backlog{Pending: 2, Held: 2})
-		wantSame(t, "Backlog of one", t.backlog("a"), webhooks.Backlog{Pending: 1})
+		wantSame(t, "Backlog of all webhooks", t.backlog(""), webhooks.Backlog{Pending: 2, Held: 2})
+		wantSame(t, "Backlog of one webhook", t.backlog("a"), webhooks.Backlog{Pending: 1})
 		hold(t, false, "a", "b")
 		got := t.backlog("")
-		wantSame(t, "Held once they are released", got.Held, 0)
-		wantSame(t, "something is overdue then", got.OldestDue.IsZero(), false)
+		wantSame(t, "Held after the release", got.Held, 0)
+		wantSame(t, "OldestDue is zero after the release", got.OldestDue.IsZero(), false)
 	})
 
-	run("FailingWebhooks leaves it out", func(t *tester) {
+	run("FailingWebhooks omits webhooks on hold", func(t *tester) {
 		w := newWebhook("acct", "a")
 		w.FailingSince, w.FailingEvent, w.FailedAgain = some, "event", true
 		t.createWebhooks(w)
@@ -128,12 +128,12 @@ func held(run runner) {
 		}
 		wantSame(t, "failing", failing(), 1)
 		hold(t, true, "a")
-		wantSame(t, "failing while it is on hold", failing(), 0)
+		wantSame(t, "failing webhooks while on hold", failing(), 0)
 		hold(t, false, "a")
-		wantSame(t, "failing once it is released", failing(), 1)
+		wantSame(t, "failing webhooks after the release", failing(), 1)
 	})
 
-	run("HeldWebhooks lists those of all accounts by descending id, in pages", func(t *tester) {
+	run("HeldWebhooks lists the webhooks of all accounts by descending ID, in pages", func(t *tester) {
 		list := func(page webhooks.Page) (ids []string) {
 			t.Helper()
 			found, err := t.store.HeldWebhooks(t.Context(), page)
@@ -145,26 +145,26 @@ func held(run runner) {
 			return ids
 		}
 		all := webhooks.Page{Limit: 9}
-		wantSame(t, "of none", list(all), nil)
+		wantSame(t, "without webhooks on hold", list(all), nil)
 		other := newWebhook("other", "c")
 		other.Held, other.Active = true, false
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), other, newWebhook("acct", "d"))
 		hold(t, true, "a", "d")
 		wantSame(t, "all", list(all), []string{"d", "c", "a"})
-		wantSame(t, "a page", list(webhooks.Page{Limit: 2}), []string{"d", "c"})
-		wantSame(t, "the next", list(webhooks.Page{Limit: 2, After: "c"}), []string{"a"})
-		wantSame(t, "after one that is not there", list(webhooks.Page{Limit: 9, After: "b"}), []string{"a"})
-		wantSame(t, "after one that was before all", list(webhooks.Page{Limit: 9, After: "e"}), []string{"d", "c", "a"})
+		wantSame(t, "first page", list(webhooks.Page{Limit: 2}), []string{"d", "c"})
+		wantSame(t, "next page", list(webhooks.Page{Limit: 2, After: "c"}), []string{"a"})
+		wantSame(t, "after an unused ID", list(webhooks.Page{Limit: 9, After: "b"}), []string{"a"})
+		wantSame(t, "after an ID above all", list(webhooks.Page{Limit: 9, After: "e"}), []string{"d", "c", "a"})
 		wantSame(t, "past the end", list(webhooks.Page{Limit: 2, After: "a"}), nil)
 		hold(t, false, "a")
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "d", nil, notices.Notice{}))
-		wantSame(t, "once one was released and one deleted", list(all), []string{"c"})
+		wantSame(t, "after one was released and one deleted", list(all), []string{"c"})
 	})
 }
 
-// durableHold tests that a webhook stays on hold.
+// durableHold tests that a webhook on hold stays on hold after a restart.
 func durableHold(reopened func(name string, before, after func(*tester))) {
-	reopened("a webhook that is on hold, and what is pending for it", func(t *tester) {
+	reopened("a webhook on hold with pending deliveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueue(newEvent("acct", "1"), 1)
 		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Held = true })

@@ -10,11 +10,10 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-var errChange = errors.New("the change's own error")
+var errChange = errors.New("error of change")
 
-// updateKey tests UpdateKey.
 func updateKey(run runner) {
-	run("calls change with a copy, stores what it leaves, returns that", func(t *tester) {
+	run("passes a copy to change, stores the result and returns it", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key, newKey("acct", "other"))
 		var given apikeys.Key
@@ -29,27 +28,27 @@ func updateKey(run runner) {
 			*key = want
 			key.PreviousExpiresAt = want.PreviousExpiresAt.In(time.FixedZone("", 3600))
 		})
-		wantSame(t, "what change is given", given, key)
+		wantSame(t, "key passed to change", given, key)
 		wantSame(t, "UpdateKey", got, want)
 		kept.Name = "too late"
 		wantSame(t, "KeyByID", t.key("acct", "key"), want)
 		t.wantKeyAt(want.Hash, want)
 		t.wantKeyAt(want.Previous, want)
-		wantSame(t, "the other key", t.key("acct", "other"), newKey("acct", "other"))
+		wantSame(t, "other key", t.key("acct", "other"), newKey("acct", "other"))
 	})
 
-	run("ErrNotFound if there is no such key", func(t *tester) {
+	run("returns ErrNotFound if the key does not exist", func(t *tester) {
 		_, err := t.store.UpdateKey(t.Context(), "acct", "key", rename)
 		t.wantError("UpdateKey", err, apikeys.ErrNotFound)
 	})
 
-	run("ErrExists if one of its hashes is then another key's", func(t *tester) {
+	run("returns ErrExists if another key has one of the new hashes", func(t *tester) {
 		owner, key := rotatedKey("other", "owner"), rotatedKey("acct", "key")
 		t.createKeys(owner, key)
-		for _, taken := range []apikeys.Hash{owner.Hash, owner.Previous} {
+		for _, inUse := range []apikeys.Hash{owner.Hash, owner.Previous} {
 			for _, change := range []func(*apikeys.Key){
-				func(key *apikeys.Key) { key.Hash, key.Previous = taken, hashOf("free") },
-				func(key *apikeys.Key) { key.Hash, key.Previous = hashOf("free"), taken },
+				func(key *apikeys.Key) { key.Hash, key.Previous = inUse, hashOf("free") },
+				func(key *apikeys.Key) { key.Hash, key.Previous = hashOf("free"), inUse },
 			} {
 				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error {
 					change(key)
@@ -58,7 +57,7 @@ func updateKey(run runner) {
 				t.wantError("UpdateKey", err, apikeys.ErrExists)
 				t.wantKeyAt(key.Hash, key)
 				t.wantKeyAt(key.Previous, key)
-				t.wantKeyAt(taken, owner)
+				t.wantKeyAt(inUse, owner)
 				t.wantNoKeyAt(hashOf("free"))
 			}
 		}
@@ -81,7 +80,7 @@ func updateKey(run runner) {
 		t.wantNoKeyAt(lost)
 	})
 
-	run("nothing is stored if change returns an error", func(t *tester) {
+	run("stores nothing if change returns an error", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
 		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error {
@@ -94,7 +93,7 @@ func updateKey(run runner) {
 		t.wantNoKeyAt(hashOf("changed"))
 	})
 
-	run("hashes the key no longer has stop being found", func(t *tester) {
+	run("former hashes of the key are no longer found", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
 		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = hashOf("new"), key.Hash })
@@ -107,7 +106,7 @@ func updateKey(run runner) {
 		t.wantKeyAt(key.Hash, freed)
 	})
 
-	run("ID, Account, CreatedAt and LastUsedAt keep their values", func(t *tester) {
+	run("does not change ID, Account, CreatedAt and LastUsedAt", func(t *tester) {
 		key := newKey("acct", "key")
 		t.createKeys(key)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
@@ -124,7 +123,7 @@ func updateKey(run runner) {
 
 	keyRecords.updates(run)
 
-	run("of keys that take one hash at once, one wins", func(t *tester) {
+	run("if several keys take the same hash concurrently, one succeeds", func(t *tester) {
 		const goroutines = 8
 		for i := range goroutines {
 			t.createKeys(newKey("acct", numbered("key", i)))
@@ -149,12 +148,11 @@ func updateKey(run runner) {
 			t.wantKeyAt(key.Hash, key)
 		}
 		if len(winners) != 1 {
-			t.Errorf("%d keys took one hash, want 1", len(winners))
+			t.Errorf("%d keys have the same hash, want 1", len(winners))
 		}
 	})
 }
 
-// deleteKey tests DeleteKey.
 func deleteKey(run runner) {
 	run("removes a key with its hashes", func(t *tester) {
 		key, other := rotatedKey("acct", "key"), rotatedKey("acct", "other")
@@ -184,16 +182,16 @@ func deleteKey(run runner) {
 		t.wantKeyAt(key.Previous, key)
 		key.LastUsedAt = some
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
-		wantSame(t, "what check is given", given, key)
+		wantSame(t, "key passed to check", given, key)
 		t.must(t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { return nil }, notices.Notice{}))
 		t.wantNoKeyAt(key.Hash)
 		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error {
-			t.Error("check is called though there is no such key")
+			t.Error("check called although the key does not exist")
 			return nil
 		}, notices.Notice{}), apikeys.ErrNotFound)
 	})
 
-	run("no change comes between check and removal", func(t *tester) {
+	run("no change happens between check and removal", func(t *tester) {
 		for i := range 20 {
 			key := newKey("acct", numbered("key", i))
 			key.Name = "before"
@@ -205,7 +203,7 @@ func deleteKey(run runner) {
 					return
 				}
 				deleted = t.store.DeleteKey(t.Context(), "acct", key.ID, func(now apikeys.Key) error {
-					time.Sleep(time.Microsecond) // lets the other in
+					time.Sleep(time.Microsecond) // lets the other goroutine run
 					if now.Name != key.Name {
 						return errChange
 					}
@@ -213,12 +211,12 @@ func deleteKey(run runner) {
 				}, notices.Notice{})
 			})
 			if (deleted == nil) == (changed == nil) {
-				t.Errorf("UpdateKey = %v and DeleteKey on the condition that it has not happened = %v", changed, deleted)
+				t.Errorf("UpdateKey = %v, and DeleteKey with a check that it has not happened = %v", changed, deleted)
 			}
 		}
 	})
 
-	run("removes its uses", func(t *tester) {
+	run("removes the key's uses", func(t *tester) {
 		key := newKey("acct", "key")
 		t.createKeys(key)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
@@ -234,7 +232,7 @@ func deleteKey(run runner) {
 		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}), apikeys.ErrNotFound)
 	})
 
-	run("of those who delete a key at once, one does", func(t *tester) {
+	run("if several calls delete a key concurrently, one succeeds", func(t *tester) {
 		for i := range 10 {
 			key := newKey("acct", numbered("key", i))
 			t.createKeys(key)
@@ -246,7 +244,7 @@ func deleteKey(run runner) {
 				}
 			})
 			if n := countTrue(deleted); n != 1 {
-				t.Errorf("DeleteKey of one key succeeded %d times", n)
+				t.Errorf("DeleteKey of the same key succeeded %d times", n)
 			}
 		}
 	})

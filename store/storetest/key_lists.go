@@ -2,11 +2,10 @@ package storetest
 
 import "github.com/storageapi/storageapi/apikeys"
 
-// listKeys tests ListKeys.
 func listKeys(run runner) {
 	keyRecords.lists(run)
 
-	run("keys come with their last use", func(t *tester) {
+	run("returns keys with their last use", func(t *tester) {
 		used, unused := newKey("acct", "a"), newKey("acct", "b")
 		t.createKeys(used, unused)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "a", At: some}}))

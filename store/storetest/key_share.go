@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// shared returns options of a creation that the key of that value asks for, where API keys may
-// create so many keys.
+// shared returns options of a creation requested with a key's value, where API keys may create up
+// to most keys.
 func shared(keyID, value string, most int) apikeys.CreateOptions {
 	options := by(keyID, value, false)
 	options.Share = apikeys.Share{Max: most, CanManage: func(by *apikeys.Key) func(*apikeys.Key) bool {
@@ -24,7 +24,7 @@ func shared(keyID, value string, most int) apikeys.CreateOptions {
 	return options
 }
 
-// keyShare tests what CreateKey says of the share of API keys.
+// keyShare tests the limit of CreateKey for keys created by API keys.
 func keyShare(run runner) {
 	person := notices.Actor{Kind: notices.ActorPerson, ID: "ann"}
 	withScopes := func(account, id string, by notices.Actor, members ...scopes.Scope) apikeys.Key {
@@ -32,11 +32,11 @@ func keyShare(run runner) {
 		key.CreatedBy, key.Scopes = by, scopes.Of(members...)
 		return key
 	}
-	// made returns a key that another has created.
+	// made returns a key created by another key.
 	made := func(account, by, id string) apikeys.Key {
 		return withScopes(account, id, notices.Actor{Kind: notices.ActorKey, ID: by}, scopes.FilesRead)
 	}
-	// begin makes an account with a wide key and a narrow one.
+	// begin creates an account with a key that has all scopes and a key that does not.
 	begin := func(t *tester, account string) {
 		t.createKeys(withScopes(account, account+" wide", person, scopes.FilesRead, scopes.FilesWrite), withScopes(account, account+" narrow", person, scopes.FilesRead))
 	}
@@ -44,7 +44,7 @@ func keyShare(run runner) {
 		return t.store.CreateKey(t.Context(), made(account, account+" "+by, id), shared(account+" "+by, account+" "+by, most))
 	}
 
-	run("a key that cannot manage all creates up to the share, others more", func(t *tester) {
+	run("a key that cannot manage all keys creates up to the share, other callers more", func(t *tester) {
 		begin(t, "acct")
 		begin(t, "other")
 		t.must(create(t, "other", "narrow", "elsewhere", 3))
@@ -54,33 +54,33 @@ func keyShare(run runner) {
 		options := shared("acct narrow", "acct narrow", 3)
 		options.IdempotencyKey, options.IdempotencyTTL = "request", time.Hour
 		options.Notice = notices.Notice{ID: "ntc_1", Account: "acct", Action: notices.KeyCreated}
-		t.wantError("a fourth", t.store.CreateKey(t.Context(), made("acct", "acct narrow", "d"), options), apikeys.ErrShareLimit)
+		t.wantError("fourth key", t.store.CreateKey(t.Context(), made("acct", "acct narrow", "d"), options), apikeys.ErrShareLimit)
 		t.wantNoKeyAt(valueHash("d"))
 		list, err := t.store.ListNotices(t.Context(), "acct", notices.Query{Limit: 9})
 		t.must(err)
 		wantSame(t, "notices", list.Notices, nil)
-		t.wantError("by what the key has created", t.store.CreateKey(t.Context(), made("acct", "a", "d"), shared("a", "a", 3)), apikeys.ErrShareLimit)
+		t.wantError("by a key it created", t.store.CreateKey(t.Context(), made("acct", "a", "d"), shared("a", "a", 3)), apikeys.ErrShareLimit)
 
 		t.must(create(t, "acct", "wide", "d", 3))
 		t.must(t.store.CreateKey(t.Context(), withScopes("acct", "by the host", notices.Actor{Kind: notices.ActorHost}, scopes.FilesRead), apikeys.CreateOptions{Share: options.Share}))
-		t.wantError("once another has created one", create(t, "acct", "narrow", "e", 4), apikeys.ErrShareLimit)
+		t.wantError("after another key has created one", create(t, "acct", "narrow", "e", 4), apikeys.ErrShareLimit)
 		t.must(create(t, "acct", "narrow", "e", 5))
 		t.must(create(t, "acct", "narrow", "any number", 0))
 	})
 
-	run("keys that the host or a person created do not count", func(t *tester) {
+	run("keys created by the host or a person do not count", func(t *tester) {
 		begin(t, "acct")
 		for _, id := range []string{"a", "b", "c"} {
 			t.createKeys(withScopes("acct", id, person, scopes.FilesRead))
 		}
 		t.must(create(t, "acct", "narrow", "d", 2))
 		t.must(create(t, "acct", "narrow", "e", 2))
-		t.wantError("a third", create(t, "acct", "narrow", "f", 2), apikeys.ErrShareLimit)
+		t.wantError("third key", create(t, "acct", "narrow", "f", 2), apikeys.ErrShareLimit)
 		t.must(t.store.DeleteKey(t.Context(), "acct", "d", nil, notices.Notice{}))
 		t.must(create(t, "acct", "narrow", "f", 2))
 	})
 
-	run("while API keys have created fewer, keys are not gone through", func(t *tester) {
+	run("does not scan the keys while API keys have created fewer", func(t *tester) {
 		begin(t, "acct")
 		for _, id := range []string{"a", "b", "c"} {
 			t.createKeys(withScopes("acct", id, person, scopes.FilesRead))
@@ -98,42 +98,42 @@ func keyShare(run runner) {
 		t.must(try("d"))
 		t.must(try("e"))
 		if asked > 0 {
-			t.Error("Share.Exceeded was asked")
+			t.Error("Share.Exceeded called")
 		}
-		t.wantError("a third", try("f"), apikeys.ErrShareLimit)
+		t.wantError("third key", try("f"), apikeys.ErrShareLimit)
 		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, notices.Notice{}))
-		t.wantError("without one that a person created", try("f"), apikeys.ErrShareLimit)
+		t.wantError("after the deletion of a key created by a person", try("f"), apikeys.ErrShareLimit)
 		t.must(t.store.DeleteKey(t.Context(), "acct", "e", nil, notices.Notice{}))
 		asked = 0
 		t.must(try("f"))
 		if asked > 0 {
-			t.Error("Share.Exceeded was asked after a deletion")
+			t.Error("Share.Exceeded called after a deletion")
 		}
 	})
 
-	run("which keys there are is decided in the step", func(t *tester) {
+	run("counts the keys that exist in the step", func(t *tester) {
 		begin(t, "acct")
 		t.must(t.store.DeleteKey(t.Context(), "acct", "acct wide", nil, notices.Notice{}))
 		t.must(create(t, "acct", "narrow", "a", 1))
-		t.must(create(t, "acct", "narrow", "b", 1)) // it can manage all
+		t.must(create(t, "acct", "narrow", "b", 1)) // it can manage all keys
 		lasting := withScopes("acct", "wider", person, scopes.FilesRead, scopes.AccountRead)
 		t.createKeys(lasting)
-		t.wantError("besides a key that has more scopes", create(t, "acct", "narrow", "c", 1), apikeys.ErrShareLimit)
+		t.wantError("with a key that has more scopes", create(t, "acct", "narrow", "c", 1), apikeys.ErrShareLimit)
 		t.must(t.store.DeleteKey(t.Context(), "acct", "wider", nil, notices.Notice{}))
 		t.must(create(t, "acct", "narrow", "c", 1))
 	})
 
-	run("ErrCredentialChanged, ErrExists and ErrLimit come first", func(t *tester) {
+	run("returns ErrCredentialChanged, ErrExists and ErrLimit first", func(t *tester) {
 		begin(t, "acct")
 		t.must(create(t, "acct", "narrow", "a", 1))
-		t.wantError("by a value that is none", t.store.CreateKey(t.Context(), made("acct", "acct narrow", "b"), shared("acct narrow", "another", 1)), auth.ErrCredentialChanged)
-		t.wantError("the same key", create(t, "acct", "narrow", "a", 1), apikeys.ErrExists)
+		t.wantError("other value", t.store.CreateKey(t.Context(), made("acct", "acct narrow", "b"), shared("acct narrow", "another", 1)), auth.ErrCredentialChanged)
+		t.wantError("same key", create(t, "acct", "narrow", "a", 1), apikeys.ErrExists)
 		options := shared("acct narrow", "acct narrow", 1)
 		options.MaxCount = 3
-		t.wantError("a full account", t.store.CreateKey(t.Context(), made("acct", "acct narrow", "b"), options), apikeys.ErrLimit)
+		t.wantError("full account", t.store.CreateKey(t.Context(), made("acct", "acct narrow", "b"), options), apikeys.ErrLimit)
 	})
 
-	run("it holds for keys that are created at once", func(t *tester) {
+	run("holds for concurrent creations", func(t *tester) {
 		const most = 3
 		begin(t, "acct")
 		var created atomic.Int32
@@ -148,7 +148,7 @@ func keyShare(run runner) {
 			}
 		})
 		if n := created.Load(); n != most {
-			t.Errorf("%d keys were created, want %d", n, most)
+			t.Errorf("%d keys created, want %d", n, most)
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// recordKeyUse tests RecordKeyUse.
 func recordKeyUse(run runner) {
 	use := func(id string, after time.Duration) apikeys.KeyUse {
 		return apikeys.KeyUse{Account: "acct", ID: id, At: some.Add(after)}
@@ -23,7 +22,7 @@ func recordKeyUse(run runner) {
 		wantSame(t, "LastUsedAt of "+id, t.key("acct", id).LastUsedAt, some.Add(after))
 	}
 
-	run("sets the time, unless a later one is recorded", func(t *tester) {
+	run("sets the time unless a later one is recorded", func(t *tester) {
 		t.createKeys(newKey("acct", "a"), newKey("acct", "b"), newKey("acct", "c"))
 		record(t, use("a", 0), use("b", 5*time.Millisecond))
 		wantUse(t, "a", 0)
@@ -34,11 +33,11 @@ func recordKeyUse(run runner) {
 		record(t, use("a", time.Millisecond), use("b", -time.Hour))
 		wantUse(t, "a", time.Millisecond)
 		wantUse(t, "b", 5*time.Millisecond)
-		wantSame(t, "the unused key", t.key("acct", "c"), newKey("acct", "c"))
+		wantSame(t, "unused key", t.key("acct", "c"), newKey("acct", "c"))
 		record(t)
 	})
 
-	run("uses stay with their hashes", func(t *tester) {
+	run("keeps uses with their hashes", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		first, second, third := key.Previous, key.Hash, hashOf("third")
 		t.createKeys(key)
@@ -61,7 +60,7 @@ func recordKeyUse(run runner) {
 		got := t.updateKey("key", func(key *apikeys.Key) {
 			key.Hash, key.Previous, key.PreviousUsedAt = third, second, some.Add(time.Hour)
 		})
-		wantSame(t, "PreviousUsedAt of UpdateKey", got.PreviousUsedAt, some.Add(5*time.Second))
+		wantSame(t, "PreviousUsedAt returned by UpdateKey", got.PreviousUsedAt, some.Add(5*time.Second))
 		want(7*time.Second, 5*time.Second)
 		record(t, by(first, 8*time.Second), by(second, 4*time.Second))
 		want(8*time.Second, 5*time.Second)
@@ -70,14 +69,14 @@ func recordKeyUse(run runner) {
 		t.updateKey("key", func(key *apikeys.Key) { key.Name = "renamed" })
 		want(9*time.Second, 9*time.Second)
 		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
-		wantSame(t, "PreviousUsedAt of what was not used", t.key("acct", "key").PreviousUsedAt, time.Time{})
+		wantSame(t, "PreviousUsedAt of an unused value", t.key("acct", "key").PreviousUsedAt, time.Time{})
 		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
 		want(9*time.Second, 9*time.Second)
 		t.updateKey("key", func(key *apikeys.Key) { key.Previous = apikeys.Hash{} })
 		wantSame(t, "PreviousUsedAt without Previous", t.key("acct", "key").PreviousUsedAt, time.Time{})
 	})
 
-	run("keys that are gone are passed over", func(t *tester) {
+	run("skips keys that do not exist", func(t *tester) {
 		t.createKeys(newKey("acct", "a"), newKey("acct", "gone"), newKey("acct", "z"))
 		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, notices.Notice{}))
 		record(t, use("a", 0), use("gone", 0), use("never", 0), apikeys.KeyUse{Account: "other", ID: "a", At: some.Add(time.Hour)}, use("z", 0))
@@ -87,11 +86,11 @@ func recordKeyUse(run runner) {
 			_, err := t.store.KeyByID(t.Context(), "acct", id)
 			t.wantError("KeyByID", err, apikeys.ErrNotFound)
 			t.createKeys(newKey("acct", id))
-			wantSame(t, "a key that came later", t.key("acct", id), newKey("acct", id))
+			wantSame(t, "key created later", t.key("acct", id), newKey("acct", id))
 		}
 	})
 
-	run("it touches nothing that UpdateKey stores", func(t *tester) {
+	run("changes no field that UpdateKey stores", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
 		record(t, use("key", 0))
@@ -104,14 +103,14 @@ func recordKeyUse(run runner) {
 		t.wantNoKeyAt(rotatedKey("acct", "key").Hash)
 	})
 
-	run("the same key may occur more than once", func(t *tester) {
+	run("accepts the same key more than once", func(t *tester) {
 		t.createKeys(newKey("acct", "a"), newKey("acct", "b"))
 		record(t, use("a", 1*time.Second), use("b", 9*time.Second), use("a", 3*time.Second), use("a", 2*time.Second), use("b", 0))
 		wantUse(t, "a", 3*time.Second)
 		wantUse(t, "b", 9*time.Second)
 	})
 
-	run("neither it nor a change is lost when both happen at once", func(t *tester) {
+	run("concurrent uses and changes are not lost", func(t *tester) {
 		const goroutines, each = 6, 20
 		key := newKey("acct", "key")
 		key.Name = "0"
@@ -135,7 +134,7 @@ func recordKeyUse(run runner) {
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
 
-	run("a use at the moment of deletion does not outlive the key", func(t *tester) {
+	run("a use during a deletion does not outlive the key", func(t *tester) {
 		for i := range 20 {
 			key := rotatedKey("acct", numbered("key", i))
 			t.createKeys(key)
@@ -151,7 +150,7 @@ func recordKeyUse(run runner) {
 				t.Fatalf("KeyByID of a deleted key = %v", err)
 			}
 			t.createKeys(key)
-			wantSame(t, "the key made again", t.key("acct", key.ID), key)
+			wantSame(t, "recreated key", t.key("acct", key.ID), key)
 		}
 	})
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// keyValues tests what apikeys.Store says of all its methods.
+// keyValues tests the general rules of apikeys.Store.
 func keyValues(run runner) {
-	run("every field comes back", func(t *tester) {
+	run("returns every field unchanged", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		t.wantKeyAt(key.Hash, key)
 	})
 
-	run("scopes keep their order", func(t *tester) {
+	run("keeps the order of scopes", func(t *tester) {
 		all := slices.Collect(scopes.All().All())
 		for i := range all {
 			key := newKey("acct", numbered("key", i))
@@ -35,7 +35,7 @@ func keyValues(run runner) {
 		wantSame(t, "KeyByID", t.key("acct", none.ID), none)
 	})
 
-	run("scopes of a host's own come back by their names, in order", func(t *tester) {
+	run("returns a host's own scopes by name, in order", func(t *tester) {
 		var members []scopes.Scope
 		for i := range 51 {
 			members = append(members, scopes.Scope(fmt.Sprintf("teams%d:read", i)))
@@ -54,7 +54,7 @@ func keyValues(run runner) {
 		}
 	})
 
-	run("times keep their millisecond and come back in UTC", func(t *tester) {
+	run("returns times in milliseconds and UTC", func(t *tester) {
 		zone := time.FixedZone("", -3*3600)
 		key := rotatedKey("acct", "key")
 		local := key
@@ -69,7 +69,7 @@ func keyValues(run runner) {
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
 
-	run("times may be far away", func(t *tester) {
+	run("accepts times far from now", func(t *tester) {
 		key := newKey("acct", "key")
 		key.CreatedAt = time.Date(1, 2, 3, 4, 5, 6, int(789*time.Millisecond), time.UTC)
 		key.ExpiresAt = time.Date(9999, 12, 31, 23, 59, 59, int(999*time.Millisecond), time.UTC)
@@ -77,7 +77,7 @@ func keyValues(run runner) {
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
 
-	run("any strings are taken", func(t *tester) {
+	run("accepts any strings", func(t *tester) {
 		list := []string{long("a", 128), long("b", 128), strings.Repeat("é", 64)}
 		list = append(list, oddStrings...)
 		for i, s := range list {
@@ -95,7 +95,7 @@ func keyValues(run runner) {
 		}
 	})
 
-	run("any hash but zero is taken", func(t *tester) {
+	run("accepts any hash except zero", func(t *tester) {
 		low, high := newKey("acct", "low"), newKey("acct", "high")
 		low.Hash = apikeys.Hash{}
 		low.Hash.Sum[31] = 1
@@ -107,7 +107,7 @@ func keyValues(run runner) {
 		t.wantKeyAt(high.Hash, high)
 	})
 
-	run("a zero Previous is none and never found", func(t *tester) {
+	run("a zero Previous means none and is never found", func(t *tester) {
 		a, b := newKey("acct", "a"), newKey("acct", "b") // neither has a previous hash
 		t.createKeys(a, b)
 		t.wantNoKeyAt(apikeys.Hash{})
@@ -118,7 +118,7 @@ func keyValues(run runner) {
 		t.wantNoKeyAt(apikeys.Hash{})
 	})
 
-	run("an id belongs to one account", func(t *tester) {
+	run("an ID belongs to one account", func(t *tester) {
 		key := newKey("acct", "key")
 		t.createKeys(key, newKey("other", "other key"), newKey("other", "acct"))
 		for _, ref := range [][2]string{{"other", "key"}, {"acct", "other key"}, {"nobody", "key"}, {"acctkey", ""}, {"", "key"}, {"ACCT", "key"}, {"acct", "KEY"}, {"acct", "ke"}, {"acc", "tkey"}} {
@@ -126,7 +126,7 @@ func keyValues(run runner) {
 			_, err := t.store.KeyByID(t.Context(), account, id)
 			t.wantError("KeyByID", err, apikeys.ErrNotFound)
 			_, err = t.store.UpdateKey(t.Context(), account, id, func(*apikeys.Key, *notices.Notice) error {
-				t.Error("UpdateKey calls change though there is no such key")
+				t.Error("UpdateKey calls change although the key does not exist")
 				return nil
 			})
 			t.wantError("UpdateKey", err, apikeys.ErrNotFound)
@@ -137,7 +137,7 @@ func keyValues(run runner) {
 		t.wantKeyAt(key.Hash, key)
 	})
 
-	run("account and id do not run together", func(t *tester) {
+	run("keeps account and ID apart", func(t *tester) {
 		keys := []apikeys.Key{
 			newKey("a", "bc"), newKey("ab", "c"), newKey("a/b", "c"), newKey("a", "b/c"), newKey("a:b", "c"), newKey("a", "b:c"),
 			newKey("a", "c"), newKey("a b", "c"), newKey("a", "b c"), newKey("a/", "c"), newKey("a", "/c"), newKey("A", "bc"),
@@ -153,19 +153,18 @@ func keyValues(run runner) {
 	})
 }
 
-// createKey tests CreateKey.
 func createKey(run runner) {
-	run("ErrExists if the account has a key of that id", func(t *tester) {
+	run("returns ErrExists if the account has a key with the same ID", func(t *tester) {
 		key, again := rotatedKey("acct", "key"), newKey("acct", "key")
 		again.Hash = hashOf("again")
 		t.createKeys(key)
 		t.wantError("CreateKey", t.store.CreateKey(t.Context(), again, apikeys.CreateOptions{}), apikeys.ErrExists)
-		t.wantError("CreateKey of the same", t.store.CreateKey(t.Context(), key, apikeys.CreateOptions{}), apikeys.ErrExists)
+		t.wantError("CreateKey with the same key", t.store.CreateKey(t.Context(), key, apikeys.CreateOptions{}), apikeys.ErrExists)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		t.wantNoKeyAt(again.Hash)
 	})
 
-	run("another account may have a key of that id", func(t *tester) {
+	run("another account may have a key with the same ID", func(t *tester) {
 		key, other := newKey("acct", "key"), newKey("other", "key")
 		t.createKeys(key, other)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
@@ -174,16 +173,16 @@ func createKey(run runner) {
 		t.wantKeyAt(other.Hash, other)
 	})
 
-	run("ErrExists if any key has one of its hashes", func(t *tester) {
+	run("returns ErrExists if any key has one of its hashes", func(t *tester) {
 		owner := rotatedKey("acct", "owner")
 		t.createKeys(owner)
 		for _, account := range []string{"acct", "other"} {
-			for _, taken := range []apikeys.Hash{owner.Hash, owner.Previous} {
+			for _, inUse := range []apikeys.Hash{owner.Hash, owner.Previous} {
 				current, previous := rotatedKey(account, "new"), rotatedKey(account, "new")
-				current.Hash, previous.Previous = taken, taken
+				current.Hash, previous.Previous = inUse, inUse
 				t.wantError("CreateKey", t.store.CreateKey(t.Context(), current, apikeys.CreateOptions{}), apikeys.ErrExists)
 				t.wantError("CreateKey", t.store.CreateKey(t.Context(), previous, apikeys.CreateOptions{}), apikeys.ErrExists)
-				// Not at all: neither the key nor its other hash.
+				// Neither the key nor its other hash may be stored.
 				t.wantNoKeyAt(current.Previous)
 				t.wantNoKeyAt(previous.Hash)
 				_, err := t.store.KeyByID(t.Context(), account, "new")
@@ -194,7 +193,7 @@ func createKey(run runner) {
 		t.wantKeyAt(owner.Previous, owner)
 	})
 
-	run("a deleted key's id and hashes are free", func(t *tester) {
+	run("the ID and hashes of a deleted key are free", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
 		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
@@ -202,7 +201,7 @@ func createKey(run runner) {
 		t.wantKeyAt(key.Previous, key)
 	})
 
-	run("the uses are not stored", func(t *tester) {
+	run("does not store uses", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		used := key
 		used.LastUsedAt, used.PreviousUsedAt = some, some
@@ -210,7 +209,7 @@ func createKey(run runner) {
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
 
-	run("of keys with one hash or id at once, one wins", func(t *tester) {
+	run("if several keys with the same hash or ID are created concurrently, one succeeds", func(t *tester) {
 		for round := range 25 {
 			var created, createdID atomic.Int32
 			hash, id := hashOf("round", numbered("", round)), numbered("same", round)
@@ -233,7 +232,7 @@ func createKey(run runner) {
 				}
 			})
 			if created.Load() != 1 || createdID.Load() != 1 {
-				t.Errorf("%d keys of one hash and %d of one id were created, want 1 and 1", created.Load(), createdID.Load())
+				t.Errorf("created %d keys with the same hash and %d with the same ID, want 1 and 1", created.Load(), createdID.Load())
 			}
 			found, err := t.store.KeyByHash(t.Context(), hash)
 			t.must(err)
@@ -242,7 +241,6 @@ func createKey(run runner) {
 	})
 }
 
-// keyByHash tests KeyByHash.
 func keyByHash(run runner) {
 	run("finds by Hash and by Previous, expired or not", func(t *tester) {
 		key := rotatedKey("acct", "key")
@@ -273,7 +271,7 @@ func keyByHash(run runner) {
 		t.wantKeyAt(key.Previous, key)
 	})
 
-	run("sees every change that had returned", func(t *tester) {
+	run("sees every change that has returned", func(t *tester) {
 		for round := range 20 {
 			key := newKey("acct", numbered("key", round))
 			before, after := key.Hash, hashOf(key.ID, "rotated")
@@ -296,7 +294,7 @@ func keyByHash(run runner) {
 					last = done.Load()
 					wasRotated := rotated.Load()
 					if _, err := t.store.KeyByHash(t.Context(), before); err == nil && wasRotated {
-						t.Error("found by the hash it had before, after UpdateKey had returned")
+						t.Error("found by a former hash after UpdateKey had returned")
 					}
 					wasDeleted := deleted.Load()
 					if _, err := t.store.KeyByHash(t.Context(), after); err == nil && wasDeleted {

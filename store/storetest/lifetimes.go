@@ -8,10 +8,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// lifetimes tests what Purge says of attempts, event ids and recoveries, and of
-// all together.
+// lifetimes tests how Purge treats attempts, event IDs and recoveries, separately and together.
 func lifetimes(run runner) {
-	run("attempts: nothing is listed any more", func(t *tester) {
+	run("attempts: purged deliveries are no longer listed", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
@@ -24,7 +23,7 @@ func lifetimes(run runner) {
 		for id, first := range map[string]int{"event": 2, "delivered": 1, "dead": 1, "skipped": 0, "pending": 1} {
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
 			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
-			t.enqueue(newEvent("acct", id), first) // its id is known
+			t.enqueue(newEvent("acct", id), first) // the ID is still known
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
 		}
 		t.claimAll(0)
@@ -33,7 +32,7 @@ func lifetimes(run runner) {
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
 	})
 
-	run("event ids: one published again is a new event", func(t *tester) {
+	run("event IDs: a purged ID can be published again as a new event", func(t *tester) {
 		t.enqueue(newEvent("acct", "unheard"), 0)
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
@@ -43,7 +42,7 @@ func lifetimes(run runner) {
 		for id, first := range map[string]int{"unheard": 0, "event": 1, "young": 1} {
 			t.enqueue(newEvent("acct", id), first)
 		}
-		t.purge(webhooks.Purge{Payloads: border}) // not yet
+		t.purge(webhooks.Purge{Payloads: border}) // does not purge IDs
 		for id, first := range map[string]int{"unheard": 0, "event": 1, "young": 1} {
 			t.enqueue(newEvent("acct", id), first)
 		}
@@ -53,7 +52,7 @@ func lifetimes(run runner) {
 		t.createWebhooks(newWebhook("acct", "late"))
 		changed := newEvent("acct", "event")
 		changed.Body = []byte(`"changed"`)
-		t.enqueue(newEvent("acct", "young"), 1) // still known
+		t.enqueue(newEvent("acct", "young"), 1) // known already
 		t.enqueue(newEvent("acct", "unheard"), 2)
 		t.enqueue(changed, 2)
 		t.enqueue(changed, 2)
@@ -64,11 +63,11 @@ func lifetimes(run runner) {
 			}
 			t.settle(settlement(task, webhooks.Deliver))
 		}
-		wantSame(t, "number of deliveries of the new event", len(t.deliveries("acct", "event")), 2)
+		wantSame(t, "deliveries of the new event", len(t.deliveries("acct", "event")), 2)
 		wantSame(t, "events", eventIDs(t.list("acct", "late", webhooks.DeliveryQuery{})), []string{"event", "unheard"})
 	})
 
-	run("everything is gone in the end, in steps of any size", func(t *tester) {
+	run("removes everything in the end, in steps of any size", func(t *tester) {
 		for i, limit := range []int{1, 3, 1000} {
 			account := numbered("acct", i)
 			t.createWebhooks(newWebhook(account, account))
@@ -92,44 +91,44 @@ func lifetimes(run runner) {
 		}
 	})
 
-	run("each has its own time", func(t *tester) {
+	run("applies each age separately", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		var borders []time.Time
 		for i := range 5 {
 			t.settleEvent(newEvent("acct", numbered("settled", i)), 1, webhooks.Deliver)
-			t.enqueue(newEvent("acct", numbered("owed", i)), 1)
+			t.enqueue(newEvent("acct", numbered("pending", i)), 1)
 			later := settlement(t.claimAll(1)[0], webhooks.Retry)
 			later.RetryAfter = time.Hour
 			t.settle(later)
 			borders = append(borders, t.border())
 		}
-		const payloads, attempts, ids = 4, 1, 2 // how many are past their time
+		const payloads, attempts, ids = 4, 1, 2 // number of events beyond each age
 		t.purge(webhooks.Purge{Payloads: borders[payloads-1], Attempts: borders[attempts-1], EventIDs: borders[ids-1], Limit: 2})
 		want := map[string]webhooks.DeliveryState{}
 		for i := attempts; i < 5; i++ {
-			want[numbered("settled", i)], want[numbered("owed", i)] = webhooks.Delivered, webhooks.Pending
+			want[numbered("settled", i)], want[numbered("pending", i)] = webhooks.Delivered, webhooks.Pending
 			if i < payloads {
-				want[numbered("owed", i)] = webhooks.Dead
+				want[numbered("pending", i)] = webhooks.Dead
 			}
 		}
 		got := map[string]webhooks.DeliveryState{}
 		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
 			got[d.EventID] = d.State
 		}
-		wantSame(t, "states of what is listed", got, want)
+		wantSame(t, "states of listed deliveries", got, want)
 		for i := range payloads {
-			for _, id := range []string{numbered("settled", i), numbered("owed", i)} {
+			for _, id := range []string{numbered("settled", i), numbered("pending", i)} {
 				t.wantError("Redeliver of "+id, t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
 			}
 		}
 		for i := range 5 {
 			t.enqueue(newEvent("acct", numbered("settled", i)), 1)
-			t.enqueue(newEvent("acct", numbered("owed", i)), 1)
+			t.enqueue(newEvent("acct", numbered("pending", i)), 1)
 		}
 		t.claimAll(2 * ids)
 	})
 
-	run("attempts may go before event ids, or after them", func(t *tester) {
+	run("attempts may be purged before event IDs, or after them", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "1"), 1, webhooks.Deliver)
 		first := t.border()
@@ -143,10 +142,10 @@ func lifetimes(run runner) {
 		t.claimAll(1)
 	})
 
-	run("recoveries that are done, by their creation", func(t *tester) {
+	run("finished recoveries are purged by their creation", func(t *tester) {
 		border := t.border()
 		job := func(id string, createdAt time.Time) webhooks.Recovery {
-			hook := fmt.Sprint("of ", id, " at ", createdAt.UnixMilli()) // a webhook has one at a time
+			hook := fmt.Sprint("of ", id, " at ", createdAt.UnixMilli()) // one each, since a webhook has one recovery at a time
 			t.createWebhooks(newWebhook("acct", hook))
 			recovery := newRecovery("acct", hook, id, webhooks.Dead)
 			recovery.CreatedAt = createdAt

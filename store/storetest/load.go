@@ -9,11 +9,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// load tests Load.
 func load(run runner) {
 	test := fed(run)
 
-	test("Ready: the event, the webhook as it is, and what was attempted", func(f *feed) {
+	test("Ready: returns the event, the current webhook and the attempts", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		wantReady := func(attempts, before int, in time.Duration) {
@@ -26,7 +25,7 @@ func load(run runner) {
 			f.wantDueNow(got.Due.Add(-in))
 			f.wantError("Err", got.Err, nil)
 			if got.Age < 0 || got.Age > time.Minute {
-				f.Errorf("Age = %v, want that of an event published now", got.Age)
+				f.Errorf("Age = %v, want the age of an event published now", got.Age)
 			}
 		}
 		wantReady(0, 0, 0)
@@ -41,7 +40,7 @@ func load(run runner) {
 		wantReady(2, 2, 0)
 	})
 
-	test("Age goes by when the event was published", func(f *feed) {
+	test("Age is measured from the publication of the event", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		published := f.delivery("acct", "event").PublishedAt
@@ -53,7 +52,7 @@ func load(run runner) {
 		}
 	})
 
-	test("in the order of refs, each as often as it is asked for, Gone what never was", func(f *feed) {
+	test("returns results in the order of refs, also repeated ones, and Gone for unknown ones", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
 		first, second := f.published(newEvent("acct", "1"), 2), f.published(newEvent("acct", "2"), 2)
 		third := f.only("other", "3")
@@ -74,10 +73,10 @@ func load(run runner) {
 			got = append(got, name)
 		}
 		wantSame(f.tester, "Load", got, []string{"b2", "gone", "a1", "c3", "gone", "gone", "b1", "b2", "gone", "a2"})
-		wantSame(f.tester, "Load of none", len(f.load()), 0)
+		wantSame(f.tester, "Load of no deliveries", len(f.load()), 0)
 	})
 
-	test("many at once", func(f *feed) {
+	test("loads many at once", func(f *feed) {
 		const n = 1500
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		var refs []webhooks.DeliveryRef
@@ -85,7 +84,7 @@ func load(run runner) {
 			refs = append(refs, r.Ref)
 		}
 		left := map[string]bool{}
-		for len(refs) > 0 { // a call may read a part
+		for len(refs) > 0 { // a call may read only a part
 			list, err := f.source.Load(f.Context(), refs)
 			f.must(err)
 			var unread []webhooks.DeliveryRef
@@ -101,28 +100,28 @@ func load(run runner) {
 		wantSame(f.tester, "events", len(left), n)
 	})
 
-	test("Gone: what was settled, until it is pending again", func(f *feed) {
+	test("Gone: settled deliveries, until they are pending again", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		for i, outcome := range []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp} {
 			id := numbered("event", i)
 			ref := f.settled("acct", id, outcome)
-			got := f.wantState("what was settled", ref, webhooks.Gone)
-			wantSame(f.tester, "whether Webhook is nil", got.Webhook == nil, true)
+			got := f.wantState("a settled delivery", ref, webhooks.Gone)
+			wantSame(f.tester, "Webhook is nil", got.Webhook == nil, true)
 			f.during(func() { f.must(f.store.Redeliver(f.Context(), "acct", "webhook", id, notices.Notice{})) })
-			f.wantState("what was sent again", ref, webhooks.Ready)
+			f.wantState("a redelivered delivery", ref, webhooks.Ready)
 		}
 	})
 
-	test("Gone: what a webhook was owed that was deleted, also if its id is used again", func(f *feed) {
+	test("Gone: deliveries to a deleted webhook, even if its ID is used again", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		f.must(f.store.DeleteWebhook(f.Context(), "acct", "webhook", nil, notices.Notice{}))
-		f.wantState("what a deleted webhook was owed", ref, webhooks.Gone)
+		f.wantState("a delivery to a deleted webhook", ref, webhooks.Gone)
 		f.createWebhooks(newWebhook("acct", "webhook"))
-		f.wantState("what it was owed before", ref, webhooks.Gone)
+		f.wantState("a delivery to the former webhook", ref, webhooks.Gone)
 	})
 
-	test("Gone: what is of an account from the first step of its erasure on", func(f *feed) {
+	test("Gone: deliveries of an account from the first step of its erasure on", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "other"))
 		var refs []webhooks.DeliveryRef
 		for i := range 5 {
@@ -134,51 +133,51 @@ func load(run runner) {
 			_, more, err = f.store.EraseAccount(f.Context(), "acct", 2)
 			f.must(err)
 			for _, ref := range refs {
-				f.wantState("the account's", ref, webhooks.Gone)
+				f.wantState("a delivery of the account", ref, webhooks.Gone)
 			}
 		}
 		f.wantState("another's", others, webhooks.Ready)
 	})
 
-	test("Gone: what Purge has ended", func(f *feed) {
+	test("Gone: deliveries ended by Purge", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		old := f.only("acct", "old")
 		border := f.border()
 		young := f.only("acct", "young")
 		f.purge(webhooks.Purge{Payloads: border})
-		f.wantState("what is past its time", old, webhooks.Gone)
-		f.wantState("what is not", young, webhooks.Ready)
+		f.wantState("an old delivery", old, webhooks.Gone)
+		f.wantState("a young delivery", young, webhooks.Ready)
 	})
 
 	for name, set := range map[string]func(w *webhooks.Webhook, passive bool){
 		"is off":     func(w *webhooks.Webhook, passive bool) { w.Active = !passive },
 		"is on hold": func(w *webhooks.Webhook, passive bool) { w.Held = passive },
 	} {
-		test("Passive: as long as the webhook "+name, func(f *feed) {
+		test("Passive: while the webhook "+name, func(f *feed) {
 			f.createWebhooks(newWebhook("acct", "webhook"))
 			ref := f.only("acct", "event")
 			for range 2 {
 				w := f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { set(w, true) })
-				got := f.wantState("it", ref, webhooks.Passive)
+				got := f.wantState("the delivery", ref, webhooks.Passive)
 				wantSame(f.tester, "Webhook", *got.Webhook, w)
 				wantSame(f.tester, "Webhook.Version", got.Webhook.Version, w.Version)
 				f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { set(w, false) })
-				f.wantState("it", ref, webhooks.Ready)
+				f.wantState("the delivery", ref, webhooks.Ready)
 			}
 		})
 	}
 
-	test("Passive: once Settle has turned the webhook off", func(f *feed) {
+	test("Passive: after Settle has disabled the webhook", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref, left := f.only("acct", "event"), f.only("acct", "left")
 		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.GiveUp)}, []webhooks.HealthChange{
 			{Account: "acct", WebhookID: "webhook", Version: 1, Health: webhooks.WebhookHealth{OffReason: webhooks.OffGone}},
 		}, webhooks.Settled{})
-		f.wantState("what was settled", ref, webhooks.Gone)
-		f.wantState("the other", left, webhooks.Passive)
+		f.wantState("a settled delivery", ref, webhooks.Gone)
+		f.wantState("the other delivery", left, webhooks.Passive)
 	})
 
-	test("never Ready after a call that ended it, beside other steps", func(f *feed) {
+	test("is never Ready after a call that ended the delivery, with concurrent steps", func(f *feed) {
 		const goroutines, each = 4, 25
 		for i := range goroutines {
 			f.createWebhooks(newWebhook(numbered("acct", i), numbered("webhook", i)))
@@ -197,13 +196,13 @@ func load(run runner) {
 				list, err := f.source.Load(f.Context(), []webhooks.DeliveryRef{ref})
 				f.wantError("Load", err, nil)
 				if err != nil || len(settled.Stale) > 0 || list[0].State == webhooks.Ready {
-					f.Errorf("Load of what was settled = %+v", list)
+					f.Errorf("Load of a settled delivery = %+v", list)
 				}
 			}
 		})
 	})
 
-	test("an ended context, and a closed store", func(f *feed) {
+	test("fails with an ended context and on a closed store", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		ended, cancel := context.WithCancel(f.Context())

@@ -13,20 +13,20 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A model is the shortest store that keeps the contract of webhooks.Deliveries, as far as
-// RunDeliveries asks for it; the methods that it does not ask for are missing. It has one
-// mutex. With a fault it breaks one sentence of the contract.
+// A model is a minimal store that keeps the contract of webhooks.Deliveries. It has only the
+// methods that RunDeliveries calls, and one mutex. With a fault it breaks one sentence of the
+// contract.
 type model struct {
 	store.Store // nil
 	fault       string
 
 	mu         sync.Mutex
 	closed     chan struct{}
-	turn       chan struct{} // held by Deliver
+	delivering chan struct{} // full during Deliver
 	feed       webhooks.Scheduler
 	webhooks   map[string]*webhooks.Webhook
 	rows       []*row
-	events     map[[2]string]int // how many deliveries it made
+	events     map[[2]string]int // number of deliveries by account and ID
 	once       map[string]bool
 	notices    []notices.Notice
 	recoveries []webhooks.Recovery
@@ -39,12 +39,12 @@ type row struct {
 	event    webhooks.EncodedEvent
 	attempts int
 	before   int
-	gone     bool // its webhook was deleted
+	gone     bool // the webhook was deleted
 }
 
 func newModel(fault string) *model {
 	return &model{
-		fault: fault, closed: make(chan struct{}), turn: make(chan struct{}, 1),
+		fault: fault, closed: make(chan struct{}), delivering: make(chan struct{}, 1),
 		webhooks: map[string]*webhooks.Webhook{}, events: map[[2]string]int{}, once: map[string]bool{},
 	}
 }
@@ -81,7 +81,7 @@ func (m *model) pending(r *row) webhooks.PendingDelivery {
 	}
 }
 
-// add reports deliveries, unless that is the fault.
+// add reports deliveries, unless fault is the model's fault.
 func (m *model) add(fault string, list ...webhooks.PendingDelivery) {
 	if m.feed != nil && m.fault != fault && len(list) > 0 {
 		m.feed.Add(list)
@@ -147,7 +147,7 @@ func (m *model) UpdateAlert(ctx context.Context, _ string, _ webhooks.Metric, ch
 	defer m.mu.Unlock()
 	step := webhooks.AlertStep{}
 	if err := change(&step); err != nil {
-		if m.fault == "a step that was refused is reported" && m.feed != nil {
+		if m.fault == "a failed step is reported" && m.feed != nil {
 			for _, w := range m.webhooks {
 				m.feed.Add([]webhooks.PendingDelivery{{Number: 1 << 50, Webhook: w}})
 			}
@@ -218,14 +218,14 @@ func (m *model) FailingWebhooks(_ context.Context, since time.Time, _ webhooks.P
 	return m.list(func(w *webhooks.Webhook) bool { return w.Active && w.FailedAgain && !w.FailingSince.After(since) })
 }
 
-// put stores a change of a webhook and reports it.
+// put stores a changed webhook and reports it.
 func (m *model) put(changed webhooks.Webhook, fault string) {
 	old := m.webhooks[changed.ID]
 	changed.Version = old.Version + 1
-	if m.fault == "versions do not count" {
+	if m.fault == "the version does not increase" {
 		changed.Version = old.Version
 	}
-	if m.fault == "a webhook that was reported is changed" {
+	if m.fault == "a reported webhook is changed" {
 		*old = changed
 	}
 	m.webhooks[changed.ID] = &changed
@@ -312,12 +312,12 @@ func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		if r.event.Account != account || r.WebhookID != webhookID || r.EventID != eventID || r.gone {
 			continue
 		}
-		if r.State != webhooks.Pending || m.fault != "a resend of what is pending has no notice" {
+		if r.State != webhooks.Pending || m.fault != "a redelivery of a pending delivery has no notice" {
 			m.notices = append(m.notices, notice)
 		}
 		r.NextAttemptAt = time.Now().UTC().Truncate(time.Millisecond)
 		if r.State == webhooks.Pending {
-			if m.feed != nil && m.fault != "a resend of what is pending is not reported" {
+			if m.feed != nil && m.fault != "a redelivery of a pending delivery is not reported" {
 				m.feed.Nudge(webhooks.DeliveryRef{WebhookID: webhookID, Number: r.number})
 			}
 		} else {
@@ -326,10 +326,10 @@ func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID strin
 				r.before = r.attempts
 			}
 			p := m.pending(r)
-			p.First = m.fault != "a resend is not First"
-			m.add("a resend is not reported", p)
+			p.First = m.fault != "a redelivery is not First"
+			m.add("a redelivery is not reported", p)
 		}
-		if m.feed != nil && m.fault != "a resend is no Probe" {
+		if m.feed != nil && m.fault != "a redelivery reports no Probe" {
 			m.feed.Probe(webhookID)
 		}
 		return nil
@@ -426,8 +426,8 @@ func (m *model) Purge(_ context.Context, purge webhooks.Purge) (bool, error) {
 func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 	if m.fault != "a second Deliver does not wait" {
 		select {
-		case m.turn <- struct{}{}:
-			defer func() { <-m.turn }()
+		case m.delivering <- struct{}{}:
+			defer func() { <-m.delivering }()
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-m.closed:
@@ -440,11 +440,11 @@ func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 	m.feed = s
 	var all []webhooks.PendingDelivery
 	for _, r := range m.rows {
-		if r.State == webhooks.Pending && !r.gone && (m.fault != "what is off is not reported" || m.webhooks[r.WebhookID].Active) {
+		if r.State == webhooks.Pending && !r.gone && (m.fault != "deliveries of inactive webhooks are not reported" || m.webhooks[r.WebhookID].Active) {
 			all = append(all, m.pending(r))
 		}
 	}
-	if m.fault == "what was there is read before steps are reported" {
+	if m.fault == "the backlog is read before steps are reported" {
 		m.feed = nil
 		for stored, n := len(m.rows), 0; len(m.rows) == stored && n < 100; n++ {
 			m.mu.Unlock()
@@ -456,7 +456,7 @@ func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 	m.mu.Unlock()
 	for page := range slices.Chunk(all, 1000) {
 		s.Add(page)
-		if m.fault == "one page is reported" {
+		if m.fault == "only one page is reported" {
 			break
 		}
 	}
@@ -498,18 +498,18 @@ func (m *model) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 		list[i] = webhooks.LoadedDelivery{
 			State: webhooks.Passive, Webhook: w, Attempts: r.attempts, Before: r.before, Due: r.NextAttemptAt,
 		}
-		if w.Claimable() || m.fault == "what is off is Ready" && !w.Active || m.fault == "what is on hold is Ready" && w.Held {
+		if w.Claimable() || m.fault == "inactive webhooks are Ready" && !w.Active || m.fault == "webhooks on hold are Ready" && w.Held {
 			list[i].State, list[i].Event, list[i].Age = webhooks.Ready, r.event, time.Since(r.PublishedAt)
 		}
 	}
-	if m.fault == "Load answers in another order" {
+	if m.fault == "Load returns another order" {
 		slices.Reverse(list)
 	}
 	return list, nil
 }
 
 func (m *model) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (s webhooks.Settled, _ error) {
-	if m.fault == "an ended context settles" {
+	if m.fault == "Settle ignores an ended context" {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if err := m.begin(ctx); err != nil {
@@ -518,7 +518,7 @@ func (m *model) Settle(ctx context.Context, results []webhooks.AttemptResult, he
 	defer m.mu.Unlock()
 	for i, h := range health {
 		w, err := m.of(h.Account, h.WebhookID)
-		fits := err == nil && (w.Version == h.Version || m.fault == "the version of health is not looked at")
+		fits := err == nil && (w.Version == h.Version || m.fault == "Settle ignores the version of health")
 		if fits || m.fault == "notices are stored without their change" {
 			m.notices = append(m.notices, h.Notices...)
 		}
@@ -535,12 +535,12 @@ func (m *model) Settle(ctx context.Context, results []webhooks.AttemptResult, he
 	}
 	for i, result := range results {
 		r := m.row(result.DeliveryRef)
-		if r == nil || r.attempts >= result.Attempt.Number && m.fault != "a number is stored twice" {
+		if r == nil || r.attempts >= result.Attempt.Number && m.fault != "an attempt number is stored twice" {
 			s.Stale = append(s.Stale, i)
 			continue
 		}
 		r.attempts, r.Attempts = result.Attempt.Number, append(r.Attempts, result.Attempt)
-		if m.fault != "RetryAfter is not kept" {
+		if m.fault != "RetryAfter is ignored" {
 			r.NextAttemptAt = time.Now().Add(result.RetryAfter)
 		}
 		r.State = map[webhooks.Outcome]webhooks.DeliveryState{
@@ -564,7 +564,7 @@ func (m *model) Unreported(ctx context.Context, webhookID string) (b webhooks.Ba
 		}
 	}
 	for _, r := range m.rows {
-		if m.feed != nil && m.fault != "what was reported is counted as not" || r.gone || r.State != webhooks.Pending || webhookID != "" && r.WebhookID != webhookID {
+		if m.feed != nil && m.fault != "reported deliveries are counted as unreported" || r.gone || r.State != webhooks.Pending || webhookID != "" && r.WebhookID != webhookID {
 			continue
 		}
 		b.Pending++

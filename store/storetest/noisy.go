@@ -10,15 +10,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The delays of a Noisy store's reports. A step is reported within a second.
+// The delays of a Noisy store's reports. New steps are reported within a second.
 const (
 	maxLate  = 300 * time.Millisecond
-	maxStale = time.Minute // of reports that were made before
+	maxStale = time.Minute // for repeated reports
 )
 
-// Noisy returns d with the reports of Deliver doubled, delayed and in another order, as far as
-// the contract allows it: a scheduler above it must attempt each delivery as often, and as soon, as
-// above d. Nothing overtakes a Forget or a Trouble that was reported before it.
+// Noisy returns d with the reports of Deliver repeated, delayed and reordered within the contract:
+// a scheduler must attempt each delivery as often, and as soon, as with d itself. No report
+// overtakes an earlier Forget or Trouble.
 func Noisy(d webhooks.Deliveries, seed uint64) webhooks.Deliveries {
 	return &noisy{Deliveries: d, random: rand.New(rand.NewPCG(seed, 1)), noises: make(map[*noise]bool)}
 }
@@ -27,7 +27,7 @@ type noisy struct {
 	webhooks.Deliveries
 	mu     sync.Mutex
 	random *rand.Rand
-	noises map[*noise]bool // of each Deliver under way
+	noises map[*noise]bool // one for each running Deliver
 }
 
 func (n *noisy) Deliver(ctx context.Context, s webhooks.Scheduler) error {
@@ -44,7 +44,7 @@ func (n *noisy) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 	return n.Deliveries.Deliver(ctx, noise)
 }
 
-// Unreported counts what is delayed as well.
+// Unreported also counts delayed reports.
 func (n *noisy) Unreported(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
 	b, err := n.Deliveries.Unreported(ctx, webhookID)
 	if err != nil {
@@ -58,7 +58,7 @@ func (n *noisy) Unreported(ctx context.Context, webhookID string) (webhooks.Back
 	return b, nil
 }
 
-// A noise passes reports on to a scheduler, holding mu.
+// A noise forwards reports to a scheduler, with mu held.
 type noise struct {
 	to     webhooks.Scheduler
 	mu     sync.Mutex
@@ -66,17 +66,17 @@ type noise struct {
 	late   map[*late]bool
 }
 
-// A late is a report that is still to be passed on.
+// A late is a report to be forwarded later.
 type late struct {
 	timer     *time.Timer
 	report    func()
 	webhookID string
 	group     webhooks.Group
-	fresh     bool // it is the only report of a pending delivery so far
-	again     bool // it was passed on before
+	fresh     bool // the only report of a pending delivery so far
+	again     bool // the report has already been forwarded once
 }
 
-// after passes a report on later.
+// after forwards a report later.
 func (n *noise) after(l late, report func()) {
 	l.report = report
 	longest := maxLate
@@ -94,7 +94,7 @@ func (n *noise) after(l late, report func()) {
 	n.late[&l] = true
 }
 
-// drop forgets reports that are late.
+// drop discards delayed reports.
 func (n *noise) drop(which func(*late) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,7 +117,7 @@ func (n *noise) unreported(webhookID string) (count int) {
 	return count
 }
 
-// pass passes a report on now, later, or now and again later.
+// pass forwards a report now, later, or both.
 func (n *noise) pass(report func()) {
 	switch n.random.IntN(4) {
 	case 0:
@@ -167,7 +167,7 @@ func (n *noise) Webhook(w *webhooks.Webhook) {
 	n.pass(func() { n.to.Webhook(w) })
 }
 
-// Probe is not doubled: each asks for an attempt.
+// Probe is not repeated: each call requests an attempt.
 func (n *noise) Probe(webhookID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -178,8 +178,8 @@ func (n *noise) Probe(webhookID string) {
 	}
 }
 
-// Forget is not delayed. What is late of a group is dropped: the store reports it again if it
-// takes the group again.
+// Forget is not delayed. Delayed reports of the group are dropped: the store reports the deliveries
+// again if it gets the group back.
 func (n *noise) Forget(scope webhooks.Scope) {
 	if scope.Group != 0 {
 		n.drop(func(l *late) bool { return l.group == scope.Group })
@@ -189,7 +189,8 @@ func (n *noise) Forget(scope webhooks.Scope) {
 	n.to.Forget(scope)
 }
 
-// Trouble is not delayed, and comes after all that was reported before: nil says that.
+// Trouble is not delayed. It must come after all earlier reports, since nil means that they are
+// complete.
 func (n *noise) Trouble(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

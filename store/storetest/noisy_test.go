@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestNoisy_Reports_AllComeInAnotherOrder checks that no report is lost, that some are doubled
-// and late, and that none comes once Deliver has returned.
-func TestNoisy_Reports_AllComeInAnotherOrder(t *testing.T) {
+// No report may be lost, some must be repeated and late, and none may come after Deliver has
+// returned.
+func TestNoisy_Reports_AreRepeatedAndReordered(t *testing.T) {
 	const n = 200
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestNoisy_Reports_AllComeInAnotherOrder(t *testing.T) {
 			unreported, err := noisy.Unreported(ctx, "webhook")
 			must(t, err)
 			if deliveries, _, _, _ := seen(); deliveries == n || deliveries+unreported.Pending != n {
-				t.Errorf("%d deliveries are reported at once and %d are not, want %d in all", deliveries, unreported.Pending, n)
+				t.Errorf("%d deliveries reported at once and %d not, want %d in all", deliveries, unreported.Pending, n)
 			}
 			time.Sleep(time.Second)
 			deliveries, adds, versions, ordered := seen()

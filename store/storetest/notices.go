@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// newNotice returns a notice that is pending, with all that one can have.
+// newNotice returns a pending notice with all fields set.
 func newNotice(account, id string) notices.Notice {
 	return notices.Notice{
 		ID: id, At: some, Account: account, Action: notices.WebhookOff,
@@ -23,7 +23,7 @@ func newNotice(account, id string) notices.Notice {
 	}
 }
 
-// noticesOf returns all notices of the account, newest first, by pages of so many.
+// noticesOf returns all notices of the account, newest first, in pages of query.Limit.
 func (t *tester) noticesOf(account string, query notices.Query) (list []notices.Notice) {
 	t.Helper()
 	if query.Limit == 0 {
@@ -33,7 +33,7 @@ func (t *tester) noticesOf(account string, query notices.Query) (list []notices.
 		page, err := t.store.ListNotices(t.Context(), account, query)
 		t.must(err)
 		if len(page.Notices) > query.Limit {
-			t.Fatalf("a page of %d notices, want %d at most", len(page.Notices), query.Limit)
+			t.Fatalf("page has %d notices, want at most %d", len(page.Notices), query.Limit)
 		}
 		list = append(list, page.Notices...)
 		if query.After = page.Next; page.Next == "" {
@@ -49,7 +49,7 @@ func idsOf(list []notices.Notice) (ids []string) {
 	return ids
 }
 
-// noticeIDs are those of all notices of the account, newest first.
+// noticeIDs returns the IDs of the account's notices, newest first.
 func (t *tester) noticeIDs(account string, query notices.Query) (ids []string) {
 	t.Helper()
 	return idsOf(t.noticesOf(account, query))
@@ -60,7 +60,7 @@ func (t *tester) wantNotices(want ...string) {
 	wantSame(t, "notices", t.noticeIDs("acct", notices.Query{}), want)
 }
 
-// addNotices stores notices that are new.
+// addNotices stores new notices.
 func (t *tester) addNotices(list ...notices.Notice) {
 	t.Helper()
 	added, err := t.store.AddNotices(t.Context(), list)
@@ -70,7 +70,7 @@ func (t *tester) addNotices(list ...notices.Notice) {
 	}
 }
 
-// allPending returns the pending notices of all accounts, by their numbers.
+// allPending returns the pending notices of all accounts, by number.
 func (t *tester) allPending() (list []notices.Numbered) {
 	t.Helper()
 	accounts, err := t.store.PendingAccounts(t.Context(), "", 1000)
@@ -84,7 +84,7 @@ func (t *tester) allPending() (list []notices.Numbered) {
 	return list
 }
 
-// pendingNotices returns the ids of pending notices, and their numbers.
+// pendingNotices returns the IDs and numbers of pending notices.
 func (t *tester) pendingNotices() (ids []string, numbers []uint64) {
 	t.Helper()
 	for _, n := range t.allPending() {
@@ -93,15 +93,15 @@ func (t *tester) pendingNotices() (ids []string, numbers []uint64) {
 	return ids, numbers
 }
 
-// addingNotices tests what is said of notices by themselves.
+// addingNotices tests AddNotices.
 func addingNotices(run runner) {
-	run("come back as they were stored", func(t *tester) {
+	run("returns notices unchanged", func(t *tester) {
 		full, bare := newNotice("acct", "b"), notices.Notice{ID: "a", Account: "acct", At: some, Action: notices.KeyDeleted}
 		odd := newNotice("", "c")
 		odd.Actor.ID, odd.Target.ID, odd.Changed = oddStrings[0], long("target", 128), oddStrings
 		t.addNotices(full, bare, odd)
 		wantSame(t, "ListNotices", t.noticesOf("acct", notices.Query{}), []notices.Notice{bare, full})
-		wantSame(t, "ListNotices of no account", t.noticesOf("", notices.Query{}), []notices.Notice{odd})
+		wantSame(t, "ListNotices of the empty account", t.noticesOf("", notices.Query{}), []notices.Notice{odd})
 		list := t.allPending()
 		if len(list) != 2 || list[0].Number < 1 {
 			t.Fatalf("PendingNotices = %v, want two with numbers", list)
@@ -109,7 +109,7 @@ func addingNotices(run runner) {
 		wantSame(t, "pending", []notices.Notice{list[0].Notice, list[1].Notice}, []notices.Notice{full, odd})
 	})
 
-	run("that the account has already are not added again, others of the call are", func(t *tester) {
+	run("skips known notices and adds the others of the call", func(t *tester) {
 		t.addNotices(newNotice("acct", "a"))
 		other := newNotice("acct", "a")
 		other.Action = notices.KeyDeleted
@@ -119,7 +119,7 @@ func addingNotices(run runner) {
 		wantSame(t, "ListNotices", t.noticesOf("acct", notices.Query{}), []notices.Notice{newNotice("acct", "b"), newNotice("acct", "a")})
 	})
 
-	run("that a key expires are stored only while it does at that time", func(t *tester) {
+	run("stores an expiry notice only if the key expires at that time", func(t *tester) {
 		key := newKey("acct", "key")
 		key.ExpiresAt = some.Add(time.Hour)
 		t.createKeys(key)
@@ -150,7 +150,7 @@ func addingNotices(run runner) {
 		t.wantNotices("f", "a")
 	})
 
-	run("of one id are stored once, also by many at once", func(t *tester) {
+	run("stores notices with the same ID once, also concurrently", func(t *tester) {
 		counts := make([]int, 8)
 		inParallel(len(counts), func(i int) {
 			var err error
@@ -164,7 +164,7 @@ func addingNotices(run runner) {
 		wantSame(t, "pending", ids, []string{"a"})
 	})
 
-	run("are purged by when they were stored, pending ones, too", func(t *tester) {
+	run("purges notices by their time of storing, also pending ones", func(t *tester) {
 		for i := range 5 {
 			t.addNotices(newNotice("acct", numbered("n", i)))
 		}
@@ -174,22 +174,21 @@ func addingNotices(run runner) {
 		t.purge(webhooks.Purge{Limit: 99})
 		_, old := t.pendingNotices()
 		if len(old) != 5 || len(t.noticesOf("acct", notices.Query{})) != 5 {
-			t.Errorf("%d are pending, want 5", len(old))
+			t.Errorf("%d notices pending, want 5", len(old))
 		}
 		t.purge(webhooks.Purge{Notices: now.Add(time.Hour), Limit: 2})
 		ids, _ := t.pendingNotices()
 		wantSame(t, "pending", ids, nil)
 		t.wantNotices()
 		t.addNotices(newNotice("acct", "later"))
-		t.must(t.store.TakeNotices(t.Context(), old)) // the host has taken them meanwhile
+		t.must(t.store.TakeNotices(t.Context(), old)) // the notices may be purged already
 		ids, _ = t.pendingNotices()
 		wantSame(t, "pending", ids, []string{"later"})
 	})
 }
 
-// listingNotices tests ListNotices.
 func listingNotices(run runner) {
-	run("lists what is asked for, newest first, in pages", func(t *tester) {
+	run("lists the notices selected by a query, newest first, in pages", func(t *tester) {
 		var all []notices.Notice
 		for i := range 12 {
 			n := newNotice("acct", numbered("n", i))
@@ -218,21 +217,21 @@ func listingNotices(run runner) {
 		wantSame(t, "ListNotices", t.noticeIDs("nothing", notices.Query{}), nil)
 	})
 
-	run("lists in the order of commits, whatever the clocks of nodes say", func(t *tester) {
+	run("lists in the order of commits, not by the clocks of nodes", func(t *tester) {
 		key, webhook := notices.Target{Kind: notices.TargetKey, ID: "a"}, notices.Target{Kind: notices.TargetWebhook, ID: "a"}
 		for i, id := range []string{"m", "z", "a", "n", "b", "y"} {
 			n := newNotice("acct", id)
 			n.Target = []notices.Target{key, webhook}[i%2]
-			n.Target.Name, n.Target.Hint = numbered("name", i), numbered("hint", i) // which change
+			n.Target.Name, n.Target.Hint = numbered("name", i), numbered("hint", i) // not part of the identity
 			t.addNotices(n)
 		}
 		for _, limit := range []int{1, 2, 9} {
-			wantSame(t, "of all", t.noticeIDs("acct", notices.Query{Limit: limit}), []string{"y", "b", "n", "a", "z", "m"})
-			wantSame(t, "of a target", t.noticeIDs("acct", notices.Query{Target: key, Limit: limit}), []string{"b", "a", "m"})
+			wantSame(t, "notices of the account", t.noticeIDs("acct", notices.Query{Limit: limit}), []string{"y", "b", "n", "a", "z", "m"})
+			wantSame(t, "notices of the target", t.noticeIDs("acct", notices.Query{Target: key, Limit: limit}), []string{"b", "a", "m"})
 		}
 	})
 
-	run("pages go on where they were, also when the rest was purged, and show nothing of others", func(t *tester) {
+	run("pages continue after a purge, and reveal nothing about other accounts", func(t *tester) {
 		for i := range 6 {
 			t.addNotices(newNotice("acct", numbered("n", i)), newNotice("other", numbered("o", i)))
 		}
@@ -243,7 +242,7 @@ func listingNotices(run runner) {
 		for _, query := range []notices.Query{{After: page.Next, Limit: 2}, {After: page.Next, Limit: 2, Target: target}} {
 			next, err := t.store.ListNotices(t.Context(), "acct", query)
 			t.must(err)
-			wantSame(t, "the next page", idsOf(next.Notices), []string{"n_000003", "n_000002"})
+			wantSame(t, "next page", idsOf(next.Notices), []string{"n_000003", "n_000002"})
 		}
 		other, err := t.store.ListNotices(t.Context(), "other", notices.Query{After: page.Next, Limit: 99})
 		t.must(err)
@@ -255,12 +254,12 @@ func listingNotices(run runner) {
 		t.purge(webhooks.Purge{Notices: now.Add(time.Hour), Limit: 99})
 		next, err := t.store.ListNotices(t.Context(), "acct", notices.Query{After: page.Next, Limit: 2})
 		t.must(err)
-		wantSame(t, "the next page", len(next.Notices), 0)
+		wantSame(t, "next page", len(next.Notices), 0)
 		t.addNotices(newNotice("acct", "again"))
 		t.wantNotices("again")
 	})
 
-	run("of a target looks at no others", func(t *tester) {
+	run("a query for a target examines no other notices", func(t *tester) {
 		first := newNotice("acct", "first")
 		first.Target.ID = "rare"
 		t.addNotices(first)
@@ -273,14 +272,13 @@ func listingNotices(run runner) {
 		}
 		page, err := t.store.ListNotices(t.Context(), "acct", notices.Query{Target: first.Target, Limit: 9})
 		t.must(err)
-		wantSame(t, "the page", idsOf(page.Notices), []string{"first"})
+		wantSame(t, "page", idsOf(page.Notices), []string{"first"})
 		wantSame(t, "Next", page.Next, "")
 	})
 }
 
-// takingNotices tests PendingNotices, TakeNotices and LeaseNotices.
 func takingNotices(run runner) {
-	run("pending ones of an account come in the order of their commits, until they are taken", func(t *tester) {
+	run("PendingNotices returns an account's notices in the order of commits, until they are taken", func(t *tester) {
 		for i := range 6 {
 			n := newNotice(numbered("acct", i%2), numbered("n", 9-i))
 			n.Pending = i != 3
@@ -297,11 +295,11 @@ func takingNotices(run runner) {
 			}
 			return ids
 		}
-		wantSame(t, "pending of the first", of("acct_000000", 9), []string{"n_000009", "n_000007", "n_000005"})
-		wantSame(t, "the first two", of("acct_000000", 2), []string{"n_000009", "n_000007"})
-		wantSame(t, "pending of the second", of("acct_000001", 9), []string{"n_000008", "n_000004"})
-		wantSame(t, "pending of others", of("acct_00000", 9), nil)
-		wantSame(t, "pending of no account", of("", 9), nil)
+		wantSame(t, "pending notices of the first account", of("acct_000000", 9), []string{"n_000009", "n_000007", "n_000005"})
+		wantSame(t, "first two pending notices", of("acct_000000", 2), []string{"n_000009", "n_000007"})
+		wantSame(t, "pending notices of the second account", of("acct_000001", 9), []string{"n_000008", "n_000004"})
+		wantSame(t, "pending notices of another account", of("acct_00000", 9), nil)
+		wantSame(t, "pending notices of the empty account", of("", 9), nil)
 
 		t.must(t.store.TakeNotices(t.Context(), []uint64{numbers[1], numbers[3], numbers[4] + 1000}))
 		ids, _ = t.pendingNotices()
@@ -309,12 +307,12 @@ func takingNotices(run runner) {
 		t.must(t.store.TakeNotices(t.Context(), []uint64{numbers[1]}))
 		for _, n := range t.noticesOf("acct_000000", notices.Query{}) {
 			if want := n.ID != "n_000005"; n.Pending != want {
-				t.Errorf("%s is pending: %v, want %v", n.ID, n.Pending, want)
+				t.Errorf("%s: Pending = %v, want %v", n.ID, n.Pending, want)
 			}
 		}
 	})
 
-	run("PendingAccounts lists accounts with something pending, in their order", func(t *tester) {
+	run("PendingAccounts lists accounts with pending notices, in order", func(t *tester) {
 		for i, account := range []string{"b", "", "a\x01", "ab", "a", "taken", "ä", "b"} {
 			t.addNotices(newNotice(account, numbered("n", i)))
 		}
@@ -333,7 +331,7 @@ func takingNotices(run runner) {
 		}
 		list, err = t.store.PendingNotices(t.Context(), "", 9)
 		t.must(err)
-		wantSame(t, "pending of no account", len(list), 1)
+		wantSame(t, "pending notices of the empty account", len(list), 1)
 	})
 
 	run("one holder at a time has the lease", func(t *tester) {
@@ -356,7 +354,7 @@ func takingNotices(run runner) {
 		lease("b", time.Hour, false)
 	})
 
-	run("the notices of one target are in the order of its changes", func(t *tester) {
+	run("notices of a target are in the order of its changes", func(t *tester) {
 		t.createKeys(newKey("acct", "key"))
 		inParallel(8, func(i int) {
 			for range 5 {
@@ -372,17 +370,16 @@ func takingNotices(run runner) {
 		})
 		ids, _ := t.pendingNotices()
 		wantSame(t, "notices", len(ids), 40)
-		wantSame(t, "they are in order", slices.IsSorted(ids), true)
+		wantSame(t, "IDs are sorted", slices.IsSorted(ids), true)
 	})
 }
 
-// noticesOfChanges tests that there is no change without its notice, and no notice without
-// its change.
+// noticesOfChanges tests that every change has its notice and every notice its change.
 func noticesOfChanges(run runner) {
 	failed := errors.New("failed")
 	note := func(id string) notices.Notice { return newNotice("acct", id) }
 
-	run("of keys", func(t *tester) {
+	run("changes of keys", func(t *tester) {
 		t.must(t.store.CreateKey(t.Context(), newKey("acct", "key"), apikeys.CreateOptions{IdempotencyKey: "request", IdempotencyTTL: time.Hour, Notice: note("1")}))
 		t.wantNotices("1")
 		for _, options := range []apikeys.CreateOptions{
@@ -396,7 +393,7 @@ func noticesOfChanges(run runner) {
 		}
 		change := func(id string, change func(*apikeys.Key), err error) error {
 			_, result := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key, notice *notices.Notice) error {
-				wantSame(t, "the notice before", *notice, notices.Notice{})
+				wantSame(t, "notice passed to change", *notice, notices.Notice{})
 				*notice = note("3")
 				change(key)
 				return err
@@ -407,7 +404,7 @@ func noticesOfChanges(run runner) {
 		t.wantError("UpdateKey", change("nothing", func(*apikeys.Key) {}, nil), apikeys.ErrNotFound)
 		t.createKeys(newKey("acct", "another"))
 		t.wantError("UpdateKey", change("key", func(key *apikeys.Key) { key.Hash = hashOf("acct", "another") }, nil), apikeys.ErrExists)
-		t.updateKey("key", func(key *apikeys.Key) { key.Name = "told by nothing" })
+		t.updateKey("key", func(key *apikeys.Key) { key.Name = "without notice" })
 		t.wantNotices("1")
 		t.must(change("key", func(key *apikeys.Key) { key.Name = "changed" }, nil))
 		t.wantNotices("3", "1")
@@ -418,12 +415,12 @@ func noticesOfChanges(run runner) {
 		t.wantNotices("4", "3", "1")
 	})
 
-	run("of webhooks", func(t *tester) {
+	run("changes of webhooks", func(t *tester) {
 		t.must(t.store.CreateWebhook(t.Context(), newWebhook("acct", "webhook"), webhooks.CreateOptions{Notice: note("1")}))
 		t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook("acct", "webhook"), webhooks.CreateOptions{Notice: note("2")}), webhooks.ErrExists)
 		change := func(id string, err error) error {
 			_, result := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, notice *notices.Notice) error {
-				wantSame(t, "the notice before", *notice, notices.Notice{})
+				wantSame(t, "notice passed to change", *notice, notices.Notice{})
 				*notice = note("3")
 				return err
 			})
@@ -440,7 +437,7 @@ func noticesOfChanges(run runner) {
 		t.wantNotices("4", "3", "1")
 	})
 
-	run("of deliveries and recoveries", func(t *tester) {
+	run("changes of deliveries and recoveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "settled"), 1, webhooks.Deliver)
 		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", "nothing", note("1")), webhooks.ErrNotFound)
@@ -455,7 +452,7 @@ func noticesOfChanges(run runner) {
 	})
 }
 
-// durableNotices tests that notices are there when a store is opened again.
+// durableNotices tests that notices survive a restart.
 func durableNotices(reopened func(name string, before, after func(*tester))) {
 	reopened("notices", func(t *tester) {
 		for i := range 4 {

@@ -5,7 +5,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// off tests OffWebhooks, and a webhook's OffAt.
 func off(run runner) {
 	list := func(t *tester, page webhooks.Page) (ids []string) {
 		t.Helper()
@@ -22,7 +21,7 @@ func off(run runner) {
 		wantSame(t, "OffWebhooks", list(t, webhooks.Page{Limit: 99}), ids)
 	}
 
-	run("those of all accounts that are not active, by descending id, in pages", func(t *tester) {
+	run("lists the inactive webhooks of all accounts by descending ID, in pages", func(t *tester) {
 		want(t)
 		b, d := newWebhook("other", "b"), newWebhook("acct", "d")
 		b.Active, d.Active = false, false
@@ -30,9 +29,9 @@ func off(run runner) {
 		want(t, "d", "b")
 		t.setActive("acct", "a", false)
 		want(t, "d", "b", "a")
-		wantSame(t, "a page", list(t, webhooks.Page{Limit: 2}), []string{"d", "b"})
-		wantSame(t, "the next", list(t, webhooks.Page{Limit: 2, After: "b"}), []string{"a"})
-		wantSame(t, "after one that is not there", list(t, webhooks.Page{Limit: 1, After: "c"}), []string{"b"})
+		wantSame(t, "first page", list(t, webhooks.Page{Limit: 2}), []string{"d", "b"})
+		wantSame(t, "next page", list(t, webhooks.Page{Limit: 2, After: "b"}), []string{"a"})
+		wantSame(t, "after an unused ID", list(t, webhooks.Page{Limit: 1, After: "c"}), []string{"b"})
 		wantSame(t, "past the end", list(t, webhooks.Page{Limit: 2, After: "a"}), nil)
 		t.setActive("acct", "d", true)
 		t.must(t.store.DeleteWebhook(t.Context(), "other", "b", nil, notices.Notice{}))

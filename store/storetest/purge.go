@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// border returns a time by the store's clock: all events stored before were
-// published before it, all later ones are published then or later.
+// border returns a time by the store's clock that separates earlier events from later ones: earlier
+// ones were published before it, later ones are published at or after it.
 func (t *tester) border() time.Time {
 	t.Helper()
 	w := newWebhook("border", "border")
@@ -24,12 +24,12 @@ func (t *tester) border() time.Time {
 		return t.delivery("border", id).PublishedAt
 	}
 	first := now()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(eventTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if next := now(); next.After(first) {
 			return next
 		}
 	}
-	t.Fatalf("PublishedAt stands still for %v", patience)
+	t.Fatalf("PublishedAt did not advance for %v", eventTimeout)
 	return first
 }
 
@@ -40,8 +40,7 @@ func (t *tester) now() time.Time {
 	return now
 }
 
-// purge purges to the end, and returns the number of calls. The Limit is 100, if
-// it is 0.
+// purge purges to the end, with a default Limit of 100, and returns the number of calls.
 func (t *tester) purge(purge webhooks.Purge) (calls int) {
 	t.Helper()
 	if purge.Limit == 0 {
@@ -54,21 +53,21 @@ func (t *tester) purge(purge webhooks.Purge) (calls int) {
 			return calls
 		}
 	}
-	t.Fatal("Purge does not come to an end")
+	t.Fatal("Purge does not end")
 	return calls
 }
 
-// wantPurged checks that a delivery ended because its payload was purged, after
-// the attempts that it had before.
+// wantPurged checks that a delivery ended because its payload was purged, with that as its last
+// attempt.
 func (t *tester) wantPurged(before webhooks.Delivery) {
 	t.Helper()
 	got := t.delivery("acct", before.EventID)
 	if len(got.Attempts) == 0 {
-		t.Fatalf("no attempt is logged of %s, which is %s", got.EventID, got.State)
+		t.Fatalf("no attempt of %s, which is %s", got.EventID, got.State)
 	}
 	last := got.Attempts[len(got.Attempts)-1]
 	if off := time.Since(last.StartedAt).Abs(); off > time.Minute {
-		t.Errorf("StartedAt of what is logged is %v away from now", off)
+		t.Errorf("StartedAt of the last attempt differs from now by %v", off)
 	}
 	before.State, before.NextAttemptAt = webhooks.Dead, time.Time{}
 	number := 1
@@ -79,16 +78,16 @@ func (t *tester) wantPurged(before webhooks.Delivery) {
 	wantSame(t, "EventDeliveries", got, before)
 }
 
-// purging tests what Purge says of payloads, and the clock that it goes by.
+// purging tests how Purge treats payloads, and its clock.
 func purging(run runner) {
-	run("Now is the clock by which events are published", func(t *tester) {
+	run("Now is the clock of publications", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i := range 5 {
 			before := t.now()
 			t.enqueue(newEvent("acct", numbered("event", i)), 1)
 			after := t.now()
 			if at := t.delivery("acct", numbered("event", i)).PublishedAt; at.Before(before.Truncate(time.Millisecond)) || at.After(after.Add(time.Millisecond)) {
-				t.Errorf("an event is published at %v, and Now was %v before and %v after", at, before, after)
+				t.Errorf("event published at %v, but Now was %v before and %v after", at, before, after)
 			}
 		}
 	})
@@ -118,7 +117,7 @@ func purging(run runner) {
 		}
 	})
 
-	run("payloads: deliveries still owed end as Dead, and nothing else changes", func(t *tester) {
+	run("payloads: pending deliveries become Dead, and others do not change", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "due"), 1)
@@ -141,13 +140,13 @@ func purging(run runner) {
 		backlog := t.backlog("webhook")
 		wantSame(t, "Backlog", backlog, webhooks.Backlog{Pending: 1})
 
-		// And once more, nothing happens.
+		// A repeated purge changes nothing.
 		list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 		t.purge(webhooks.Purge{Payloads: border})
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), list)
 	})
 
-	run("payloads: those owed to an inactive webhook, and those redelivered, too", func(t *tester) {
+	run("payloads: also pending deliveries of inactive webhooks and redelivered ones", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.setActive("acct", "webhook", false)
@@ -164,7 +163,7 @@ func purging(run runner) {
 		t.claimAll(0)
 	})
 
-	run("payloads: those recovered, too", func(t *tester) {
+	run("payloads: also recovered deliveries", func(t *tester) {
 		t.dead("acct", "webhook", 3)
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
 		t.advance(9)
@@ -176,7 +175,7 @@ func purging(run runner) {
 		t.claimAll(0)
 	})
 
-	run("payloads: Redeliver returns ErrNotFound", func(t *tester) {
+	run("payloads: Redeliver then returns ErrNotFound", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "leased"), 1)
@@ -190,7 +189,7 @@ func purging(run runner) {
 		t.claimAll(0)
 	})
 
-	run("about Limit at a time, the oldest first", func(t *tester) {
+	run("purges about Limit events per call, the oldest first", func(t *tester) {
 		const n = 300
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", n, 1)
@@ -201,7 +200,7 @@ func purging(run runner) {
 			list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 			for i := 1; i < len(list); i++ {
 				if list[i-1].State == webhooks.Dead && list[i].State == webhooks.Pending {
-					t.Fatalf("%s was purged, but %s, which is older, was not", list[i-1].EventID, list[i].EventID)
+					t.Fatalf("%s was purged before %s, which is older", list[i-1].EventID, list[i].EventID)
 				}
 			}
 		}
@@ -209,22 +208,22 @@ func purging(run runner) {
 		t.must(err)
 		check()
 		if dead := t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Dead}}); !more || len(dead) == n {
-			t.Fatalf("with a Limit of 1, %d of %d are purged at once, and more = %v", len(dead), n, more)
+			t.Fatalf("call with Limit 1 purged %d of %d events, more = %v", len(dead), n, more)
 		}
 		for calls := 0; more; calls++ {
 			more, err = t.store.Purge(t.Context(), webhooks.Purge{Payloads: border, Limit: 20})
 			t.must(err)
 			check()
 			if calls > 100*n {
-				t.Fatal("Purge does not come to an end")
+				t.Fatal("Purge does not end")
 			}
 		}
 		dead := t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Dead}})
-		wantSame(t, "number of deliveries purged", len(dead), n)
+		wantSame(t, "purged deliveries", len(dead), n)
 		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "young")
 	})
 
-	run("attempts: what is still listed is in the state that it was in", func(t *tester) {
+	run("attempts: listed deliveries keep their state during a purge", func(t *tester) {
 		const n = 6
 		for i := range n {
 			t.createWebhooks(newWebhook("acct", numbered("webhook", i)))
@@ -253,7 +252,7 @@ func purging(run runner) {
 				}
 			}
 			if calls > 100*n {
-				t.Fatal("Purge does not come to an end")
+				t.Fatal("Purge does not end")
 			}
 		}
 	})

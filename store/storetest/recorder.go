@@ -12,22 +12,22 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Recorder is a [webhooks.Scheduler] that records what a store reports, in order. It
-// attempts nothing. Its zero value records from the first report on.
+// A Recorder is a [webhooks.Scheduler] that records a store's reports in order, and makes no
+// attempts. The zero Recorder is ready to use.
 type Recorder struct {
 	mu       sync.Mutex
 	reports  []Report
-	copies   []webhooks.Webhook // of each report's webhook, at the time
-	changed  chan struct{}      // closed by the next report, if something waits for it
+	copies   []webhooks.Webhook // copy of each report's webhook at the time of the report
+	changed  chan struct{}      // closed by the next report; nil while nothing waits
 	ended    bool
 	underWay map[webhooks.Group]int
 }
 
-// A Report is one call of a [webhooks.Scheduler]'s method; an Add is one report for each
-// delivery of its list. The fields that the method has no argument for are zero.
+// A Report is a call of a [webhooks.Scheduler]'s method; an Add is recorded as one report for each
+// delivery. Fields without a corresponding argument are zero.
 type Report struct {
-	Method  string                   // such as "Add"
-	Ref     webhooks.DeliveryRef     // Add, Nudge, Ended; of Webhook and Probe the WebhookID
+	Method  string                   // for example "Add"
+	Ref     webhooks.DeliveryRef     // Add, Nudge, Ended; for Webhook and Probe only WebhookID
 	Pending webhooks.PendingDelivery // Add
 	Webhook *webhooks.Webhook        // Add, Webhook
 	Scope   webhooks.Scope           // Forget
@@ -36,7 +36,7 @@ type Report struct {
 	Late    bool                     // the method was called after End
 }
 
-// String returns what a test prints of the report.
+// String returns the report as printed by tests.
 func (r Report) String() string {
 	late := ""
 	if r.Late {
@@ -76,7 +76,7 @@ func (r *Recorder) note(reports ...Report) {
 	}
 }
 
-// Add implements [webhooks.Scheduler], as the methods below do.
+// Add implements [webhooks.Scheduler], as do the methods below.
 func (r *Recorder) Add(list []webhooks.PendingDelivery) {
 	var reports []Report
 	for _, p := range list {
@@ -89,7 +89,7 @@ func (r *Recorder) Add(list []webhooks.PendingDelivery) {
 	r.note(reports...)
 }
 
-// Nudge records a delivery that is to be the next.
+// Nudge records a delivery to be attempted next.
 func (r *Recorder) Nudge(ref webhooks.DeliveryRef) { r.note(Report{Method: "Nudge", Ref: ref}) }
 
 // Webhook records a change of a webhook.
@@ -102,10 +102,10 @@ func (r *Recorder) Probe(webhookID string) {
 	r.note(Report{Method: "Probe", Ref: webhooks.DeliveryRef{WebhookID: webhookID}})
 }
 
-// Forget records a scope that is gone.
+// Forget records a scope to be forgotten.
 func (r *Recorder) Forget(scope webhooks.Scope) { r.note(Report{Method: "Forget", Scope: scope}) }
 
-// Ended records deliveries that the store has ended.
+// Ended records deliveries ended by the store.
 func (r *Recorder) Ended(refs []webhooks.DeliveryRef) {
 	var reports []Report
 	for _, ref := range refs {
@@ -114,37 +114,36 @@ func (r *Recorder) Ended(refs []webhooks.DeliveryRef) {
 	r.note(reports...)
 }
 
-// Pause records groups that the store gives away.
+// Pause records groups that the store gives up.
 func (r *Recorder) Pause(groups []webhooks.Group) {
 	r.note(Report{Method: "Pause", Groups: slices.Clone(groups)})
 }
 
-// Trouble records that something cannot be read, or all can be again.
+// Trouble records that reading failed, or works again.
 func (r *Recorder) Trouble(err error) { r.note(Report{Method: "Trouble", Err: err}) }
 
-// UnderWay returns what SetUnderWay has set.
+// UnderWay returns the counts set by SetUnderWay.
 func (r *Recorder) UnderWay() map[webhooks.Group]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.underWay)
 }
 
-// SetUnderWay sets how many attempts the store is told to be under way, by group.
+// SetUnderWay sets the number of running attempts by group that UnderWay returns.
 func (r *Recorder) SetUnderWay(attempts map[webhooks.Group]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.underWay = maps.Clone(attempts)
 }
 
-// Reports returns the reports so far.
 func (r *Recorder) Reports() []Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.reports)
 }
 
-// Wait waits until the reports so far are enough, and returns ctx's error if they are not
-// before ctx is done.
+// Wait waits until enough returns true for the reports so far. If ctx is done before, it returns
+// ctx's error.
 func (r *Recorder) Wait(ctx context.Context, enough func([]Report) bool) error {
 	for {
 		r.mu.Lock()
@@ -164,15 +163,15 @@ func (r *Recorder) Wait(ctx context.Context, enough func([]Report) bool) error {
 	}
 }
 
-// End is called once Deliver has returned: reports from then on are Late.
+// End marks later reports as Late. Call it after Deliver has returned.
 func (r *Recorder) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
 }
 
-// Faults returns what the store has done wrong whatever was to be reported: a report that is
-// Late, and a webhook that was changed after it was reported.
+// Faults returns violations that no test expects: reports that are Late, and webhooks that were
+// changed after they were reported.
 func (r *Recorder) Faults() (faults []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +186,7 @@ func (r *Recorder) Faults() (faults []string) {
 			continue
 		}
 		if diff := cmp.Diff(r.copies[i], *report.Webhook, same); diff != "" {
-			faults = append(faults, fmt.Sprintf("the webhook of %v was changed afterwards (-reported +now):\n%s", report, diff))
+			faults = append(faults, fmt.Sprintf("webhook of %v was changed after the report (-reported +now):\n%s", report, diff))
 		}
 	}
 	return faults

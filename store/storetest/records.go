@@ -10,12 +10,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Records are those of one kind: what is said of lists and of updates is the same of keys
-// and of webhooks.
+// A records tests one kind of record, because keys and webhooks have the same contract for lists
+// and updates.
 type records[R any] struct {
 	make   func(account, id string) R
 	id     func(*R) string
-	text   func(*R) *string // a string of it that may be any
+	text   func(*R) *string // a field that may hold any string
 	create func(*tester, ...R)
 	update func(t *tester, account, id string, change func(*R, *notices.Notice) error) (R, error)
 	remove func(t *tester, account, id string) error
@@ -61,15 +61,15 @@ func (r records[R]) listed(t *tester, account, after string, limit int) []R {
 	return list
 }
 
-// lists tests a list.
+// lists tests the list method.
 func (r records[R]) lists(run runner) {
-	// pages returns all pages of that limit.
+	// pages returns all records in pages of the given limit.
 	pages := func(t *tester, account string, limit, n int) (got []R) {
 		t.Helper()
 		for after := ""; ; {
 			page := r.listed(t, account, after, limit)
 			if len(page) != min(limit, n-len(got)) {
-				t.Fatalf("a page of at most %d after %d of %d has %d", limit, len(got), n, len(page))
+				t.Fatalf("page of at most %d after %d of %d has %d records", limit, len(got), n, len(page))
 			}
 			if len(page) == 0 {
 				return got
@@ -79,10 +79,10 @@ func (r records[R]) lists(run runner) {
 		}
 	}
 
-	run("by descending id, in pages of any size", func(t *tester) {
+	run("lists by descending ID, in pages of any size", func(t *tester) {
 		const n = 7
 		want := make([]R, n)
-		for _, i := range []int{3, 0, 6, 1, 5, 2, 4} { // not in the order of their ids
+		for _, i := range []int{3, 0, 6, 1, 5, 2, 4} { // not in the order of IDs
 			want[n-1-i] = r.make("ab", numbered("id", i))
 			r.create(t, want[n-1-i])
 			for _, near := range []string{"a", "abc", "ab/", "ab:", "AB", "b"} {
@@ -94,7 +94,7 @@ func (r records[R]) lists(run runner) {
 		}
 	})
 
-	run("ids go by their bytes", func(t *tester) {
+	run("orders IDs byte by byte", func(t *tester) {
 		ids := slices.Clone(oddStrings)
 		for _, id := range ids {
 			r.create(t, r.make("acct", id))
@@ -110,14 +110,14 @@ func (r records[R]) lists(run runner) {
 		}
 	})
 
-	run("an empty list past the end", func(t *tester) {
-		wantSame(t, "list of an account with nothing", r.listed(t, "acct", "", 9), nil)
+	run("returns an empty list past the end", func(t *tester) {
+		wantSame(t, "list of an account without records", r.listed(t, "acct", "", 9), nil)
 		r.create(t, r.make("acct", "id"), r.make("acc", "a"), r.make("acctx", "b"))
-		wantSame(t, "list after the last", r.listed(t, "acct", "id", 9), nil)
-		wantSame(t, "list after less than all", r.listed(t, "acct", "a", 9), nil)
+		wantSame(t, "list after the last ID", r.listed(t, "acct", "id", 9), nil)
+		wantSame(t, "list after a lower ID", r.listed(t, "acct", "a", 9), nil)
 	})
 
-	run("the id after which the page begins need not exist", func(t *tester) {
+	run("accepts an unused ID as the start of a page", func(t *tester) {
 		a, c, e := r.make("acct", "a"), r.make("acct", "c"), r.make("acct", "e")
 		r.create(t, a, c, e, r.make("acct", "b"), r.make("acct", "d"), r.make("acct", "f"))
 		for _, id := range []string{"b", "d", "f"} {
@@ -126,14 +126,14 @@ func (r records[R]) lists(run runner) {
 		wantSame(t, "after f", r.listed(t, "acct", "f", 9), []R{e, c, a})
 		wantSame(t, "after d", r.listed(t, "acct", "d", 1), []R{c})
 		wantSame(t, "after b", r.listed(t, "acct", "b", 9), []R{a})
-		wantSame(t, "after more than all", r.listed(t, "acct", "zzz", 2), []R{e, c})
-		wantSame(t, "after one never there", r.listed(t, "acct", "c5", 9), []R{c, a})
+		wantSame(t, "after an ID above all", r.listed(t, "acct", "zzz", 2), []R{e, c})
+		wantSame(t, "after an unused ID", r.listed(t, "acct", "c5", 9), []R{c, a})
 	})
 }
 
-// updates tests that no update is lost.
+// updates tests that no concurrent update is lost.
 func (r records[R]) updates(run runner) {
-	run("no other change comes between reading and storing", func(t *tester) {
+	run("no other change happens between reading and storing", func(t *tester) {
 		const goroutines, each = 8, 20
 		record := r.make("acct", "id")
 		*r.text(&record) = "0"
@@ -142,14 +142,14 @@ func (r records[R]) updates(run runner) {
 			for range each {
 				_, err := r.update(t, "acct", "id", func(record *R, _ *notices.Notice) error {
 					n, err := strconv.Atoi(*r.text(record))
-					time.Sleep(time.Microsecond) // lets the others in
+					time.Sleep(time.Microsecond) // lets the other goroutines run
 					*r.text(record) = strconv.Itoa(n + 1)
 					return err
 				})
-				t.wantError("the update", err, nil)
+				t.wantError("update", err, nil)
 			}
 		})
 		record = r.listed(t, "acct", "", 1)[0]
-		wantSame(t, "the count", *r.text(&record), strconv.Itoa(goroutines*each))
+		wantSame(t, "count", *r.text(&record), strconv.Itoa(goroutines*each))
 	})
 }

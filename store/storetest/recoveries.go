@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// newRecovery returns one of everything in those states.
+// newRecovery returns a recovery of all events with deliveries in the given states.
 func newRecovery(account, webhookID, id string, states ...webhooks.DeliveryState) webhooks.Recovery {
 	return webhooks.Recovery{
 		ID: id, Account: account, WebhookID: webhookID, States: states,
@@ -29,7 +29,7 @@ func (t *tester) recovery(account, id string) webhooks.Recovery {
 	return recovery
 }
 
-// advance advances all recoveries to their end.
+// advance advances all recoveries until they are finished.
 func (t *tester) advance(limit int) {
 	t.Helper()
 	for range 100_000 {
@@ -39,19 +39,18 @@ func (t *tester) advance(limit int) {
 			return
 		}
 	}
-	t.Fatal("AdvanceRecovery does not come to an end")
+	t.Fatal("AdvanceRecovery does not end")
 }
 
-// wantDone checks that a recovery is done and how many deliveries it recovered.
+// wantDone checks that a recovery is finished, and its number of recovered deliveries.
 func (t *tester) wantDone(want webhooks.Recovery, recovered int) {
 	t.Helper()
 	want.Done, want.Recovered = true, recovered
 	wantSame(t, "RecoveryByID", t.recovery(want.Account, want.ID), want)
 }
 
-// createRecovery tests CreateRecovery and RecoveryByID.
 func createRecovery(run runner) {
-	run("every field comes back", func(t *tester) {
+	run("returns every field unchanged", func(t *tester) {
 		for i, states := range [][]webhooks.DeliveryState{
 			{webhooks.Dead}, {webhooks.Skipped}, {webhooks.Delivered},
 			{webhooks.Skipped, webhooks.Dead}, {webhooks.Dead, webhooks.Skipped, webhooks.Delivered},
@@ -66,7 +65,7 @@ func createRecovery(run runner) {
 		t.claimAll(0)
 	})
 
-	run("ErrNotFound if the account has no webhook of that id", func(t *tester) {
+	run("returns ErrNotFound if the account has no such webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
 		for _, ref := range [][2]string{{"acct", "unknown"}, {"acct", "deleted"}, {"acct", "foreign"}, {"other", "webhook"}} {
@@ -76,7 +75,7 @@ func createRecovery(run runner) {
 		}
 	})
 
-	run("ErrExists if there is a recovery of that id", func(t *tester) {
+	run("returns ErrExists if a recovery has the same ID", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
 		recovery := newRecovery("acct", "a", "recovery", webhooks.Dead)
 		t.createRecoveries(recovery)
@@ -91,7 +90,7 @@ func createRecovery(run runner) {
 		t.wantDone(recovery, 0)
 	})
 
-	run("RecoveryByID returns ErrNotFound, for those of other accounts too", func(t *tester) {
+	run("RecoveryByID returns ErrNotFound for unknown recoveries and those of other accounts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "foreign"))
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
 		for _, ref := range [][2]string{{"acct", "unknown"}, {"other", "recovery"}, {"nobody", "recovery"}, {"acct", "recover"}, {"acc", "trecovery"}, {"acct", "RECOVERY"}} {
@@ -100,7 +99,7 @@ func createRecovery(run runner) {
 		}
 	})
 
-	run("of recoveries with one id, or of one webhook, at once, one wins", func(t *tester) {
+	run("if several recoveries with the same ID or webhook are created concurrently, one succeeds", func(t *tester) {
 		for round := range 10 {
 			hook := numbered("webhook", round)
 			t.createWebhooks(newWebhook("acct", hook))
@@ -115,7 +114,7 @@ func createRecovery(run runner) {
 					t.wantError("CreateRecovery", err, want)
 				}
 			})
-			wantSame(t, "recoveries created", countTrue(won), 1)
+			wantSame(t, "created recoveries", countTrue(won), 1)
 		}
 	})
 }

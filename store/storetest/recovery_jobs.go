@@ -6,7 +6,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// dead makes a webhook and n of its deliveries Dead, of the events numbered from 0.
+// dead creates a webhook with n Dead deliveries, of events numbered from 0.
 func (t *tester) dead(account, webhookID string, n int) {
 	t.Helper()
 	t.createWebhooks(newWebhook(account, webhookID))
@@ -15,10 +15,10 @@ func (t *tester) dead(account, webhookID string, n int) {
 	}
 }
 
-// recoveryJobs tests what AdvanceRecovery does with several recoveries, with
-// webhooks that change, and when it is not alone.
+// recoveryJobs tests AdvanceRecovery with several recoveries, with webhooks that change, and with
+// concurrent calls.
 func recoveryJobs(run runner) {
-	run("they take turns", func(t *tester) {
+	run("recoveries advance in turn", func(t *tester) {
 		const events = 100
 		ids := []string{"a", "b", "c"}
 		for _, id := range ids {
@@ -39,7 +39,7 @@ func recoveryJobs(run runner) {
 				least, most = min(least, t.recovery("acct", id).Recovered), max(most, t.recovery("acct", id).Recovered)
 			}
 			if most > least+30 {
-				t.Errorf("one has recovered %d, and another only %d", most, least)
+				t.Errorf("one recovery has recovered %d deliveries, another only %d", most, least)
 			}
 		}
 		for _, id := range ids {
@@ -48,13 +48,13 @@ func recoveryJobs(run runner) {
 		t.claimAll(len(ids) * events)
 	})
 
-	run("of a webhook the latest are kept", func(t *tester) {
+	run("keeps the latest recoveries of a webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "another"))
 		t.createRecoveries(newRecovery("acct", "another", "another", webhooks.Dead))
 		id := func(i int) string { return numbered("recovery", i) }
 		for i := range webhooks.MaxRecoveries + 3 {
 			r := newRecovery("acct", "webhook", id(i), webhooks.Dead)
-			r.CreatedAt = millis(-i) // it is by when they are stored, not by the clock of those who create them
+			r.CreatedAt = millis(-i) // the order of storing counts, not the clock of the caller
 			t.createRecoveries(r)
 			t.advance(10)
 		}
@@ -67,10 +67,10 @@ func recoveryJobs(run runner) {
 			t.wantError("RecoveryByID of "+id(i), err, webhooks.ErrNotFound)
 		}
 		t.recovery("acct", "another")
-		t.createRecoveries(newRecovery("acct", "webhook", id(0), webhooks.Dead)) // it is known no more
+		t.createRecoveries(newRecovery("acct", "webhook", id(0), webhooks.Dead)) // no longer known
 	})
 
-	run("a webhook has one at a time", func(t *tester) {
+	run("a webhook has one unfinished recovery at a time", func(t *tester) {
 		t.dead("acct", "webhook", 9)
 		t.dead("other", "another", 9)
 		first := newRecovery("acct", "webhook", "1", webhooks.Dead)
@@ -88,7 +88,7 @@ func recoveryJobs(run runner) {
 		t.claimAll(18)
 	})
 
-	run("one that comes later is done, too", func(t *tester) {
+	run("a later recovery is finished, too", func(t *tester) {
 		t.dead("acct", "webhook", 3)
 		for i := range 3 {
 			job := newRecovery("acct", "webhook", numbered("recovery", i), webhooks.Dead)
@@ -101,7 +101,7 @@ func recoveryJobs(run runner) {
 		}
 	})
 
-	run("a recovery whose webhook is gone is done", func(t *tester) {
+	run("a recovery ends when its webhook is deleted", func(t *tester) {
 		for i, advanced := range []int{0, 2} {
 			account := numbered("acct", i)
 			t.dead(account, account, 9)
@@ -119,7 +119,7 @@ func recoveryJobs(run runner) {
 		}
 	})
 
-	run("what is recovered for an inactive webhook waits", func(t *tester) {
+	run("recovered deliveries of an inactive webhook wait", func(t *tester) {
 		t.dead("acct", "webhook", 3)
 		t.setActive("acct", "webhook", false)
 		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
@@ -134,7 +134,7 @@ func recoveryJobs(run runner) {
 		t.claimAll(3)
 	})
 
-	run("what a webhook missed while it was off is recovered", func(t *tester) {
+	run("recovers deliveries skipped while the webhook was inactive", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		w.Active = false
 		t.createWebhooks(w)
@@ -150,13 +150,13 @@ func recoveryJobs(run runner) {
 		}
 	})
 
-	run("of many who advance one at once, each delivery is recovered once", func(t *tester) {
+	run("concurrent calls recover each delivery once", func(t *tester) {
 		const n = 60
 		t.dead("acct", "webhook", n)
 		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
 		t.createRecoveries(job)
 		inParallel(5, func(i int) {
-			if i == 0 { // settled at once as Dead, to tempt
+			if i == 0 { // settles as Dead at once, so that a faulty recovery would find them again
 				for range 20 {
 					tasks, err := t.worker().Claim(t.Context(), 9)
 					t.wantError("Claim", err, nil)
@@ -184,7 +184,7 @@ func recoveryJobs(run runner) {
 		}
 	})
 
-	run("publishing meanwhile neither ends nor misleads it", func(t *tester) {
+	run("concurrent publications do not disturb a recovery", func(t *tester) {
 		t.dead("acct", "webhook", 20)
 		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
 		job.To = t.border()

@@ -9,9 +9,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// advanceRecovery tests which deliveries AdvanceRecovery makes owed.
+// advanceRecovery tests which deliveries AdvanceRecovery makes pending.
 func advanceRecovery(run runner) {
-	run("it returns false if all recoveries are done already", func(t *tester) {
+	run("returns false if all recoveries are finished", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, webhooks.GiveUp)
 		advanced, err := t.store.AdvanceRecovery(t.Context(), 9)
@@ -26,7 +26,7 @@ func advanceRecovery(run runner) {
 		t.claimAll(1)
 	})
 
-	run("makes those of the States owed and due now, and leaves the others", func(t *tester) {
+	run("makes deliveries in the given States pending and due now, and no others", func(t *tester) {
 		t.createWebhooks(newWebhook("foreign", "foreign"))
 		t.inEachState("foreign", "foreign")
 		for i, states := range [][]webhooks.DeliveryState{{webhooks.Dead}, {webhooks.Skipped}, {webhooks.Delivered}, {webhooks.Delivered, webhooks.Skipped, webhooks.Dead}} {
@@ -45,7 +45,7 @@ func advanceRecovery(run runner) {
 				want := before[got.EventID]
 				if slices.Contains(states, want.State) {
 					if off := time.Since(got.NextAttemptAt).Abs(); off > time.Minute {
-						t.Errorf("NextAttemptAt is %v away from now", off)
+						t.Errorf("NextAttemptAt differs from now by %v", off)
 					}
 					want.State, want.NextAttemptAt = webhooks.Pending, got.NextAttemptAt
 				}
@@ -54,7 +54,7 @@ func advanceRecovery(run runner) {
 			for _, task := range t.claimAll(len(states)) {
 				wantSame(t, "Task.Event", task.Event, newEvent(id, task.Event.ID))
 				if state := before[task.Event.ID].State; !slices.Contains(states, state) {
-					t.Errorf("claimed what was %s, want only %v", state, states)
+					t.Errorf("claimed a delivery that was %s, want only %v", state, states)
 				}
 				made := len(before[task.Event.ID].Attempts)
 				wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{made + 1, made})
@@ -80,7 +80,7 @@ func advanceRecovery(run runner) {
 		})
 	}
 
-	run("oldest first, and tells how many so far", func(t *tester) {
+	run("recovers the oldest first, and counts recovered deliveries", func(t *tester) {
 		const n = 10
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i := range n {
@@ -92,7 +92,7 @@ func advanceRecovery(run runner) {
 			var err error
 			advanced, err = t.store.AdvanceRecovery(t.Context(), 2)
 			t.must(err)
-			wantSame(t, "whether it was not done, and was advanced", advanced, !before.Done)
+			wantSame(t, "advanced, as the recovery was unfinished", advanced, !before.Done)
 			recovery := t.recovery("acct", "recovery")
 			for i := range n {
 				want := webhooks.Dead
@@ -102,14 +102,14 @@ func advanceRecovery(run runner) {
 				wantSame(t, "State of "+numbered("event", i), t.delivery("acct", numbered("event", i)).State, want)
 			}
 			if calls > 100*n {
-				t.Fatal("AdvanceRecovery does not come to an end")
+				t.Fatal("AdvanceRecovery does not end")
 			}
 		}
 		wantSame(t, "Recovered", t.recovery("acct", "recovery").Recovered, n)
 		t.claimAll(n)
 	})
 
-	run("those published From then, and before To", func(t *tester) {
+	run("filters by From (inclusive) and To (exclusive)", func(t *tester) {
 		const n = 4
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		var at []time.Time
@@ -128,7 +128,7 @@ func advanceRecovery(run runner) {
 				t.wantDone(recovery, want)
 				for _, task := range t.claimAll(want) {
 					if task.Event.ID < numbered("event", from) || task.Event.ID >= numbered("event", to) {
-						t.Errorf("recovered %s, want those from %d to before %d", task.Event.ID, from, to)
+						t.Errorf("recovered %s, want events from %d to before %d", task.Event.ID, from, to)
 					}
 					t.settle(settlement(task, webhooks.GiveUp))
 				}
@@ -136,7 +136,7 @@ func advanceRecovery(run runner) {
 		}
 	})
 
-	run("each delivery once, whatever becomes of it meanwhile", func(t *tester) {
+	run("recovers each delivery once, even if its state changes meanwhile", func(t *tester) {
 		const n = 10
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i := range n {
@@ -152,13 +152,13 @@ func advanceRecovery(run runner) {
 				t.settle(settlement(task, webhooks.GiveUp))
 			}
 			if d := t.delivery("acct", numbered("event", 0)); len(d.Attempts) > 2 {
-				t.Fatalf("%s was recovered again", d.EventID)
+				t.Fatalf("%s recovered twice", d.EventID)
 			}
 		}
 		t.wantDone(recovery, n)
 	})
 
-	run("what is pending, or leased, is left as it is", func(t *tester) {
+	run("does not change pending or claimed deliveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i := range 3 {
 			t.settleEvent(newEvent("acct", numbered("event", i)), 1, webhooks.GiveUp)
@@ -180,7 +180,7 @@ func advanceRecovery(run runner) {
 		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, numbered("event", 2))
 	})
 
-	run("what is pending is due now if the States have it, unless it is leased", func(t *tester) {
+	run("makes pending deliveries due now if the States include Pending, unless they are claimed", func(t *tester) {
 		for i, states := range [][]webhooks.DeliveryState{{webhooks.Pending}, {webhooks.Dead, webhooks.Pending}} {
 			id := numbered("acct", i)
 			t.createWebhooks(newWebhook(id, id))
@@ -211,7 +211,7 @@ func advanceRecovery(run runner) {
 		}
 	})
 
-	run("what has lost its payload is left as it is", func(t *tester) {
+	run("does not change deliveries without a payload", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		border := t.border()

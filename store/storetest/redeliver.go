@@ -8,24 +8,24 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// redeliver tests Redeliver, and Task.Before with it.
+// redeliver tests Redeliver and Task.Before.
 func redeliver(run runner) {
 	again := func(t *tester, eventID string) {
 		t.Helper()
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", eventID, notices.Notice{}))
 	}
-	// wantOwed checks that a delivery is pending, due now, and has its attempts.
-	wantOwed := func(t *tester, before webhooks.Delivery) {
+	// wantPendingNow checks that a delivery is pending and due now, with its attempts unchanged.
+	wantPendingNow := func(t *tester, before webhooks.Delivery) {
 		t.Helper()
 		got := t.delivery("acct", before.EventID)
 		if off := time.Since(got.NextAttemptAt).Abs(); off > time.Minute {
-			t.Errorf("NextAttemptAt of %s is %v away from now", before.EventID, off)
+			t.Errorf("NextAttemptAt of %s differs from now by %v", before.EventID, off)
 		}
 		before.State, before.NextAttemptAt = webhooks.Pending, got.NextAttemptAt
 		wantSame(t, "EventDeliveries", got, before)
 	}
 
-	run("what was Delivered or Dead is owed again, due now, and its attempts go on", func(t *tester) {
+	run("makes Delivered and Dead deliveries pending and due now, and continues their attempts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for _, id := range []string{"delivered", "dead"} {
 			outcome := map[string]webhooks.Outcome{"delivered": webhooks.Deliver, "dead": webhooks.GiveUp}[id]
@@ -33,7 +33,7 @@ func redeliver(run runner) {
 			var attempts []webhooks.Attempt
 			for number := 1; number <= 6; {
 				before := number - 1
-				for range 2 { // a failure, and the end
+				for range 2 { // a failed attempt, then the last one
 					task := t.await(1)[0]
 					wantSame(t, "Task.Event", task.Event, newEvent("acct", id))
 					wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{number, before})
@@ -50,30 +50,30 @@ func redeliver(run runner) {
 				wantSame(t, "Attempts", d.Attempts, attempts)
 				t.claimAll(0)
 				again(t, id)
-				wantOwed(t, d)
+				wantPendingNow(t, d)
 			}
 			t.settle(settlement(t.claimAll(1)[0], webhooks.Deliver))
 		}
 	})
 
-	run("what was Skipped is owed, due now", func(t *tester) {
+	run("makes Skipped deliveries pending and due now", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.setActive("acct", "webhook", false)
 		t.enqueue(newEvent("acct", "event"), 0)
 		t.setActive("acct", "webhook", true)
 		d := t.delivery("acct", "event")
 		again(t, "event")
-		wantOwed(t, d)
+		wantPendingNow(t, d)
 		task := t.claimAll(1)[0]
 		wantSame(t, "Task.Event", task.Event, newEvent("acct", "event"))
 		wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{1, 0})
 		t.settle(settlement(task, webhooks.Deliver))
 		d.State, d.Attempts = webhooks.Delivered, []webhooks.Attempt{attemptOf(task)}
 		wantSame(t, "EventDeliveries", t.delivery("acct", "event"), d)
-		t.enqueue(newEvent("acct", "event"), 0) // as the first time
+		t.enqueue(newEvent("acct", "event"), 0) // the same result as at first
 	})
 
-	run("what is pending, due later, is due now", func(t *tester) {
+	run("makes pending deliveries due now", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		for i, task := range t.claimAll(3) {
@@ -84,7 +84,7 @@ func redeliver(run runner) {
 		for _, i := range []int{1, 2} {
 			d := t.delivery("acct", numbered("event", i))
 			again(t, d.EventID)
-			wantOwed(t, d)
+			wantPendingNow(t, d)
 			task := t.claimAll(1)[0]
 			wantSame(t, "Task.Event.ID", task.Event.ID, d.EventID)
 			wantSame(t, "Task.Attempt", task.Attempt, 2)
@@ -93,13 +93,13 @@ func redeliver(run runner) {
 		t.claimAll(0)
 	})
 
-	run("what is due already is claimed once", func(t *tester) {
+	run("a delivery that is already due is claimed once", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		for range 3 {
 			d := t.delivery("acct", numbered("event", 1))
 			again(t, d.EventID)
-			wantOwed(t, d)
+			wantPendingNow(t, d)
 		}
 		for _, task := range t.claimAll(3) {
 			wantSame(t, "Task.Attempt", task.Attempt, 1)
@@ -108,7 +108,7 @@ func redeliver(run runner) {
 		t.claimAll(0)
 	})
 
-	run("if an attempt is under way its result counts", func(t *tester) {
+	run("the result of a running attempt counts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 4, 1)
 		tasks := t.claimAll(4)
@@ -117,7 +117,7 @@ func redeliver(run runner) {
 			d := t.delivery("acct", task.Event.ID)
 			again(t, task.Event.ID)
 			got := t.delivery("acct", task.Event.ID)
-			d.NextAttemptAt = got.NextAttemptAt // now, if the store knows of no leases
+			d.NextAttemptAt = got.NextAttemptAt // now, for stores without leases
 			wantSame(t, "EventDeliveries", got, d)
 			t.claimAll(0)
 			end := settlement(task, []webhooks.Outcome{Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp}[i])
@@ -133,7 +133,7 @@ func redeliver(run runner) {
 		}
 	})
 
-	run("Before stays while the delivery is owed", func(t *tester) {
+	run("Before does not change while the delivery is pending", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
 		again(t, "event")
@@ -147,21 +147,21 @@ func redeliver(run runner) {
 		wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{4, 3})
 	})
 
-	run("that of an inactive webhook waits until it is active", func(t *tester) {
+	run("a delivery to an inactive webhook waits until it is active", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.setActive("acct", "webhook", false)
 		for _, id := range []string{"delivered", "dead", "skipped", "pending"} {
 			d := t.delivery("acct", id)
 			again(t, id)
-			wantOwed(t, d)
+			wantPendingNow(t, d)
 		}
 		t.claimAll(0)
 		t.setActive("acct", "webhook", true)
 		t.claimAll(4)
 	})
 
-	run("that of a webhook which was never active waits, too", func(t *tester) {
+	run("also if the webhook was never active", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		w.Active = false
 		t.createWebhooks(w)
@@ -172,17 +172,17 @@ func redeliver(run runner) {
 		t.claimAll(1)
 	})
 
-	run("of an event for several webhooks it is for one", func(t *tester) {
+	run("affects only one webhook of an event", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "webhook"), newWebhook("acct", "z"))
 		t.settleEvent(newEvent("acct", "event"), 3, webhooks.Deliver)
 		again(t, "event")
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "webhook")
 		for _, d := range t.deliveries("acct", "event") {
-			wantSame(t, "whether that of "+d.WebhookID+" is pending", d.State == webhooks.Pending, d.WebhookID == "webhook")
+			wantSame(t, "delivery to "+d.WebhookID+" is pending", d.State == webhooks.Pending, d.WebhookID == "webhook")
 		}
 	})
 
-	run("it goes to the webhook as it is", func(t *tester) {
+	run("sends to the current webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
 		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
@@ -192,17 +192,17 @@ func redeliver(run runner) {
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, changed)
 	})
 
-	run("ErrNotFound if there is no such delivery, or no webhook for it any more", func(t *tester) {
+	run("returns ErrNotFound if the delivery or its webhook does not exist", func(t *tester) {
 		silent := newWebhook("acct", "silent")
 		silent.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), silent, newWebhook("other", "foreign"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
-		t.settleEvent(newEvent("other", "theirs"), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("other", "others"), 1, webhooks.Deliver)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
 		t.createWebhooks(newWebhook("acct", "late"))
 		for _, ref := range [][3]string{
 			{"acct", "webhook", "unknown"}, {"acct", "unknown", "event"}, {"acct", "deleted", "event"}, {"acct", "silent", "event"},
-			{"acct", "late", "event"}, {"acct", "webhook", "theirs"}, {"acct", "foreign", "theirs"}, {"acct", "foreign", "event"},
+			{"acct", "late", "event"}, {"acct", "webhook", "others"}, {"acct", "foreign", "others"}, {"acct", "foreign", "event"},
 			{"other", "webhook", "event"}, {"other", "foreign", "event"}, {"nobody", "webhook", "event"}, {"acct", "event", "webhook"},
 		} {
 			t.wantError("Redeliver", t.store.Redeliver(t.Context(), ref[0], ref[1], ref[2], notices.Notice{}), webhooks.ErrNotFound)
@@ -210,7 +210,7 @@ func redeliver(run runner) {
 		t.claimAll(0)
 	})
 
-	run("of many who redeliver one at once, it is claimed once", func(t *tester) {
+	run("a delivery redelivered concurrently is claimed once", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for round := range 10 {
 			id := numbered("event", round)

@@ -5,11 +5,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// reportedWebhooks tests that each change of a webhook is reported.
 func reportedWebhooks(run runner) {
 	test := fed(run)
 
-	// wantReported checks that the webhook is reported as it is, last.
+	// wantReported checks that the last report of a change has the current webhook.
 	wantReported := func(f *feed, do func()) {
 		f.Helper()
 		var last *webhooks.Webhook
@@ -19,7 +18,7 @@ func reportedWebhooks(run runner) {
 			}
 		}
 		if last == nil {
-			f.Fatal("the change is not reported")
+			f.Fatal("change not reported")
 		}
 		want := f.webhook("acct", "webhook")
 		wantSame(f.tester, "Webhook", *last, want)
@@ -39,12 +38,12 @@ func reportedWebhooks(run runner) {
 		} {
 			wantReported(f, func() {
 				changed := f.updateWebhook("acct", "webhook", change)
-				wantSame(f.tester, "what is stored when it is "+name, f.webhook("acct", "webhook"), changed)
+				wantSame(f.tester, "stored webhook after the change: "+name, f.webhook("acct", "webhook"), changed)
 			})
 		}
 	})
 
-	test("a change of health by Settle", func(f *feed) {
+	test("reports a change of health by Settle", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		wantReported(f, func() {
@@ -56,7 +55,7 @@ func reportedWebhooks(run runner) {
 		wantSame(f.tester, "Version", f.webhook("acct", "webhook").Version, 2)
 	})
 
-	test("of changes at the same time the last is reported", func(f *feed) {
+	test("reports the last of concurrent changes last", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		wantReported(f, func() {
 			inParallel(4, func(i int) {
@@ -79,7 +78,7 @@ func reportedWebhooks(run runner) {
 		})
 	})
 
-	test("the first step of an erasure: Forget", func(f *feed) {
+	test("first step of an erasure: Forget", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "other"))
 		for i := range 5 {
 			f.only("acct", numbered("event", i))
@@ -89,12 +88,12 @@ func reportedWebhooks(run runner) {
 			f.must(err)
 		})
 		f.erase("acct")
-		f.createWebhooks(newWebhook("acct", "webhook")) // as one that never was
+		f.createWebhooks(newWebhook("acct", "webhook")) // as in a new account
 		f.only("acct", "event")
 	})
 }
 
-// wantForget checks that the scope is to be forgotten, and nothing else.
+// wantForget checks that do reports only a Forget of the scope.
 func (f *feed) wantForget(want webhooks.Scope, do func()) {
 	f.Helper()
 	found := false
@@ -102,12 +101,12 @@ func (f *feed) wantForget(want webhooks.Scope, do func()) {
 		found = found || r.Scope == want
 		switch {
 		case r.Method == "Add" || r.Method == "Webhook" && r.Ref.WebhookID == want.WebhookID:
-			f.Errorf("reported: %v", r)
+			f.Errorf("unexpected report %v", r)
 		case r.Method == "Forget" && r.Scope != want && (want.Account == "" || r.Scope.WebhookID == ""):
 			f.Errorf("Forget(%+v), want %+v", r.Scope, want)
 		}
 	}
 	if !found {
-		f.Errorf("Forget(%+v) is not reported", want)
+		f.Errorf("Forget(%+v) not reported", want)
 	}
 }

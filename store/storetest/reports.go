@@ -11,15 +11,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// wantDueNow checks a reported delivery's due time.
+// wantDueNow checks that a reported due time is now.
 func (f *feed) wantDueNow(due time.Time) {
 	f.Helper()
 	if off := time.Since(due).Abs(); off > time.Minute {
-		f.Errorf("Due is %v away from now", off)
+		f.Errorf("Due differs from now by %v", off)
 	}
 }
 
-// wantPending checks what was reported of a delivery, its webhook apart.
+// wantPending checks a reported delivery, except its webhook.
 func (f *feed) wantPending(what string, got, want webhooks.PendingDelivery) {
 	f.Helper()
 	f.wantDueNow(got.Due)
@@ -43,7 +43,7 @@ func texts(reports []Report) (list []string) {
 	return list
 }
 
-// settled publishes an event and settles its only delivery.
+// settled publishes an event for one webhook and settles its delivery.
 func (f *feed) settled(account, eventID string, outcome webhooks.Outcome) webhooks.DeliveryRef {
 	f.Helper()
 	ref := f.only(account, eventID)
@@ -51,11 +51,11 @@ func (f *feed) settled(account, eventID string, outcome webhooks.Outcome) webhoo
 	return ref
 }
 
-// reportedDeliveries tests that each method that makes a delivery pending reports it.
+// reportedDeliveries tests the reports of all methods that make deliveries pending.
 func reportedDeliveries(run runner) {
 	test := fed(run)
 
-	test("Enqueue: one for each webhook that is on and subscribed", func(f *feed) {
+	test("Enqueue: one Add for each active subscribed webhook", func(f *feed) {
 		off, silent, held := newWebhook("acct", "off"), newWebhook("acct", "silent"), newWebhook("acct", "held")
 		off.Active, held.Held, silent.Events = false, true, silent.Events[:1]
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, silent, held, newWebhook("other", "foreign"))
@@ -96,7 +96,7 @@ func reportedDeliveries(run runner) {
 	})
 
 	for outcome, name := range map[webhooks.Outcome]string{webhooks.Deliver: "delivered", webhooks.GiveUp: "dead"} {
-		test("Redeliver of what is "+name+": an Add with First, and a Probe", func(f *feed) {
+		test("Redeliver of a delivery that is "+name+": an Add with First, and a Probe", func(f *feed) {
 			f.createWebhooks(newWebhook("acct", "webhook"))
 			ref := f.settled("acct", "event", outcome)
 			for made := 1; made < 3; made++ {
@@ -112,7 +112,7 @@ func reportedDeliveries(run runner) {
 		})
 	}
 
-	test("Redeliver of what was skipped: an Add with First, and a Probe", func(f *feed) {
+	test("Redeliver of a skipped delivery: an Add with First, and a Probe", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		f.setActive("acct", "webhook", false)
 		f.added(f.during(func() { f.enqueue(newEvent("acct", "event"), 0) }), 0)
@@ -120,11 +120,11 @@ func reportedDeliveries(run runner) {
 		reports := f.during(func() {
 			f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
 		})
-		f.wantPending("what was skipped", f.added(reports, 1)[0].Pending, webhooks.PendingDelivery{First: true})
+		f.wantPending("skipped delivery", f.added(reports, 1)[0].Pending, webhooks.PendingDelivery{First: true})
 		wantSame(f.tester, "methods", methods(reports), []string{"Add", "Probe"})
 	})
 
-	test("Redeliver of what is pending: a Nudge, and a Probe", func(f *feed) {
+	test("Redeliver of a pending delivery: a Nudge, and a Probe", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		fresh, retried := f.only("acct", "fresh"), f.only("acct", "retried")
 		f.record(result(retried, 1, webhooks.Retry))
@@ -132,7 +132,7 @@ func reportedDeliveries(run runner) {
 			reports := f.during(func() {
 				f.must(f.store.Redeliver(f.Context(), "acct", "webhook", event, newNotice("acct", event)))
 			})
-			wantSame(f.tester, "whether its notice is stored", f.told("acct", event), true)
+			wantSame(f.tester, "notice is stored", f.hasNotice("acct", event), true)
 			wantSame(f.tester, "methods", methods(reports), []string{"Nudge", "Probe"})
 			for _, r := range reports {
 				wantSame(f.tester, "WebhookID of "+r.Method, r.Ref.WebhookID, "webhook")
@@ -153,12 +153,12 @@ func reportedDeliveries(run runner) {
 		f.settled("acct", "delivered", webhooks.Deliver)
 		f.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
 		for _, r := range f.added(f.during(func() { f.advance(2) }), 5) {
-			f.wantPending("what was dead", r.Pending, webhooks.PendingDelivery{Attempts: 1, Before: 1, Recovered: true})
-			wantSame(f.tester, "how often it was dead", refs[r.Ref], 1)
+			f.wantPending("dead delivery", r.Pending, webhooks.PendingDelivery{Attempts: 1, Before: 1, Recovered: true})
+			wantSame(f.tester, "number of times the delivery was dead", refs[r.Ref], 1)
 		}
 	})
 
-	test("AdvanceRecovery of what is pending and due later: it is due now", func(f *feed) {
+	test("AdvanceRecovery of a delivery that is due later: due now", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		f.record(result(ref, 1, webhooks.Retry))
@@ -167,7 +167,7 @@ func reportedDeliveries(run runner) {
 		wantSame(f.tester, "Ref", added.Ref, ref)
 		wantSame(f.tester, "Attempts", added.Pending.Attempts, 1)
 		f.wantDueNow(added.Pending.Due)
-		f.wantDueNow(f.wantState("it", ref, webhooks.Ready).Due)
+		f.wantDueNow(f.wantState("the delivery", ref, webhooks.Ready).Due)
 	})
 
 	test("Probe", func(f *feed) {
@@ -189,7 +189,7 @@ func reportedDeliveries(run runner) {
 		wantSame(f.tester, "reports", texts(f.during(func() { f.record(results...) })), nil)
 	})
 
-	test("what was not done is not reported", func(f *feed) {
+	test("failed steps are not reported", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		refused := errors.New("refused")
 		ended, cancel := context.WithCancel(f.Context())
@@ -218,7 +218,7 @@ func reportedDeliveries(run runner) {
 			f.wantError("Enqueue", err, context.Canceled)
 			alert(refuse)
 			update(refuse)
-			inParallel(2, func(i int) { // which may end these goroutines
+			inParallel(2, func(i int) { // the callbacks may end these goroutines
 				if i == 0 {
 					alert(exit)
 				} else {

@@ -9,10 +9,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// slack is how many routine notices more than [notices.MaxRoutine] a store may have for a while.
+// slack is by how many routine notices a store may temporarily exceed [notices.MaxRoutine].
 const slack = 1000
 
-// renames returns notices of changes of a key's name.
+// renames returns n notices of a change of a key's name.
 func renames(account, key string, from, n int) (list []notices.Notice) {
 	for i := range n {
 		renamed := newNotice(account, fmt.Sprintf("rename_%s_%06d", key, from+i))
@@ -23,7 +23,7 @@ func renames(account, key string, from, n int) (list []notices.Notice) {
 	return list
 }
 
-// addMany stores notices that are new, 1,000 a call.
+// addMany stores new notices, 1,000 per call.
 func (t *tester) addMany(list []notices.Notice) {
 	t.Helper()
 	for chunk := range slices.Chunk(list, 1000) {
@@ -31,7 +31,7 @@ func (t *tester) addMany(list []notices.Notice) {
 	}
 }
 
-// routineNotices tests that routine notices of an account are bounded, and push out no others.
+// routineNotices tests that a store bounds an account's routine notices, and keeps all others.
 func routineNotices(run runner) {
 	key := func(id string) notices.Query {
 		return notices.Query{Target: notices.Target{Kind: notices.TargetKey, ID: id}, Limit: 1000}
@@ -41,19 +41,19 @@ func routineNotices(run runner) {
 		n.Action, n.Target, n.Pending = notices.KeyCreated, notices.Target{Kind: notices.TargetKey, ID: key}, false
 		return n
 	}
-	// wantLatest checks that a list ends with the latest of all, and is as long as it should be.
+	// wantLatest checks that a list ends with the latest notices, and its length.
 	wantLatest := func(t *tester, got, all []string, least, most int) {
 		t.Helper()
 		if len(got) < least || len(got) > most {
-			t.Fatalf("%d routine notices are left, want %d to %d", len(got), least, most)
+			t.Fatalf("%d routine notices, want %d to %d", len(got), least, most)
 		}
 		want := slices.Clone(all[len(all)-len(got):])
 		slices.Reverse(want)
-		wantSame(t, "the latest", got, want)
+		wantSame(t, "latest notices", got, want)
 	}
 	renamed := notices.Query{Actions: []notices.Action{notices.KeyChanged, notices.DeliveryRedelivered}, Limit: 1000}
 
-	run("a key that is renamed in a loop pushes out nothing else", func(t *tester) {
+	run("a key renamed in a loop displaces no other notices", func(t *tester) {
 		scopes := evidence("scopes", "key")
 		scopes.Action, scopes.Changed = notices.KeyChanged, []string{"name", "scopes"}
 		deleted := evidence("deleted", "key")
@@ -70,20 +70,20 @@ func routineNotices(run runner) {
 			wantSame(t, name, []string{ids[0], ids[last-1], ids[last]}, []string{"deleted", "scopes", "created"})
 			wantLatest(t, ids[1:last-1], idsOf(all), notices.MaxRoutine, notices.MaxRoutine+slack)
 		}
-		wantSame(t, "of another account", len(t.noticesOf("other", notices.Query{})), 3)
+		wantSame(t, "notices of the other account", len(t.noticesOf("other", notices.Query{})), 3)
 		list, err := t.store.PendingNotices(t.Context(), "acct", 20_000)
 		t.must(err)
 		if len(list) > notices.MaxRoutine+slack {
-			t.Errorf("%d notices are pending, want %d at most", len(list), notices.MaxRoutine+slack)
+			t.Errorf("%d notices pending, want at most %d", len(list), notices.MaxRoutine+slack)
 		}
 	})
 
-	run("targets that are changed in turn are bounded together", func(t *tester) {
+	run("the limit applies to all targets of an account together", func(t *tester) {
 		var all, others []notices.Notice
 		for i := range 12_100 {
 			id := numbered("key", i%7)
 			if i >= 7 && i < 14 {
-				id = numbered("rare", i) // changed once
+				id = numbered("rare", i) // changed only once
 			}
 			n := renames("acct", id, i, 1)[0]
 			if i%2 == 1 {
@@ -105,18 +105,18 @@ func routineNotices(run runner) {
 		got := t.noticeIDs("acct", renamed)
 		wantLatest(t, got, routine, notices.MaxRoutine, notices.MaxRoutine+slack)
 		wantSame(t, "all", len(t.noticeIDs("acct", notices.Query{Limit: 1000})), len(got)+len(others))
-		wantSame(t, "of a target that was changed once", t.noticeIDs("acct", key("rare_000007")), nil)
+		wantSame(t, "notices of a target changed once", t.noticeIDs("acct", key("rare_000007")), nil)
 		sum := 0
 		for i := range 7 {
 			sum += len(t.noticesOf("acct", key(numbered("key", i))))
 		}
-		wantSame(t, "by targets", sum, len(got)+len(others))
+		wantSame(t, "sum over all targets", sum, len(got)+len(others))
 
 		t.addNotices(renames("acct", "rare_000007", 99_999, 1)...)
-		wantSame(t, "of the target afterwards", t.noticeIDs("acct", key("rare_000007")), []string{"rename_rare_000007_099999"})
+		wantSame(t, "later notices of the target", t.noticeIDs("acct", key("rare_000007")), []string{"rename_rare_000007_099999"})
 	})
 
-	run("a page goes on although the notice there was removed", func(t *tester) {
+	run("paging continues after the notice at the position was removed", func(t *tester) {
 		all := renames("acct", "key", 0, 12_500)
 		t.addNotices(evidence("first", "key"))
 		t.addMany(all[:10])
@@ -132,11 +132,11 @@ func routineNotices(run runner) {
 		}
 		t.addMany(all[20:])
 		for _, query := range pages {
-			wantSame(t, "the rest", t.noticeIDs("acct", query), []string{"second", "first"})
+			wantSame(t, "remaining pages", t.noticeIDs("acct", query), []string{"second", "first"})
 		}
 	})
 
-	run("purging and erasing find them", func(t *tester) {
+	run("routine notices are purged and erased", func(t *tester) {
 		t.addNotices(evidence("first", "key"))
 		t.addMany(renames("acct", "key", 0, 12_000))
 		t.addMany(renames("gone", "key", 0, 12_000))
@@ -145,7 +145,7 @@ func routineNotices(run runner) {
 			_, more, err = t.store.EraseAccount(t.Context(), "gone", 2000)
 			t.must(err)
 		}
-		wantSame(t, "of the erased account", len(t.noticesOf("gone", notices.Query{})), 0)
+		wantSame(t, "notices of the erased account", len(t.noticesOf("gone", notices.Query{})), 0)
 		now, err := t.store.Now(t.Context())
 		t.must(err)
 		t.purge(webhooks.Purge{Notices: now.Add(time.Hour), Limit: 5000})

@@ -10,15 +10,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// settle tests Settle.
 func settle(run runner) {
 	test := fed(run)
 
-	change := func(id string, version uint64, health webhooks.WebhookHealth, told ...notices.Notice) webhooks.HealthChange {
-		return webhooks.HealthChange{Account: "acct", WebhookID: id, Version: version, Health: health, Notices: told}
+	change := func(id string, version uint64, health webhooks.WebhookHealth, list ...notices.Notice) webhooks.HealthChange {
+		return webhooks.HealthChange{Account: "acct", WebhookID: id, Version: version, Health: health, Notices: list}
 	}
 
-	test("an outcome settles the delivery, or makes it due later, and logs the attempt", func(f *feed) {
+	test("an outcome settles the delivery or makes it due later, and stores the attempt", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		for outcome, state := range map[webhooks.Outcome]webhooks.DeliveryState{
 			webhooks.Retry: webhooks.Pending, webhooks.Deliver: webhooks.Delivered, webhooks.GiveUp: webhooks.Dead,
@@ -36,7 +35,7 @@ func settle(run runner) {
 		}
 	})
 
-	test("each number is stored once: a repeated call does nothing", func(f *feed) {
+	test("each attempt number is stored once: a repeated call does nothing", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
 		refs := f.published(newEvent("acct", "event"), 3)
 		results := []webhooks.AttemptResult{
@@ -54,16 +53,16 @@ func settle(run runner) {
 		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, webhooks.Pending)
 	})
 
-	test("a number may be left out", func(f *feed) {
+	test("an attempt number may be skipped", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		f.record(result(ref, 3, webhooks.Retry))
-		wantSame(f.tester, "Attempts", f.wantState("it", ref, webhooks.Ready).Attempts, 3)
+		wantSame(f.tester, "Attempts", f.wantState("the delivery", ref, webhooks.Ready).Attempts, 3)
 		f.wantSettled([]webhooks.AttemptResult{result(ref, 2, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}})
 		f.record(result(ref, 4, webhooks.Deliver))
 	})
 
-	test("of one number at the same time one counts", func(f *feed) {
+	test("of concurrent results with the same number one counts", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		for round := range 5 {
 			ref := f.only("acct", numbered("event", round))
@@ -76,12 +75,12 @@ func settle(run runner) {
 					counted.Add(1)
 				}
 			})
-			wantSame(f.tester, "results that count", counted.Load(), 1)
+			wantSame(f.tester, "results that counted", counted.Load(), 1)
 			wantSame(f.tester, "number of attempts", len(f.delivery("acct", numbered("event", round)).Attempts), 1)
 		}
 	})
 
-	test("stale: what is not pending; the others are done", func(f *feed) {
+	test("Stale: results of deliveries that are not pending; the others are stored", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("deleted", "deleted"), newWebhook("erased", "erased"))
 		settled, first, second := f.only("acct", "settled"), f.only("acct", "first"), f.only("acct", "second")
 		deleted, erased := f.only("deleted", "event"), f.only("erased", "event")
@@ -99,7 +98,7 @@ func settle(run runner) {
 		}
 	})
 
-	test("stale: what Purge has ended", func(f *feed) {
+	test("Stale: deliveries ended by Purge", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		before := f.delivery("acct", "event")
@@ -108,7 +107,7 @@ func settle(run runner) {
 		f.wantPurged(before)
 	})
 
-	test("a result counts for a webhook that was turned off, or put on hold, meanwhile", func(f *feed) {
+	test("a result counts although the webhook was disabled or put on hold meanwhile", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		first, second := f.only("acct", "first"), f.only("acct", "second")
 		f.setActive("acct", "webhook", false)
@@ -119,16 +118,16 @@ func settle(run runner) {
 		wantSame(f.tester, "number of attempts", len(f.delivery("acct", "second").Attempts), 1)
 	})
 
-	test("a resend while its attempt is under way is kept if that settles it before", func(f *feed) {
+	test("a redelivery stays pending when the result before it is repeated", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		f.record(result(ref, 1, webhooks.Deliver))
 		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
-		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}}) // repeated
-		wantSame(f.tester, "Attempts", f.wantState("it", ref, webhooks.Ready).Attempts, 1)
+		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}}) // already stored
+		wantSame(f.tester, "Attempts", f.wantState("the delivery", ref, webhooks.Ready).Attempts, 1)
 	})
 
-	test("every field of the health is stored, with its notices, and nothing else of the webhook", func(f *feed) {
+	test("stores every field of the health with its notices, and no other field of the webhook", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		for i, health := range []webhooks.WebhookHealth{
 			{Active: true, ProvenAt: some},
@@ -137,19 +136,19 @@ func settle(run runner) {
 			{Active: true},
 		} {
 			want := f.webhook("acct", "webhook")
-			told := []notices.Notice{newNotice("acct", numbered("a", i)), newNotice("acct", numbered("b", i))}
-			f.wantSettled(nil, []webhooks.HealthChange{change("webhook", want.Version, health, told...)}, webhooks.Settled{})
+			stored := []notices.Notice{newNotice("acct", numbered("a", i)), newNotice("acct", numbered("b", i))}
+			f.wantSettled(nil, []webhooks.HealthChange{change("webhook", want.Version, health, stored...)}, webhooks.Settled{})
 			got := f.webhook("acct", "webhook")
 			wantSame(f.tester, "Version", got.Version, want.Version+1)
 			want.WebhookHealth = health
 			wantSame(f.tester, "WebhookByID", got, want)
-			for _, n := range told {
-				wantSame(f.tester, "whether the notice "+n.ID+" is stored", f.told("acct", n.ID), true)
+			for _, n := range stored {
+				wantSame(f.tester, "notice "+n.ID+" is stored", f.hasNotice("acct", n.ID), true)
 			}
 		}
 	})
 
-	test("health is listed", func(f *feed) {
+	test("lists webhooks by the stored health", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "failing"), newWebhook("acct", "off"))
 		f.wantSettled(nil, []webhooks.HealthChange{
 			change("failing", 1, webhooks.WebhookHealth{Active: true, FailingSince: some, FailingEvent: "event", FailedAgain: true}),
@@ -174,7 +173,7 @@ func settle(run runner) {
 		wantListed(nil, nil)
 	})
 
-	test("a conflict: another version, or no such webhook; results are done nevertheless", func(f *feed) {
+	test("Conflicts: other versions and unknown webhooks; results are stored nevertheless", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
 		ref := f.published(newEvent("acct", "event"), 2)["webhook"]
 		renamed := f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "https://example.org/" })
@@ -195,7 +194,7 @@ func settle(run runner) {
 		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, webhooks.Dead)
 	})
 
-	test("indexes are ascending, of both kinds", func(f *feed) {
+	test("both lists of indexes are in ascending order", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		refs := f.published(newEvent("acct", "event"), 2)
 		f.wantSettled([]webhooks.AttemptResult{
@@ -241,9 +240,9 @@ func settle(run runner) {
 		wantSame(f.tester, "Version", w.Version, 1+4*each)
 	})
 
-	test("of nothing", func(f *feed) { f.wantSettled(nil, nil, webhooks.Settled{}) })
+	test("accepts empty lists", func(f *feed) { f.wantSettled(nil, nil, webhooks.Settled{}) })
 
-	test("an ended context, and a closed store: nothing is done", func(f *feed) {
+	test("does nothing with an ended context and on a closed store", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		ended, cancel := context.WithCancel(f.Context())

@@ -7,9 +7,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// skipped tests what Enqueue says of inactive webhooks.
+// skipped tests Enqueue with inactive webhooks.
 func skipped(run runner) {
-	run("for each that is subscribed and inactive it stores a Skipped delivery", func(t *tester) {
+	run("stores a Skipped delivery for each inactive subscribed webhook", func(t *tester) {
 		active, off, silent := newWebhook("acct", "b"), newWebhook("acct", "a"), newWebhook("acct", "c")
 		off.Active, silent.Active = false, false
 		silent.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
@@ -30,9 +30,9 @@ func skipped(run runner) {
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "b")
 	})
 
-	run("what was skipped is not claimed, whatever becomes of the webhook", func(t *tester) {
+	run("Skipped deliveries are not claimed, even if the webhook changes", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.enqueue(newEvent("acct", "owed"), 1)
+		t.enqueue(newEvent("acct", "pending"), 1)
 		t.setActive("acct", "webhook", false)
 		t.enqueue(newEvent("acct", "skipped"), 0)
 		t.claimAll(0)
@@ -42,7 +42,7 @@ func skipped(run runner) {
 		t.enqueue(newEvent("acct", "later"), 1)
 		for _, task := range t.claimAll(2) {
 			if task.Event.ID == "skipped" {
-				t.Error("claimed what was skipped")
+				t.Error("claimed a Skipped delivery")
 			}
 			t.settle(settlement(task, webhooks.Deliver))
 		}
@@ -50,7 +50,7 @@ func skipped(run runner) {
 		wantSame(t, "State", t.delivery("acct", "skipped").State, webhooks.Skipped)
 	})
 
-	run("it is not counted, and not stored again", func(t *tester) {
+	run("Skipped deliveries are not counted, and not stored twice", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		t.setActive("acct", "a", false)
 		t.enqueue(newEvent("acct", "event"), 1)
@@ -62,7 +62,7 @@ func skipped(run runner) {
 		wantSame(t, "EventDeliveries", t.deliveries("acct", "event"), first)
 	})
 
-	run("a settlement that deactivates makes later events Skipped", func(t *tester) {
+	run("a settlement that disables the webhook makes later events Skipped", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueue(newEvent("acct", "event"), 1)
 		end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
@@ -72,7 +72,7 @@ func skipped(run runner) {
 		wantSame(t, "State", t.delivery("acct", "skipped").State, webhooks.Skipped)
 	})
 
-	run("a Skipped delivery remains when its webhook is deleted", func(t *tester) {
+	run("a Skipped delivery remains after its webhook was deleted", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		w.Active = false
 		t.createWebhooks(w)
@@ -82,7 +82,7 @@ func skipped(run runner) {
 		wantSame(t, "EventDeliveries", t.delivery("acct", "event"), before)
 	})
 
-	run("PublishedAt is by the store's clock, and never before that of an earlier event", func(t *tester) {
+	run("PublishedAt follows the store's clock, and never decreases", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		t.setActive("acct", "b", false)
 		var last time.Time
@@ -93,22 +93,22 @@ func skipped(run runner) {
 			at := list[0].PublishedAt
 			wantSame(t, "PublishedAt", list[1].PublishedAt, at)
 			if off := time.Since(at).Abs(); off > time.Minute {
-				t.Errorf("PublishedAt is %v away from now", off)
+				t.Errorf("PublishedAt differs from now by %v", off)
 			}
 			if at.Before(last) {
-				t.Errorf("PublishedAt = %v, after an event of %v", at, last)
+				t.Errorf("PublishedAt = %v, before an earlier event's %v", at, last)
 			}
-			wantSame(t, "what is finer than a millisecond", at.Truncate(time.Millisecond), at)
+			wantSame(t, "PublishedAt in milliseconds", at.Truncate(time.Millisecond), at)
 			last = at
 			time.Sleep(time.Millisecond)
 		}
 		t.enqueue(newEvent("acct", numbered("event", 0)), 1)
 		if first := t.deliveries("acct", numbered("event", 0))[0].PublishedAt; !first.Before(last) {
-			t.Errorf("PublishedAt = %v after the event was published again, want that of the first time", first)
+			t.Errorf("PublishedAt = %v after a repeated publication, want the first one", first)
 		}
 	})
 
-	run("nor with many published at once", func(t *tester) {
+	run("PublishedAt never decreases with concurrent publications", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		inParallel(8, func(i int) {
 			var last time.Time
@@ -121,7 +121,7 @@ func skipped(run runner) {
 					return
 				}
 				if list[0].PublishedAt.Before(last) {
-					t.Errorf("PublishedAt = %v, after an event of %v", list[0].PublishedAt, last)
+					t.Errorf("PublishedAt = %v, before an earlier event's %v", list[0].PublishedAt, last)
 				}
 				last = list[0].PublishedAt
 			}
@@ -129,7 +129,7 @@ func skipped(run runner) {
 		list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 		for i := 1; i < len(list); i++ {
 			if list[i].PublishedAt.After(list[i-1].PublishedAt) {
-				t.Errorf("PublishedAt of an earlier event = %v, of a later one %v", list[i].PublishedAt, list[i-1].PublishedAt)
+				t.Errorf("PublishedAt of an earlier event = %v, of a later one = %v", list[i].PublishedAt, list[i-1].PublishedAt)
 			}
 		}
 	})

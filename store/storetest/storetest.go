@@ -1,31 +1,29 @@
-// Package storetest proves that a [store.Store] keeps its contract, which is
-// the comments of apikeys.Store, webhooks.Store and store.Store:
+// Package storetest tests a [store.Store] against its contract, which consists of the comments of
+// apikeys.Store, webhooks.Store and store.Store:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { return open(t, t.TempDir()) })
 //	}
 //
-// # Every store
+// # All stores
 //
-// [Run] walks through the contract, a subtest for each sentence, many goroutines
-// at once where the sentence is about them. Call it from the backend's own
-// tests, and run those with the race detector.
+// [Run] tests the contract sentence by sentence, with concurrent goroutines for sentences about
+// concurrency. Call it from the backend's own tests, and run those with the race detector.
 //
 // # Stores that survive a restart
 //
-// [RunDurable] closes stores and opens them again. [RunFailing] has their commits fail,
-// if the backend has a way to make them.
+// [RunDurable] closes stores and reopens them. [RunFailing] makes their commits fail, if the
+// backend supports that.
 //
-// # What is left to the backend
+// # Tests of the backend
 //
-// The suite cannot kill the process, set the clock, or spoil a record so that it
-// comes as a Task with Err set. A backend tests by itself what happens then.
+// The suite cannot kill the process, set the clock, or damage a record so that its Task has an Err.
+// The backend's own tests must cover these cases.
 //
 // # Time
 //
-// The suite runs in real time, because a store may have a clock of its own. It
-// takes a few seconds, and no test depends on how fast the store is, as long as
-// a call takes less than a minute.
+// The suite runs in real time, because a store may have its own clock. It takes a few seconds. No
+// test depends on the speed of the store, as long as each call takes less than a minute.
 package storetest
 
 import (
@@ -36,11 +34,10 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// A runner runs one test on a store of its own.
+// A runner runs a test with a new store.
 type runner func(name string, test func(*tester))
 
-// Run tests the stores that open returns: an empty one at each call, which the
-// suite closes.
+// Run tests a store. Each call of open must return an empty store, which the suite closes.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	runGroups(t, open, []group{
@@ -105,13 +102,13 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("Transfer", func(t *testing.T) { RunTransfer(t, open, open) })
 }
 
-// A group is some tests of one subject.
+// A group is the tests of one subject.
 type group struct {
 	name  string
 	tests func(runner)
 }
 
-// deliveryGroups test [webhooks.Deliveries], of stores that implement it.
+// deliveryGroups test [webhooks.Deliveries]. Stores without it skip them.
 var deliveryGroups = []group{
 	{"Deliver", deliver},
 	{"ReportedDeliveries", reportedDeliveries},
@@ -143,10 +140,10 @@ func closeStore(t *testing.T, s store.Store) {
 	}
 }
 
-// closing tests what [store.Store] says of Close.
+// closing tests Close.
 func closing(run runner) {
-	run("every method returns ErrClosed from then on", func(t *tester) {
-		task := t.someOfAll()
+	run("every method returns ErrClosed after Close", func(t *tester) {
+		task := t.fillForEveryMethod()
 		t.must(t.store.Close())
 		for method, err := range everyMethod(t.Context(), t.store, task) {
 			if !errors.Is(err, store.ErrClosed) {
@@ -155,12 +152,12 @@ func closing(run runner) {
 		}
 	})
 
-	run("closing a closed store does nothing and returns nil", func(t *tester) {
+	run("Close of a closed store does nothing and returns nil", func(t *tester) {
 		t.must(t.store.Close())
 		t.must(t.store.Close())
 	})
 
-	run("steps under way succeed or return ErrClosed", func(t *tester) {
+	run("steps in progress succeed or return ErrClosed", func(t *tester) {
 		inParallel(8, func(i int) {
 			if i == 0 {
 				if err := t.store.Close(); err != nil {

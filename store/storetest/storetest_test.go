@@ -8,9 +8,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestDurable runs RunDurable on stores that are kept between being closed and
-// opened, which is all that it can see of a disk.
-func TestDurable(t *testing.T) {
+// The stores survive Close, but there is no disk: the test covers only that.
+func TestRunDurable_StoreThatSurvivesClose_Passes(t *testing.T) {
 	stores := map[string]*kept{}
 	storetest.RunDurable(t, func(_ *testing.T, dir string) store.Store {
 		if stores[dir] == nil {
@@ -20,7 +19,6 @@ func TestDurable(t *testing.T) {
 	})
 }
 
-// A kept store survives Close.
 type kept struct{ *memory.Store }
 
 func (k *kept) Close() error {

@@ -15,16 +15,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-var patience = 10 * time.Second // for what has to happen; a variable for the suite's own tests
+var eventTimeout = 10 * time.Second // for expected events; the suite's own tests set it
 
-// A tester is a test with a store of its own. Its methods end the test when the
-// store returns an error, and are for the test's own goroutine.
+// A tester is a test with its own store. Its methods fail the test if the store returns an error.
+// Call them only from the test's goroutine.
 type tester struct {
 	*testing.T
 	store store.Store
 }
 
-// inParallel calls f in n goroutines at once and waits for them.
+// inParallel calls f in n goroutines and waits for them.
 func inParallel(n int, f func(i int)) {
 	var group sync.WaitGroup
 	start := make(chan struct{})
@@ -73,7 +73,7 @@ func (t *tester) key(account, id string) apikeys.Key {
 	return key
 }
 
-// updateKey changes a key of the account acct.
+// updateKey changes a key of the account "acct".
 func (t *tester) updateKey(id string, change func(*apikeys.Key)) apikeys.Key {
 	t.Helper()
 	key, err := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key, _ *notices.Notice) error {
@@ -84,7 +84,7 @@ func (t *tester) updateKey(id string, change func(*apikeys.Key)) apikeys.Key {
 	return key
 }
 
-// wantKeyAt checks which key a hash finds.
+// wantKeyAt checks that a hash finds the key.
 func (t *tester) wantKeyAt(hash apikeys.Hash, want apikeys.Key) {
 	t.Helper()
 	got, err := t.store.KeyByHash(t.Context(), hash)
@@ -92,7 +92,6 @@ func (t *tester) wantKeyAt(hash apikeys.Hash, want apikeys.Key) {
 	wantSame(t, "KeyByHash", got, want)
 }
 
-// wantNoKeyAt checks that a hash finds nothing.
 func (t *tester) wantNoKeyAt(hash apikeys.Hash) {
 	t.Helper()
 	_, err := t.store.KeyByHash(t.Context(), hash)
@@ -128,7 +127,7 @@ func (t *tester) setActive(account, id string, active bool) {
 	t.updateWebhook(account, id, func(w *webhooks.Webhook) { w.Active = active })
 }
 
-// enqueue stores an event and checks how many deliveries that makes.
+// enqueue stores an event and checks its number of deliveries.
 func (t *tester) enqueue(event webhooks.EncodedEvent, want int) {
 	t.Helper()
 	got, err := t.store.Enqueue(t.Context(), event)
@@ -138,8 +137,8 @@ func (t *tester) enqueue(event webhooks.EncodedEvent, want int) {
 	}
 }
 
-// enqueueMany stores n events, numbered "event", that are for that many webhooks
-// each.
+// enqueueMany stores n events with the prefix "event", and checks that each has the given number of
+// deliveries.
 func (t *tester) enqueueMany(account string, n, webhooks int) {
 	t.Helper()
 	for i := range n {
@@ -147,53 +146,51 @@ func (t *tester) enqueueMany(account string, n, webhooks int) {
 	}
 }
 
-// worker returns the store's worker.
 func (t *tester) worker() *Worker { return WorkerOf(t.store) }
 
-// claim claims what is due now, n deliveries at most, of the webhooks or of all.
+// claim claims at most n deliveries that are due now, of the given webhooks or of all.
 func (t *tester) claim(n int, webhookIDs ...string) []Task {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	tasks, err := t.worker().Claim(ctx, n, webhookIDs...)
 	t.must(err)
 	return tasks
 }
 
-// claimAll claims what is due now, and checks how much it is.
+// claimAll claims all deliveries that are due now, and checks their number.
 func (t *tester) claimAll(want int) []Task {
 	t.Helper()
-	tasks := t.claim(want + 1000) // to see that there are too many
+	tasks := t.claim(want + 1000) // more than want, to detect too many
 	if len(tasks) != want {
 		t.Fatalf("claimed %d deliveries, want %d", len(tasks), want)
 	}
 	return tasks
 }
 
-// await claims until that many deliveries have become due.
+// await claims until want deliveries have become due.
 func (t *tester) await(want int) []Task {
 	t.Helper()
 	var tasks []Task
-	for end := time.Now().Add(patience); len(tasks) < want; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(eventTimeout); len(tasks) < want; time.Sleep(time.Millisecond) {
 		tasks = append(tasks, t.claim(want+1000)...)
 		if len(tasks) < want && time.Now().After(end) {
-			t.Fatalf("claimed %d deliveries within %v, want %d", len(tasks), patience, want)
+			t.Fatalf("claimed %d deliveries within %v, want %d", len(tasks), eventTimeout, want)
 		}
 	}
 	return tasks
 }
 
-// settle ends claims, none of which is stale.
+// settle settles claims, none of which may be stale.
 func (t *tester) settle(settlements ...Settlement) {
 	t.Helper()
 	stale, err := t.worker().Settle(t.Context(), settlements)
 	t.must(err)
 	if len(stale) != 0 {
-		t.Fatalf("Settle says that %v are stale, want none", stale)
+		t.Fatalf("Settle reported %v as stale, want none", stale)
 	}
 }
 
-// wantStale checks that a settlement is stale.
 func (t *tester) wantStale(settlement Settlement) {
 	t.Helper()
 	stale, err := t.worker().Settle(t.Context(), []Settlement{settlement})
@@ -201,7 +198,7 @@ func (t *tester) wantStale(settlement Settlement) {
 	wantSame(t, "stale", stale, []int{0})
 }
 
-// backlog returns what is pending for a webhook, or for all.
+// backlog returns the backlog of a webhook, or of all webhooks.
 func (t *tester) backlog(webhookID string) webhooks.Backlog {
 	t.Helper()
 	b, err := t.worker().Backlog(t.Context(), webhookID)

@@ -19,9 +19,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// RunTransfer tests Accounts, Export and Import from stores of one backend to those of
-// another, or the same. Each call of from and to returns an empty store, which the suite
-// closes. [Run] includes it for two stores of its own backend.
+// RunTransfer tests Accounts, Export and Import between stores of two backends, or of one. from and
+// to must return empty stores, which the suite closes. [Run] includes RunTransfer for its own
+// backend.
 func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
 	t.Helper()
 	run := func(name string, test func(src, dst *tester)) {
@@ -31,7 +31,7 @@ func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
 			defer closeStore(t, dst)
 			for _, s := range []store.Store{src, dst} {
 				if _, err := s.Export(t.Context(), "", "", 1); errors.Is(err, errors.ErrUnsupported) {
-					t.Skip("it cannot export")
+					t.Skip("store cannot export")
 				}
 			}
 			test(&tester{t, src}, &tester{t, dst})
@@ -44,24 +44,24 @@ func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
 	transferReported(run)
 }
 
-// A transferRunner runs a test on two stores of its own.
+// A transferRunner runs a test with two new stores.
 type transferRunner func(name string, test func(src, dst *tester))
 
-// pages returns all pages of an export.
+// exportPages returns all pages of an export.
 func (t *tester) exportPages(account string, limit int) (pages []transfer.Page) {
 	t.Helper()
 	for page, err := range transfer.Pages(t.Context(), t.store, account, limit) {
 		t.must(err)
 		wantSame(t, "Unreadable", page.Unreadable, nil)
 		if len(page.Records) > limit {
-			t.Fatalf("a page of at most %d has %d records", limit, len(page.Records))
+			t.Fatalf("page of at most %d records has %d", limit, len(page.Records))
 		}
 		pages = append(pages, page)
 	}
 	return pages
 }
 
-// moveTo imports an export in pages of that size.
+// moveTo imports an export in pages of limit records.
 func (t *tester) moveTo(dst *tester, account string, limit int) {
 	t.Helper()
 	for _, page := range t.exportPages(account, limit) {
@@ -76,8 +76,8 @@ func (t *tester) summary(account string) transfer.Summary {
 	return sums
 }
 
-// everyKind fills a store with what there can be of each kind of record, in the accounts
-// "acct" and "other".
+// everyKind stores records of every kind and in every state, in the accounts "acct", "other" and
+// "alone".
 func (t *tester) everyKind() {
 	t.Helper()
 	t.must(t.store.CreateKey(t.Context(), rotatedKey("acct", "key"), request("requested", 7)))
@@ -101,7 +101,7 @@ func (t *tester) everyKind() {
 	t.enqueue(newEvent("holding", "held"), 1)
 	must(newWebhook("other", "others"), request("requested", 9))
 
-	// What was published before the webhooks of history begin, and is purged by and by.
+	// Events published before the webhooks used below exist, which are purged step by step.
 	t.createWebhooks(newWebhook("acct", "webhook"))
 	t.inEachState("acct", "webhook")
 	t.setActive("other", "others", false)
@@ -112,7 +112,7 @@ func (t *tester) everyKind() {
 	t.purge(webhooks.Purge{Payloads: second, EventIDs: first})
 	t.setActive("other", "others", true)
 
-	t.settleEvent(newEvent("acct", "forgotten"), 1, webhooks.Deliver) // its id, again
+	t.settleEvent(newEvent("acct", "forgotten"), 1, webhooks.Deliver) // reuses the ID
 	t.createWebhooks(newWebhook("acct", "deleted"))
 	t.settleEvent(newEvent("acct", "left"), 2, webhooks.Deliver)
 	t.enqueue(newEvent("acct", "dropped"), 2)
@@ -124,7 +124,7 @@ func (t *tester) everyKind() {
 	t.enqueue(newEvent("nobody", "unheard"), 0)
 	t.enqueue(newEvent(long("account", 128), long("event", 64)), 0)
 
-	for i := range 12 { // more than are packed, with attempts of every length
+	for i := range 12 { // more than a store packs together, with attempts of every length
 		event := newEvent("other", numbered("event", i))
 		event.Body = []byte(`{"data":"` + long("body", 100*i) + "\"}\xff\x00")
 		t.enqueue(event, 1)
@@ -140,7 +140,7 @@ func (t *tester) everyKind() {
 		}
 		t.settle(end)
 	}
-	for range 2 { // the second dead one is delivered by its second attempt, and sent again
+	for range 2 { // the second dead delivery succeeds with its second attempt, and is redelivered
 		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), notices.Notice{}))
 		again := t.claim(1, "others")
 		end := settlement(again[0], webhooks.Deliver)
@@ -173,13 +173,13 @@ func (t *tester) everyKind() {
 		return keepState("deferred")(step)
 	})
 	t.updateAlert("alone", webhooks.MetricBandwidth, keepState("alone"))
-	t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}) // the balance's alert is due
+	t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}) // makes the balance alert due
 	t.enqueueOnce(newEvent("alone", "once"), 0, newDedupKey("a"), newDedupKey(long("b", 1024)), webhooks.DedupKey{Key: "a", Until: some.Add(time.Millisecond)})
 	t.updateFileScan("\x00scan\xff")
 }
 
-// everything returns what the methods of a store tell of what everyKind made. It changes
-// nothing that another look would tell otherwise.
+// everything returns the results of all read methods for the records of everyKind. It does not
+// change any of these results.
 func (t *tester) everything() map[string]any {
 	t.Helper()
 	seen := make(map[string]any)
@@ -253,9 +253,9 @@ func (t *tester) everything() map[string]any {
 	return seen
 }
 
-var errAsItIs = errors.New("it stays as it is")
+var errAsItIs = errors.New("unchanged")
 
-// alertAsItIs returns the state of an alert, without ending that it is due.
+// alertAsItIs returns the state of an alert without changing whether it is due.
 func (t *tester) alertAsItIs(account string, metric webhooks.Metric) (state string) {
 	t.Helper()
 	_, err := t.store.UpdateAlert(t.Context(), account, metric, func(step *webhooks.AlertStep) error {
@@ -266,8 +266,8 @@ func (t *tester) alertAsItIs(account string, metric webhooks.Metric) (state stri
 	return state
 }
 
-// roughly returns deliveries with the minute in which they are due: the clocks of two
-// stores may differ by some seconds.
+// roughly returns deliveries with due times truncated to minutes: the clocks of two stores may
+// differ by some seconds.
 func roughly(list []webhooks.Delivery) []webhooks.Delivery {
 	list = slices.Clone(list)
 	for i := range list {
@@ -278,10 +278,10 @@ func roughly(list []webhooks.Delivery) []webhooks.Delivery {
 	return list
 }
 
-// wantAlike checks that two stores tell the same, and then do the same.
+// wantAlike checks that two stores have the same contents and then behave alike.
 func (t *tester) wantAlike(other *tester) {
 	t.Helper()
-	wantSame(t, "what the stores have", other.everything(), t.everything())
+	wantSame(t, "contents of the stores", other.everything(), t.everything())
 	if err := t.summary("").Compare(other.summary("")); err != nil {
 		t.Error(err)
 	}
@@ -300,11 +300,11 @@ func (t *tester) wantAlike(other *tester) {
 		s.advance(1)
 		claimed("claimed")
 		s.setActive("acct", "recovered", true)
-		claimed("claimed once it is on")
+		claimed("claimed after the webhook was enabled")
 		seen[i]["recovery"] = s.recovery("acct", "under way")
 		s.must(s.store.Redeliver(s.Context(), "other", "others", numbered("event", 4), notices.Notice{}))
 		s.must(s.store.DeleteWebhook(s.Context(), "other", "others", nil, notices.Notice{}))
-		for n := range 12 { // those that were sent again are as they were settled before
+		for n := range 12 { // redelivered ones return to their previous settled state
 			list, err := s.store.EventDeliveries(s.Context(), "other", numbered("event", n))
 			s.must(err)
 			seen[i]["left of "+numbered("event", n)] = roughly(list)
@@ -322,7 +322,7 @@ func (t *tester) wantAlike(other *tester) {
 		s.must(s.store.DeleteKey(s.Context(), "acct", "key", nil, notices.Notice{}))
 		s.createKeys(rotatedKey("acct", "key"))
 	}
-	for of, tasks := range seen[0] { // what was redelivered comes first in a store that knows so
+	for of, tasks := range seen[0] { // only some stores remember which deliveries are First
 		if _, claimed := tasks.([]Task); claimed {
 			for i := range seen {
 				list, _ := seen[i][of].([]Task)
@@ -330,18 +330,17 @@ func (t *tester) wantAlike(other *tester) {
 			}
 		}
 	}
-	wantSame(t, "what the stores do", seen[1], seen[0])
+	wantSame(t, "behavior of the stores", seen[1], seen[0])
 }
 
-// transferWhole tests exports of all accounts.
 func transferWhole(run transferRunner) {
-	run("a store tells and does what the other did", func(src, dst *tester) {
+	run("the target has the contents and the behavior of the source", func(src, dst *tester) {
 		src.everyKind()
 		src.moveTo(dst, "", 1000)
 		src.wantAlike(dst)
 	})
 
-	run("in pages of any size, each imported again, and all once more", func(src, dst *tester) {
+	run("pages of any size, each imported twice", func(src, dst *tester) {
 		src.everyKind()
 		sums := src.summary("")
 		for _, limit := range []int{1, 7} {
@@ -355,7 +354,7 @@ func transferWhole(run transferRunner) {
 		src.wantAlike(dst)
 	})
 
-	run("cut short at any page, and gone on with from the page before or the first", func(src, dst *tester) {
+	run("interrupted after any page, and resumed from the previous page or the first", func(src, dst *tester) {
 		src.everyKind()
 		pages := src.exportPages("", 9)
 		for i := 0; i < len(pages); {
@@ -382,18 +381,18 @@ func transferWhole(run transferRunner) {
 		src.wantAlike(dst)
 	})
 
-	run("there and back", func(src, dst *tester) {
+	run("to the target and back", func(src, dst *tester) {
 		src.everyKind()
 		src.moveTo(dst, "", 50)
 		sums := dst.summary("")
 		src.must(src.summary("").Compare(sums))
-		src.moveTo(dst, "", 1000) // once more
+		src.moveTo(dst, "", 1000) // repeated
 		dst.must(sums.Compare(dst.summary("")))
-		dst.moveTo(src, "", 1000) // where all is already
+		dst.moveTo(src, "", 1000) // the source already has all records
 		dst.must(sums.Compare(src.summary("")))
 	})
 
-	run("lines are the records", func(src, dst *tester) {
+	run("records can be written and parsed as lines", func(src, dst *tester) {
 		src.everyKind()
 		for _, page := range src.exportPages("", 20) {
 			parsed := make([]transfer.Record, len(page.Records))
@@ -444,9 +443,9 @@ func transferWhole(run transferRunner) {
 	})
 }
 
-// transferNotices tests what is said of notices.
+// transferNotices tests the transfer of notices.
 func transferNotices(run transferRunner) {
-	run("notices are told in their order, once, and listed", func(src, dst *tester) {
+	run("notices keep their order, are delivered once, and are listed", func(src, dst *tester) {
 		notice := func(account, id string, pending bool) notices.Notice {
 			return notices.Notice{
 				ID: id, At: some, Account: account, Action: notices.WebhookFailing,
@@ -457,25 +456,25 @@ func transferNotices(run transferRunner) {
 			}
 		}
 		for i, account := range []string{"acct", "other", "acct", "", "acct", "other"} {
-			// Not in the order of their ids.
+			// The order of storing differs from the order of IDs.
 			added, err := src.store.AddNotices(src.Context(), []notices.Notice{notice(account, numbered("ntc", 9-i), i%3 > 0)})
 			src.must(err)
 			wantSame(src, "added", added, 1)
 		}
-		told := func(t *tester) (list []notices.Notice, numbers []uint64) {
+		allPending := func(t *tester) (list []notices.Notice, numbers []uint64) {
 			for _, n := range t.allPending() {
 				list, numbers = append(list, n.Notice), append(numbers, n.Number)
 			}
 			return list, numbers
 		}
-		_, numbers := told(src)
+		_, numbers := allPending(src)
 		src.must(src.store.TakeNotices(src.Context(), numbers[:1]))
-		want, _ := told(src)
+		want, _ := allPending(src)
 		sums := src.summary("")
 		for _, limit := range []int{1, 4} {
 			src.moveTo(dst, "", limit)
 			dst.must(sums.Compare(dst.summary("")))
-			got, _ := told(dst)
+			got, _ := allPending(dst)
 			wantSame(dst, "pending notices", got, want)
 		}
 		for _, account := range []string{"acct", "other", ""} {
@@ -486,18 +485,18 @@ func transferNotices(run transferRunner) {
 			}
 			wantSame(dst, "notices of "+account, listed(dst), listed(src))
 		}
-		wantSame(dst, "notices of an account", src.summary("acct")[transfer.KindNotice].Count, 3)
+		wantSame(dst, "notices of one account", src.summary("acct")[transfer.KindNotice].Count, 3)
 		added, err := dst.store.AddNotices(dst.Context(), []notices.Notice{notice("acct", numbered("ntc", 9), true), notice("acct", "new", true)})
 		dst.must(err)
 		wantSame(dst, "added", added, 1)
-		got, _ := told(dst)
-		wantSame(dst, "the last that is told", got[len(got)-1], notice("acct", "new", true))
+		got, _ := allPending(dst)
+		wantSame(dst, "last pending notice", got[len(got)-1], notice("acct", "new", true))
 	})
 }
 
-// transferParts tests exports of one account, and imports next to others.
+// transferParts tests exports of one account, and imports into non-empty stores.
 func transferParts(run transferRunner) {
-	run("accounts are in the order of their bytes, in pages of any size", func(src, _ *tester) {
+	run("Accounts returns accounts in ascending order of bytes, in pages of any size", func(src, _ *tester) {
 		var want []string
 		for i, odd := range oddStrings {
 			switch want = append(want, odd); i % 3 {
@@ -525,7 +524,7 @@ func transferParts(run transferRunner) {
 		}
 	})
 
-	run("what is of the future is of the next hour, and moves no later times", func(_, dst *tester) {
+	run("limits times in the future to an hour from now, and does not delay later events", func(_, dst *tester) {
 		dst.createWebhooks(newWebhook("acct", "webhook"))
 		future := time.Date(2046, 1, 1, 0, 0, 0, 0, time.UTC)
 		var records []transfer.Record
@@ -537,7 +536,7 @@ func transferParts(run transferRunner) {
 		}
 		records = append(records, &transfer.Request{Account: "acct", IdempotencyKey: "request", At: future, Made: apikeys.DuplicateRequestError{ID: "key"}})
 		dst.must(dst.store.Import(dst.Context(), records))
-		dst.must(dst.store.Import(dst.Context(), records)) // changes nothing
+		dst.must(dst.store.Import(dst.Context(), records)) // has no effect
 		dst.enqueue(newEvent("acct", "later"), 1)
 		page, err := dst.store.ListEvents(dst.Context(), "acct", webhooks.EventQuery{OldestFirst: true, Limit: 9})
 		dst.must(err)
@@ -545,7 +544,7 @@ func transferParts(run transferRunner) {
 		limit := time.Now().Add(time.Hour + time.Minute)
 		for _, e := range page.Events {
 			if ids = append(ids, e.ID); e.PublishedAt.After(limit) {
-				dst.Errorf("%s was published at %v, want an hour from now at the latest", e.ID, e.PublishedAt)
+				dst.Errorf("%s published at %v, want at most an hour from now", e.ID, e.PublishedAt)
 			}
 		}
 		wantSame(dst, "events", ids, []string{numbered("future", 0), numbered("future", 1), numbered("future", 2), "later"})
@@ -553,13 +552,13 @@ func transferParts(run transferRunner) {
 		for _, page := range dst.exportPages("acct", 99) {
 			for _, record := range page.Records {
 				if r, ok := record.(*transfer.Request); ok && r.At.After(limit) {
-					dst.Errorf("a request was made at %v, want an hour from now at the latest", r.At)
+					dst.Errorf("request made at %v, want at most an hour from now", r.At)
 				}
 			}
 		}
 	})
 
-	run("one account after the other, next to what is there", func(src, dst *tester) {
+	run("one account after the other, into a non-empty store", func(src, dst *tester) {
 		src.everyKind()
 		dst.createKeys(newKey("resident", "key"))
 		dst.createWebhooks(newWebhook("resident", "resident"))
@@ -573,7 +572,7 @@ func transferParts(run transferRunner) {
 			src.moveTo(dst, account, 5)
 			src.must(src.summary(account).Compare(dst.summary(account)))
 		}
-		wantSame(dst, "the kinds", slices.Sorted(maps.Keys(dst.summary("acct"))), slices.Sorted(maps.Keys(src.summary("acct"))))
+		wantSame(dst, "kinds", slices.Sorted(maps.Keys(dst.summary("acct"))), slices.Sorted(maps.Keys(src.summary("acct"))))
 		wantSame(dst, "file scans", dst.summary("")[transfer.KindFileScan].Count, 0)
 		wantSame(dst, "keys", dst.summary("")[transfer.KindKey].Count, whole[transfer.KindKey].Count+1)
 		dst.must(resident.Compare(dst.summary("resident")))
@@ -581,7 +580,7 @@ func transferParts(run transferRunner) {
 		wantSame(dst, "events", eventIDs(dst.list("resident", "resident", webhooks.DeliveryQuery{})), []string{"later", "pending", "settled"})
 	})
 
-	run("times published are told apart, also when later ones were there before", func(src, dst *tester) {
+	run("events of different times stay separate, also in a store with later events", func(src, dst *tester) {
 		src.createWebhooks(newWebhook("acct", "webhook"))
 		src.settleEvent(newEvent("acct", "old"), 1, webhooks.Deliver)
 		middle := src.border()
@@ -619,13 +618,13 @@ func transferParts(run transferRunner) {
 		wantSame(dst, "events", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{})), []string{"new"})
 	})
 
-	run("what waits is due when it was to be, and what was redelivered comes first", func(src, dst *tester) {
+	run("waiting deliveries keep their due times, and redelivered ones come first", func(src, dst *tester) {
 		webhook := newWebhook("acct", "webhook")
 		event := func(id string, d transfer.Delivery) transfer.Record {
 			d.WebhookID, d.State = "webhook", webhooks.Pending
 			return &transfer.Event{EncodedEvent: newEvent("acct", id), PublishedAt: src.now().UTC().Truncate(time.Millisecond), Matched: 1, Deliveries: []transfer.Delivery{d}}
 		}
-		dst.claimAll(0) // what is imported is reported from now on
+		dst.claimAll(0) // starts Deliver, so that the import is reported
 		dst.must(dst.store.Import(dst.Context(), []transfer.Record{
 			&transfer.Webhook{Webhook: webhook},
 			event("recovered", transfer.Delivery{Recovered: true, Wait: -time.Hour}),
@@ -648,9 +647,9 @@ func transferParts(run transferRunner) {
 	})
 }
 
-// transferRefused tests what Import and Export refuse.
+// transferRefused tests invalid calls of Import and Export.
 func transferRefused(run transferRunner) {
-	run("what belongs to something else is refused, with all that comes with it", func(src, dst *tester) {
+	run("a record that conflicts with another is rejected, with all others of the call", func(src, dst *tester) {
 		dst.createKeys(newKey("acct", "key"))
 		dst.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "another"))
 		dst.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
@@ -666,26 +665,26 @@ func transferRefused(run transferRunner) {
 			record transfer.Record
 			want   error
 		}{
-			"a hash of another key":                {key("key", hashOf("acct", "key")), transfer.ErrConflict},
-			"a previous hash of another key":       {previous, transfer.ErrConflict},
-			"a webhook's id of another account":    {&transfer.Webhook{Webhook: newWebhook("other", "webhook")}, transfer.ErrConflict},
-			"a recovery's id of another account":   {&transfer.Recovery{Recovery: newRecovery("other", "fine", "recovery", webhooks.Dead)}, transfer.ErrConflict},
-			"a webhook's second recovery":          {&transfer.Recovery{Recovery: newRecovery("acct", "webhook", "second", webhooks.Dead)}, transfer.ErrConflict},
-			"pending for another account's":        {pending, transfer.ErrRecord},
-			"a record without an id":               {&transfer.Key{}, transfer.ErrRecord},
-			"an alert that is due, of no balance":  {&transfer.Alert{Account: "acct", Metric: webhooks.MetricBandwidth, State: []byte("state"), Due: true}, transfer.ErrRecord},
-			"an event that was delivered, somehow": {&transfer.Event{EncodedEvent: newEvent("acct", "e"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Delivered}}}, transfer.ErrRecord},
+			"hash of another key":                           {key("key", hashOf("acct", "key")), transfer.ErrConflict},
+			"previous hash of another key":                  {previous, transfer.ErrConflict},
+			"webhook ID of another account":                 {&transfer.Webhook{Webhook: newWebhook("other", "webhook")}, transfer.ErrConflict},
+			"recovery ID of another account":                {&transfer.Recovery{Recovery: newRecovery("other", "fine", "recovery", webhooks.Dead)}, transfer.ErrConflict},
+			"second recovery of a webhook":                  {&transfer.Recovery{Recovery: newRecovery("acct", "webhook", "second", webhooks.Dead)}, transfer.ErrConflict},
+			"pending for another account":                   {pending, transfer.ErrRecord},
+			"record without an ID":                          {&transfer.Key{}, transfer.ErrRecord},
+			"due alert of a metric that is not the balance": {&transfer.Alert{Account: "acct", Metric: webhooks.MetricBandwidth, State: []byte("state"), Due: true}, transfer.ErrRecord},
+			"delivered event without an attempt":            {&transfer.Event{EncodedEvent: newEvent("acct", "e"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Delivered}}}, transfer.ErrRecord},
 		} {
 			dst.wantError(name, dst.store.Import(dst.Context(), []transfer.Record{fine, c.record}), c.want)
 			dst.must(before.Compare(dst.summary("")))
 		}
-		dst.wantError("two keys of one hash", dst.store.Import(dst.Context(), []transfer.Record{key("one", hashOf("same")), key("two", hashOf("same"))}), transfer.ErrConflict)
+		dst.wantError("two keys with the same hash", dst.store.Import(dst.Context(), []transfer.Record{key("one", hashOf("same")), key("two", hashOf("same"))}), transfer.ErrConflict)
 		dst.must(before.Compare(dst.summary("")))
 		dst.must(dst.store.Import(dst.Context(), []transfer.Record{fine, key("one", hashOf("same")), key("one", hashOf("same"))}))
 		wantSame(dst, "keys", dst.summary("other")[transfer.KindKey].Count, 1)
 	})
 
-	run("a position that is none is refused", func(src, _ *tester) {
+	run("an invalid position is rejected", func(src, _ *tester) {
 		src.everyKind()
 		for _, after := range []string{"nonsense", "key", "key.", "key.!", "secret.YQ", "."} {
 			_, err := src.store.Export(src.Context(), "", after, 9)
@@ -693,7 +692,7 @@ func transferRefused(run transferRunner) {
 		}
 	})
 
-	run("contexts that have ended, and stores that are closed", func(src, dst *tester) {
+	run("fails with an ended context and on a closed store", func(src, dst *tester) {
 		src.createKeys(newKey("acct", "key"))
 		records := src.exportPages("", 9)[0].Records
 		every := func(ctx context.Context, s store.Store, want error) {
@@ -706,17 +705,16 @@ func transferRefused(run transferRunner) {
 		ctx, cancel := context.WithCancel(src.Context())
 		cancel()
 		every(ctx, dst.store, context.Canceled)
-		wantSame(dst, "what was imported", dst.summary(""), nil)
+		wantSame(dst, "imported records", dst.summary(""), nil)
 		dst.must(dst.store.Close())
 		every(dst.Context(), dst.store, store.ErrClosed)
 	})
 }
 
-// transferReported tests that Import reports what is pending then.
 func transferReported(run transferRunner) {
-	run("what is imported and pending is reported", func(src, dst *tester) {
+	run("Import reports pending deliveries", func(src, dst *tester) {
 		if _, ok := dst.store.(webhooks.Deliveries); !ok {
-			dst.Skip("the store does not implement webhooks.Deliveries")
+			dst.Skip("store does not implement webhooks.Deliveries")
 		}
 		held := newWebhook("acct", "held")
 		held.Held = true
@@ -730,7 +728,7 @@ func transferReported(run transferRunner) {
 			if r.Ref.WebhookID == "held" {
 				want = webhooks.Passive
 			}
-			f.wantState("what was imported", r.Ref, want)
+			f.wantState("an imported delivery", r.Ref, want)
 			wantSame(dst, "Webhook.Version", r.Webhook.Version, 1)
 		}
 	})

@@ -10,7 +10,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// unreported tests Unreported and Ping.
 func unreported(run runner) {
 	run = ofDeliveries(run)
 
@@ -23,7 +22,7 @@ func unreported(run runner) {
 		return got
 	}
 
-	run("without Deliver all that is pending, with it nothing", func(t *tester) {
+	run("counts all pending deliveries without Deliver, and none during Deliver", func(t *tester) {
 		held := newWebhook("other", "held")
 		held.Held = true
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), held)
@@ -70,7 +69,7 @@ func unreported(run runner) {
 		want(t, "a", 0, 0)
 	})
 
-	run("what was retried, sent again and recovered is pending, what was settled or ended with its webhook is not", func(t *tester) {
+	run("counts retried, redelivered and recovered deliveries, not settled ones or those of deleted webhooks", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
 		t.enqueueMany("acct", 8, 2)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
@@ -89,7 +88,7 @@ func unreported(run runner) {
 		}
 		pending(4)
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 1), notices.Notice{}))
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2), notices.Notice{})) // pending already
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2), notices.Notice{})) // already pending
 		pending(5)
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
 		t.advance(1)
@@ -98,7 +97,7 @@ func unreported(run runner) {
 		pending(0)
 	})
 
-	fed(run)("what a reader has seen is reported or counted", func(f *feed) {
+	fed(run)("a delivery visible to readers is reported or counted", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		for i := range 20 {
 			id := numbered("event", i)
@@ -107,7 +106,7 @@ func unreported(run runner) {
 				_, err := f.store.Enqueue(f.Context(), newEvent("acct", id))
 				published <- err
 			}()
-			for end := time.Now().Add(patience); ; {
+			for end := time.Now().Add(eventTimeout); ; {
 				_, err := f.store.EventDeliveries(f.Context(), "acct", id)
 				if err == nil {
 					break
@@ -125,30 +124,30 @@ func unreported(run runner) {
 				}
 			}
 			if len(known)+left.Pending <= i {
-				f.Errorf("after a reader saw event %d, %d were reported and %d counted", i, len(known), left.Pending)
+				f.Errorf("after event %d was visible, %d events were reported and %d counted", i, len(known), left.Pending)
 			}
 			f.must(<-published)
 		}
 	})
 
-	run("OldestDue is of what can be sent", func(t *tester) {
+	run("OldestDue ignores deliveries that cannot be sent", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "off"))
-		wantSame(t, "OldestDue of nothing", want(t, "", 0, 0).OldestDue.IsZero(), true)
+		wantSame(t, "OldestDue without deliveries", want(t, "", 0, 0).OldestDue.IsZero(), true)
 		t.enqueue(newEvent("other", "event"), 1)
 		t.setActive("other", "off", false)
-		wantSame(t, "OldestDue of what is off", want(t, "", 1, 0).OldestDue.IsZero(), true)
+		wantSame(t, "OldestDue of an inactive webhook", want(t, "", 1, 0).OldestDue.IsZero(), true)
 		t.enqueue(newEvent("acct", "event"), 1)
 		due := t.delivery("acct", "event").NextAttemptAt
 		for _, id := range []string{"", "webhook"} {
 			got, err := t.store.(webhooks.Deliveries).Unreported(t.Context(), id)
 			t.must(err)
 			if off := got.OldestDue.Sub(due).Abs(); off > 50*time.Millisecond {
-				t.Errorf("OldestDue of %q = %v, which is %v away from when it is due", id, got.OldestDue, off)
+				t.Errorf("OldestDue of %q = %v, which differs from the due time by %v", id, got.OldestDue, off)
 			}
 		}
 	})
 
-	run("Ping and Unreported of an ended context, and of a closed store", func(t *tester) {
+	run("Ping and Unreported fail with an ended context and on a closed store", func(t *tester) {
 		d := t.store.(webhooks.Deliveries)
 		t.must(d.Ping(t.Context()))
 		ended, cancel := context.WithCancel(t.Context())

@@ -17,25 +17,25 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// some is a time with milliseconds that are easily lost.
+// some is a time with milliseconds, which a store could easily lose.
 var some = time.Date(2031, 4, 5, 6, 7, 8, int(9*time.Millisecond), time.UTC)
 
-// same compares what was stored with what came back.
+// same compares stored values with returned ones.
 var same = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmpopts.EquateComparable(scopes.Set{}),
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location() == b.Location() }),
-	cmpopts.IgnoreFields(webhooks.Webhook{}, "Version"), // see versions
+	cmpopts.IgnoreFields(webhooks.Webhook{}, "Version"), // tested by versions
 	cmpopts.IgnoreFields(Task{}, "Age", "Ref"),
 }
 
-// oddStrings are hard to keep apart, or to keep at all.
+// oddStrings are hard to store or to keep apart.
 var oddStrings = []string{
 	"a", "A", "ab", "a/b", "a:b", "a b", "a\tb", "a\nb", "a,b", "a%", "a_", "a-", "a.", "a'", `a"`, `a\`, "a\u007f",
 	"é", "e\u0301", "日本語", "😀", "\u00a0", "\ufeff", "--", "/", ":", "%s", "null", "0",
 }
 
-// long returns a string of n bytes that no compression makes short.
+// long returns an incompressible string of n bytes.
 func long(seed string, n int) string {
 	var b strings.Builder
 	for sum := sha256.Sum256([]byte(seed)); b.Len() < n; sum = sha256.Sum256(sum[:]) {
@@ -44,18 +44,18 @@ func long(seed string, n int) string {
 	return b.String()[:n]
 }
 
-// numbered returns an id; those of one prefix sort by their numbers.
+// numbered returns an ID. IDs with the same prefix sort by number.
 func numbered(prefix string, n int) string { return fmt.Sprintf("%s_%06d", prefix, n) }
 
-// hashOf returns a hash that is the same for the same parts only.
+// hashOf returns a hash determined by parts.
 func hashOf(parts ...string) apikeys.Hash {
 	return apikeys.Hash{Sum: sha256.Sum256(fmt.Appendf(nil, "%q", parts))}
 }
 
-// hintOf returns the end of the hint of a key.
+// hintOf returns the last characters of a key's hint.
 func hintOf(id string) string { return long(id, 4) }
 
-// newKey returns a key whose hash follows from account and id.
+// newKey returns a key whose hash is determined by account and ID.
 func newKey(account, id string) apikeys.Key {
 	return apikeys.Key{
 		ID:        id,
@@ -69,7 +69,7 @@ func newKey(account, id string) apikeys.Key {
 	}
 }
 
-// rotatedKey returns a key that has everything a key can have.
+// rotatedKey returns a key with all fields set.
 func rotatedKey(account, id string) apikeys.Key {
 	key := newKey(account, id)
 	key.ExpiresAt = some.Add(12345 * time.Millisecond)
@@ -107,8 +107,7 @@ func newEvent(account, id string) webhooks.EncodedEvent {
 	}
 }
 
-// attemptOf returns what to log of a task, with everything that an attempt can
-// have.
+// attemptOf returns an attempt for a task with all fields set.
 func attemptOf(task Task) webhooks.Attempt {
 	return webhooks.Attempt{
 		Number:    task.Attempt,
@@ -121,10 +120,10 @@ func attemptOf(task Task) webhooks.Attempt {
 	}
 }
 
-// at is so many minutes after some time.
+// at returns some plus the given number of minutes.
 func at(minutes time.Duration) time.Time { return some.Add(minutes * time.Minute) }
 
-// settlement returns the end of a task's claim.
+// settlement returns a settlement of a task.
 func settlement(task Task, outcome webhooks.Outcome) Settlement {
 	return Settlement{Task: task, Outcome: outcome, Attempt: attemptOf(task)}
 }

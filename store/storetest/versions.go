@@ -9,12 +9,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// versions tests Webhook.Version. The other tests compare webhooks without it.
+// versions tests Webhook.Version, which the other tests ignore.
 func versions(run runner) {
 	want := func(t *tester, what string, version uint64) {
 		t.Helper()
 		if got := t.webhook("acct", "webhook").Version; got != version {
-			t.Errorf("Version is %d after %s, want %d", got, what, version)
+			t.Errorf("Version = %d after %s, want %d", got, what, version)
 		}
 	}
 	create := func(t *tester) {
@@ -23,17 +23,17 @@ func versions(run runner) {
 		want(t, "its creation", 1)
 	}
 
-	run("is the store's, and 1 at first, whatever a webhook is created with", func(t *tester) {
+	run("is set by the store, and 1 at first", func(t *tester) {
 		create(t)
 		w := newWebhook("acct", "other")
 		w.Version = 7
 		t.createWebhooks(w)
 		if got := t.webhook("acct", "other").Version; got != 1 {
-			t.Errorf("Version is %d after its creation with 7, want 1", got)
+			t.Errorf("Version after a creation with 7 = %d, want 1", got)
 		}
 	})
 
-	run("counts updates that were stored, and no others", func(t *tester) {
+	run("counts only stored updates", func(t *tester) {
 		create(t)
 		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL, w.Version = "changed", 99 })
 		if changed.Version != 2 {
@@ -43,12 +43,12 @@ func versions(run runner) {
 		failed := errors.New("failed")
 		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(*webhooks.Webhook, *notices.Notice) error { return failed })
 		t.wantError("UpdateWebhook", err, failed)
-		want(t, "an update that failed", 2)
+		want(t, "a failed update", 2)
 	})
 
-	run("counts changes of the health, and no results", func(t *tester) {
+	run("counts changes of the health, not results", func(t *tester) {
 		create(t)
-		for i, version := range []uint64{2, 3, 3, 4, 4} { // two events fail first, and two are delivered in the end
+		for i, version := range []uint64{2, 3, 3, 4, 4} { // two events fail at first, and both are delivered in the end
 			id := numbered("event", i)
 			t.settleEvent(newEvent("acct", id), 1, []webhooks.Outcome{webhooks.GiveUp, webhooks.GiveUp, webhooks.GiveUp, webhooks.Deliver, webhooks.Deliver}[i])
 			want(t, id, version)
@@ -63,7 +63,7 @@ func versions(run runner) {
 		}
 	})
 
-	run("no change is lost, and none has the version of another", func(t *tester) {
+	run("no change is lost, and all changes have different versions", func(t *tester) {
 		create(t)
 		const goroutines = 8
 		seen := make([]uint64, goroutines)
@@ -76,8 +76,8 @@ func versions(run runner) {
 			seen[i] = changed.Version
 		})
 		slices.Sort(seen)
-		wantSame(t, "the versions that UpdateWebhook returned", seen, []uint64{2, 3, 4, 5, 6, 7, 8, 9})
-		wantSame(t, "the versions that changes were given", t.webhook("acct", "webhook").PastEvents,
+		wantSame(t, "versions returned by UpdateWebhook", seen, []uint64{2, 3, 4, 5, 6, 7, 8, 9})
+		wantSame(t, "versions passed to change", t.webhook("acct", "webhook").PastEvents,
 			[]webhooks.EventType{"1", "2", "3", "4", "5", "6", "7", "8"})
 	})
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// createWebhook tests CreateWebhook and WebhookByID.
 func createWebhook(run runner) {
-	run("ErrExists if there is one of that id, in whatever account", func(t *tester) {
+	run("returns ErrExists if any account has a webhook with the same ID", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w)
 		for _, account := range []string{"acct", "other"} {
@@ -28,18 +27,18 @@ func createWebhook(run runner) {
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, w)
 	})
 
-	run("WebhookByID returns ErrNotFound", func(t *tester) {
+	run("WebhookByID returns ErrNotFound for an unknown webhook", func(t *tester) {
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")
 		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 	})
 
-	run("of webhooks with one id at once, one wins", func(t *tester) {
+	run("if several webhooks with the same ID are created concurrently, one succeeds", func(t *tester) {
 		for round := range 25 {
 			const goroutines = 8
 			id, won := numbered("webhook", round), make([]bool, goroutines)
 			all := make([]webhooks.Webhook, goroutines)
 			for i := range all {
-				all[i] = newWebhook(numbered("acct", i%3), id) // each with a secret of its own
+				all[i] = newWebhook(numbered("acct", i%3), id) // with different secrets
 			}
 			inParallel(goroutines, func(i int) {
 				err := t.store.CreateWebhook(t.Context(), all[i], webhooks.CreateOptions{})
@@ -48,7 +47,7 @@ func createWebhook(run runner) {
 				}
 			})
 			if n := countTrue(won); n != 1 {
-				t.Fatalf("%d webhooks of one id were created, want 1", n)
+				t.Fatalf("%d webhooks with the same ID created, want 1", n)
 			}
 			winner := all[slices.Index(won, true)]
 			wantSame(t, "WebhookByID", t.webhook(winner.Account, id), winner)
@@ -56,9 +55,9 @@ func createWebhook(run runner) {
 	})
 }
 
-// updateWebhook tests UpdateWebhook; what it does to deliveries is with theirs.
+// updateWebhook tests UpdateWebhook. Other tests cover its effect on deliveries.
 func updateWebhook(run runner) {
-	run("calls change with a copy, stores what it leaves, returns that", func(t *tester) {
+	run("passes a copy to change, stores the result and returns it", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w, newWebhook("acct", "other"))
 		want := w
@@ -72,18 +71,18 @@ func updateWebhook(run runner) {
 			given = *w
 			*w = want
 		})
-		wantSame(t, "what change is given", given, w)
+		wantSame(t, "webhook passed to change", given, w)
 		wantSame(t, "UpdateWebhook", got, want)
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), want)
-		wantSame(t, "the other URL", t.webhook("acct", "other").URL, newWebhook("acct", "other").URL)
+		wantSame(t, "other webhook's URL", t.webhook("acct", "other").URL, newWebhook("acct", "other").URL)
 	})
 
-	run("ErrNotFound if there is no such webhook", func(t *tester) {
+	run("returns ErrNotFound if the webhook does not exist", func(t *tester) {
 		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", turnOff)
 		t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
 	})
 
-	run("nothing is stored if change returns an error", func(t *tester) {
+	run("stores nothing if change returns an error", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w)
 		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
@@ -96,7 +95,7 @@ func updateWebhook(run runner) {
 		t.claimAll(1)
 	})
 
-	run("ID, Account and CreatedAt keep their values", func(t *tester) {
+	run("does not change ID, Account and CreatedAt", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w)
 		got := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
@@ -111,7 +110,7 @@ func updateWebhook(run runner) {
 
 	webhookRecords.updates(run)
 
-	run("it and a settlement that deactivates do not undo each other", func(t *tester) {
+	run("a concurrent settlement that disables the webhook is not undone", func(t *tester) {
 		for round := range 10 {
 			id := numbered("webhook", round)
 			t.createWebhooks(newWebhook(id, id))

@@ -10,9 +10,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// deleteWebhook tests DeleteWebhook.
 func deleteWebhook(run runner) {
-	run("removes a webhook and all that it is owed", func(t *tester) {
+	run("removes a webhook and its pending deliveries", func(t *tester) {
 		w, other := newWebhook("acct", "webhook"), newWebhook("acct", "other")
 		t.createWebhooks(w, other)
 		t.enqueueMany("acct", 3, 2)
@@ -29,7 +28,7 @@ func deleteWebhook(run runner) {
 		t.enqueue(newEvent("acct", "later"), 1)
 	})
 
-	run("whatever it is owed: due or later, leased, recovered", func(t *tester) {
+	run("also deliveries that are due later, claimed or recovered", func(t *tester) {
 		t.dead("acct", "webhook", 6)
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
 		t.advance(9)
@@ -63,7 +62,7 @@ func deleteWebhook(run runner) {
 		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}), webhooks.ErrNotFound)
 	})
 
-	run("check is called with the webhook, and its error leaves all as it is", func(t *tester) {
+	run("passes the webhook to check, and does nothing if that returns an error", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w)
 		t.enqueue(newEvent("acct", "event"), 1)
@@ -78,16 +77,16 @@ func deleteWebhook(run runner) {
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		t.settle(settlement(t.claimAll(1)[0], Release))
 		t.must(remove(nil))
-		calls := len(given) // it may run more than once
+		calls := len(given) // check may run more than once
 		for _, g := range given {
-			wantSame(t, "what check is given", g, w)
+			wantSame(t, "webhook passed to check", g, w)
 		}
 		t.wantError("DeleteWebhook", remove(errChange), webhooks.ErrNotFound)
 		wantSame(t, "calls of check", len(given), calls)
 		t.claimAll(0)
 	})
 
-	run("no other change comes between check and the removal", func(t *tester) {
+	run("no other change happens between check and removal", func(t *tester) {
 		for round := range 20 {
 			id := numbered("webhook", round)
 			t.createWebhooks(newWebhook("acct", id))
@@ -102,7 +101,7 @@ func deleteWebhook(run runner) {
 					return
 				}
 				err := t.store.DeleteWebhook(t.Context(), "acct", id, func(w webhooks.Webhook) error {
-					time.Sleep(time.Microsecond) // lets the other in
+					time.Sleep(time.Microsecond) // lets the other goroutine run
 					checked = w
 					return nil
 				}, notices.Notice{})
@@ -110,16 +109,16 @@ func deleteWebhook(run runner) {
 			})
 			if refused != nil {
 				t.wantError("UpdateWebhook", refused, webhooks.ErrNotFound)
-				wantSame(t, "what check is given", checked.BalanceThreshold, newWebhook("acct", id).BalanceThreshold)
+				wantSame(t, "webhook passed to check", checked.BalanceThreshold, newWebhook("acct", id).BalanceThreshold)
 			} else {
-				wantSame(t, "what check is given", checked, updated)
+				wantSame(t, "webhook passed to check", checked, updated)
 			}
 			_, err := t.store.WebhookByID(t.Context(), "acct", id)
 			t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 		}
 	})
 
-	run("settlements of what was claimed before are stale", func(t *tester) {
+	run("settlements of earlier claims are stale", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
@@ -133,7 +132,7 @@ func deleteWebhook(run runner) {
 		t.claimAll(0)
 	})
 
-	run("its settled deliveries remain", func(t *tester) {
+	run("settled deliveries remain", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
@@ -145,7 +144,7 @@ func deleteWebhook(run runner) {
 		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[2].Event.ID), nil)
 	})
 
-	run("one made again with its id is owed nothing, in whatever account", func(t *tester) {
+	run("a new webhook with the same ID gets no old deliveries, in any account", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		settled, leased := t.claim(1)[0], t.claim(1)[0]
@@ -170,7 +169,7 @@ func deleteWebhook(run runner) {
 		wantSame(t, "EventDeliveries", t.deliveries("acct", settled.Event.ID), want)
 	})
 
-	run("what one made again with its id gets is sent to its own URL, with its own secret", func(t *tester) {
+	run("deliveries to a new webhook with the same ID use its URL and secret", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "redelivered"), 1, webhooks.Deliver)
 		t.settleEvent(newEvent("acct", "recovered"), 1, webhooks.GiveUp)
@@ -179,7 +178,7 @@ func deleteWebhook(run runner) {
 		again.URL, again.Secret = "https://again.example.com/", signing.NewSecret()
 		t.createWebhooks(again)
 		if err := t.store.Redeliver(t.Context(), "acct", "webhook", "redelivered", notices.Notice{}); !errors.Is(err, webhooks.ErrNotFound) {
-			t.must(err) // a store may know what belonged to the one before
+			t.must(err) // a store may still know data of the former webhook
 		}
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
 		t.advance(9)
@@ -195,7 +194,7 @@ func deleteWebhook(run runner) {
 		wantSame(t, "Active", t.webhook("acct", "webhook").Active, false)
 	})
 
-	run("a long backlog is gone in one step, as every method sees it", func(t *tester) {
+	run("a long backlog disappears for all methods in one step", func(t *tester) {
 		const n = 500
 		w, other := newWebhook("acct", "webhook"), newWebhook("acct", "other")
 		t.createWebhooks(w, other)
@@ -225,7 +224,7 @@ func deleteWebhook(run runner) {
 			}
 		}
 		check()
-		for range 3 { // the store may tidy up in these
+		for range 3 { // the store may clean up during these
 			_, err := t.store.Purge(t.Context(), webhooks.Purge{Limit: 50})
 			t.must(err)
 			check()
@@ -235,7 +234,7 @@ func deleteWebhook(run runner) {
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), nil)
 		t.enqueue(newEvent("acct", "later"), 2)
 		t.purge(webhooks.Purge{Payloads: border})
-		wantSame(t, "state of what the other was owed", t.delivery("acct", numbered("event", 0)).State, webhooks.Dead)
+		wantSame(t, "state of a delivery to the other webhook", t.delivery("acct", numbered("event", 0)).State, webhooks.Dead)
 		for _, task := range t.claimAll(2) {
 			wantSame(t, "Task.Event", task.Event, newEvent("acct", "later"))
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// webhookValues tests what webhooks.Store says of all its methods.
+// webhookValues tests the general rules of webhooks.Store.
 func webhookValues(run runner) {
-	run("every field comes back", func(t *tester) {
+	run("returns every field unchanged", func(t *tester) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
 		full.BalanceThreshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
 		full.FailingEvent, full.FailedAgain, full.Held = "event", true, true
@@ -27,7 +27,7 @@ func webhookValues(run runner) {
 		wantSame(t, "WebhookByID", t.webhook("acct", "bare"), bare)
 	})
 
-	run("event types keep their order", func(t *tester) {
+	run("keeps the order of event types", func(t *tester) {
 		all := webhooks.EventTypes()
 		for i := range all {
 			w := newWebhook("acct", numbered("webhook", i))
@@ -37,7 +37,7 @@ func webhookValues(run runner) {
 		}
 	})
 
-	run("secrets of any length", func(t *tester) {
+	run("accepts secrets of any length", func(t *tester) {
 		for i, text := range []string{
 			"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 			"whsec_" + strings.Repeat("/+A0", 21) + "AA==",
@@ -48,12 +48,12 @@ func webhookValues(run runner) {
 			w.Secret = secret
 			t.createWebhooks(w)
 			if got := t.webhook("acct", w.ID).Secret.Reveal(); got != text {
-				t.Errorf("secret %d comes back changed", i)
+				t.Errorf("secret %d changed", i)
 			}
 		}
 	})
 
-	run("times keep their millisecond and come back in UTC", func(t *tester) {
+	run("returns times in milliseconds and UTC", func(t *tester) {
 		zone := time.FixedZone("", 5*3600)
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
 		localWebhook, localEvent := w, event
@@ -76,7 +76,7 @@ func webhookValues(run runner) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
 	})
 
-	run("what is finer than a millisecond is dropped", func(t *tester) {
+	run("truncates times to milliseconds", func(t *tester) {
 		const most = time.Millisecond - time.Nanosecond
 		w, event, recovery := newWebhook("acct", "webhook"), newEvent("acct", "event"), newRecovery("acct", "webhook", "recovery", webhooks.Dead)
 		w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = some, some.Add(time.Hour), some.Add(time.Minute)
@@ -106,7 +106,7 @@ func webhookValues(run runner) {
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), changed)
 	})
 
-	run("any strings are taken", func(t *tester) {
+	run("accepts any strings", func(t *tester) {
 		list := []string{long("a", 128), long("b", 128), strings.Repeat("é", 64)}
 		list = append(list, oddStrings...)
 		for i, s := range list {
@@ -136,7 +136,7 @@ func webhookValues(run runner) {
 		}
 	})
 
-	run("values are copied in", func(t *tester) {
+	run("copies values in", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
 		givenWebhook := w
 		w.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
@@ -164,7 +164,7 @@ func webhookValues(run runner) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
 	})
 
-	run("values are copied out", func(t *tester) {
+	run("copies values out", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
 		w.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
 		t.createWebhooks(w)
@@ -176,7 +176,7 @@ func webhookValues(run runner) {
 		t.must(err)
 		list[0].Events[0] = "changed by ListWebhooks's caller"
 		_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
-			w.Events[0] = "changed by a change that fails"
+			w.Events[0] = "changed by a failed change"
 			return errChange
 		})
 		t.wantError("UpdateWebhook", err, errChange)
@@ -198,7 +198,7 @@ func webhookValues(run runner) {
 		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{attemptOf(task)})
 	})
 
-	run("an id belongs to one account", func(t *tester) {
+	run("an ID belongs to one account", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w, newWebhook("other", "other webhook"))
 		t.enqueue(newEvent("acct", "event"), 1)
@@ -207,7 +207,7 @@ func webhookValues(run runner) {
 			_, err := t.store.WebhookByID(t.Context(), account, id)
 			t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 			_, err = t.store.UpdateWebhook(t.Context(), account, id, func(*webhooks.Webhook, *notices.Notice) error {
-				t.Error("UpdateWebhook calls change though there is no such webhook")
+				t.Error("UpdateWebhook calls change although the webhook does not exist")
 				return nil
 			})
 			t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
@@ -225,23 +225,23 @@ func webhookValues(run runner) {
 		t.claimAll(1)
 	})
 
-	run("account and id do not run together", func(t *tester) {
+	run("keeps account and ID apart", func(t *tester) {
 		refs := [][2]string{
 			{"a", "bc"}, {"ab", "c"}, {"a/b", "d"}, {"a", "b/d"}, {"a:b", "e"}, {"a", "b:e"}, {"a b", "f"}, {"a", "b f"}, {"A", "Bc"},
 		}
-		owed := map[string]int{} // webhooks, and so deliveries of each event, by account
+		pending := map[string]int{} // webhooks by account, and so deliveries of each event
 		for _, ref := range refs {
 			t.createWebhooks(newWebhook(ref[0], ref[1]))
-			owed[ref[0]]++
+			pending[ref[0]]++
 		}
 		for _, ref := range refs {
-			t.enqueue(newEvent(ref[0], ref[1]), owed[ref[0]])
+			t.enqueue(newEvent(ref[0], ref[1]), pending[ref[0]])
 		}
 		for _, gone := range refs {
 			t.must(t.store.DeleteWebhook(t.Context(), gone[0], gone[1], nil, notices.Notice{}))
-			owed[gone[0]]--
+			pending[gone[0]]--
 			for _, ref := range refs {
-				wantSame(t, "number of deliveries", len(t.deliveries(ref[0], ref[1])), owed[ref[0]])
+				wantSame(t, "number of deliveries", len(t.deliveries(ref[0], ref[1])), pending[ref[0]])
 			}
 		}
 		t.claimAll(0)

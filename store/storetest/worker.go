@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Worker claims and settles the deliveries that a store reports: a minimal
-// [webhooks.Scheduler] for tests of stores. It has no caps, no turns and no leases: a claimed
+// A Worker claims and settles the deliveries reported by a store. It is a minimal
+// [webhooks.Scheduler] for tests of stores, without limits, round robin or leases: a claimed
 // delivery is under way until it is settled, released or forgotten. Its methods are safe for
 // concurrent use.
 type Worker struct {
@@ -21,7 +21,7 @@ type Worker struct {
 	source webhooks.Deliveries // the store
 
 	mu       sync.Mutex
-	run      *workerRun    // the call of Deliver under way; nil before the first claim
+	run      *workerRun    // the running Deliver; nil before the first claim
 	changed  chan struct{} // closed by the next report
 	known    map[string]*webhooks.Webhook
 	waiting  waitingList
@@ -33,37 +33,37 @@ type Worker struct {
 type Task struct {
 	Ref     webhooks.DeliveryRef
 	Event   webhooks.EncodedEvent
-	Webhook *webhooks.Webhook // shared by tasks: do not change it
-	Attempt int               // the number of the attempt to make
-	Before  int               // attempts made before the delivery was last sent again
+	Webhook *webhooks.Webhook // shared by tasks: must not be changed
+	Attempt int               // number of the attempt to make
+	Before  int               // attempts made before the delivery was last redelivered
 	Age     time.Duration     // of the event
 	Err     error             // see [webhooks.LoadedDelivery.Err]
 }
 
-// Release is the [Settlement.Outcome] of an attempt that was not made.
+// Release is a [Settlement.Outcome] for an attempt that was not made.
 const Release = webhooks.Outcome(math.MaxUint8)
 
 // A Settlement ends a claim.
 type Settlement struct {
 	Task       Task
 	Outcome    webhooks.Outcome   // Retry, Deliver, GiveUp or Release
-	Attempt    webhooks.Attempt   // except with Release
-	RetryAfter time.Duration      // with Retry and Release
-	Deactivate webhooks.OffReason // turns the webhook off, unless the outcome is Release
+	Attempt    webhooks.Attempt   // unused with Release
+	RetryAfter time.Duration      // used with Retry and Release
+	Deactivate webhooks.OffReason // disables the webhook, unless the outcome is Release
 }
 
-// An underWay is a delivery from its claim to its end.
+// An underWay is a claimed delivery.
 type underWay struct {
-	last    webhooks.PendingDelivery // as it was reported
+	last    webhooks.PendingDelivery // the last report
 	attempt int                      // its number; 0 while the delivery is being loaded
-	again   bool                     // it was reported meanwhile: it waits again, whatever the result is
+	again   bool                     // reported since the claim, so it waits again after any result
 }
 
 // A workerRun is a call of Deliver.
 type workerRun struct {
 	worker   *Worker
 	cancel   context.CancelFunc
-	loaded   chan struct{} // closed once all is reported that was stored, or some cannot be read
+	loaded   chan struct{} // closed once all stored deliveries are reported, or some cannot be read
 	isLoaded bool
 	returned chan struct{} // closed after err is set
 	err      error
@@ -71,7 +71,7 @@ type workerRun struct {
 
 var _ webhooks.Scheduler = (*workerRun)(nil)
 
-// NewWorker returns a worker. Its first claim begins to deliver.
+// NewWorker returns a worker. Its first claim starts Deliver.
 func NewWorker(s store.Store) *Worker {
 	return &Worker{
 		store: s, source: s.(webhooks.Deliveries), changed: make(chan struct{}), known: map[string]*webhooks.Webhook{},
@@ -79,9 +79,10 @@ func NewWorker(s store.Store) *Worker {
 	}
 }
 
-var workers sync.Map // the *Worker of each store that WorkerOf has seen and that is not closed
+var workers sync.Map // the *Worker of each open store for which WorkerOf was called
 
-// WorkerOf returns the only worker of a store. It ends when the store is closed.
+// WorkerOf returns the worker of a store, which is always the same. It ends when the store is
+// closed.
 func WorkerOf(s store.Store) *Worker {
 	if w, ok := workers.Load(s); ok {
 		return w.(*Worker)
@@ -90,8 +91,7 @@ func WorkerOf(s store.Store) *Worker {
 	return w.(*Worker)
 }
 
-// Close ends the delivery, and waits until the store has given back what it took for it. A later
-// claim begins to deliver again.
+// Close ends Deliver and waits until it has returned. A later claim starts it again.
 func (w *Worker) Close() {
 	w.mu.Lock()
 	run := w.run
@@ -104,8 +104,8 @@ func (w *Worker) Close() {
 	workers.CompareAndDelete(w.store, w)
 }
 
-// begin has the store deliver, if it does not. A Deliver that has ended by itself is begun again
-// by the call after the one that returns its error.
+// begin starts Deliver unless it is running. If Deliver has failed, one call returns its error, and
+// the next one starts it again.
 func (w *Worker) begin(ctx context.Context) (*workerRun, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (w *Worker) begin(ctx context.Context) (*workerRun, error) {
 	return w.run, nil
 }
 
-// drop forgets what a Deliver that has ended has reported, and returns its error.
+// drop forgets the reports of a Deliver that has ended, and returns its error.
 func (w *Worker) drop(run *workerRun) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,10 +141,10 @@ func (w *Worker) drop(run *workerRun) error {
 	return run.err
 }
 
-// Claim returns the deliveries that are due, n at most, of the webhooks with the IDs, or of all.
-// It waits until what is stored was reported, and finds whatever calls of this store that have
-// returned made pending. What is First comes first, then what was not Recovered, each in the
-// order of the due times.
+// Claim returns at most n deliveries that are due, of the webhooks with the given IDs, or of all.
+// It waits until the store has reported all stored deliveries, and includes those made pending by
+// calls that have returned. First deliveries come first, Recovered ones last, and each group is
+// ordered by due time.
 func (w *Worker) Claim(ctx context.Context, n int, webhookIDs ...string) ([]Task, error) {
 	run, err := w.begin(ctx)
 	if err != nil {
@@ -160,7 +160,7 @@ func (w *Worker) Claim(ctx context.Context, n int, webhookIDs ...string) ([]Task
 	if err != nil || len(tasks) == n {
 		return tasks, err
 	}
-	// A store for several processes may report a step late, but no later than this call returns.
+	// A shared store may report a step late, but before this call returns.
 	if _, err := w.source.Unreported(ctx, "unknown"); err != nil && len(tasks) == 0 {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (w *Worker) Claim(ctx context.Context, n int, webhookIDs ...string) ([]Task
 	return nil, err
 }
 
-// Await is Claim, but waits until something is due, and claims what was reported so far.
+// Await is like Claim, but waits until a delivery is due, and claims only from the reports so far.
 func (w *Worker) Await(ctx context.Context, n int, webhookIDs ...string) ([]Task, error) {
 	for {
 		run, err := w.begin(ctx)
@@ -197,7 +197,7 @@ func (w *Worker) Await(ctx context.Context, n int, webhookIDs ...string) ([]Task
 	}
 }
 
-// claim takes what is due and known, and loads it.
+// claim takes deliveries that are due and known, and loads them.
 func (w *Worker) claim(ctx context.Context, run *workerRun, n int, webhookIDs []string) (tasks []Task, err error) {
 	for len(tasks) < n {
 		select {
@@ -231,7 +231,7 @@ func (w *Worker) claim(ctx context.Context, run *workerRun, n int, webhookIDs []
 	return tasks, nil
 }
 
-// take moves due deliveries from those that wait to those under way.
+// take moves due deliveries from waiting to under way.
 func (w *Worker) take(n int, webhookIDs []string) (refs []webhooks.DeliveryRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -256,9 +256,9 @@ func (w *Worker) take(n int, webhookIDs []string) (refs []webhooks.DeliveryRef) 
 	return refs
 }
 
-const dueTolerance = 2 * time.Millisecond // of the due times that are reported and loaded
+const dueTolerance = 2 * time.Millisecond // between reported and loaded due times
 
-// tasks returns the tasks of what was loaded Ready, and counts what is to be loaded again.
+// tasks returns the tasks of Ready deliveries, and counts the deliveries to load again.
 func (w *Worker) tasks(refs []webhooks.DeliveryRef, found []webhooks.LoadedDelivery) (tasks []Task, unread int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +266,7 @@ func (w *Worker) tasks(refs []webhooks.DeliveryRef, found []webhooks.LoadedDeliv
 	for i, ref := range refs {
 		u, l := w.underWay[ref], &found[i]
 		if u == nil {
-			continue // forgotten meanwhile
+			continue // forgotten in the meantime
 		}
 		if l.Webhook != nil && l.Err == nil {
 			w.learn(l.Webhook)
@@ -283,7 +283,7 @@ func (w *Worker) tasks(refs []webhooks.DeliveryRef, found []webhooks.LoadedDeliv
 			}
 			delete(w.underWay, ref)
 			w.waiting.park(u.last)
-		case l.State == webhooks.Passive: // turned on since
+		case l.State == webhooks.Passive: // enabled since
 			w.put(ref, u, now)
 		case l.State == webhooks.Ready && l.Due.After(now.Add(dueTolerance)) && l.Err == nil:
 			u.last.Attempts = l.Attempts
@@ -302,7 +302,7 @@ func (w *Worker) tasks(refs []webhooks.DeliveryRef, found []webhooks.LoadedDeliv
 	return tasks, unread
 }
 
-// put has a delivery that was under way wait.
+// put moves a delivery from under way to waiting.
 func (w *Worker) put(ref webhooks.DeliveryRef, u *underWay, due time.Time) {
 	delete(w.underWay, ref)
 	if u.last.Due = due; u.again {
@@ -313,7 +313,7 @@ func (w *Worker) put(ref webhooks.DeliveryRef, u *underWay, due time.Time) {
 	w.waiting.add(u.last)
 }
 
-// end ends a claim. The delivery waits if it is pending, or may be.
+// end ends a claim. If the delivery is or may be pending, it waits.
 func (w *Worker) end(ref webhooks.DeliveryRef, attempt int, after time.Duration, pending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -328,25 +328,26 @@ func (w *Worker) end(ref webhooks.DeliveryRef, attempt int, after time.Duration,
 	}
 }
 
-// Release gives claimed deliveries back: they are due again.
+// Release releases claimed deliveries, which are then due again.
 func (w *Worker) Release(tasks ...Task) {
 	for _, task := range tasks {
 		w.end(task.Ref, task.Attempt, 0, true)
 	}
 }
 
-// maxDecisions is how often a call decides on the health of a webhook that changes meanwhile.
+// maxDecisions limits how often a call decides on the health of a webhook that changes
+// concurrently.
 const maxDecisions = 32
 
-// Settle ends claims, and stores what follows for the health of the webhooks. It returns the
-// indexes of those that the store found stale, in ascending order. A settlement of a delivery
-// that is not under way here with that attempt goes to the store as well, but changes no health.
+// Settle ends claims, and stores the resulting health of the webhooks. It returns the indexes of
+// stale settlements in ascending order. A settlement of a delivery that is not under way with that
+// attempt is stored as well, but changes no health.
 func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	var results []webhooks.AttemptResult
-	var indexes []int // of the settlements with results
+	var indexes []int // settlements with results
 	for i := range settlements {
 		s := &settlements[i]
 		if s.Outcome == Release {
@@ -380,7 +381,7 @@ func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []
 		s := &settlements[i]
 		_, isStale := slices.BinarySearch(stale, i)
 		switch {
-		case isStale: // the next load finds out what has become of it
+		case isStale: // the next load shows its state
 			w.end(s.Task.Ref, s.Task.Attempt, 0, true)
 		default:
 			w.end(s.Task.Ref, s.Task.Attempt, s.RetryAfter, s.Outcome == Release || s.Outcome == webhooks.Retry)
@@ -407,7 +408,7 @@ func (w *Worker) current(settlements []Settlement) map[string][]*Settlement {
 	return of
 }
 
-// decide returns what settlements change of webhooks as they are known.
+// decide returns the changes of health that follow from the settlements for the known webhooks.
 func (w *Worker) decide(of map[string][]*Settlement) (changes []webhooks.HealthChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -427,8 +428,8 @@ func (w *Worker) decide(of map[string][]*Settlement) (changes []webhooks.HealthC
 	return changes
 }
 
-// conflicting learns the webhooks whose changes did not count, and returns the settlements that
-// are to be decided again: not those of webhooks that a person turned off or moved.
+// conflicting reloads the webhooks whose changes conflicted, and returns the settlements to decide
+// again: all except those of webhooks that a person has disabled or given another URL.
 func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, changes []webhooks.HealthChange, conflicts []int) map[string][]*Settlement {
 	again := map[string][]*Settlement{}
 	for i, change := range changes {
@@ -449,7 +450,7 @@ func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, c
 	return again
 }
 
-// stored learns a webhook as a change of its health made it.
+// stored records a webhook with its stored change of health.
 func (w *Worker) stored(change webhooks.HealthChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -460,8 +461,8 @@ func (w *Worker) stored(change webhooks.HealthChange) {
 	}
 }
 
-// Backlog counts what is pending, of one webhook or of all: what the worker knows of and the
-// store still has, and what the store has not reported.
+// Backlog counts pending deliveries of one webhook or of all: those that the worker knows and the
+// store still has, and those that the store has not reported.
 func (w *Worker) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
 	b, err := w.source.Unreported(ctx, webhookID)
 	if err != nil {
@@ -496,7 +497,7 @@ func (w *Worker) Backlog(ctx context.Context, webhookID string) (webhooks.Backlo
 	return b, nil
 }
 
-// refs returns what the worker knows of.
+// refs returns the known deliveries.
 func (w *Worker) refs(webhookID string) (refs []webhooks.DeliveryRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -513,7 +514,7 @@ func (w *Worker) refs(webhookID string) (refs []webhooks.DeliveryRef) {
 	return refs
 }
 
-// learn notes a webhook, unless a later version is known.
+// learn records a webhook, unless a later version is known.
 func (w *Worker) learn(webhook *webhooks.Webhook) {
 	if known := w.known[webhook.ID]; known != nil && known.Version > webhook.Version {
 		return
@@ -529,7 +530,6 @@ func (w *Worker) wake() {
 	w.changed = make(chan struct{})
 }
 
-// report applies a report.
 func (r *workerRun) report(apply func(w *Worker)) {
 	r.worker.mu.Lock()
 	defer r.worker.mu.Unlock()
@@ -537,7 +537,7 @@ func (r *workerRun) report(apply func(w *Worker)) {
 	r.worker.wake()
 }
 
-// Add implements [webhooks.Scheduler], as the methods below do.
+// Add implements [webhooks.Scheduler], as do the methods below.
 func (r *workerRun) Add(list []webhooks.PendingDelivery) {
 	r.report(func(w *Worker) {
 		for _, p := range list {
@@ -596,7 +596,7 @@ func (r *workerRun) Forget(scope webhooks.Scope) {
 	})
 }
 
-func (*workerRun) Ended([]webhooks.DeliveryRef) {} // Load answers Gone
+func (*workerRun) Ended([]webhooks.DeliveryRef) {} // Load returns Gone for them
 
 func (r *workerRun) Pause(groups []webhooks.Group) {
 	r.report(func(w *Worker) {

@@ -8,12 +8,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A waitingList has the deliveries that a Worker knows of and that are not under way, each once.
-// Its zero value is empty.
+// A waitingList holds the deliveries that a Worker knows and that are not under way. Its zero value
+// is empty.
 type waitingList struct {
 	all    map[webhooks.DeliveryRef]*waiting
-	lines  [3]line               // First, neither, Recovered: in the order in which they are claimed
-	parked map[string][]*waiting // of webhooks that are off or on hold
+	lines  [3]line               // First, neither, Recovered: in the order of claims
+	parked map[string][]*waiting // deliveries to webhooks that are inactive or on hold
 }
 
 // A waiting is a delivery of the list.
@@ -37,7 +37,7 @@ func lineOf(p *webhooks.PendingDelivery) int {
 	return 1
 }
 
-// add adds a delivery, or moves it to the sooner of both due times.
+// add adds a delivery, or moves it to the earlier of two due times.
 func (l *waitingList) add(p webhooks.PendingDelivery) {
 	if l.all == nil {
 		l.all, l.parked = map[webhooks.DeliveryRef]*waiting{}, map[string][]*waiting{}
@@ -72,7 +72,7 @@ func (l *waitingList) remove(w *waiting) {
 	}
 }
 
-// pop removes and returns the next delivery that is due; nil: none is.
+// pop removes and returns the next due delivery, or nil.
 func (l *waitingList) pop(now time.Time) *waiting {
 	for i := range l.lines {
 		if len(l.lines[i]) > 0 && !l.lines[i][0].Due.After(now) {
@@ -84,7 +84,7 @@ func (l *waitingList) pop(now time.Time) *waiting {
 	return nil
 }
 
-// next returns when the next delivery is due; an hour if none is before.
+// next returns the wait until the next delivery is due, at most an hour.
 func (l *waitingList) next(now time.Time) time.Duration {
 	next := time.Hour
 	for i := range l.lines {
@@ -95,7 +95,7 @@ func (l *waitingList) next(now time.Time) time.Duration {
 	return next
 }
 
-// park adds a delivery that waits until its webhook is unparked, or it is reported again.
+// park adds a delivery that waits until unpark of its webhook, or until it is reported again.
 func (l *waitingList) park(p webhooks.PendingDelivery) {
 	w := &waiting{PendingDelivery: p, line: -1}
 	l.all[w.ref()] = w
