@@ -22,6 +22,9 @@ import (
 // Publishing tells how many send events, and how many events wait to be sent.
 func (s *Store) Publishing() (senders, waiting int) { return s.publisher.group.State() }
 
+// LookingUp tells how many statements look up keys by hash, and how many calls wait for one.
+func (s *Store) LookingUp() (statements, waiting int) { return s.lookups.State() }
+
 // Pool returns the connections.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
