@@ -22,6 +22,9 @@ import (
 // Publishing tells how many send events, and how many events wait to be sent.
 func (s *Store) Publishing() (senders, waiting int) { return s.publisher.group.State() }
 
+// LookingUp tells how many statements look up keys by hash, and how many calls wait for one.
+func (s *Store) LookingUp() (statements, waiting int) { return s.lookups.State() }
+
 // Pool returns the connections.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
@@ -54,6 +57,10 @@ func Migrating(text string) Option {
 
 // ListFailed returns the statement that lists failed deliveries.
 func ListFailed(options ...Option) string { return optionsOf(options).names.in(listFailed) }
+
+// TrimNotices and PurgeNotices return the statements that remove old notices.
+func TrimNotices(option Option) string  { return optionsOf([]Option{option}).names.in(trimNotices) }
+func PurgeNotices(option Option) string { return optionsOf([]Option{option}).names.in(purgeNotices) }
 
 // SchemaOf returns the name that InSchema was given.
 func SchemaOf(option Option) string { return optionsOf([]Option{option}).schema }

@@ -194,11 +194,6 @@ func taken(err error) error {
 	return err
 }
 
-// KeyByHash implements [apikeys.Store]. It looks up one row by primary key.
-func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
-	return found(only(ctx, s, scanBareKey, `select `+keyColumns+` from storageapi.keys k where k.hash = $1`, hash.Sum[:]))
-}
-
 // KeyByID implements [apikeys.Store].
 func (s *Store) KeyByID(ctx context.Context, account, id string) (apikeys.Key, error) {
 	return found(only(ctx, s, scanUsedKey, keyByID, account, id))

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
@@ -71,4 +74,66 @@ func TestDeletedOnAnotherNode(t *testing.T) {
 	if got, err := service.Recheck(t.Context(), p, token.Reveal()); !errors.Is(err, auth.ErrUnauthorized) {
 		t.Errorf("a key that was deleted elsewhere: got %+v, %v", got, err)
 	}
+}
+
+// Lookups that wait for others share a statement, and nothing else: neither the context that ends nor the
+// row that cannot be read.
+func TestKeyByHash_ManyAtOnce_ShareStatements(t *testing.T) {
+	t.Parallel()
+	const keys, unreadable, unknown, canceled = 20, 5, 21, 6
+	schema, option := migratedSchema(t)
+	creator := open(t, option)
+	for i := range int64(keys) {
+		if err := creator.CreateKey(t.Context(), keyNo(i), apikeys.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(t, schema, fmt.Sprintf(`update keys set scopes = '{"not a scope"}' where id = 'key_%d'`, unreadable))
+	config := pool(t).Config()
+	config.MaxConns = 1
+	only, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(only.Close)
+	s := openOn(t, only, option)
+	held, err := only.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var group sync.WaitGroup
+	lookUp := func(ctx context.Context, i int64, want error) {
+		group.Go(func() {
+			key, err := s.KeyByHash(ctx, hashNo(i))
+			if !errors.Is(err, want) {
+				t.Errorf("KeyByHash of key %d = %v, want %v", i, err, want)
+			}
+			if id := fmt.Sprint("key_", i); err == nil && key.ID != id {
+				t.Errorf("KeyByHash returned the key %s, want %s", key.ID, id)
+			}
+		})
+	}
+	lookUp(t.Context(), 0, nil)
+	eventually(t, "a lookup has a statement of its own", func() bool { statements, _ := s.LookingUp(); return statements == 1 })
+	for i := int64(1); i <= keys; i++ {
+		switch i {
+		case unreadable:
+			lookUp(t.Context(), i, scopes.ErrUnknown)
+		case canceled:
+			lookUp(ctx, i, context.Canceled)
+		case keys:
+			lookUp(t.Context(), unknown, apikeys.ErrNotFound)
+		default:
+			lookUp(t.Context(), i, nil)
+		}
+	}
+	eventually(t, "the others wait for one statement", func() bool { statements, waiting := s.LookingUp(); return statements == 2 && waiting == keys })
+	cancel()
+	eventually(t, "a canceled lookup does not wait", func() bool { _, waiting := s.LookingUp(); return waiting == keys-1 })
+	held.Release()
+	group.Wait()
 }

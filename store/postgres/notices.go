@@ -56,15 +56,7 @@ func rowOfNotice(n *notices.Notice) noticeRow {
 	}
 }
 
-const (
-	noticeColumns = `account, id, pending, at, action, target_kind, target_id, target_name, target_hint, actor_kind, actor_id, actor_name, actor_hint, changed, turned, request_id, client_address, object, reason, since, until`
-
-	purgeNotices = `
-		with old as materialized (
-			select account, id from storageapi.audit where stored_at < $1 order by stored_at limit $2
-		)
-		delete from storageapi.audit n using old where n.account = any(array[old.account]) and n.id = old.id`
-)
+const noticeColumns = `account, id, pending, at, action, target_kind, target_id, target_name, target_hint, actor_kind, actor_id, actor_name, actor_hint, changed, turned, request_id, client_address, object, reason, since, until`
 
 var (
 	addNotices      = query("add_notices")

@@ -26,7 +26,8 @@ func noticeNo(kind notices.TargetKind, id string, n int) notices.Notice {
 // Changes by two nodes whose connections are cut at any time: each that is there has its
 // notice, each notice its change, and those of a target are in the order of its changes.
 func TestNoticesOfCutConnections(t *testing.T) {
-	own, _ := durable(t) // a server of its own
+	t.Parallel()
+	own, _ := migrated(t, "fsync=off") // a server of its own
 	dsn := own.Config().ConnString()
 	nodes := []*postgres.Store{openOn(t, own), openOn(t, own)}
 	if err := nodes[0].CreateKey(t.Context(), keyNo(1), apikeys.CreateOptions{}); err != nil {
@@ -128,5 +129,52 @@ func TestLeaseOfANodeThatDied(t *testing.T) {
 	}
 	if list, err = next.PendingNotices(t.Context(), "acct", 9); err != nil || len(list) != 1 || list[0].Notice.ID != "key_1_000002" {
 		t.Error(list, err)
+	}
+}
+
+// Four indexes of notices begin with the account: a plan that was made while there were none must not
+// look for each notice among all of its account.
+func TestRemoveNotices_PlannedWhileThereAreNone_ReadsEachOnce(t *testing.T) {
+	t.Parallel()
+	const many, old = 4000, 1000
+	for name, test := range map[string]struct {
+		statement func(postgres.Option) string
+		args      []any
+	}{
+		"trim":  {postgres.TrimNotices, []any{"acct", many - old}},
+		"purge": {postgres.PurgeNotices, []any{time.Now(), old}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schema, option := migratedSchema(t)
+			tx, err := pool(t).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			exec := func(sql string, args ...any) int64 {
+				t.Helper()
+				done, err := tx.Exec(t.Context(), sql, args...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return done.RowsAffected()
+			}
+			exec(postgres.Indexed)
+			exec(test.statement(option), test.args...)
+			exec(`insert into `+quoted(schema)+`.audit (account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
+					actor_kind, actor_id, actor_name, actor_hint, changed, turned, request_id, client_address, object, reason, routine, stored_at)
+				select 'acct', 'id' || i, false, now(), '', 'key', '', '', '', '', '', '', '', '{}', '', '', '', '', '', true, now() - interval '1 day'
+				from generate_series(1, $1::integer) i`, many)
+			if n := exec(test.statement(option), test.args...); n != old {
+				t.Errorf("%d notices were removed, want %d", n, old)
+			}
+			var read int
+			if err := tx.QueryRow(t.Context(), `select idx_tup_fetch + seq_tup_read from pg_stat_xact_user_tables where schemaname = $1 and relname = 'audit'`, schema).Scan(&read); err != nil {
+				t.Fatal(err)
+			}
+			if read > 3*many {
+				t.Errorf("%d rows were read to remove %d of %d", read, old, many)
+			}
+		})
 	}
 }

@@ -201,13 +201,20 @@ func detachPart(part pastPart) string {
 	return fmt.Sprintf(`alter table storageapi.%s detach partition storageapi.%s %s`, part.kind, part.name, how)
 }
 
-// trimNotices removes routine notices of account $1 but the latest $2. It passes over one that is
-// being taken: a later call removes it.
-const trimNotices = `
-	with old as materialized (
-		select account, id from storageapi.audit
-		where account = $1 and routine
-			and number <= (select number from storageapi.audit where account = $1 and routine order by number desc offset $2 limit 1)
-		for update skip locked
-	)
-	delete from storageapi.audit a using old where a.account = any(array[old.account]) and a.id = old.id`
+// These delete notices by their places: four indexes of notices begin with the account, and a plan made
+// while there are few may look for each notice among all of its account.
+const (
+	// trimNotices removes routine notices of account $1 but the latest $2. It passes over one that is
+	// being taken: a later call removes it.
+	trimNotices = `
+		delete from storageapi.audit where ctid = any(array(
+			select ctid from storageapi.audit
+			where account = $1 and routine
+				and number <= (select number from storageapi.audit where account = $1 and routine order by number desc offset $2 limit 1)
+			for update skip locked))`
+
+	// purgeNotices removes the oldest notices, $2 at most, that were stored before $1.
+	purgeNotices = `
+		delete from storageapi.audit where ctid = any(array(
+			select ctid from storageapi.audit where stored_at < $1 order by stored_at limit $2))`
+)

@@ -18,6 +18,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/postgres/internal/batch"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 )
 
@@ -45,6 +46,7 @@ type Store struct {
 	owned     ownedShards
 	notifier  notifier
 	publisher publisher
+	lookups   *batch.Group[*lookup]
 	cursor    cursor
 	clock     clock
 	partsHeld atomic.Pointer[time.Time] // until then no parts are dropped, see dropParts
@@ -206,6 +208,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	s.node = shards.New(nodeStore{s}, nodeStore{s})
 	s.notifier.start(s)
 	s.publisher.start(s)
+	s.startLookups()
 	return s, nil
 }
 

@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/postgres/internal/batch"
+)
+
+const (
+	maxLookupSenders = 2  // statements that look up keys at the same time
+	maxLookups       = 64 // keys that a statement looks up
+)
+
+const (
+	keyByHash    = `select ` + keyColumns + ` from storageapi.keys k where k.hash = $1`
+	keysByHashes = `select ` + keyColumns + `, k.hash from storageapi.keys k where k.hash = any((select $1::bytea[])::bytea[])`
+)
+
+// A lookup is a call of KeyByHash that shares a statement with others.
+type lookup struct {
+	hash apikeys.Hash
+	done chan struct{}
+
+	// The result, once done is closed. A key without an ID was not found.
+	key apikeys.Key
+	err error // of the statement
+}
+
+func (s *Store) startLookups() {
+	s.lookups = batch.New(batch.Config[*lookup]{
+		Senders: maxLookupSenders, Values: maxLookups, Bytes: 1, Size: func(*lookup) int { return 0 }, Send: s.lookUpAll,
+	})
+}
+
+// KeyByHash implements [apikeys.Store]. It looks up one row by primary key, as every request does: with a
+// statement of its own, or together with the other calls that wait while such statements are under way.
+func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+	if s.lookups.Enter() {
+		defer s.lookups.Leave()
+		return s.lookUpAlone(ctx, hash)
+	}
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
+	l := &lookup{hash: hash, done: make(chan struct{})}
+	s.lookups.Add(l)
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		s.lookups.Withdraw(l)
+		return apikeys.Key{}, failure(ctx, ctx.Err())
+	}
+	switch {
+	case l.err != nil: // perhaps because of another key
+		return s.lookUpAlone(ctx, hash)
+	case l.key.ID == "":
+		return apikeys.Key{}, apikeys.ErrNotFound
+	}
+	return l.key, nil
+}
+
+func (s *Store) lookUpAlone(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+	return found(only(ctx, s, scanBareKey, keyByHash, hash.Sum[:]))
+}
+
+// lookUpAll looks up a batch once it has a connection.
+func (s *Store) lookUpAll(take func() []*lookup) {
+	wanted := sync.OnceValue(take)
+	keys := make(map[apikeys.Hash]apikeys.Key)
+	err := s.read(context.Background(), func(ctx context.Context, conn *pgxpool.Conn) error {
+		hashes := column(wanted(), func(l *lookup) []byte { return l.hash.Sum[:] })
+		_, err := rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (hash hashColumn, err error) {
+			key, err := scanKey(row, false, &hash)
+			keys[apikeys.Hash(hash)] = key
+			return hash, err
+		}, s.sql(keysByHashes), hashes)
+		return err
+	})
+	for _, l := range wanted() {
+		l.key, l.err = keys[l.hash], err
+		close(l.done)
+	}
+}
