@@ -61,6 +61,7 @@ func rich(t *testing.T, events int) string {
 
 // TestVerifyNamesDamage changes one row at a time of a file that has them all, and has Verify name it.
 func TestVerifyNamesDamage(t *testing.T) {
+	t.Parallel()
 	small, large := rich(t, 6), rich(t, 170)
 	verify(t, small)
 	verify(t, large)
