@@ -72,6 +72,7 @@ var importRules = map[string][]string{
 	"internal/simulation": {},
 	"internal/testclock":  {},
 	"internal/testbubble": {},
+	"internal/testdir":    {},
 	"internal/testhook":   {},
 
 	// Programs show and measure what others can do: they import what others can.

@@ -19,7 +19,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-var kills = flag.Int("kills", 240, "how many hosts TestKill kills; with -short a tenth")
+var kills = flag.Int("kills", 90, "how many hosts TestKill kills, at least 84 so that each point of the store is met; with -short a tenth")
 
 // A harness lets host after host work with one file.
 type harness struct {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testdir"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -38,6 +39,7 @@ type hostConfig struct {
 func TestMain(m *testing.M) {
 	text, ok := os.LookupEnv(hostVariable)
 	if !ok {
+		testdir.InMemory()
 		os.Exit(m.Run())
 	}
 	var config hostConfig

@@ -2,4 +2,4 @@
 
 package simulation_test
 
-func init() { slowdown = 4 }
+func init() { slowdown = 8 }

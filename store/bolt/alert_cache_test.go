@@ -16,6 +16,7 @@ import (
 
 // What is deferred is remembered, come what may, and all else as far as there is room.
 func TestAlertCacheIsBounded(t *testing.T) {
+	t.Parallel()
 	var s alerts
 	row := func(kind string, i int) []byte { return fmt.Appendf(nil, "%s %d", kind, i) }
 	for i := range maxAlerts / 2 {

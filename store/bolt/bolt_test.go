@@ -21,7 +21,7 @@ func open(t *testing.T, dir string) store.Store {
 		if err := s.(*bolt.Store).Halted(); err == nil {
 			var copied bytes.Buffer
 			if _, err := s.(*bolt.Store).Backup(context.Background(), &copied); err == nil {
-				backup := filepath.Join(memoryDir(t), "backup.db")
+				backup := filepath.Join(t.TempDir(), "backup.db")
 				noError(t, os.WriteFile(backup, copied.Bytes(), 0o600))
 				wantRestores(t, backup)
 			}
@@ -42,9 +42,11 @@ func openUnverified(t *testing.T, path string) store.Store {
 }
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, t.TempDir()) })
 }
 
 func TestDurability(t *testing.T) {
+	t.Parallel()
 	storetest.RunDurable(t, open)
 }

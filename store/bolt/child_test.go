@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/testdir"
 )
 
 // Some tests need a process of their own, to be killed or to be given limits.
@@ -21,6 +23,7 @@ var roles = map[string]func(path string) error{
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleVariable)
 	if role == "" {
+		testdir.InMemory() // no test needs a disk: tests of a power loss work out what it would have
 		os.Exit(m.Run())
 	}
 	if err := roles[role](os.Args[1]); err != nil {

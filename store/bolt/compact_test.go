@@ -78,6 +78,7 @@ func rowsOf(t *testing.T, path string) map[string]string {
 
 // TestCompact compacts a file that has every kind of record, and one that is mostly free: it has what it had.
 func TestCompact(t *testing.T) {
+	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "whole")
 	makeReleased(t, whole)
 	free := filled(t)
@@ -125,6 +126,7 @@ func TestCompact(t *testing.T) {
 
 // A file that cannot be compacted says why, and there is no other afterwards.
 func TestCompactRefuses(t *testing.T) {
+	t.Parallel()
 	src := filled(t)
 	dir := t.TempDir()
 	dst := filepath.Join(dir, "smaller.db")

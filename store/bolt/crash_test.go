@@ -24,6 +24,7 @@ var kills = flag.Int("kills", 20, "how often TestKill kills its child")
 // goroutines, again and again on the same file, and then looks for everything
 // that process was told is done.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var acknowledged []string
 	for range *kills {

@@ -20,6 +20,7 @@ import (
 // TestDamagedPagesAreErrors writes rubbish into the first page of each bucket in
 // turn and uses the file: bbolt panics, and the store must not.
 func TestDamagedPagesAreErrors(t *testing.T) {
+	t.Parallel()
 	good := filepath.Join(t.TempDir(), "good.db")
 	key := fillFile(t, good)
 	file, err := os.ReadFile(good)
@@ -172,6 +173,7 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 // TestFlippedBytes damages a file that was not closed: Open returns an error, or a store whose
 // steps do. Nothing panics, and no process ends, also where what is damaged points outside of the file.
 func TestFlippedBytes(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := Open(path)
 	if err != nil {

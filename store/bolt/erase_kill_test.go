@@ -34,6 +34,7 @@ const eraseEvents, eraseHooks = 120, 2
 // claim and settle for another one. The next process erases on: the receipt counts all, no method finds
 // anything of the account, and nothing of the other is lost or undone.
 func TestEraseKilled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	published, delivered := make(map[string]bool), make(map[string]bool)
 	middle := 0

@@ -19,6 +19,7 @@ import (
 // TestFailedAcrossRows lists what failed where that is in many rows of the index, and few of
 // them are the webhook's: with skipped deliveries whose run is indexed, and not yet.
 func TestFailedAcrossRows(t *testing.T) {
+	t.Parallel()
 	const lanes, rounds = 20, 28
 	s := openTemp(t)
 	for i := range lanes {

@@ -30,6 +30,7 @@ var (
 
 // TestFailingCommits has commits fail in the ways they can.
 func TestFailingCommits(t *testing.T) {
+	t.Parallel()
 	for name, around := range map[string]func(commit func() error) error{
 		"full disk": func(func() error) error { return errFull },
 		"full disk, now and then": func(commit func() error) error {

@@ -13,6 +13,7 @@ import (
 // Every other commit is interrupted, after which its steps run again: what they left in memory
 // the first time must not show.
 func TestCommit_Interrupted_StepsRunAgain(t *testing.T) {
+	t.Parallel()
 	if testing.Short() || testbubble.Raced {
 		t.Skip("the whole of storetest once more: runs without -short, and without the race detector")
 	}

@@ -51,12 +51,13 @@ const (
 // what was written and not synced since: the file must open, with all that was
 // acknowledged by then and without what was refused.
 func TestLostSyncs(t *testing.T) {
+	t.Parallel()
 	if testbubble.Raced {
 		t.Skip("opens hundreds of files, one after the other: runs without the race detector")
 	}
 	random := rand.New(rand.NewPCG(*lostSyncSeed, 0))
 	files, metas, refused := 0, 0, 0
-	scratch := filepath.Join(inMemory(t), "storage.db")
+	scratch := filepath.Join(t.TempDir(), "storage.db")
 	for run := range *lostSyncs {
 		dir := t.TempDir()
 		s := open(t, dir)
@@ -233,16 +234,6 @@ func (d *disk) afterPowerLoss(random *rand.Rand) []byte {
 		}
 	}
 	return file
-}
-
-// inMemory returns a directory where syncs cost nothing, if there is one.
-func inMemory(t *testing.T) string {
-	dir, err := os.MkdirTemp("/dev/shm", "storageapi")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // check writes the file, opens it, and compares the keys in it, or says what is wrong.

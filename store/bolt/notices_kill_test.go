@@ -21,6 +21,7 @@ func init() { roles["change keys"] = changeKeysForEver }
 // TestNoticesKilled kills a process that creates, renames and deletes keys from several
 // goroutines: each change that is in the file has its notice, and no other has one.
 func TestNoticesKilled(t *testing.T) {
+	t.Parallel()
 	dir, begun := t.TempDir(), 0
 	for range *kills {
 		delay := time.Duration(mathrand.Int64N(int64(20 * time.Millisecond)))

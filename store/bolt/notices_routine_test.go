@@ -16,6 +16,7 @@ import (
 // TestNotices_RoutineAtRandom_ListsAreOfWhatIsKept: notices of few targets are stored and purged at
 // random, more routine ones than are kept. Each list has what is kept, and the file stays sound.
 func TestNotices_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
+	t.Parallel()
 	type stored struct {
 		notices.Notice
 		at time.Time
@@ -69,7 +70,7 @@ func TestNotices_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 		}
 		CheckSound(t, s)
 	}
-	const steps, perStep = 260, 100
+	const steps, perStep, purged = 170, 100, 115
 	for step := range steps {
 		var list []notices.Notice
 		for i := range perStep {
@@ -88,18 +89,22 @@ func TestNotices_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 			t.Fatal(errs[0])
 		}
 		for _, n := range list {
-			of := append(kept[n.Account], stored{n, now})
+			kept[n.Account] = append(kept[n.Account], stored{n, now})
 			if n.Routine() {
-				if routine[n.Account]++; routine[n.Account] > notices.MaxRoutine {
-					oldest := slices.IndexFunc(of, func(n stored) bool { return n.Routine() })
-					of = slices.Delete(of, oldest, oldest+1)
-					routine[n.Account]--
-				}
+				routine[n.Account]++
 			}
-			kept[n.Account] = of
 		}
-		if step == 180 || step == 181 {
-			before := now.Add(-50 * time.Second)
+		for account := range kept { // the oldest routine ones make room
+			kept[account] = slices.DeleteFunc(kept[account], func(n stored) bool {
+				excess := n.Routine() && routine[account] > notices.MaxRoutine
+				if excess {
+					routine[account]--
+				}
+				return excess
+			})
+		}
+		if step == purged || step == purged+1 {
+			before := now.Add(-70 * time.Second)
 			for more := true; more; {
 				var err error
 				if more, err = s.Purge(t.Context(), webhooks.Purge{Notices: before, Limit: 300}); err != nil {
@@ -116,7 +121,7 @@ func TestNotices_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 				})
 			}
 		}
-		if step%65 == 64 || step >= 180 && step < 183 {
+		if step%85 == 84 || step >= purged && step < purged+3 {
 			check()
 		}
 	}

@@ -18,7 +18,7 @@ func init() {
 		return info.Before, info.After, err
 	}
 	bolt.RestoreFile = func(path, from string) error {
-		_, err := boltops.Restore(path, from, boltops.Fence{NothingRevoked: true})
+		_, err := boltops.Restore(path, from, boltops.Fence{NothingRevoked: true, RefuseDamaged: true})
 		return err
 	}
 }

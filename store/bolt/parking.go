@@ -43,6 +43,10 @@ const (
 	maxListAtGrowth        = 2000    // pages: if readers need so many, further ones would not help
 	maxSkip                = 6       // as a power of two
 
+	// keptInPurge is how many pages stay listed during a purge, so that a page has time to become part
+	// of a long run: a purge frees the pages around it in its next steps.
+	keptInPurge = 8000
+
 	allocSize = 16 << 20 // by which the file grows: bbolt's default
 )
 
@@ -84,23 +88,28 @@ func (p *parking) freeBytes() int64 { return (p.listed.Load() + p.parked.Load())
 // extentPages returns how many pages an extent has. Its key is that number, and one that is unique.
 func extentPages(key []byte) int { return int(binary.BigEndian.Uint64(key)) }
 
-// park parks free pages if the list is longer than a page. It reports whether there may be more to
-// park. A failure is not the caller's: commits go on with a longer list.
-func (s *Store) park(ctx context.Context) (more bool) {
-	if s.parking.listed.Load() <= int64(pagefile.FreeListPage(s.parking.pageSize)) {
+// park parks free pages if the list is longer than a page; during a purge, if it is longer than
+// keptInPurge. It reports whether there may be more to park. A failure is not the caller's: commits go
+// on with a longer list.
+func (s *Store) park(ctx context.Context, purging bool) (more bool) {
+	keep := pagefile.FreeListPage(s.parking.pageSize)
+	if purging {
+		keep = keptInPurge
+	}
+	if int(s.parking.listed.Load()) <= keep {
 		return false
 	}
 	err := s.writer.RunAlone(ctx, func(b *batch) (err error) {
-		more, err = b.park()
+		more, err = b.park(keep)
 		return err
 	})
 	return more && (err == nil || errors.Is(err, bbolterrors.ErrMaxSizeReached))
 }
 
-func (b *batch) park() (more bool, err error) {
+func (b *batch) park(keep int) (more bool, err error) {
 	p := &b.store.parking
 	size := min(p.extent, len(extentZeros)/p.pageSize)
-	count := min(int(p.listed.Load())-pagefile.FreeListPage(p.pageSize), parkedAtOnce) / size
+	count := min(int(p.listed.Load())-keep, parkedAtOnce) / size
 	if count <= 0 {
 		return false, nil
 	}

@@ -13,6 +13,7 @@ import (
 // A file is purged and published to, and opened as a kill leaves it in each commit: before the
 // meta page is written, and after.
 func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := Open(path)
 	if err != nil {

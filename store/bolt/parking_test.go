@@ -234,7 +234,7 @@ func TestParking_BesideReader_WaitsForIt(t *testing.T) {
 	}
 	before := spareOf(t, s)
 	for range 20 {
-		s.park(t.Context())
+		s.park(t.Context(), false)
 	}
 	if after := spareOf(t, s); after.size > before.size || after.spare > 0 {
 		t.Errorf("parking beside a reader: before %+v, after %+v", before, after)
@@ -298,7 +298,7 @@ func TestParking_DiskFull_ParksLater(t *testing.T) {
 		}
 	}
 	s.writer.Around(func(func() error) error { return errFull })
-	if s.park(t.Context()) {
+	if s.park(t.Context(), false) {
 		t.Error("parking on a full disk reports success")
 	}
 	s.writer.Around(nil)

@@ -23,7 +23,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	if more, err = s.purgeStep(ctx, purge); err != nil {
 		return more, err
 	}
-	parking := s.park(ctx)
+	parking := s.park(ctx, more)
 	if !more && !parking {
 		s.mergeRoot(ctx)
 	}

@@ -33,6 +33,7 @@ var writeReleased = flag.Bool("write-released", false, "TestReleasedFiles keeps 
 // today's, and checks all that they hold, by what is written next to each. The file of a
 // new schema is kept by release/make; what was kept is never changed.
 func TestReleasedFiles(t *testing.T) {
+	t.Parallel()
 	today := filepath.Join(t.TempDir(), "today")
 	makeReleased(t, today)
 	released, err := filepath.Glob("testdata/schema-*.db")

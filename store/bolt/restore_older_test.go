@@ -70,6 +70,7 @@ func (c *copier) closed() (path string) {
 // TestRestore_AbandonedFileOlderThanBackup_Refused: an earlier copy is no abandoned file, however little
 // earlier it is, and whichever way both were made: a key that was deleted between the two is in it.
 func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
+	t.Parallel()
 	ways := map[string]func(*copier) string{"live": (*copier).live, "closed": (*copier).closed}
 	for _, age := range []time.Duration{0, time.Second, time.Minute, 9 * time.Minute, time.Hour, -30 * time.Second} {
 		for first, earlier := range ways {

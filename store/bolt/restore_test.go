@@ -488,6 +488,7 @@ func FuzzRestore(f *testing.F) {
 
 // TestRestoreRefuses what it cannot make safe or whole, and leaves nothing.
 func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
 	h := newLostHost(t, bolt.Sealed(sealing(t)))
 	other, err := signing.NewKeyring(bytes.Repeat([]byte{8}, 32))
 	noError(t, err)
@@ -645,6 +646,7 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 // TestKillRestore kills a process that restores, again and again: there is no file, or one that is
 // whole and fenced.
 func TestKillRestore(t *testing.T) {
+	t.Parallel()
 	h := newLostHost(t)
 	absent, there := 0, 0
 	for range *kills {

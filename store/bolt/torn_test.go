@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	tornVariants = flag.Int("torn", 16, "of each kind, how many files TestPowerLoss tries for each change")
+	tornVariants = flag.Int("torn", 8, "of each kind, how many files TestPowerLoss tries for each change")
 	tornSeed     = flag.Uint64("torn-seed", 1, "what TestPowerLoss draws them with")
 )
 
@@ -39,6 +39,7 @@ const (
 // the sectors that changed without the meta page, or all of them with a part of it.
 // The change must be there as a whole or not at all, and all else as it was.
 func TestPowerLoss(t *testing.T) {
+	t.Parallel()
 	if testbubble.Raced {
 		t.Skip("opens hundreds of files, one after the other: runs without the race detector")
 	}

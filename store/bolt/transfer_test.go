@@ -15,6 +15,7 @@ import (
 )
 
 func TestTransfer(t *testing.T) {
+	t.Parallel()
 	inMemory := func(*testing.T) store.Store { return memory.New() }
 	sealed := func(t *testing.T) store.Store {
 		s, err := bolt.Open(filepath.Join(t.TempDir(), "storage.db"), bolt.Sealed(ring(t, "k")))

@@ -19,6 +19,7 @@ func init() { roles["open"] = openAndSay }
 // process of its own: bbolt maps the file into memory, and who reads there what the
 // file does not have is ended by the system.
 func TestTruncatedFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
 	for i := range 50 {

@@ -61,6 +61,7 @@ func rich(t *testing.T, events int) string {
 
 // TestVerifyNamesDamage changes one row at a time of a file that has them all, and has Verify name it.
 func TestVerifyNamesDamage(t *testing.T) {
+	t.Parallel()
 	small, large := rich(t, 6), rich(t, 170)
 	verify(t, small)
 	verify(t, large)
@@ -105,6 +106,10 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"delivery_runs", "", flip, "delivery_runs", "cannot be read"},
 		{"delivery_runs", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "delivery_runs", "no delivery"},
 		{"delivery_runs", "last", remove, "delivery_runs", "missing"},
+		{"event_runs", "", flip, "event_runs", "cannot be read"},
+		{"event_runs", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "event_runs", "no event"},
+		{"event_runs", "last", remove, "event_runs", "missing"},
+		{"event_runs", "move", nil, "event_runs", "not indexed"},
 		{"failed_deliveries", "", flip, "failed_deliveries", "cannot be read"},
 		{"failed_deliveries", "all", remove, "skipped", "failed_deliveries does not have"},
 		{"failed_deliveries", "last", func(value []byte) []byte { return append(bytes.Clone(value), 1, 1, 1, 1, 1) }, "failed_deliveries", "to that webhook"},
@@ -122,7 +127,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"webhook_recoveries", "move", nil, "webhook_recoveries", "no such webhook"},
 		{"requests", "", flip, "requests", "cannot be read"},
 		{"request_times", "", remove, "requests", "request_times does not have it"},
-		{"request_times", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "request_times", "want a time"},
+		{"request_times", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "request_times", "want a key only"},
 		{"alerts", "", flip, "alerts", "cannot be read"},
 		{"due_alerts", "move", nil, "due_alerts", "not the alert"},
 		{"dedup_keys", "another", nil, "dedup_keys", "malformed key"},
@@ -136,13 +141,14 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"audit_routine", "move", nil, "audit_routine", "account and number"},
 		{"erasures", "another", nil, "erasures", "cannot be read"},
 		{"meta", "runs", flip, "meta", "number"},
+		{"meta", "event_runs", flip, "meta", "number"},
 		{"meta", "event_ids_secret", cut, "meta", "bytes"},
 		{"meta", "cursors", cut, "meta", "bytes"},
 		{"meta", "clock", flip, "meta", "cannot be read"},
 	} {
 		path := filepath.Join(t.TempDir(), "damaged.db")
 		whole := small
-		if test.bucket == "delivery_runs" || test.prefix == "all" || test.prefix == "runs" {
+		if strings.HasSuffix(test.bucket, "_runs") || test.prefix == "all" || strings.HasSuffix(test.prefix, "runs") {
 			whole = large
 		}
 		copyFile(t, whole, path)

@@ -24,6 +24,7 @@ var yearEvents = flag.Int("events", 36_500, "how many events TestYear publishes 
 // once the file holds what is kept, it grows no more, and neither do its free
 // pages.
 func TestYear(t *testing.T) {
+	t.Parallel()
 	const lanes, publishers = 20, 64
 	path := filepath.Join(t.TempDir(), "year.db")
 	body := bytes.Repeat([]byte("0123456789abcdef"), 16)

@@ -261,8 +261,9 @@ func cutting(run runner) {
 		t.createKeys(newKey("acct", "held"))
 		under, release, updated := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
+			begun := sync.OnceFunc(func() { close(under) }) // a store may run the callback again
 			_, err := t.store.UpdateKey(t.Context(), "acct", "held", func(key *apikeys.Key, _ *notices.Notice) error {
-				close(under)
+				begun()
 				<-release
 				return rename(key, nil)
 			})

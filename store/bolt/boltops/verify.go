@@ -114,7 +114,7 @@ func (f *file) verify(report *Report, keys *signing.Keyring) (damagedPages bool,
 		if err := schema.Check(tx); err != nil {
 			return err
 		}
-		newVerifier(tx, report, broken, keys).run()
+		(&verifier{tx: tx, report: report, broken: broken, keys: keys}).run()
 		return nil
 	})
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An eventVerifier checks events, their deliveries and the indexes of both.
-type eventVerifier struct {
-	*verifier
+// eventState is what a [verifier] knows of events while it checks rows that belong to them.
+type eventState struct {
 	segments *eventlog.Segments
 	first    uint64 // number; earlier events are purged
 	last     uint64 // number
@@ -22,8 +21,46 @@ type eventVerifier struct {
 	idSecret eventlog.IDSecret
 	idRuns   []uint64 // ascending
 
-	indexed   uint64         // deliveries before this number are in an index of runs
-	unindexed map[uint64]int // number of deliveries that are not in the index yet, by run
+	webhookRuns, eventRuns runIndex
+}
+
+// A runIndex is the state of a check of schema.Runs or schema.EventRuns, which list the deliveries of each
+// webhook and the events of each account and type, by runs of numbers.
+type runIndex struct {
+	end      uint64         // all before this number are indexed
+	unlisted map[uint64]int // how many of a run are in no row
+}
+
+func (v *verifier) newRunIndex(end []byte) runIndex {
+	return runIndex{min(eventlog.Number(v.tx, end), v.tx.Bucket(schema.Events).Sequence()+1), make(map[uint64]int)}
+}
+
+// count notes that a number should be in a row, or with -1 that it is.
+func (x *runIndex) count(number uint64, by int) {
+	if number < x.end {
+		x.unlisted[number/eventlog.RunSize*eventlog.RunSize] += by
+	}
+}
+
+// eventTables are the buckets of events but that of events themselves.
+var eventTables = []table{
+	{bucket: schema.Fresh, key: exactly(8, "a number"), check: (*verifier).fresh},
+	{bucket: schema.Skipped, key: exactly(8, "a number"), check: (*verifier).skipped},
+	{bucket: schema.Pending, key: exactly(8, "a number"), check: (*verifier).pendingRow},
+	{bucket: schema.EventIDs, key: exactly(eventlog.IDRowSize, "numbers of a run and row"), check: (*verifier).idRow},
+	{bucket: schema.FirstAttempts, key: exactly(16, "two numbers"), check: (*verifier).firstAttempts},
+	{bucket: schema.Attempts, key: exactly(12, "two numbers"), check: (*verifier).attempt},
+	{bucket: schema.LastAttempts, key: exactly(12, "two numbers"), check: (*verifier).attempt},
+	{bucket: schema.Failed, key: numberAnd(record.MaxFailed, "webhook"), check: (*verifier).failed},
+	{bucket: schema.Runs, key: numberAnd(eventlog.RunSize, "webhook"), check: (*verifier).webhookRun},
+	{bucket: schema.EventRuns, key: numberAnd(eventlog.RunSize, "account and type"), check: (*verifier).eventRun},
+}
+
+// numberAnd returns the check of keys that begin with a multiple of a number.
+func numberAnd(multiple uint64, what string) func([]byte) string {
+	return func(k []byte) string {
+		return unless(len(k) >= 9 && number(k[:8])%multiple == 0, "malformed key: want a number and "+what)
+	}
 }
 
 // number returns the number in 8 bytes, or 0.
@@ -34,13 +71,13 @@ func number(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// run checks all buckets of events. If events cannot be read, nothing can be said about the rest.
-func (v *eventVerifier) run() {
+// eventBuckets checks all buckets of events. If events cannot be read, nothing can be said about the rest.
+func (v *verifier) eventBuckets() {
 	if v.broken[string(schema.Events)] {
 		return
 	}
 	before := len(v.report.Problems)
-	v.indexed, v.unindexed = min(eventlog.Number(v.tx, schema.MetaRuns), v.tx.Bucket(schema.Events).Sequence()+1), make(map[uint64]int)
+	v.webhookRuns, v.eventRuns = v.newRunIndex(schema.MetaRuns), v.newRunIndex(schema.MetaEventRuns)
 	v.segments, v.idsFrom = eventlog.NewSegments(v.tx), eventlog.Number(v.tx, schema.MetaIDsGone)
 	copy(v.idSecret[:], v.tx.Bucket(schema.Meta).Get(schema.MetaIDSecret))
 	v.loadIDRuns()
@@ -48,23 +85,19 @@ func (v *eventVerifier) run() {
 	if len(v.report.Problems) > before {
 		return
 	}
-	for _, t := range []table{
-		{schema.Fresh, v.fresh}, {schema.Skipped, v.skipped}, {schema.Pending, v.pendingRow}, {schema.EventIDs, v.idRow},
-		{schema.FirstAttempts, v.firstAttempts}, {schema.Attempts, v.attempt}, {schema.LastAttempts, v.attempt}, {schema.Failed, v.failed}, {schema.Runs, v.deliveryRun},
-	} {
-		v.rows(t.bucket, func(k, value []byte) string { return v.checkRow(&t, k, value) })
-	}
-	v.missingRuns()
+	v.check(eventTables)
+	v.missingRows(schema.Runs, &v.webhookRuns)
+	v.missingRows(schema.EventRuns, &v.eventRuns)
 }
 
 // segmentAt returns the segment of that key, and a problem if there is none.
-func (v *eventVerifier) segmentAt(key []byte) (s record.Segment, problem string) {
+func (v *verifier) segmentAt(key []byte) (s record.Segment, problem string) {
 	s, err := record.DecodeSegment(key, v.tx.Bucket(schema.Events).Get(key))
 	return s, unless(err == nil, "there is no such segment")
 }
 
 // recipient returns the webhook of a delivery, and a problem if there is none.
-func (v *eventVerifier) recipient(number uint64) (webhook []byte, problem string) {
+func (v *verifier) recipient(number uint64) (webhook []byte, problem string) {
 	segment, err := v.segments.At(number)
 	if err == nil {
 		webhook, err = segment.Recipient(number)
@@ -73,7 +106,7 @@ func (v *eventVerifier) recipient(number uint64) (webhook []byte, problem string
 }
 
 // eventRows checks the segments and the bodies of their events.
-func (v *eventVerifier) eventRows() {
+func (v *verifier) eventRows() {
 	bodiesGone := eventlog.Number(v.tx, schema.MetaBodiesGone)
 	var segment record.Segment
 	var bodiless []byte // key of a segment whose bodies come next
@@ -135,7 +168,7 @@ func isWhole(pack record.Pack, n int) bool {
 }
 
 // eventsOf checks the events of a segment, and that their IDs are found.
-func (v *eventVerifier) eventsOf(s *record.Segment) string {
+func (v *verifier) eventsOf(s *record.Segment) string {
 	if s.Len() == 0 {
 		return cannotBeRead
 	}
@@ -150,14 +183,17 @@ func (v *eventVerifier) eventsOf(s *record.Segment) string {
 			if next = number + 1; len(webhook) == 0 {
 				return "a delivery is for no webhook"
 			}
-			if number < v.indexed && !erasing {
-				v.unindexed[number/eventlog.RunSize*eventlog.RunSize]++
+			if !erasing {
+				v.webhookRuns.count(number, 1)
 			}
 		}
 		if next > s.End(i) { // less where an account was erased
 			return "the deliveries of an event are not as many as their numbers"
 		}
 		v.report.Events++
+		if !erasing {
+			v.eventRuns.count(n, 1)
+		}
 		if !event.Forgotten && n >= v.idsFrom && !v.findsID(&event, n) {
 			return fmt.Sprintf("event_ids does not have event %d", n)
 		}
@@ -165,7 +201,7 @@ func (v *eventVerifier) eventsOf(s *record.Segment) string {
 	return ""
 }
 
-func (v *eventVerifier) loadIDRuns() {
+func (v *verifier) loadIDRuns() {
 	if v.broken[string(schema.EventIDs)] {
 		return
 	}
@@ -176,7 +212,7 @@ func (v *eventVerifier) loadIDRuns() {
 }
 
 // findsID reports whether the ID of an event is found in the run that should have it.
-func (v *eventVerifier) findsID(event *record.Event, n uint64) bool {
+func (v *verifier) findsID(event *record.Event, n uint64) bool {
 	i, _ := slices.BinarySearch(v.idRuns, n)
 	if i == len(v.idRuns) || v.broken[string(schema.EventIDs)] {
 		return true // it is in no run yet
@@ -186,16 +222,16 @@ func (v *eventVerifier) findsID(event *record.Event, n uint64) bool {
 	return err != nil || slices.Contains(found, n) // a damaged row has a problem of its own
 }
 
-// idRow checks a row of IDs. [eventVerifier.findsID] checks that it finds its events.
-func (v *eventVerifier) idRow(_ *verifier, k, value []byte) ([]ref, string) {
+// idRow checks a row of IDs. [verifier.findsID] checks that it finds its events.
+func (v *verifier) idRow(k, value []byte) ([]ref, string) {
 	entries, err := record.AppendIDEntries(nil, value)
-	return nil, unless(err == nil && len(entries) > 0 && len(k) == eventlog.IDRowSize && eventlog.IDRunOf(k) <= v.last, cannotBeRead)
+	return nil, unless(err == nil && len(entries) > 0 && eventlog.IDRunOf(k) <= v.last, cannotBeRead)
 }
 
 // bits checks a set of deliveries of a segment, and calls visit with each of them.
-func (v *eventVerifier) bits(k, value []byte, visit func(number uint64, webhook []byte)) (problem string) {
+func (v *verifier) bits(k, value []byte, visit func(number uint64, webhook []byte)) (problem string) {
 	m, err := record.DecodeBitmap(value)
-	if err != nil || len(k) != 8 {
+	if err != nil {
 		return cannotBeRead
 	}
 	segment, problem := v.segmentAt(k)
@@ -219,28 +255,28 @@ func (v *eventVerifier) bits(k, value []byte, visit func(number uint64, webhook 
 }
 
 // isFresh reports whether a delivery is pending as it was published.
-func (v *eventVerifier) isFresh(number uint64) bool {
+func (v *verifier) isFresh(number uint64) bool {
 	return !v.broken[string(schema.Fresh)] && eventlog.InBitmap(v.tx, schema.Fresh, number)
 }
 
 // countPending counts a delivery if its webhook exists.
-func (v *eventVerifier) countPending(webhook []byte) {
+func (v *verifier) countPending(webhook []byte) {
 	if account, ok := v.get(schema.WebhookIDs, webhook); ok && account != nil {
 		v.report.Pending++
 	}
 }
 
-func (v *eventVerifier) fresh(_ *verifier, k, value []byte) ([]ref, string) {
+func (v *verifier) fresh(k, value []byte) ([]ref, string) {
 	return nil, v.bits(k, value, func(_ uint64, webhook []byte) { v.countPending(webhook) })
 }
 
-func (v *eventVerifier) skipped(_ *verifier, k, value []byte) (refs []ref, problem string) {
+func (v *verifier) skipped(k, value []byte) (refs []ref, problem string) {
 	both := ""
 	problem = v.bits(k, value, func(number uint64, webhook []byte) {
 		if v.isFresh(number) {
 			both = fmt.Sprintf("delivery %d is skipped, and pending", number)
 		}
-		if number < v.indexed {
+		if number < v.webhookRuns.end {
 			refs = v.appendFailed(refs, number, webhook)
 		}
 	})
@@ -251,7 +287,7 @@ func (v *eventVerifier) skipped(_ *verifier, k, value []byte) (refs []ref, probl
 }
 
 // appendFailed appends a ref to the index row of a failed delivery, unless its account is being erased.
-func (v *eventVerifier) appendFailed(refs []ref, number uint64, webhook []byte) []ref {
+func (v *verifier) appendFailed(refs []ref, number uint64, webhook []byte) []ref {
 	if v.isErasingEventOf(number) {
 		return refs
 	}
@@ -262,21 +298,25 @@ func (v *eventVerifier) appendFailed(refs []ref, number uint64, webhook []byte) 
 	}, fmt.Sprintf("failed_deliveries does not have delivery %d", number)})
 }
 
-// isErasingEventOf reports whether a delivery is of an account that is being erased. The index rows of such an
-// account are deleted with the first of its events in them.
-func (v *eventVerifier) isErasingEventOf(number uint64) bool {
+// eventOf returns the event that has the number, or a delivery that does, and the event's own number.
+func (v *verifier) eventOf(number uint64) (event record.Event, own uint64, ok bool) {
 	segment, err := v.segments.At(number)
 	if err != nil {
-		return false
+		return event, 0, false
 	}
-	event, err := segment.Event(segment.Index(number))
-	return err == nil && v.isErasing(event.Account)
+	i := segment.Index(number)
+	event, err = segment.Event(i)
+	return event, segment.Number(i), err == nil
 }
 
-func (v *eventVerifier) pendingRow(_ *verifier, k, value []byte) ([]ref, string) {
-	if len(k) != 8 {
-		return nil, wantNumber
-	}
+// isErasingEventOf reports whether a number is of an account that is being erased. The index rows of such an
+// account are deleted with the first of its events in them.
+func (v *verifier) isErasingEventOf(number uint64) bool {
+	event, _, ok := v.eventOf(number)
+	return ok && v.isErasing(event.Account)
+}
+
+func (v *verifier) pendingRow(k, value []byte) ([]ref, string) {
 	webhook, problem := v.recipient(number(k))
 	if problem != "" {
 		return nil, problem
@@ -288,10 +328,7 @@ func (v *eventVerifier) pendingRow(_ *verifier, k, value []byte) ([]ref, string)
 	return nil, unless(!v.isFresh(number(k)), "is pending as it was published, too")
 }
 
-func (v *eventVerifier) firstAttempts(_ *verifier, k, value []byte) (refs []ref, problem string) {
-	if len(k) != 16 {
-		return nil, "malformed key: want two numbers"
-	}
+func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
 	pack, err := record.DecodePack(value)
 	if err != nil || pack.Len() == 0 {
 		return nil, cannotBeRead
@@ -319,15 +356,12 @@ func (v *eventVerifier) firstAttempts(_ *verifier, k, value []byte) (refs []ref,
 }
 
 // attempt checks a row of the bucket attempts or last_attempts.
-func (v *eventVerifier) attempt(_ *verifier, k, value []byte) ([]ref, string) {
-	if len(k) != 12 {
-		return nil, "malformed key: want two numbers"
-	}
+func (v *verifier) attempt(k, value []byte) ([]ref, string) {
 	return v.attemptOf(nil, number(k[:8]), int(binary.BigEndian.Uint32(k[8:])), value)
 }
 
 // attemptOf checks an attempt, and appends the refs of its record.
-func (v *eventVerifier) attemptOf(refs []ref, number uint64, want int, value []byte) ([]ref, string) {
+func (v *verifier) attemptOf(refs []ref, number uint64, want int, value []byte) ([]ref, string) {
 	webhook, problem := v.recipient(number)
 	if problem != "" {
 		return nil, problem
@@ -343,7 +377,7 @@ func (v *eventVerifier) attemptOf(refs []ref, number uint64, want int, value []b
 }
 
 // isLast reports whether an attempt is the last one at a delivery.
-func (v *eventVerifier) isLast(number uint64, attempt int) bool {
+func (v *verifier) isLast(number uint64, attempt int) bool {
 	next := eventlog.AttemptKey(number, attempt+1)
 	for _, bucket := range [][]byte{schema.Attempts, schema.LastAttempts} {
 		if v.broken[string(bucket)] {
@@ -356,10 +390,7 @@ func (v *eventVerifier) isLast(number uint64, attempt int) bool {
 	return true
 }
 
-func (v *eventVerifier) failed(_ *verifier, k, value []byte) (refs []ref, problem string) {
-	if len(k) < 9 || number(k[:8])%record.MaxFailed != 0 {
-		return nil, "malformed key: want a number and a webhook"
-	}
+func (v *verifier) failed(k, value []byte) (refs []ref, problem string) {
 	m, err := record.DecodeFailed(number(k[:8]), value)
 	if err != nil {
 		return nil, cannotBeRead
@@ -371,40 +402,50 @@ func (v *eventVerifier) failed(_ *verifier, k, value []byte) (refs []ref, proble
 	return nil, problem
 }
 
-// deliveryRun checks a row of the index of the deliveries of webhooks.
-func (v *eventVerifier) deliveryRun(_ *verifier, k, value []byte) ([]ref, string) {
-	run := number(k[:min(8, len(k))])
-	numbers, err := record.DecodeRun(run, value)
-	switch {
-	case len(k) < 9 || run%eventlog.RunSize != 0:
-		return nil, "malformed key: want a number and a webhook"
-	case run >= v.indexed:
-		return nil, "is of a run that is not indexed yet"
-	case err != nil:
-		return nil, cannotBeRead
-	}
-	for _, n := range numbers {
-		if problem := v.deliveryTo(n, k[8:]); problem != "" {
-			return nil, problem
-		}
-		if n >= v.first && !v.isErasingEventOf(n) {
-			v.unindexed[run]--
-		}
-	}
-	return nil, ""
+func (v *verifier) webhookRun(k, value []byte) ([]ref, string) {
+	return nil, v.runRow(&v.webhookRuns, k, value, func(n uint64) string { return v.deliveryTo(n, k[8:]) })
 }
 
-// missingRuns reports the runs whose index lacks deliveries. The oldest run may be purged in part.
-func (v *eventVerifier) missingRuns() {
-	for run := v.first/eventlog.RunSize*eventlog.RunSize + eventlog.RunSize; run < v.indexed && !v.broken[string(schema.Runs)]; run += eventlog.RunSize {
-		if n := v.unindexed[run]; n > 0 {
-			v.problem(schema.Runs, record.NumberKey(run), fmt.Sprintf("the rows of %d deliveries of this run are missing", n))
+func (v *verifier) eventRun(k, value []byte) ([]ref, string) {
+	return nil, v.runRow(&v.eventRuns, k, value, func(n uint64) string {
+		event, own, ok := v.eventOf(n)
+		is := ok && own == n && bytes.Equal(k[8:], record.Prefixed(event.Account, string(event.Type)))
+		return unless(n < v.first || is, fmt.Sprintf("there is no event %d of that account and type", n))
+	})
+}
+
+// runRow checks a row of an index of runs, and each of its numbers.
+func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64) (problem string)) (problem string) {
+	begin := number(k[:8])
+	numbers, err := record.DecodeRun(begin, value)
+	switch {
+	case begin >= index.end:
+		return "is of a run that is not indexed yet"
+	case err != nil:
+		return cannotBeRead
+	}
+	for _, n := range numbers {
+		if problem := wrong(n); problem != "" {
+			return problem
+		}
+		if n >= v.first && !v.isErasingEventOf(n) {
+			index.count(n, -1)
+		}
+	}
+	return ""
+}
+
+// missingRows reports the runs that are not listed whole. The oldest may be purged in part.
+func (v *verifier) missingRows(bucket []byte, index *runIndex) {
+	for run := v.first/eventlog.RunSize*eventlog.RunSize + eventlog.RunSize; run < index.end && !v.broken[string(bucket)]; run += eventlog.RunSize {
+		if n := index.unlisted[run]; n > 0 {
+			v.problem(bucket, record.NumberKey(run), fmt.Sprintf("the rows of %d numbers of this run are missing", n))
 		}
 	}
 }
 
 // deliveryTo returns a problem if a delivery is not to the webhook, and is not purged.
-func (v *eventVerifier) deliveryTo(number uint64, webhook []byte) (problem string) {
+func (v *verifier) deliveryTo(number uint64, webhook []byte) (problem string) {
 	to, unknown := v.recipient(number)
 	return unless(number < v.first || unknown == "" && bytes.Equal(to, webhook), fmt.Sprintf("there is no delivery %d to that webhook", number))
 }

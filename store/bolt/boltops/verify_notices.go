@@ -17,9 +17,6 @@ func noticeOfAccount(account string, number uint64) ref {
 }
 
 func (v *verifier) notice(k, value []byte) ([]ref, string) {
-	if len(k) != 8 {
-		return nil, wantNumber
-	}
 	entry, err := record.DecodeNoticeEntry(value)
 	if err != nil {
 		return nil, cannotBeRead
@@ -72,8 +69,8 @@ func (v *verifier) noticeHead(k, value []byte) ([]ref, string) {
 
 func (v *verifier) noticePending(k, _ []byte) ([]ref, string) {
 	at := len(k) - 9
-	if at < 0 || k[at] != 0 {
-		return nil, "malformed key: want an account and a number"
+	if k[at] != 0 {
+		return nil, "malformed key: want a zero byte after the account"
 	}
 	return []ref{noticeOfAccount(string(k[:at]), number(k[at+1:]))}, ""
 }
@@ -83,11 +80,14 @@ func routineKey(account string, number uint64) []byte {
 	return record.Prefixed(account, string(record.NumberKey(number)))
 }
 
+func routineNoticeKey(k []byte) string {
+	_, tail, ok := split(k)
+	return unless(ok && len(tail) == 8, "malformed key: want an account and number")
+}
+
 func (v *verifier) noticeRoutine(k, value []byte) ([]ref, string) {
-	account, tail, ok := split(k)
+	account, tail, _ := split(k)
 	switch {
-	case !ok || len(tail) != 8:
-		return nil, "malformed key: want an account and number"
 	case v.isErasing(account):
 		return nil, ""
 	case number([]byte(tail)) > 0:

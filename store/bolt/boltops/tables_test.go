@@ -1,0 +1,24 @@
+package boltops
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+)
+
+func TestTables_EveryBucket_IsDescribed(t *testing.T) {
+	all := slices.Concat(tables, eventTables, []table{{bucket: schema.Events}})
+	for _, bucket := range schema.Buckets {
+		n := 0
+		for _, table := range all {
+			if bytes.Equal(table.bucket, bucket) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("bucket %s has %d tables, want 1", bucket, n)
+		}
+	}
+}
