@@ -12,13 +12,13 @@ type answer struct {
 	data     any
 	title    string
 	tab      string // the current tab of the navigation
-	replace  string // the page that a reload leads to, relative to the root; default: the page of the form
-	query    string // that was searched for
-	refresh  bool   // the page keeps changing, so it is loaded again
-	redirect string // where to go instead, relative to the root
+	replace  string // the page shown after a reload, relative to the root; default: the page of the form
+	query    string // the search query
+	refresh  bool   // the page keeps changing, so scripts reload it
+	redirect string // redirect there instead, relative to the root
 }
 
-// goTo returns a redirect to another page, which shows the notice of that name.
+// goTo returns a redirect to another page, which shows the named notice; see messages.
 func goTo(page, notice string) answer {
 	if notice != "" {
 		page += "?done=" + notice
@@ -38,16 +38,16 @@ func (p *pages) write(w http.ResponseWriter, c *call, a answer) {
 	}
 	var body bytes.Buffer
 	if err := p.render(&body, c, a); err != nil {
-		p.log.ErrorContext(c.Context(), "dashboard: a page was not rendered", "page", a.page, "error", err)
+		p.log.ErrorContext(c.Context(), "dashboard: rendering a page failed", "page", a.page, "error", err)
 		http.Error(w, "Something went wrong.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(a.status)
-	_, _ = w.Write(body.Bytes()) // the browser may be gone
+	_, _ = w.Write(body.Bytes()) // the browser may have disconnected
 }
 
-// messages are what a page shows after a redirect, by name.
+// messages are the notices shown after a redirect, by name.
 var messages = map[string]string{
 	"renamed":     "Key renamed.",
 	"revoked":     "Key revoked. Requests with it are now rejected.",

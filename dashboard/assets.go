@@ -22,14 +22,13 @@ type asset struct {
 func (a asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
 	w.Header().Set("Content-Type", a.mediaType)
-	_, _ = w.Write(a.data) // the browser may be gone
+	_, _ = w.Write(a.data) // the browser may have disconnected
 }
 
-// assets are all assets by the names they are served under; assetNames are those names
-// by the names of the files.
+// assets holds the assets by their served name. assetNames maps file names to served names.
 var assets, assetNames = loadAssets()
 
-// mediaTypes are fixed here because those of the system differ.
+// mediaTypes are fixed here because the system's media types differ between hosts.
 var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
@@ -39,7 +38,7 @@ var mediaTypes = map[string]string{
 func loadAssets() (map[string]asset, map[string]string) {
 	entries, err := assetFiles.ReadDir("assets")
 	if err != nil {
-		panic(err) // they are in the program
+		panic(err) // impossible: the files are embedded
 	}
 	byName, names := make(map[string]asset), make(map[string]string)
 	for _, entry := range entries {

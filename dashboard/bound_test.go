@@ -69,8 +69,8 @@ func (s *site) state(account string) string {
 	return all.String()
 }
 
-// TestFormsAreBoundToTheirAccount opens each form as alice and sends it as bob.
-func TestFormsAreBoundToTheirAccount(t *testing.T) {
+// Opens each form as alice and sends it as bob.
+func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 	s, pages := newOpened(t)
 	for at, actions := range pages {
 		s.account = alice
@@ -108,9 +108,8 @@ func (d *during) Read(p []byte) (int, error) {
 	return d.Reader.Read(p)
 }
 
-// TestAccountWhenTheFormHasArrived signs out, and signs in with another account, while a
-// form is on its way.
-func TestAccountWhenTheFormHasArrived(t *testing.T) {
+// The user signs out, or signs in to another account, while the form arrives.
+func TestForms_AccountChangesWhileFormArrives_AreRejected(t *testing.T) {
 	s, pages := newOpened(t)
 	var ended error
 	var account string

@@ -16,7 +16,7 @@ import (
 type call struct {
 	*http.Request
 	account string
-	root    string // the path to where the pages are mounted, relative to the URL: "../"
+	root    string // relative path from the URL to the mount point, such as "../"
 }
 
 type accountKey struct{}
@@ -25,20 +25,19 @@ func withAccount(ctx context.Context, account string) context.Context {
 	return context.WithValue(ctx, accountKey{}, account)
 }
 
-// serve returns the handler of a function that answers calls.
-// It asks first whether the user may do what they are for.
+// serve returns the handler of a route. It checks the user's permission before it calls handle.
 func (p *pages) serve(action auth.Action, handle func(*call) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{Request: r, root: p.root(r)}
 		c.account, _ = r.Context().Value(accountKey{}).(string)
 		if err := arrival.Limit(w, r, arrival.Timeout); err != nil {
 			p.unbounded.Do(func() {
-				p.log.WarnContext(r.Context(), "dashboard: forms may take as long as the server lets them: the ResponseWriter takes no read deadline", "error", err)
+				p.log.WarnContext(r.Context(), "dashboard: no time limit on request bodies, since the ResponseWriter has no read deadline; set http.Server.ReadTimeout", "error", err)
 			})
 		}
 		var a answer
 		err := c.check()
-		if err == nil && len(c.PostForm) > 0 { // it was read
+		if err == nil && len(c.PostForm) > 0 { // the body was read
 			arrival.Lift(w, r)
 		}
 		if err == nil {
@@ -61,8 +60,8 @@ func (p *pages) serve(action auth.Action, handle func(*call) (answer, error)) ht
 	})
 }
 
-// recheck asks for the account again now that the form has arrived, because the user may
-// have signed out in the meantime. It refuses a form that was opened for another account.
+// recheck determines the account again after a form has arrived, because the user may have signed
+// out meanwhile. It rejects a form that was opened for another account.
 func (p *pages) recheck(c *call) error {
 	if c.Method == http.MethodGet || c.Method == http.MethodHead {
 		return nil
@@ -79,10 +78,10 @@ func (p *pages) recheck(c *call) error {
 	return nil
 }
 
-// boundTo returns the value that binds forms to an account. It is no secret.
+// boundTo returns the value that binds forms to an account. It is not secret.
 func boundTo(account string) string { return version("account", account) }
 
-// root returns the path from a request's URL to where the pages are mounted.
+// root returns the relative path from a request's URL to the mount point.
 func (p *pages) root(r *http.Request) string {
 	depth := strings.Count(r.URL.EscapedPath(), "/") - strings.Count(p.path, "/")
 	if depth <= 0 {
@@ -91,7 +90,7 @@ func (p *pages) root(r *http.Request) string {
 	return strings.Repeat("../", depth)
 }
 
-// check reads the form, and refuses ids that no store can have.
+// check parses the form, and rejects IDs that no store can contain.
 func (c *call) check() error {
 	if err := c.ParseForm(); err != nil {
 		return badForm{err}
@@ -104,13 +103,13 @@ func (c *call) check() error {
 	return nil
 }
 
-// isID reports whether s can be an id.
+// isID reports whether s can be an ID.
 func isID(s string) bool { return len(s) <= 128 && isText(s) }
 
-// isText reports whether s can be a part of what a store has.
+// isText reports whether a store can contain s.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// after returns the id that a page of a list starts after.
+// after returns the ID after which a page of a list starts.
 func (c *call) after() string {
 	if after := c.URL.Query().Get("after"); isID(after) {
 		return after
@@ -118,7 +117,7 @@ func (c *call) after() string {
 	return ""
 }
 
-// notice returns the message to show about what was done before.
+// notice returns the message about the action that led to this page.
 func (c *call) notice() string {
 	if c.Request.Method != http.MethodGet {
 		return ""

@@ -21,54 +21,55 @@ import (
 
 // Config configures the pages. API and Account are required.
 type Config struct {
-	// API has the keys and webhooks that the pages show and change.
+	// API provides the keys and webhooks that the pages show and change.
 	API *storageapi.Handler
 
-	// Account returns the account of a request, by the host's login. An error, or an
-	// account that is invalid (empty, more than 128 bytes, no UTF-8), is answered 403
-	// and nothing is looked up. It is called on every request, concurrently, and once
-	// more when a form has arrived, which may take up to 30 s.
+	// Account returns the account of a request, according to the host's login. An error or an
+	// invalid account (empty, more than 128 bytes, not UTF-8) is answered with 403, before any
+	// look-up. Account is called for every request, concurrently, and again after a form has
+	// arrived, which may take up to 30 s.
 	Account func(*http.Request) (account string, err error)
 
-	// Path is where the pages are mounted, as the handler sees it. It begins and ends
-	// with a slash. A prefix that a proxy or [http.StripPrefix] removes is not part of
-	// it: links are relative. Default: "/settings/".
+	// Path is the path of the pages as the handler sees it. It begins and ends with a slash. Leave
+	// out a prefix that a proxy or [http.StripPrefix] removes, since all links are relative.
+	// Default: "/settings/".
 	Path string
 
 	// Title is shown above each page. Default: "Settings".
 	Title string
 
-	// Home is where the title leads: the host's own pages. A path of this origin or a web
-	// address. Default: the title is no link.
+	// Home is the link of the title, such as the host's start page: a path of this origin or a web
+	// address. Default: the title is not a link.
 	Home string
 
-	// SignIn is where a visitor without an account is sent who asks for a page, with the
-	// path of that in the query's parameter "next": a path of this origin, outside Path, or a
-	// web address. Before the host leads back to next, it must check that it is a path
-	// (begins with one slash). Forms are answered 403. Default: pages are, too.
+	// SignIn is the host's login page: a path of this origin, outside Path, or a web address. A GET
+	// without an account is redirected there, with the requested path in the query parameter
+	// "next". Before the host redirects back to next, it must check that next is a path (begins
+	// with exactly one slash). Forms without an account are answered with 403. Default: all
+	// requests without an account are answered with 403.
 	SignIn string
 
-	// SignOut is where the button "Sign out" sends a POST without fields: a path of this
-	// origin, outside Path, as is all that its answer leads to. Refuse it from other origins
-	// ([http.CrossOriginProtection]). Default: there is no button.
+	// SignOut is the target of the button "Sign out", which sends a POST without fields. It must be
+	// a path of this origin, outside Path, and so must be all redirects from there. The host should
+	// reject requests from other origins ([http.CrossOriginProtection]). Default: no button.
 	SignOut string
 
-	// May reports whether the user of a request may do that to keys or webhooks of the
-	// account: to look is [auth.ReadKeys], [auth.ReadWebhooks], [auth.ReadEvents] for what was
-	// sent to webhooks, and [auth.ReadAudit] for the history of keys and webhooks. What one may not has no
-	// button, and asked for nevertheless it is answered 403, forms after they have arrived.
-	// It is called with requests that have an account, several times for a page, and
-	// concurrently. Default: users may do everything.
+	// May reports whether the user of a request may perform an action on keys or webhooks of the
+	// account. The actions for viewing are [auth.ReadKeys], [auth.ReadWebhooks], [auth.ReadEvents]
+	// for the bodies of events, and [auth.ReadAudit] for the history of keys and webhooks. Pages
+	// have no buttons for forbidden actions, and a request for one is answered with 403, a form
+	// after it has arrived. May is called concurrently, several times per page, and only with
+	// requests that have an account. Default: users may do everything.
 	May func(r *http.Request, action auth.Action) bool
 
-	// Actor returns what the audit trail calls the person who sends a request: an id or an
-	// address from the host's login, never what a form says. Of it 128 bytes are kept. It is
-	// called with requests that have an account, concurrently. If it returns an empty string
-	// the host is the actor. Default: the host.
+	// Actor returns the name of a request's user in the audit trail: an ID or an address from the
+	// host's login, never the value of a form field. The first 128 bytes are stored. Actor is called
+	// concurrently, and only with requests that have an account. If it returns "" the actor is the
+	// host. Default: the host.
 	Actor func(*http.Request) string
 
-	// Logger logs failures, and requests without an account at debug level. No secret
-	// is logged. Default: [slog.Default].
+	// Logger gets failures, and requests without an account at debug level. It gets no secrets.
+	// Default: [slog.Default].
 	Logger *slog.Logger
 
 	// Now is the clock for relative times such as "3 days ago". Default: [time.Now].
@@ -92,7 +93,7 @@ type pages struct {
 	now       func() time.Time
 	routes    http.Handler
 
-	unbounded sync.Once // warns once that forms may take for ever
+	unbounded sync.Once // warns that forms have no time limit
 }
 
 // New returns the handler of all pages. It is safe for concurrent use and starts no
@@ -100,7 +101,7 @@ type pages struct {
 func New(config Config) (http.Handler, error) {
 	switch {
 	case config.API == nil:
-		return nil, errors.New("dashboard: Config.API is required: what storageapi.NewHandler returns")
+		return nil, errors.New("dashboard: Config.API is required: the result of storageapi.NewHandler")
 	case config.Account == nil:
 		return nil, errors.New("dashboard: Config.Account is required: it returns the account of a request")
 	}
@@ -130,7 +131,7 @@ func New(config Config) (http.Handler, error) {
 		p.path = "/settings/"
 	}
 	if !validPath(p.path) {
-		return nil, fmt.Errorf("dashboard: Config.Path must begin and end with a slash, and be one that a ServeMux takes as it is: %q", p.path)
+		return nil, fmt.Errorf("dashboard: Config.Path must begin and end with a slash, and need neither cleaning nor escaping in a ServeMux: %q", p.path)
 	}
 	if err := p.setAddresses(&config); err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func New(config Config) (http.Handler, error) {
 	return p, nil
 }
 
-// setAddresses takes the addresses outside the pages.
+// setAddresses validates and sets the addresses outside of the pages.
 func (p *pages) setAddresses(config *Config) error {
 	inside := func(address string) bool { return strings.HasPrefix(address+"/", p.path) && p.path != "/" }
 	switch {
@@ -162,7 +163,7 @@ func (p *pages) setAddresses(config *Config) error {
 		return fmt.Errorf("dashboard: Config.SignOut must be a path outside Config.Path: %q", config.SignOut)
 	}
 	if config.SignIn != "" {
-		p.signIn, _ = url.Parse(config.SignIn) // an address, so it can be parsed
+		p.signIn, _ = url.Parse(config.SignIn) // isAddress has parsed it
 	}
 	return nil
 }
@@ -178,10 +179,10 @@ func validPath(path string) bool {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// maxBody is how many bytes a form may have.
+// maxBody is the maximum size of a form in bytes.
 const maxBody = 64 << 10
 
-// ServeHTTP answers a request, if it has an account.
+// ServeHTTP serves a request, and refuses it if it has no account.
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
@@ -205,7 +206,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.routes.ServeHTTP(w, r)
 }
 
-// accountOf returns the account of a request, by the host's login, or errNoAccount.
+// accountOf returns the account of a request, according to the host's login, or errNoAccount.
 func (p *pages) accountOf(r *http.Request) (string, error) {
 	account, err := p.account(r)
 	if err != nil || account == "" || !isID(account) {

@@ -20,7 +20,7 @@ type deliveryView struct {
 	Event              eventView
 	State, Mark        string
 	Published          *when
-	Next               *when // the next attempt, if it is due later
+	Next               *when // time of the next attempt, unless it is due
 	Attempts           []attemptView
 	Last               *attemptView
 }
@@ -31,18 +31,18 @@ type attemptView struct {
 	Started  *when
 	Duration string
 	Mark     string
-	Outcome  string // "200 OK", or why there is no response
+	Outcome  string // "200 OK", or the reason for the lack of a response
 	Error    string
-	Response string // the body, which is the receiver's text
+	Response string // beginning of the response body, from the receiver
 	Header   []headerView
 	Made     bool   // a request was sent
-	Signed   string // what was signed before the body
+	Signed   string // the part of the signed content before the body
 }
 
 // A headerView is a header of a request.
 type headerView struct{ Name, Value string }
 
-// deliveryStates are the states as people read them, with their marks in style.css.
+// deliveryStates are the states with their texts and their marks in style.css.
 var deliveryStates = []struct {
 	State      webhooks.DeliveryState
 	Text, Mark string
@@ -174,7 +174,7 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 type deliveryPageView struct {
 	Webhook  webhookView
 	Delivery deliveryView
-	Event    *eventBodyView // nil: it is not for the user
+	Event    *eventBodyView // nil if the user may not read events
 	Problem  string
 }
 
@@ -205,7 +205,7 @@ func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
 func (p *pages) redeliver(c *call) (answer, error) {
 	id, event := c.PathValue("id"), c.PathValue("event")
 	err := p.webhooks.Redeliver(c.Context(), c.account, id, event)
-	if errors.Is(err, webhooks.ErrNotFound) { // perhaps only its payload
+	if errors.Is(err, webhooks.ErrNotFound) { // maybe only the event's body is missing
 		a, err := p.deliveryPage(c, "This event is no longer stored and cannot be resent.")
 		a.status = http.StatusConflict
 		return a, err

@@ -117,8 +117,8 @@ func TestRecover(t *testing.T) {
 	s.get("webhooks/" + other.ID + "/recoveries/" + id).want(http.StatusNotFound)
 }
 
-// A webhook has one recovery at a time; here nothing works it off.
-func TestRecoverTwice(t *testing.T) {
+// A webhook has one recovery at a time. In this test none makes progress.
+func TestRecover_WhileOneIsRunning_IsRejected(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/hooks", Events: webhooks.EventTypes()})
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 
 // An eventBodyView is the view of an event's body.
 type eventBodyView struct {
-	Text   string // as it was signed and sent, to the byte; empty: it is not stored any more
+	Text   string // the exact bytes that were signed and sent; empty: no longer stored
 	Size   string
-	Until  *when  // it is stored until then; nil: for ever, or not at all
-	Header string // which has the signature of the body alone
+	Until  *when  // end of its retention; nil: stored forever, or not at all
+	Header string // name of the header with the signature of the body alone
 }
 
-// viewEventBody returns the view of the body of a delivery's event; nil if the user may not read
-// events.
+// viewEventBody returns the view of the body of a delivery's event, or nil if the user may not
+// read events.
 func (p *pages) viewEventBody(c *call, d *webhooks.Delivery) (*eventBodyView, error) {
 	if p.permit(c.Request, auth.ReadEvents) != nil {
 		return nil, nil

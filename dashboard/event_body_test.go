@@ -87,8 +87,8 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// TestEventBodyIsNotForAll: who may see deliveries need not be allowed to see what was sent.
-func TestEventBodyIsNotForAll(t *testing.T) {
+// A user may be allowed to see deliveries but not the bodies of events.
+func TestEventBody_UserMayNotReadEvents_IsHidden(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
 	s.publish(w.ID, "evt_1")
@@ -102,8 +102,7 @@ func TestEventBodyIsNotForAll(t *testing.T) {
 	s.get(path).want(http.StatusNotFound).hides("threshold")
 }
 
-// TestEventBodyAfterRetention: the page says that the event is gone.
-func TestEventBodyAfterRetention(t *testing.T) {
+func TestEventBody_AfterRetention_PageSaysItIsGone(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})

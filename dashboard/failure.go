@@ -11,7 +11,7 @@ import (
 var (
 	errNoPage       = errors.New("no such page")
 	errNoAccount    = errors.New("no account")
-	errOtherAccount = errors.New("the form is another account's")
+	errOtherAccount = errors.New("the form belongs to another account")
 )
 
 // A badForm is the error of a form that cannot be read.
@@ -38,19 +38,19 @@ func (p *pages) failure(c *call, err error) answer {
 		return failed(http.StatusBadRequest, "The form could not be read", "Nothing was changed. Go back and submit it again.")
 	}
 	if c.Context().Err() == nil {
-		p.log.ErrorContext(c.Context(), "dashboard: a page failed", "route", c.Pattern, "error", err)
+		p.log.ErrorContext(c.Context(), "dashboard: request failed", "route", c.Pattern, "error", err)
 	}
 	return failed(http.StatusInternalServerError, "Something went wrong", "This is a problem on our side. Try again in a moment.")
 }
 
-// A failureView is the view of the page for an error.
+// A failureView is the view of an error page.
 type failureView struct{ Heading, Text string }
 
 func failed(status int, heading, text string) answer {
 	return answer{status: status, page: "failure", title: heading, data: failureView{heading, text}}
 }
 
-// refuseOrigin answers a request that another site made the browser send.
+// refuseOrigin answers a cross-origin request.
 func (p *pages) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	c := &call{Request: r, root: p.root(r)}
 	p.write(w, c, failed(http.StatusForbidden, "Request blocked", "Another site sent this request. Nothing was changed."))

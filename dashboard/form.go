@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A form is the input of a user, with its errors.
+// A form is a user's input with its errors.
 type form struct {
 	Values url.Values
 	Errors map[string]string // by field
@@ -33,7 +33,7 @@ type fieldView struct{ Name, Value, Error string }
 // Has reports whether a checkbox or radio button is on.
 func (f form) Has(name, value string) bool { return slices.Contains(f.Values[name], value) }
 
-// refuse sets the error of a field if err is a validation error; it returns any other.
+// refuse sets the error of a field if err is a validation error, and returns any other error.
 func (f form) refuse(name string, err error) error {
 	var keyRule *apikeys.ValidationError
 	var webhookRule *webhooks.ValidationError
@@ -50,7 +50,7 @@ func (f form) refuse(name string, err error) error {
 	return nil
 }
 
-// sentence makes a sentence of the reason of a validation error.
+// sentence turns the reason of a validation error into a sentence.
 func sentence(reason string) string {
 	first, size := utf8.DecodeRuneInString(reason)
 	return strings.TrimSuffix(string(unicode.ToUpper(first))+reason[size:], ".") + "."
@@ -59,7 +59,7 @@ func sentence(reason string) string {
 // newNonce returns the idempotency key of a new form.
 func newNonce() string { return "dashboard-" + rand.Text() }
 
-// version returns a hash of a state, by which a form is known to be out of date.
+// version returns a hash of a state, which shows whether a form is out of date.
 func version(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -70,7 +70,7 @@ func version(parts ...string) string {
 }
 
 // errChanged is the error of a form that is out of date.
-var errChanged = errors.New("changed since the form was made")
+var errChanged = errors.New("changed after the form was loaded")
 
 // graces are the grace periods to choose from.
 var graces = []choice{
@@ -98,7 +98,7 @@ func (f form) grace() (time.Duration, bool) {
 // minuteOf returns the value of a field with a date and time in UTC, rounded down to the minute.
 func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02T15:04") }
 
-// moment reads a field with a date and time in UTC; it may be empty.
+// moment parses a field with a date and time in UTC, which may be empty.
 func (f form) moment(name string) time.Time {
 	value := f.Values.Get(name)
 	if value == "" {

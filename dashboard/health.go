@@ -9,14 +9,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// How many of a webhook's newest deliveries its health is computed from, which bounds the
-// cost of a page.
+// Maximum number of a webhook's newest deliveries in its health, which limits the cost of a page.
 const (
-	glance  = 200  // in a list
-	closeUp = 1000 // on the webhook's own page
+	listSample = 200  // per webhook of a list
+	pageSample = 1000 // on the webhook's own page
 )
 
-// hours is the time that health covers.
+// hours is the period of the health.
 const hours = 24
 
 // A healthView summarizes the attempts of the last 24 hours at a webhook.
@@ -24,11 +23,11 @@ type healthView struct {
 	Attempts  int
 	Succeeded int
 	Rate      string // of success: "99.2%"
-	State     string // one of the marks of style.css
+	State     string // a mark of style.css
 	Median    string
 	P95       string
-	Partial   bool  // there are more deliveries than were read
-	Since     *when // if so, when the oldest of those read was published; nil if there is none
+	Partial   bool  // not all deliveries were read
+	Since     *when // if Partial, the publication time of the oldest delivery read; nil if none was
 	Chart     chart
 }
 
@@ -44,7 +43,7 @@ func (h healthView) Summary() string {
 		h.Rate, count(h.Attempts, "attempt"), h.Median)
 }
 
-// health computes the health of the account's webhook from at most that many deliveries.
+// health computes the health of a webhook from up to most deliveries.
 func (p *pages) health(c *call, webhookID string, most int) (healthView, error) {
 	now := p.now()
 	from := now.Add(-hours * time.Hour)
@@ -93,7 +92,7 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 	return view, nil
 }
 
-// maxSteps is in how many steps rare deliveries are searched for.
+// maxSteps is the maximum number of queries for newest, which needs several if deliveries are rare.
 const maxSteps = 4
 
 // newest returns up to most of the webhook's newest deliveries since from, and whether
@@ -116,7 +115,7 @@ func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (lis
 	return list, true, nil
 }
 
-// percent returns a percentage, which is 100 only if part is whole.
+// percent returns a percentage, rounded down, so that it is 100 only if part equals whole.
 func percent(part, whole int) string {
 	thousandths := part * 1000 / whole
 	if thousandths%10 == 0 {
@@ -149,7 +148,7 @@ const (
 type chart struct {
 	Width, Height int
 	Bars          []bar
-	Lines         []string // points, where there were attempts in a row
+	Lines         []string // points of each run of hours with attempts
 	Longest       string   // the time at the top of the chart
 }
 
@@ -197,7 +196,7 @@ func draw(each *[hours]hour) chart {
 	return c
 }
 
-// appendLine appends a line; a single point is doubled, so that it is visible.
+// appendLine appends a line. It doubles a single point, so that it is visible.
 func appendLine(lines, points []string) []string {
 	switch len(points) {
 	case 0:

@@ -7,8 +7,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What health is taken from is bounded, and that is said.
-func TestHealthIsBounded(t *testing.T) {
+func TestHealth_ManyDeliveries_UsesALimitedNumberAndSaysSo(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
 	if err != nil {

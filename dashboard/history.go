@@ -13,12 +13,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A historyView is the view of what happened in an account, or to one key or webhook.
+// A historyView is the view of the history of an account, or of one key or webhook.
 type historyView struct {
-	Target   string // its id; empty: the whole account
-	Name     string // of it, as it is now; empty: it is gone, or not for the user
-	Page     string // of it
-	Was      string // its name before it was gone
+	Target   string // ID of the key or webhook; empty: the whole account
+	Name     string // its current name; empty if it was deleted or the user may not see it
+	Page     string // its page
+	Was      string // its name before its deletion
 	Kind     notices.TargetKind
 	Form     form // the filters
 	Actions  []choice
@@ -27,28 +27,28 @@ type historyView struct {
 	After    bool
 	Next     string
 	Query    template.URL // the filters and the target, encoded, for links
-	Post     url.Values   // what the form for the next page sends, because it has no place in an address; or nil
+	Post     url.Values   // fields of the form for the next page, if they must not be in a URL; or nil
 }
 
-// A pastView is the view of one thing that happened.
+// A pastView is the view of a history entry.
 type pastView struct {
 	At      *when
 	Text    string
 	Details []detailView
-	Target  string // the id of the key or webhook; empty: the account
-	Name    string // of it, as it is now; empty: it is gone, or not for the user
-	Was     string // its name then, if it has none now
-	Hint    string // of a key's value then
-	Page    string // of it, if it has a name
+	Target  string // ID of the key or webhook; empty: the account
+	Name    string // its current name; empty if it was deleted or the user may not see it
+	Was     string // its name at that time, if Name is empty
+	Hint    string // hint of the key's value at that time
+	Page    string // its page, if Name is not empty
 	Actor   string
-	ActorID string // of a key or person
-	As      string // the name of the key that acted, then
-	AsHint  string // and the hint of its value
+	ActorID string // ID of the key or person
+	As      string // name of the acting key at that time
+	AsHint  string // hint of the acting key's value
 	Address string // of the client
-	Request string // its id
+	Request string // ID of the request
 }
 
-// A detailView is a part of what happened: a link, a time, or words.
+// A detailView is a detail of a history entry: a link, a time, or text.
 type detailView struct {
 	Label string
 	Text  string
@@ -56,7 +56,7 @@ type detailView struct {
 	At    *when
 }
 
-// actionTexts are what happened, as people read it.
+// actionTexts are the texts of actions.
 var actionTexts = map[notices.Action]string{
 	notices.KeyCreated:          "Key created",
 	notices.KeyImported:         "Key imported",
@@ -76,26 +76,26 @@ var actionTexts = map[notices.Action]string{
 	notices.AccountErased:       "Account data erased",
 }
 
-// fieldTexts are the fields of keys and webhooks as their pages call them.
+// fieldTexts are the names of fields as on the pages of keys and webhooks.
 var fieldTexts = map[string]string{
 	"name": "name", "scopes": "scopes", "expiresAt": "expiry",
 	"url": "endpoint URL", "events": "events", "active": "on/off state", "held": "hold", "balanceThreshold": "balance threshold",
 }
 
-// actorTexts are the kinds of actors as people read them.
+// actorTexts are the texts of kinds of actors.
 var actorTexts = map[notices.ActorKind]string{
 	notices.ActorHost: "The service", notices.ActorKey: "API key", notices.ActorPerson: "", notices.ActorService: "Automatic",
 }
 
-// What ids of keys, webhooks and events begin with, as the service gives them.
+// Prefixes of the service's IDs.
 const (
 	keyPrefix     = "key_"
 	webhookPrefix = "wh_"
 	eventPrefix   = "evt_"
 )
 
-// filterHistory answers the form of the filters. What could hold a secret has no place in the
-// address.
+// filterHistory handles the form of the filters. It redirects to a URL with the filters, unless
+// they could contain a secret.
 func (p *pages) filterHistory(c *call) (answer, error) {
 	fields := make(url.Values)
 	for _, name := range []string{"target", "action", "who", "from", "to", "after"} {
@@ -114,7 +114,7 @@ func (p *pages) filterHistory(c *call) (answer, error) {
 	return a, err
 }
 
-// showHistory shows what the parameters ask for.
+// showHistory shows the history with the filters of the URL.
 func (p *pages) showHistory(c *call) (answer, error) {
 	fields := c.URL.Query()
 	if hint := hintIn(fields.Get("who")); hint != "" {
@@ -124,8 +124,8 @@ func (p *pages) showHistory(c *call) (answer, error) {
 	return p.history(c, fields)
 }
 
-// history lists what happened, newest first: to the target, of an action, by a person or key, and from a
-// time on and before another, each of which may be absent.
+// history lists history entries, newest first. The optional filters are the target, the action, the
+// acting person or key, and the period.
 func (p *pages) history(c *call, fields url.Values) (answer, error) {
 	f := newForm(fields)
 	query := notices.Query{Since: f.moment("from"), Until: f.moment("to"), Limit: pageSize}
@@ -183,17 +183,17 @@ func (p *pages) history(c *call, fields url.Values) (answer, error) {
 	return a, nil
 }
 
-// targetOf returns the kind of the targets of an action.
+// targetOf returns the kind of an action's targets.
 func targetOf(action notices.Action) notices.TargetKind {
 	switch kind, _, _ := strings.Cut(string(action), "."); kind {
 	case "key", "account":
 		return notices.TargetKind(kind)
 	}
-	return notices.TargetWebhook // deliveries and recoveries are a webhook's
+	return notices.TargetWebhook // including deliveries and recoveries
 }
 
-// addPast adds to the view what happened and was done by who, which is lower case; empty: by anybody. It
-// looks at a bounded number of notices.
+// addPast adds entries to the view. If who is not empty it adds only those of matching actors; who
+// must be lower case. addPast examines a limited number of notices.
 func (p *pages) addPast(c *call, view *historyView, query notices.Query, who string) error {
 	names := make(map[notices.Target]string)
 	for range searchedPages {
@@ -227,15 +227,15 @@ func (p *pages) addPast(c *call, view *historyView, query notices.Query, who str
 	return nil
 }
 
-// actedAs reports whether an actor has the text, which is lower case, in its name or ID, or at the end
-// of its hint.
+// actedAs reports whether an actor's name or ID contains text, or its hint ends with text. text must
+// be lower case.
 func actedAs(actor *notices.Actor, text string) bool {
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), text) }
 	return has(actor.Name) || has(actor.ID) || len(text) >= 4 && strings.HasSuffix(strings.ToLower(actor.Hint), text)
 }
 
-// nameOf returns what a key or webhook is called now, or "" if it is gone, or the user may
-// not see it.
+// nameOf returns the current name of a key or webhook, or "" if it was deleted or the user may not
+// see it.
 func (p *pages) nameOf(c *call, target notices.Target) (string, error) {
 	if !p.maySee(c, target.Kind) {
 		return "", nil
@@ -251,7 +251,7 @@ func (p *pages) nameOf(c *call, target notices.Target) (string, error) {
 	return "", nil
 }
 
-// maySee reports whether the user may see what a key or webhook is called.
+// maySee reports whether the user may see the names of keys or webhooks.
 func (p *pages) maySee(c *call, kind notices.TargetKind) bool {
 	switch kind {
 	case notices.TargetKey:
@@ -262,7 +262,7 @@ func (p *pages) maySee(c *call, kind notices.TargetKind) bool {
 	return false
 }
 
-// viewPast returns the view of what happened to the target with that name now.
+// viewPast returns the view of a notice, given the current name of its target.
 func (p *pages) viewPast(c *call, n *notices.Notice, name string) pastView {
 	view := pastView{
 		At: p.when(n.At), Text: actionTexts[n.Action], Target: n.Target.ID, Name: name,
@@ -334,7 +334,7 @@ func (p *pages) viewPast(c *call, n *notices.Notice, name string) pastView {
 	return view
 }
 
-// under returns a page that is under another, if there is that.
+// under returns the page below another, or "" if page is empty.
 func under(page, rest string) string {
 	if page == "" {
 		return ""

@@ -84,8 +84,7 @@ func TestHistoryPages(t *testing.T) {
 	}
 }
 
-// TestWhoMayReadHistory: it needs its own permission.
-func TestWhoMayReadHistory(t *testing.T) {
+func TestHistory_WithoutPermission_IsForbidden(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{May: func(_ *http.Request, action auth.Action) bool { return action != auth.ReadAudit }})
 	s.get("history").want(http.StatusForbidden)

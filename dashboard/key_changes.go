@@ -59,14 +59,14 @@ func (p *pages) rotateKey(c *call) (answer, error) {
 		a.status = http.StatusUnprocessableEntity
 		return a, nil
 	}
-	asked := f.Values.Get("version")
+	version := f.Values.Get("version")
 	key, token, err := p.keys.Rotate(c.Context(), c.account, id, apikeys.RotateParams{Grace: grace, If: func(before, _ apikeys.Key) error {
-		if keyVersion(&before) != asked {
+		if keyVersion(&before) != version {
 			return errChanged
 		}
 		return nil
 	}})
-	if errors.Is(err, errChanged) { // by this form, if it was sent again
+	if errors.Is(err, errChanged) { // possibly by this form, sent before
 		if key, err = p.keys.Get(c.Context(), c.account, id); err == nil {
 			a := p.keyMade(&key, apikeys.Token{}, true)
 			a.status = http.StatusConflict

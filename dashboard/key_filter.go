@@ -19,15 +19,15 @@ type keyFilterView struct {
 	Query  template.URL // the filters, encoded, for links; empty: none
 }
 
-// unused are how many days keys may be unused, to choose from.
+// unused are the choices of how long keys have not been used, in days.
 var unused = []choice{
 	{"30", "30 days"},
 	{"90", "90 days"},
 	{"365", "A year"},
 }
 
-// filterKeys answers the form of the filters. A value that was pasted for a name is searched for,
-// because it has no place in the address.
+// filterKeys handles the form of the filters. If a key's value was pasted as the name, it searches
+// for the key instead, because the value must not appear in a URL.
 func (p *pages) filterKeys(c *call) (answer, error) {
 	if name := c.PostForm.Get("name"); hintIn(name) != "" || maybeSecret(name) {
 		c.PostForm = url.Values{"q": {name}}
@@ -42,7 +42,7 @@ func (p *pages) filterKeys(c *call) (answer, error) {
 	return goTo("api-keys?"+filters.Encode(), ""), nil
 }
 
-// keyFilter returns the filter that a request asks for. What none can be is left out.
+// keyFilter returns the filter in a request's URL. It ignores invalid values.
 func (p *pages) keyFilter(c *call) (filter apikeys.Filter, view keyFilterView) {
 	f := newForm(c.URL.Query())
 	view = keyFilterView{Form: f, Areas: p.areas(), Unused: unused}

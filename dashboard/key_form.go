@@ -14,11 +14,11 @@ import (
 // A keyFormView is the view of the form for a new key.
 type keyFormView struct {
 	Form     form
-	Problem  string // with the form as a whole
+	Problem  string // error of the form as a whole
 	Nonce    string
 	Areas    []areaView
 	Expiries []choice
-	Tomorrow string // the first date to choose
+	Tomorrow string // the earliest selectable date
 }
 
 // expiries are the expiries to choose from, in addition to "date".
@@ -44,7 +44,7 @@ func (p *pages) keyForm(f form, nonce, problem string, status int) answer {
 // A keyMadeView is the view of a key that was created or rotated.
 type keyMadeView struct {
 	Key     keyView
-	Value   string // empty if this was not the first answer to the form
+	Value   string // empty if the form was sent before
 	Rotated bool
 }
 
@@ -65,7 +65,7 @@ func (p *pages) createKey(c *call) (answer, error) {
 		return p.keyForm(f, nonce, "Too many keys were created for this account in the last 24 hours. Try again later.", http.StatusTooManyRequests), nil
 	case errors.Is(err, apikeys.ErrIdempotencyMismatch), errors.Is(err, apikeys.ErrCreatedThenDeleted):
 		return p.keyForm(f, newNonce(), "This form has already created a key. Submit it again to create another one.", http.StatusConflict), nil
-	case errors.As(err, &rule): // the nonce, or the clock went on
+	case errors.As(err, &rule): // an invalid nonce, or an expiry that has passed meanwhile
 		return p.keyForm(f, newNonce(), "No key was created. Submit the form again.", http.StatusUnprocessableEntity), nil
 	case err != nil:
 		return answer{}, err
@@ -73,7 +73,7 @@ func (p *pages) createKey(c *call) (answer, error) {
 	return p.keyMade(&key, token, false), nil
 }
 
-// keyMade shows a key's new value. A reload leads to the page of the key.
+// keyMade shows a key's new value. After a reload the browser shows the key's page.
 func (p *pages) keyMade(key *apikeys.Key, token apikeys.Token, rotated bool) answer {
 	return answer{
 		page: "key-made", title: key.Name, tab: "keys", replace: "api-keys/" + key.ID,
@@ -98,7 +98,7 @@ func (p *pages) readKey(f form) apikeys.CreateParams {
 	return params
 }
 
-// keyFields are the fields of the form, by those of package apikeys.
+// keyFields maps fields of package apikeys to fields of the form.
 var keyFields = map[string]string{"name": "name", "scopes": "scopes", "expiresAt": "date"}
 
 // readExpiry returns the expiry of the key, and sets the errors of its fields.
@@ -115,7 +115,7 @@ func (p *pages) readExpiry(f form) time.Time {
 	case !slices.ContainsFunc(expiries, func(c choice) bool { return c.Value == expiry }):
 		f.Errors["expiry"] = "Select when the key expires."
 	default:
-		// At midnight, so that a form that is sent again has the same fingerprint.
+		// Midnight gives a form that is sent again the same fingerprint.
 		days, _ := strconv.Atoi(expiry)
 		return p.now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days+1)
 	}

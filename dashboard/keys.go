@@ -9,11 +9,10 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// pageSize is how many keys or deliveries a page lists.
+// pageSize is the number of keys or deliveries on a page.
 const pageSize = 50
 
-// A key that expires within soon is marked, and so is one that was not used within idle
-// after it was created.
+// Keys are marked if they expire within soon, or were not used within idle of their creation.
 const (
 	soon = 14 * 24 * time.Hour
 	idle = 30 * 24 * time.Hour
@@ -23,28 +22,28 @@ const (
 type keyView struct {
 	ID, Name  string
 	Scopes    []scopeView
-	Unknown   []string // scopes that it holds and that there are no more
+	Unknown   []string // scopes of the key that no longer exist
 	AllScopes bool
 	Created   *when
 	LastUsed  *when
 	Expires   *when
 	Expired   bool
 	Soon      bool // expires soon
-	Idle      bool // might not be needed
+	Idle      bool // never used
 	Version   string
 	Hint      string // of its value; empty: not known
 	CreatedBy *actorView
 
-	// Of the value before the last rotation, while it works.
+	// The previous value, while it works after a rotation.
 	PreviousHint  string
 	PreviousUntil *when
 	PreviousUsed  *when
 }
 
-// An actorView is the view of who did something.
+// An actorView is the view of an actor.
 type actorView struct {
-	KeyID string // of a key
-	Name  string // of a person, or the service
+	KeyID string // if the actor is a key
+	Name  string // if the actor is a person or the service
 }
 
 // viewActor returns nil if the actor is not known.
@@ -97,7 +96,7 @@ type keyListView struct {
 	Keys   []keyView
 	Filter keyFilterView
 	After  bool   // not the first page
-	Next   string // the id that the next page starts after
+	Next   string // the ID after which the next page starts
 }
 
 func (p *pages) listKeys(c *call) (answer, error) {
@@ -145,8 +144,8 @@ type areaView struct {
 	Scopes []scopeView
 }
 
-// areas returns the scopes by area, in the order of docs/spec.md, section 5, and then in
-// that in which the host declares them.
+// areas returns the scopes by area, in the order of docs/spec.md, section 5, followed by the host's
+// own in the order of their declaration.
 func (p *pages) areas() (list []areaView) {
 	vocabulary := p.keys.Scopes()
 	at := make(map[string]int)

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-func TestNoKeys(t *testing.T) {
+func TestListKeys_NoKeys_ShowsHowToCreateOne(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.follow(s.get("")).want(http.StatusOK).says("No API keys yet", "Create your first key")
 }
@@ -137,7 +137,7 @@ func TestCreateKeyRefused(t *testing.T) {
 	}
 }
 
-func TestTooManyKeys(t *testing.T) {
+func TestCreateKey_LimitReached_ShowsProblem(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 1}})
 	s.key(alice, "a", time.Time{})
 	s.post("api-keys/new", s.get("api-keys/new").form("name", "b", "scopes", "files:read", "expiry", "never")).
@@ -194,8 +194,7 @@ func TestRevokeKey(t *testing.T) {
 	s.get("api-keys/" + key.ID).want(http.StatusNotFound)
 }
 
-// TestWhoseKeyItIs: pages show the hints of a key's values and who created it, and neither value.
-func TestWhoseKeyItIs(t *testing.T) {
+func TestKeyPages_ShowHintsAndCreatorButNoValue(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{Actor: func(*http.Request) string { return "mia <m@example.com>" }})
 	form := s.get("api-keys/new").form("name", "ci", "scopes", "files:read", "expiry", "never")

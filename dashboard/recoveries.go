@@ -24,7 +24,7 @@ var recoverable = []choice{
 }
 
 func (p *pages) askRecover(c *call) (answer, error) {
-	f := newForm(c.URL.Query()) // a link may fill the form in
+	f := newForm(c.URL.Query()) // a link may prefill the form
 	if !f.Values.Has("state") {
 		f.Values["state"] = []string{string(webhooks.Dead), string(webhooks.Skipped), string(webhooks.Pending)}
 	}
@@ -81,7 +81,7 @@ type recoveryPageView struct {
 	Created   *when
 	Recovered int
 	Done      bool
-	Pending   int // the webhook's pending deliveries, of this recovery or not
+	Pending   int // all pending deliveries of the webhook
 	Live      bool
 }
 
@@ -115,7 +115,7 @@ func (p *pages) showRecovery(c *call) (answer, error) {
 		Recovered: recovery.Recovered, Done: recovery.Done, Pending: stats.Pending,
 	}
 	if view.Recovered == 0 {
-		view.Pending = 0 // none of it is of this recovery
+		view.Pending = 0 // none belongs to this recovery
 	}
 	view.Live = !view.Done || view.Pending > 0 && webhook.Claimable()
 	return answer{page: "recovery", title: "Resending events", tab: "webhooks", refresh: view.Live, data: view}, nil

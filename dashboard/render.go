@@ -14,8 +14,8 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// functions are the functions of templates. A template that is part of a page takes one
-// value, which in and graces make.
+// functions are the functions of templates. Since a partial template takes a single value, in and
+// graces combine several into one.
 var functions = template.FuncMap{
 	"asset":  func(name string) string { return assetNames[name] },
 	"field":  func(name string, f form) fieldView { return fieldView{name, f.Values.Get(name), f.Errors[name]} },
@@ -39,14 +39,14 @@ type gracesView struct {
 	Graces []choice
 }
 
-// templates are the pages, by name, each with the layout around it.
+// templates are the pages with the layout, by name.
 var templates = loadTemplates()
 
 func loadTemplates() map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/event.html"))
 	entries, err := templateFiles.ReadDir("templates")
 	if err != nil {
-		panic(err) // they are in the program
+		panic(err) // impossible: the templates are embedded
 	}
 	pages := make(map[string]*template.Template)
 	for _, entry := range entries {
@@ -68,7 +68,7 @@ type layoutView struct {
 	Home, SignOut             string // addresses, or empty
 	May                       mayView
 	Notice                    string
-	Query                     string // that was searched for
+	Query                     string // the search query
 	Replace                   string
 	Refresh                   bool
 	Data                      any
@@ -89,7 +89,7 @@ func (p *pages) render(w io.Writer, c *call, a answer) error {
 	switch {
 	case a.replace != "":
 		view.Replace = c.root + a.replace
-	case c.Method == http.MethodPost: // or else the browser sends the form again
+	case c.Method == http.MethodPost: // otherwise a reload would send the form again
 		view.Replace = "./" + url.PathEscape(path.Base(c.URL.Path))
 	}
 	return page.Execute(w, view)

@@ -14,8 +14,8 @@ const anyone auth.Action = ""
 func (p *pages) mux() *http.ServeMux {
 	routes := []struct {
 		method string      // empty: any
-		path   string      // under the root
-		action auth.Action // that the user must be allowed, see Config.May
+		path   string      // below the root
+		action auth.Action // required permission, see Config.May
 		handle func(*call) (answer, error)
 	}{
 		{"GET", "{$}", anyone, p.showFirst},
@@ -70,7 +70,7 @@ func (p *pages) mux() *http.ServeMux {
 	return mux
 }
 
-// showFirst leads to the first page that the user may see.
+// showFirst redirects to the first page that the user may see.
 func (p *pages) showFirst(c *call) (answer, error) {
 	if p.permit(c.Request, auth.ReadKeys) != nil {
 		return goTo("webhooks", ""), nil

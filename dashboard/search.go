@@ -14,30 +14,30 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// How much a search looks at, of keys, webhooks and events each, and how many it shows.
+// Limits of a search: the number and size of pages examined of each list, and of results shown.
 const (
 	searchedPages  = 10
 	searchedAtOnce = 100
 	maxFound       = 20
 )
 
-// A searchView is the view of what was found. Of what has been searched in part, the After
-// is where to go on.
+// A searchView is the view of the results of a search. The fields …After hold the position at which
+// to continue each list, or done.
 type searchView struct {
 	Query      string
 	Keys       []keyView
 	Webhooks   []webhookView
 	Deliveries []deliveryView
-	Events     []foundEvent // that were sent to no webhook
-	Deleted    []pastView   // how keys and webhooks were deleted
-	Renamed    []pastView   // how they lost a name or URL that was searched for
+	Events     []foundEvent // without deliveries
+	Deleted    []pastView   // deletions of keys and webhooks that match
+	Renamed    []pastView   // changes of a name or URL that matched before
 
 	More                                          bool
 	KeysAfter, HooksAfter, EventsAfter, GoneAfter string
-	Found                                         bool // something was, on this page or before
+	Found                                         bool // there are results on this page or an earlier one
 }
 
-// count returns how many things were found.
+// count returns the number of results.
 func (v *searchView) count() int {
 	return len(v.Keys) + len(v.Webhooks) + len(v.Deliveries) + len(v.Events) + len(v.Deleted) + len(v.Renamed)
 }
@@ -47,17 +47,17 @@ type foundEvent struct {
 	Published *when
 }
 
-// done is where a search goes on that has come to the end.
+// done is the position after the end of a list.
 const done = "-"
 
-// maxQuery is how many characters a query has at most, as its field takes them.
+// maxQuery is the maximum number of characters of a query, as in its field.
 const maxQuery = 200
 
-// tokens are values of keys, as apikeys makes them, with whatever they were copied with. The first
-// group has the last of the random characters.
+// tokens matches a key's value in a text. The first group holds the last four random characters,
+// which are the end of the key's hint.
 var tokens = regexp.MustCompile(`[A-Za-z0-9]_[A-Za-z0-9]{28}([A-Za-z0-9]{4})[A-Za-z0-9]{6}(?:$|[^A-Za-z0-9])`)
 
-// hintIn returns the end of the hint of a key's value in a text, or "" if there is none.
+// hintIn returns the end of the hint of a key's value in text, or "" if text contains no value.
 func hintIn(text string) string {
 	if found := tokens.FindStringSubmatch(text); found != nil {
 		return found[1]
@@ -65,15 +65,15 @@ func hintIn(text string) string {
 	return ""
 }
 
-// runs are long enough for a secret, such as the value of an imported key; ids are those that this
-// service makes.
+// runs matches strings that are long enough for a secret, such as the value of an imported key. ids
+// matches the service's IDs.
 var (
 	runs = regexp.MustCompile(`[A-Za-z0-9+/=_-]{16,}`)
 	ids  = regexp.MustCompile(`^(` + keyPrefix + `|` + webhookPrefix + `|` + eventPrefix + `|rec_|ntc_)[0-9A-Z]{26}$`)
 )
 
-// maybeSecret reports whether a text could hold a secret, and so has no place in an address: it has
-// a long run of letters and digits that is no id of this service.
+// maybeSecret reports whether text could contain a secret, and so must not appear in a URL: it
+// contains a long run of letters and digits other than an ID of this service.
 func maybeSecret(text string) bool {
 	for _, run := range runs.FindAllString(text, -1) {
 		if strings.ContainsAny(run, "0123456789") && !ids.MatchString(run) {
@@ -83,17 +83,17 @@ func maybeSecret(text string) bool {
 	return false
 }
 
-// A search is one that is under way.
+// A search is the state of a running search.
 type search struct {
 	*pages
 	c    *call
-	text string     // lower case
-	from url.Values // where the lists go on
+	text string     // the query in lower case
+	from url.Values // positions at which to continue the lists
 	view searchView
 }
 
-// search answers the form of a search. What was searched for gets into the address, so that people
-// can come back to it, unless it could hold a secret. Where an older part begins never does.
+// search handles the form of a search. It redirects to a URL with the query, so that the search can
+// be bookmarked, unless the query could contain a secret. Positions never appear in a URL.
 func (p *pages) search(c *call) (answer, error) {
 	text := strings.TrimSpace(c.PostForm.Get("q"))
 	if hint := hintIn(text); hint != "" {
@@ -109,7 +109,7 @@ func (p *pages) search(c *call) (answer, error) {
 	return a, err
 }
 
-// showSearch shows what the text in the address finds.
+// showSearch shows the results for the query in the URL.
 func (p *pages) showSearch(c *call) (answer, error) {
 	text := strings.TrimSpace(c.URL.Query().Get("q"))
 	if hint := hintIn(text); hint != "" {
@@ -118,8 +118,8 @@ func (p *pages) showSearch(c *call) (answer, error) {
 	return p.find(c, text, nil)
 }
 
-// find finds keys by id, name and hint, webhooks by id and URL, and events by id, from where the form
-// says on. What is the only one of that id or name is shown at once.
+// find finds keys by ID, name and hint, webhooks by ID and URL, and events by ID, starting at the
+// positions in from. If there is a single result it redirects to its page.
 func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	s := &search{pages: p, c: c, text: strings.ToLower(query), from: from, view: searchView{Query: query}}
 	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter, s.view.GoneAfter = done, done, done, done
@@ -149,8 +149,8 @@ func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	return a, nil
 }
 
-// only returns the page of what was found, if it is one thing and all has been searched, or
-// is what has that id.
+// only returns the page of the single result, if the search is complete or the query is its ID;
+// otherwise "".
 func (s *search) only() string {
 	v := &s.view
 	all := !v.More && !s.from.Has("found")
@@ -171,16 +171,16 @@ func (s *search) only() string {
 	return ""
 }
 
-// has reports whether a text has what is searched for in it.
+// has reports whether text contains the query.
 func (s *search) has(text string) bool { return strings.Contains(strings.ToLower(text), s.text) }
 
-// ends reports whether a hint ends in what is searched for, which has its four characters.
+// ends reports whether hint ends with the query, which must have at least four characters.
 func (s *search) ends(hint string) bool {
 	return len(s.text) >= 4 && strings.HasSuffix(strings.ToLower(hint), s.text)
 }
 
-// each looks at a part of a list, from where the parameter says on, until enough is found
-// or looked at. It returns where to go on, or done. list takes where to begin.
+// each calls list for successive pages, starting at the position in parameter, until list reports
+// enough or the limit is reached. It returns the position at which to continue, or done.
 func (s *search) each(parameter string, list func(after string) (next string, enough bool, err error)) (string, error) {
 	after := s.from.Get(parameter)
 	if after == done || !isID(after) {
@@ -201,8 +201,8 @@ func (s *search) each(parameter string, list func(after string) (next string, en
 	return after, nil
 }
 
-// newest returns where lists begin that are looked through for ids that begin with the query:
-// with the greatest of these. Lists are in descending order of ids.
+// newest returns the position at which to start searching a list for IDs that begin with the query:
+// at the greatest of these, since lists are in descending order of IDs.
 func (s *search) newest(after, prefix string) string {
 	if after == "" && strings.HasPrefix(s.view.Query, prefix) {
 		return s.view.Query + "~"
@@ -254,8 +254,8 @@ func (s *search) findWebhooks() (err error) {
 	return err
 }
 
-// findPast finds keys and webhooks that were deleted, as they were called then, and those that were
-// called so before a change: once each, and not those that are called so now.
+// findPast finds deleted keys and webhooks by their last name, and existing ones by an earlier name
+// or URL. It finds each one once, and none whose current name matches.
 func (s *search) findPast() (err error) {
 	v := &s.view
 	found := make(map[string]bool)
@@ -288,8 +288,8 @@ func (s *search) findPast() (err error) {
 	return err
 }
 
-// findEvents finds the event of that id; or those whose ids begin so, if it could be the
-// beginning of an id that the service gives.
+// findEvents finds the event whose ID is the query. If there is none, it finds events whose IDs begin
+// with the query, provided that this begins like the service's event IDs.
 func (s *search) findEvents() (err error) {
 	v := &s.view
 	v.EventsAfter = done
@@ -311,7 +311,7 @@ func (s *search) findEvents() (err error) {
 			}
 			if len(v.Deliveries)+len(v.Events) >= maxFound && i+1 < len(page.Events) {
 				shown, err := s.webhooks.Events(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: i + 1})
-				return shown.Next, true, err // where the list goes on after this one
+				return shown.Next, true, err // the position after this event
 			}
 		}
 		return page.Next, len(v.Deliveries)+len(v.Events) >= maxFound, nil
@@ -319,7 +319,7 @@ func (s *search) findEvents() (err error) {
 	return err
 }
 
-// findEvent adds the deliveries of an event, and reports whether there is the event.
+// findEvent adds an event or its deliveries, and reports whether the event exists.
 func (s *search) findEvent(eventID string) (found bool, err error) {
 	deliveries, err := s.webhooks.EventDeliveries(s.c.Context(), s.c.account, eventID)
 	if err != nil {
@@ -337,7 +337,7 @@ func (s *search) findEvent(eventID string) (found bool, err error) {
 	return true, nil
 }
 
-// unless returns err unless it is the other.
+// unless returns err, or nil if err is other.
 func unless(err, other error) error {
 	if errors.Is(err, other) {
 		return nil

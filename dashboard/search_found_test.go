@@ -18,8 +18,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestSearchForLongText finds what is as long as the field takes, and names in any script.
-func TestSearchForLongText(t *testing.T) {
+func TestSearch_LongestQueryAndAnyScript_FindsMatches(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
 	address := "https://example.com/" + strings.Repeat("a", 170)
 	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: address, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
@@ -31,9 +30,8 @@ func TestSearchForLongText(t *testing.T) {
 	s.search(key.Name).leadsOn("api-keys/" + key.ID)
 }
 
-// TestSearchShowsTheOnlyOne at once, and not one of several: of those on the page before, and of
-// those that have not been looked for yet.
-func TestSearchShowsTheOnlyOne(t *testing.T) {
+// It does not redirect if earlier pages had results, or if part of the lists was not searched yet.
+func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}, Webhooks: webhooks.Config{MaxPerAccount: 2000, AllowHosts: []string{"many.example.com", "late.example.com"}}})
 	for i := range 21 {
 		s.key(alice, fmt.Sprint("each ", i), time.Time{})
@@ -79,8 +77,7 @@ func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 	s.search("laptop").want(http.StatusOK).says(other.ID).says("laptop of ben")
 }
 
-// TestSearchOfEventsIsBounded shows some events at a time, each of them in the end.
-func TestSearchOfEventsIsBounded(t *testing.T) {
+func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
 	for range 3 {
 		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}); err != nil {

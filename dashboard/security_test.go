@@ -225,7 +225,7 @@ func TestOtherAccount(t *testing.T) {
 
 const markup = `"><script>alert(1)</script><img src=x onerror=alert(1)>'{{.}}</title></textarea>&lt;`
 
-func TestMarkupIsText(t *testing.T) {
+func TestPages_MarkupInInput_IsShownAsText(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, markup, time.Time{})
 	s.account = alice

@@ -11,17 +11,17 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// errMayNot says that the user of a request may not do what it is for.
+// errMayNot is returned for a request that the user has no permission for.
 var errMayNot = errors.New("the user may not do this")
 
-// A mayView is what a user may do, for templates: what one may not has no button.
+// A mayView holds a user's permissions. Templates show no buttons for forbidden actions.
 type mayView struct {
 	ReadKeys, CreateKey, UpdateKey, RotateKey, DeleteKey      bool
 	ReadWebhooks, CreateWebhook, UpdateWebhook, DeleteWebhook bool
 	ReadAudit                                                 bool
 }
 
-// viewMay asks what the user of a request may do.
+// viewMay returns the permissions of a request's user.
 func (p *pages) viewMay(r *http.Request) mayView {
 	may := func(action auth.Action) bool { return p.may == nil || p.may(r, action) }
 	return mayView{
@@ -33,7 +33,7 @@ func (p *pages) viewMay(r *http.Request) mayView {
 	}
 }
 
-// permit returns errMayNot unless the user of a request may do what its route is for.
+// permit returns errMayNot unless the user of a request may perform action.
 func (p *pages) permit(r *http.Request, action auth.Action) error {
 	if action == anyone || p.may == nil || p.may(r, action) {
 		return nil
@@ -41,13 +41,13 @@ func (p *pages) permit(r *http.Request, action auth.Action) error {
 	return errMayNot
 }
 
-// refuseAccount answers a request without an account, without the layout: a page that is
-// asked for is to be asked for again after signing in.
+// refuseAccount answers a request without an account. It redirects requests for pages to
+// Config.SignIn, if that is set, and otherwise answers with 403, without the layout.
 func (p *pages) refuseAccount(w http.ResponseWriter, r *http.Request) {
 	if p.signIn != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		to := *p.signIn
 		query := to.Query()
-		query.Set("next", asked(r))
+		query.Set("next", requestedPage(r))
 		to.RawQuery = query.Encode()
 		w.Header().Set("Location", to.String())
 		w.WriteHeader(http.StatusSeeOther)
@@ -58,9 +58,9 @@ func (p *pages) refuseAccount(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("403: sign in to see these pages.\n"))
 }
 
-// asked returns the path and the query that the browser asked for, also where a prefix was
-// stripped; never what a browser takes for another host, nor what could be a secret.
-func asked(r *http.Request) string {
+// requestedPage returns the requested path and query, including a stripped prefix. It never returns
+// an address that a browser would take for another host, and it removes possible secrets.
+func requestedPage(r *http.Request) string {
 	uri := r.URL.RequestURI()
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil && strings.HasSuffix(u.RequestURI(), uri) {
 		uri = u.RequestURI()

@@ -51,7 +51,7 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 	return goTo("webhooks/"+id, "saved"), nil
 }
 
-// unchanged is the condition that a webhook has not changed since its form was made.
+// unchanged is the condition that a webhook has not changed after its form was loaded.
 func unchanged(asked string) webhooks.Condition {
 	return func(before, _ webhooks.Webhook) error {
 		if webhookVersion(&before) != asked {
@@ -66,7 +66,7 @@ func (p *pages) turnWebhook(c *call) (answer, error) {
 	if !on && c.PostForm.Get("to") != "off" {
 		return answer{}, badForm{errors.New("neither on nor off")}
 	}
-	var off time.Time // since when the webhook was off
+	var off time.Time // when the webhook was turned off
 	remember := func(before, _ webhooks.Webhook) error {
 		off = before.OffAt
 		return nil
@@ -81,7 +81,7 @@ func (p *pages) turnWebhook(c *call) (answer, error) {
 	return a, nil
 }
 
-// askTurnOffWebhook asks before a webhook is turned off, because events are skipped then.
+// askTurnOffWebhook asks for confirmation, because events are skipped while a webhook is off.
 func (p *pages) askTurnOffWebhook(c *call) (answer, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *pages) rotateSecret(c *call) (answer, error) {
 		return a, nil
 	}
 	rotated, err := p.webhooks.RotateSecret(c.Context(), c.account, id, webhooks.RotateParams{Grace: grace, If: unchanged(f.Values.Get("version"))})
-	if errors.Is(err, errChanged) { // by this form, if it was sent again
+	if errors.Is(err, errChanged) { // possibly by this form, sent before
 		a := p.webhookMade(&webhook, "", true)
 		a.status = http.StatusConflict
 		return a, nil

@@ -12,10 +12,10 @@ import (
 // A webhookFormView is the view of the form for a new or existing webhook.
 type webhookFormView struct {
 	Form    form
-	Problem string // with the form as a whole
-	Nonce   string // of a new one
+	Problem string // error of the form as a whole
+	Nonce   string // of a new webhook
 	Webhook *webhookView
-	Version string // of the webhook that the form was made for
+	Version string // of the webhook when the form was loaded
 	Events  []eventView
 }
 
@@ -35,7 +35,7 @@ func (p *pages) webhookForm(view webhookFormView, status int) answer {
 // A webhookMadeView is the view of a webhook that was created or whose secret was rotated.
 type webhookMadeView struct {
 	Webhook webhookView
-	Secret  string // empty if this was not the first answer to the form
+	Secret  string // empty if the form was sent before
 	Rotated bool
 }
 
@@ -63,7 +63,7 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 		view.Problem = "This form has already created a webhook. Submit it again to create another one."
 		view.Nonce = newNonce()
 		return p.webhookForm(view, http.StatusConflict), nil
-	case errors.As(err, &rule): // the nonce
+	case errors.As(err, &rule): // an invalid nonce
 		view.Problem, view.Nonce = "No webhook was created. Submit the form again.", newNonce()
 		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	case err != nil:
@@ -72,7 +72,7 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 	return p.webhookMade(&webhook, webhook.Secret.Reveal(), false), nil
 }
 
-// webhookMade shows a webhook's new secret. A reload leads to the page of the webhook.
+// webhookMade shows a webhook's new secret. After a reload the browser shows the webhook's page.
 func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bool) answer {
 	return answer{
 		page: "webhook-made", title: webhook.URL, tab: "webhooks", replace: "webhooks/" + webhook.ID,
@@ -80,8 +80,8 @@ func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bo
 	}
 }
 
-// readWebhook returns the parameters of the form, and sets the errors of its fields. Types
-// of before may stay.
+// readWebhook returns the parameters of the form, and sets the errors of its fields. It accepts
+// types that are no longer declared if the webhook is subscribed to them already.
 func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhooks.CreateParams, err error) {
 	params = webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}}
 	for _, name := range f.Values["events"] {

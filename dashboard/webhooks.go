@@ -16,22 +16,22 @@ type webhookView struct {
 	Events    []eventView
 	Active    bool
 	Held      bool   // on hold since a restore
-	State     string // one of the marks of style.css
+	State     string // a mark of style.css
 	StateText string
-	Reason    []sentenceView // why it is off, or that it fails and until when it stays on
-	Down      bool           // the endpoint is not responding: it gets one attempt at a time
+	Reason    []sentenceView // why it is off, or when it will be turned off because it fails
+	Down      bool           // the endpoint is not responding, so it gets one attempt at a time
 	Threshold string         // in SUI; empty: none
 	Created   *when
 	Version   string
 
-	// PreviousUntil is until when the previous secret signs.
+	// PreviousUntil is the time until which the previous secret signs.
 	PreviousUntil *when
 }
 
-// A sentenceView is a sentence in which there may be a time.
+// A sentenceView is a sentence that may contain a time.
 type sentenceView struct {
 	Before string
-	At     *when // nil: none
+	At     *when // nil: no time
 	After  string
 }
 
@@ -75,8 +75,8 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	return view
 }
 
-// viewCurrent returns the view of a webhook with its current state, and its figures: a
-// webhook whose endpoint does not respond is not simply on.
+// viewCurrent returns the view of a webhook with its delivery state, for example that its endpoint
+// does not respond, and its figures.
 func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks.WebhookStats, error) {
 	view := p.viewWebhook(w)
 	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, w.ID)
@@ -107,10 +107,10 @@ func webhookVersion(w *webhooks.Webhook) string {
 	return version(parts...)
 }
 
-// An eventView is the view of a type of events.
+// An eventView is the view of an event type.
 type eventView struct{ Type, Text string }
 
-// eventTexts are the types as people read them.
+// eventTexts are the texts of event types.
 var eventTexts = map[webhooks.EventType]string{
 	webhooks.TypeFilesExpiring:                "Files expiring soon",
 	webhooks.TypeBalanceLow:                   "Low balance",
@@ -133,8 +133,8 @@ func (p *pages) viewEvent(t webhooks.EventType) eventView {
 	return eventView{string(t), string(t) + " (no longer sent)"}
 }
 
-// eventChoices are the types to subscribe to, and those that the webhook, unless it is nil,
-// is subscribed to and that there are no more.
+// eventChoices returns the declared types, and those types to which the webhook, if not nil, is
+// subscribed although they are no longer declared.
 func (p *pages) eventChoices(w *webhookView) (list []eventView) {
 	for _, t := range p.webhooks.EventTypes() {
 		list = append(list, p.viewEvent(t))
@@ -149,7 +149,8 @@ func (p *pages) eventChoices(w *webhookView) (list []eventView) {
 	return list
 }
 
-// webhookPageSize is how many webhooks a page lists. It is small because the health of each is read.
+// webhookPageSize is the number of webhooks on a page. It is small because the page reads the health
+// of each.
 const webhookPageSize = 20
 
 // A webhookListView is the view of the list of webhooks.
@@ -176,7 +177,7 @@ func (p *pages) listWebhooks(c *call) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		health, err := p.health(c, page.Webhooks[i].ID, glance)
+		health, err := p.health(c, page.Webhooks[i].ID, listSample)
 		if err != nil {
 			return answer{}, err
 		}
@@ -190,20 +191,20 @@ type webhookPageView struct {
 	Webhook    webhookView
 	Health     healthView
 	Pending    int
-	OldestDue  string         // how long the oldest due delivery has been waiting
-	Failures   []deliveryView // of the last days
+	OldestDue  string         // waiting time of the oldest due delivery
+	Failures   []deliveryView // of recent days
 	Deliveries []deliveryView
 	Test       *testView
-	Skipped    *skippedView // nil: none is known
+	Skipped    *skippedView // nil: no skipped events are known
 }
 
-// A skippedView is the view of the events that a webhook was not sent because it was off.
+// A skippedView is the view of events that were skipped while the webhook was off.
 type skippedView struct {
 	Text  string
-	Query template.URL // the fields of the form that resends them
+	Query template.URL // prefills the form that resends them
 }
 
-// skipped returns the view of the webhook's events that were skipped since that minute, or nil.
+// skipped returns the view of the webhook's skipped events from the given minute on, or nil.
 func (p *pages) skipped(c *call, webhookID string, since time.Time) (*skippedView, error) {
 	page, err := p.webhooks.Deliveries(c.Context(), c.account, webhookID, webhooks.DeliveryQuery{
 		States: []webhooks.DeliveryState{webhooks.Skipped}, From: since, Limit: pageSize,
@@ -219,7 +220,7 @@ func (p *pages) skipped(c *call, webhookID string, since time.Time) (*skippedVie
 	switch n := len(page.Deliveries); {
 	case n > 0 && page.Next != "":
 		view.Text = fmt.Sprintf("At least %d events were skipped", n)
-	case page.Next != "": // the search was cut short
+	case page.Next != "": // the search has reached its limit
 		view.Text = "Events may have been skipped"
 	case n == 1:
 		view.Text = "1 event was skipped"
@@ -236,14 +237,14 @@ type testView struct {
 	EventID string
 	Event   *eventBodyView
 	Attempt attemptView
-	Busy    bool // it was not sent, for another one is under way
-	Held    bool // it was not sent, for the webhook is on hold
+	Busy    bool // not sent, because another test event is under way
+	Held    bool // not sent, because the webhook is on hold
 }
 
 func (p *pages) showWebhook(c *call) (answer, error) { return p.webhookPage(c, nil) }
 
-// The page of a webhook shows the latest failures of recent days, if there are any, and then
-// the latest deliveries.
+// Limits of a webhook's page, which shows the latest failures of recent days, if any, and then the
+// latest deliveries.
 const (
 	latest = 5
 	recent = 7 * 24 * time.Hour
@@ -266,7 +267,7 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	health, err := p.health(c, webhook.ID, closeUp)
+	health, err := p.health(c, webhook.ID, pageSample)
 	if err != nil {
 		return answer{}, err
 	}
@@ -277,7 +278,7 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	}
 	off := webhook.OffAt
 	if webhook.Active {
-		off = newForm(c.URL.Query()).moment("off") // it was turned on by this visitor just now
+		off = newForm(c.URL.Query()).moment("off") // the visitor has just turned it on
 	}
 	if !webhook.Active || !off.IsZero() {
 		if view.Skipped, err = p.skipped(c, webhook.ID, off.Truncate(time.Minute)); err != nil {

@@ -61,7 +61,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// took returns how long something took, to about three digits.
+// took formats a duration with about three digits.
 func took(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

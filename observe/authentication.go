@@ -2,39 +2,39 @@ package observe
 
 import "time"
 
-// An Authentication is what became of a request's API key.
+// An Authentication is the result of checking a request's API key.
 type Authentication struct {
 	// Outcome has few values: see [Outcomes].
 	Outcome Outcome
 
-	// Account and KeyID are whose key it is, as far as that is known: empty with Missing,
+	// Account and KeyID identify the key. They are empty if the key is not known: for Missing,
 	// Malformed, Unknown, StoreFailed and Canceled. They are not for labels.
 	Account, KeyID string
 
-	// Replaced tells that the value is one that a rotation has replaced: of OK, ScopeMissing
-	// and Limited one in its grace period.
+	// Replaced reports that a rotation has replaced the key's value. With OK, ScopeMissing and
+	// Limited the value is in its grace period.
 	Replaced bool
 
-	// Duration is how long verifying the key took, without what the handler took.
+	// Duration is the time to verify the key, without the handler.
 	Duration time.Duration
 }
 
-// An Outcome is why a key was let through or refused. Callers of the API are never told which of
-// the 401s it was.
+// An Outcome is the reason for accepting or rejecting a key. Clients of the API cannot distinguish
+// the 401s.
 type Outcome string
 
 // The outcomes.
 const (
-	OK           Outcome = "ok"            // let through
+	OK           Outcome = "ok"            // accepted
 	Missing      Outcome = "missing"       // 401: no Api-Key header, or several
 	Malformed    Outcome = "malformed"     // 401: not the form of a key, or a wrong checksum
-	Unknown      Outcome = "unknown"       // 401: no such key, or it was deleted
+	Unknown      Outcome = "unknown"       // 401: no such key; it may have been deleted
 	Expired      Outcome = "expired"       // 401: the key has expired
 	Replaced     Outcome = "replaced"      // 401: a rotation has replaced the value, and its grace period is over
 	ScopeMissing Outcome = "scope_missing" // 403: the key may not do this
 	Limited      Outcome = "limited"       // 429: too many requests
 	StoreFailed  Outcome = "store_failed"  // 500: the key could not be verified
-	Canceled     Outcome = "canceled"      // the client went away before the key was verified
+	Canceled     Outcome = "canceled"      // the client disconnected before the key was verified
 )
 
 // Outcomes returns all outcomes, in the order of their declaration.

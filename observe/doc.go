@@ -1,28 +1,27 @@
-// Package observe lets a host see what the library does, as it does it: for metrics, traces
+// Package observe reports the library's operations to the host as they happen, for metrics, traces
 // and access logs.
 //
 //	config.Observe = observe.Observer{
 //		Attempted: func(a observe.Attempt) { attempts.WithLabelValues(a.EventType, string(a.Result)).Inc() },
 //	}
 //
-// It is fast and may lose events: it tells what this process does, from its start to its end.
-// What must not be lost is in the store: the audit trail (package notices) has each change, and
-// deliveries have their attempts.
+// Observation is fast and lossy, and covers only this process. Durable records are in the store:
+// the audit trail (package notices) has every change, and deliveries have their attempts.
 //
-// # Who calls, and what it costs
+// # Goroutines and cost
 //
-// A function that is nil costs nothing. Those with a context are called on the goroutine of the
-// request or the caller that they tell of, and hold up that one alone. All others are made one
-// after the other from a queue, on a goroutine of its own, and hold up nothing: while 8,192 calls
-// wait, later ones are not made. They are counted, told to [Observer.Lost], and logged at most
-// once a minute. Each service, and each store, has a queue of its own, so that functions may be
-// called at the same time. One that panics or ends its goroutine is logged, without what it panicked with.
+// A nil function costs nothing. A function with a context is called on the goroutine of the request
+// or call that it reports, and delays only that one. All other functions are called from a queue,
+// one after the other, on a separate goroutine, and delay nothing. While 8,192 calls are queued,
+// further ones are dropped; they are counted, reported to [Observer.Lost], and logged at most once a
+// minute. Each service and each store has its own queue, so functions may be called concurrently. A
+// function that panics or calls [runtime.Goexit] is logged, without the value of the panic.
 //
-// storageapi.Handler.Close returns when all queues are empty, or a second after they should be:
-// shut exporters down after it.
+// storageapi.Handler.Close returns when all queues are empty, but waits at most a second for them.
+// Shut exporters down after it.
 //
 // # Labels
 //
-// Which fields have few values, and so can be labels of metrics, is said at each of them. Ids,
-// accounts and receivers have as many as there are customers: they are for spans and logs.
+// Fields that are not for labels are marked as such: IDs, accounts and receivers have as many values
+// as there are customers. Use them in spans and logs. The other fields have few values.
 package observe

@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// What becomes of requests, and what changes.
+// Prints the outcome of each request, and each change.
 func ExampleObserver() {
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Store: memory.New(),
@@ -25,7 +25,7 @@ func ExampleObserver() {
 		panic(err)
 	}
 	api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v2/api-keys", nil))
-	if err := api.Close(); err != nil { // waits until all is told
+	if err := api.Close(); err != nil { // waits for queued calls
 		panic(err)
 	}
 	// Output: request: missing

@@ -6,44 +6,44 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// An Observer is told what happens. Each function may be nil; all must be safe for concurrent
-// use. See the package comment for who calls them.
+// An Observer holds the functions to call. Each may be nil. All must be safe for concurrent use.
+// See the package comment for the goroutines that call them.
 type Observer struct {
-	// Authenticated is called for each request that a guard has let through or refused, once
-	// its handler has returned, and for each call of auth.Authenticator.Authenticate. ctx is
-	// the request's, which may have ended.
+	// Authenticated is called for each request that a guard has accepted or rejected, after its
+	// handler has returned, and for each call of auth.Authenticator.Authenticate. ctx is the
+	// request's context, which may have ended.
 	Authenticated func(ctx context.Context, a Authentication)
 
-	// Published is called when the store has answered a call that publishes events:
-	// WebhookService.Publish, and a report from which events follow. It is not called for
-	// what a store publishes in a transaction of the host's own, and for reports that publish nothing.
+	// Published is called after each call of the store that publishes events: for
+	// WebhookService.Publish, and for reports that cause events. It is not called for events
+	// published in the host's own transaction.
 	Published func(ctx context.Context, p Publication)
 
-	// Changed is called for each change of a key or webhook that this process has made, and when
-	// it warned of a webhook that fails or turned it off. A change whose answer was lost is not told.
-	// Notices of other processes, and those that keys expire, are for storageapi.Config.Notify.
+	// Changed is called for each change of a key or webhook by this process, and when this process
+	// reports a failing webhook or turns one off. It is not called for a change whose result was
+	// lost. For changes by other processes and for expiring keys, use storageapi.Config.Notify.
 	Changed func(n notices.Notice)
 
 	// Claimed is called for each call of the store that claims deliveries.
 	Claimed func(c Claim)
 
-	// Attempted is called for each attempt that was made, once it is recorded. Those that were
-	// cut short, and test events, are not told.
+	// Attempted is called for each recorded attempt. It is not called for canceled attempts and
+	// test events.
 	Attempted func(a Attempt)
 
 	// Settled is called for each call of the store that records results of attempts.
 	Settled func(s Settlement)
 
-	// Committed is called for each commit of a file of store/bolt. Other stores do not call it.
+	// Committed is called for each commit to a file of store/bolt, and not by other stores.
 	Committed func(c Commit)
 
-	// Lost is called when calls were not made because the queue was full, before the next one
-	// that is: n is how many since the last time. Count it.
+	// Lost is called after calls were dropped because the queue was full, before the next call. n is
+	// the number of dropped calls since the last call of Lost. Count it.
 	Lost func(n int)
 }
 
-// Join returns an Observer that tells all of the given ones, in their order. A function that
-// panics keeps the later ones of that call from being called.
+// Join returns an Observer that calls all of the given ones in order. If a function panics, the
+// later ones are not called.
 func Join(observers ...Observer) Observer {
 	var all Observer
 	for _, o := range observers {

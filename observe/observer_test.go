@@ -8,19 +8,17 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// Join tells each of the Observers all that there is, in their order, and has no function that
-// none of them has.
-func TestJoin(t *testing.T) {
+func TestJoin_SeveralObservers_CallsEachInOrderAndKeepsNilFunctions(t *testing.T) {
 	if none := reflect.ValueOf(observe.Join(observe.Observer{}, observe.Observer{})); !none.IsZero() {
-		t.Error("nothing joined is something")
+		t.Error("Join of zero Observers is not zero")
 	}
-	var told []string
+	var calls []string
 	full := func(name string) (o observe.Observer) {
 		fields := reflect.ValueOf(&o).Elem()
 		for i := range fields.NumField() {
 			what := name + " " + fields.Type().Field(i).Name
 			fields.Field(i).Set(reflect.MakeFunc(fields.Field(i).Type(), func([]reflect.Value) []reflect.Value {
-				told = append(told, what)
+				calls = append(calls, what)
 				return nil
 			}))
 		}
@@ -28,7 +26,7 @@ func TestJoin(t *testing.T) {
 	}
 	joined := reflect.ValueOf(observe.Join(full("a"), observe.Observer{}, full("b")))
 	for i := range joined.NumField() {
-		told = nil
+		calls = nil
 		var in []reflect.Value
 		for n := range joined.Field(i).Type().NumIn() {
 			in = append(in, reflect.Zero(joined.Field(i).Type().In(n)))
@@ -37,8 +35,8 @@ func TestJoin(t *testing.T) {
 			in[0] = reflect.ValueOf(context.Background())
 		}
 		joined.Field(i).Call(in)
-		if field := joined.Type().Field(i).Name; len(told) != 2 || told[0] != "a "+field || told[1] != "b "+field {
-			t.Errorf("%s told %q", field, told)
+		if field := joined.Type().Field(i).Name; len(calls) != 2 || calls[0] != "a "+field || calls[1] != "b "+field {
+			t.Errorf("%s: calls = %q, want a, then b", field, calls)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A host gives its providers, and shuts them down after the Handler.
+// The host provides the providers, and shuts them down after the Handler.
 func Example() {
 	dir, err := os.MkdirTemp("", "otelstorage")
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// metrics are the instruments that count what is observed.
+// metrics holds the instruments.
 type metrics struct {
 	requests        metric.Float64Histogram // http.client.request.duration
 	operations      metric.Float64Histogram // messaging.client.operation.duration
 	sent, consumed  metric.Int64Counter
 	attempts        metric.Int64Counter
 	authentications metric.Float64Histogram
-	outcomes        map[observe.Outcome][]metric.RecordOption // made before, since each request has one
+	outcomes        map[observe.Outcome][]metric.RecordOption // prepared, since every request needs one
 	delays          metric.Float64Histogram
 	publishedSize   metric.Int64Counter
 	publishedFor    metric.Int64Counter // deliveries
@@ -35,7 +35,7 @@ type metrics struct {
 	lost            metric.Int64Counter
 }
 
-// Upper bounds of histograms, in seconds. The first two are those that the conventions advise.
+// Upper bounds of histograms, in seconds. The conventions recommend the first two.
 var (
 	requestBounds        = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 	operationBounds      = requestBounds
@@ -54,14 +54,14 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		attempts:        instruments.counter("storageapi.attempts", "{attempt}", "Attempts to deliver an event."),
 		authentications: instruments.duration("storageapi.authentication.duration", "Time to verify the API key of a request.", authenticationBounds),
 		delays:          instruments.duration("storageapi.delivery.delay", "Time from the timestamp of an event to its arrival.", delayBounds),
-		publishedSize:   instruments.counter("storageapi.published.size", "By", "Bytes of the bodies of events that were published."),
-		publishedFor:    instruments.counter("storageapi.published.deliveries", "{delivery}", "Deliveries of events that were published."),
-		settledResults:  instruments.counter("storageapi.settled.deliveries", "{delivery}", "Results of attempts that were given to the store."),
-		settledStale:    instruments.counter("storageapi.settled.stale", "{delivery}", "Results that were dropped, since another worker has the delivery."),
+		publishedSize:   instruments.counter("storageapi.published.size", "By", "Size of the bodies of published events, in bytes."),
+		publishedFor:    instruments.counter("storageapi.published.deliveries", "{delivery}", "Deliveries of published events."),
+		settledResults:  instruments.counter("storageapi.settled.deliveries", "{delivery}", "Results of attempts passed to the store."),
+		settledStale:    instruments.counter("storageapi.settled.stale", "{delivery}", "Results dropped because another worker has the delivery."),
 		commits:         instruments.duration("storageapi.commit.duration", "Time to write and sync a commit of the file.", commitBounds),
 		commitSteps:     instruments.counter("storageapi.commit.steps", "{call}", "Calls of the store that share the commits of the file."),
 		changes:         instruments.counter("storageapi.changes", "{change}", "Changes of keys and webhooks."),
-		lost:            instruments.counter("storageapi.observations.lost", "{observation}", "What the other metrics have missed, since the queue of observations was full."),
+		lost:            instruments.counter("storageapi.observations.lost", "{observation}", "Observations missing in the other metrics because the queue was full."),
 	}
 	m.outcomes = make(map[observe.Outcome][]metric.RecordOption)
 	for _, outcome := range observe.Outcomes() {
@@ -70,7 +70,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	return m, instruments.err
 }
 
-// A maker makes instruments, and keeps the errors.
+// A maker creates instruments and collects the errors.
 type maker struct {
 	meter metric.Meter
 	err   error
@@ -134,7 +134,7 @@ func (m *metrics) operation(ctx context.Context, kind attribute.KeyValue, name s
 
 // attempted takes the context of the attempt's span, for exemplars.
 func (m *metrics) attempted(ctx context.Context, a observe.Attempt) {
-	request := []attribute.KeyValue{semconv.HTTPRequestMethodPost, messagingSystem} // the latter tells them from the host's other requests
+	request := []attribute.KeyValue{semconv.HTTPRequestMethodPost, messagingSystem} // distinguishes attempts from the host's other requests
 	counted := []attribute.KeyValue{semconv.MessagingDestinationName(a.EventType), resultKey.String(string(a.Result))}
 	status := knownStatus(a.Status)
 	if status != 0 {
@@ -152,7 +152,7 @@ func (m *metrics) attempted(ctx context.Context, a observe.Attempt) {
 	m.attempts.Add(ctx, 1, metric.WithAttributes(counted...))
 	if a.Result == observe.Delivered && !a.EventTimestamp.IsZero() {
 		arrived := a.StartedAt.Add(a.Duration)
-		m.delays.Record(ctx, max(0, arrived.Sub(a.EventTimestamp).Seconds())) // clocks differ
+		m.delays.Record(ctx, max(0, arrived.Sub(a.EventTimestamp).Seconds())) // negative if clocks differ
 	}
 }
 
@@ -172,8 +172,9 @@ func (m *metrics) changed(n notices.Notice) {
 
 const classStatus = string(webhooks.ClassStatus)
 
-// knownStatus returns a status that HTTP defines, or the x00 as which RFC 9110 has others
-// understood: receivers could make up 900 of them. It returns 0 for what has no class.
+// knownStatus returns a status that HTTP defines, or the x00 status of its class, to which RFC 9110
+// makes others equivalent: receivers could return 900 different ones. It returns 0 for a status
+// without a class.
 func knownStatus(status int) int {
 	switch {
 	case http.StatusText(status) != "":
@@ -184,7 +185,7 @@ func knownStatus(status int) int {
 	return 0
 }
 
-// errorTypeOf returns error.type of a call of the store, whose errors have no types in common.
+// errorTypeOf returns the error.type of a call of the store. Errors of stores have no common types.
 func errorTypeOf(err error) attribute.KeyValue {
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -10,13 +10,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// statsTimeout is the longest that a collection waits for the store.
+// statsTimeout is the maximum time for which a collection waits for the store.
 const statsTimeout = 5 * time.Second
 
-// SetStats has each collection of metrics call stats, which is that of the Handler's Webhooks. It costs
-// about a millisecond for each 10,000 webhooks with pending deliveries. If it fails, or takes
-// longer than 5 seconds, storageapi.stats.up is 0, and what it would have told is missing; all
-// other metrics are collected. Nil: it is not called any more.
+// SetStats makes each collection of metrics call stats, which must be the Stats method of the Handler's
+// Webhooks. It takes about a millisecond per 10,000 webhooks with pending deliveries. If it fails or
+// takes longer than 5 seconds, storageapi.stats.up is 0 and the metrics based on stats are missing; all
+// others are collected. A nil stats ends the calls.
 func (t *Telemetry) SetStats(stats func(context.Context) (webhooks.Stats, error)) {
 	if stats == nil {
 		t.stats.Store(nil)
@@ -28,16 +28,16 @@ func (t *Telemetry) SetStats(stats func(context.Context) (webhooks.Stats, error)
 func (t *Telemetry) registerStats(meter metric.Meter) error {
 	instruments := maker{meter: meter}
 	var (
-		up        = instruments.gauge("storageapi.stats.up", "{store}", "1 if the store has told the figures of the moment, or 0.")
-		halted    = instruments.gauge("storageapi.store.halted", "{store}", "1 if the store writes nothing any more until the process is started again, or 0.")
+		up        = instruments.gauge("storageapi.stats.up", "{store}", "1 if the store has returned its current figures, or 0.")
+		halted    = instruments.gauge("storageapi.store.halted", "{store}", "1 if the store is read-only until the process is restarted, or 0.")
 		pending   = instruments.gauge("storageapi.deliveries.pending", "{delivery}", "Pending deliveries of the whole store.")
-		oldestDue = instruments.gauge("storageapi.deliveries.oldest_due", "s", "How long the delivery of the store that waits longest has been due.")
+		oldestDue = instruments.gauge("storageapi.deliveries.oldest_due", "s", "How long the oldest due delivery of the whole store has been due.")
 		longest   = instruments.gauge("storageapi.deliveries.longest_wait", "s", "How long a webhook whose receiver is up, and for which this process delivers, has waited for an attempt.")
-		held      = instruments.gauge("storageapi.webhooks.held", "{webhook}", "Webhooks of the whole store that are on hold since it was restored.")
-		inFlight  = instruments.gauge("storageapi.attempts.in_flight", "{attempt}", "Attempts that this process is making.")
+		held      = instruments.gauge("storageapi.webhooks.held", "{webhook}", "Webhooks of the whole store that are on hold after a restore.")
+		inFlight  = instruments.gauge("storageapi.attempts.in_flight", "{attempt}", "Attempts in flight from this process.")
 		dead      = instruments.total("storageapi.deliveries.dead", "{delivery}", "Deliveries that this process gave up.")
 		size      = instruments.gauge("storageapi.file.size", "By", "Size of the store's file.")
-		free      = instruments.gauge("storageapi.file.free", "By", "How much of the store's file is free.")
+		free      = instruments.gauge("storageapi.file.free", "By", "Free space within the store's file.")
 	)
 	if instruments.err != nil {
 		return instruments.err
@@ -51,8 +51,8 @@ func (t *Telemetry) registerStats(meter metric.Meter) error {
 		defer cancel()
 		stats, err := (*get)(ctx)
 		if err != nil {
-			// A callback that fails keeps all metrics of the process from being
-			// exported, as they would be at a shutdown, when the store is closed.
+			// If a callback fails, no metrics of the process are exported. This would
+			// happen at a shutdown, when the store is closed.
 			o.ObserveFloat64(up, 0)
 			return nil
 		}

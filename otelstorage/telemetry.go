@@ -19,26 +19,25 @@ import (
 // scope is the name of the tracer and the meter.
 const scope = "github.com/storageapi/storageapi/otelstorage"
 
-// Config says where telemetry goes. The zero Config is the providers of the process.
+// Config sets the providers. The zero Config uses the providers of the process.
 type Config struct {
-	// MeterProvider makes the meter. Default: otel.GetMeterProvider. Set that of package noop of
-	// the API if metrics go elsewhere, to Prometheus by package promstorage, say.
+	// MeterProvider creates the meter. Default: otel.GetMeterProvider. Set the provider of the API's
+	// package noop to have no metrics, for example because package promstorage exports them.
 	MeterProvider metric.MeterProvider
 
-	// TracerProvider makes the tracer. Default: otel.GetTracerProvider.
+	// TracerProvider creates the tracer. Default: otel.GetTracerProvider.
 	TracerProvider trace.TracerProvider
 }
 
-// Telemetry makes spans and metrics of what it observes. Make it by [New]; all methods are
-// safe for concurrent use.
+// Telemetry creates spans and metrics from observations. Create it with [New]. All methods are safe
+// for concurrent use.
 type Telemetry struct {
 	tracer  trace.Tracer
 	metrics *metrics
 	stats   atomic.Pointer[func(context.Context) (webhooks.Stats, error)]
 }
 
-// New returns the telemetry of one Handler. An error is the provider's, which refuses an
-// instrument.
+// New returns the telemetry of one Handler. It fails if the provider rejects an instrument.
 func New(config Config) (*Telemetry, error) {
 	if config.MeterProvider == nil {
 		config.MeterProvider = otel.GetMeterProvider()
@@ -58,7 +57,7 @@ func New(config Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Observer returns what storageapi.Config.Observe, or with others [observe.Join], is given.
+// Observer returns the Observer for storageapi.Config.Observe. Use [observe.Join] to add others.
 func (t *Telemetry) Observer() observe.Observer {
 	return observe.Observer{
 		Authenticated: func(ctx context.Context, a observe.Authentication) {
@@ -80,15 +79,15 @@ func (t *Telemetry) Observer() observe.Observer {
 	}
 }
 
-// traceContext is the W3C's. The API has no other place where it is read and written.
+// traceContext encodes and decodes W3C trace contexts. The API has no functions for them.
 var traceContext propagation.TraceContext
 
 const traceparent = "traceparent"
 
 // TraceContext returns the traceparent of the context's span, such as
-// "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", or "" if there is none. It is for
-// webhooks.Config.TraceContext: kept with an event it links attempts to the span that
-// published it.
+// "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", or "" if there is none. Set it as
+// webhooks.Config.TraceContext: it is stored with an event, and links attempts to the span that
+// published the event.
 func (t *Telemetry) TraceContext(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	traceContext.Inject(ctx, carrier)

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// What the conventions have no name for. Account, webhook and key are on spans only.
+// Attributes outside of the conventions. Account, webhook and key are on spans only.
 const (
 	accountKey = attribute.Key("storageapi.account")
 	keyIDKey   = attribute.Key("storageapi.key.id")
@@ -27,7 +27,7 @@ const (
 
 var messagingSystem = semconv.MessagingSystemKey.String("storageapi")
 
-// nameKey tells the span of a request whose key it came with.
+// nameKey adds the key to the span of a request.
 func nameKey(span trace.Span, a observe.Authentication) {
 	if !span.IsRecording() {
 		return
@@ -38,7 +38,7 @@ func nameKey(span trace.Span, a observe.Authentication) {
 	}
 }
 
-// tracePublication makes the span of a publication that is over.
+// tracePublication creates the span of a finished publication.
 func (t *Telemetry) tracePublication(ctx context.Context, p observe.Publication) {
 	end := time.Now()
 	name := "publish"
@@ -63,7 +63,7 @@ func (t *Telemetry) tracePublication(ctx context.Context, p observe.Publication)
 	span.End(trace.WithTimestamp(end))
 }
 
-// onlyType returns the type of the events, or "" if they are of several.
+// onlyType returns the common type of the events, or "" if they differ.
 func onlyType(events []observe.PublishedEvent) string {
 	only := ""
 	for _, event := range events {
@@ -75,7 +75,7 @@ func onlyType(events []observe.PublishedEvent) string {
 	return only
 }
 
-// traceAttempt makes the span of an attempt that is over, and returns its context.
+// traceAttempt creates the span of a finished attempt, and returns its context.
 func (t *Telemetry) traceAttempt(a observe.Attempt) context.Context {
 	options := []trace.SpanStartOption{
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(a.StartedAt),
@@ -108,7 +108,8 @@ func (t *Telemetry) traceAttempt(a observe.Attempt) context.Context {
 	return ctx
 }
 
-// parse returns what [Telemetry.TraceContext] has written, or an invalid context.
+// parse decodes the result of [Telemetry.TraceContext]. It returns an invalid context for other
+// strings.
 func parse(kept string) trace.SpanContext {
 	if kept == "" {
 		return trace.SpanContext{}
@@ -117,8 +118,8 @@ func parse(kept string) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// receiverAttributes are of "https://host" or "https://host:port". Of the URL more is not known here,
-// and the conventions want what may be secret of it redacted.
+// receiverAttributes returns the attributes of "https://host" or "https://host:port". The rest of the
+// URL may be secret, so it is not known here; the conventions require such parts to be redacted.
 func receiverAttributes(receiver string) []attribute.KeyValue {
 	address, err := url.Parse(receiver)
 	if err != nil || address.Host == "" {

@@ -32,7 +32,7 @@ func TestAlerts_EachRule_LeadsToAHeadingOfOperations(t *testing.T) {
 	for _, r := range found {
 		anchor, is := strings.CutPrefix(r[6], "https://github.com/storageapi/storageapi/blob/main/docs/operations.md#")
 		if !is || !headings[anchor] {
-			t.Errorf("%s: runbook_url is %s, which is no heading of docs/operations.md", r[1], r[6])
+			t.Errorf("%s: runbook_url = %s, want a heading of docs/operations.md", r[1], r[6])
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/promstorage"
 )
 
-// BenchmarkAuthenticated is what a guarded request pays for its metrics, on its own goroutine.
+// BenchmarkAuthenticated measures the cost of metrics on the goroutine of a guarded request.
 func BenchmarkAuthenticated(b *testing.B) {
 	authenticated := promstorage.New().Observer().Authenticated
 	ctx := context.Background()

@@ -12,11 +12,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Collector is a [prometheus.Collector] of what a storageapi.Handler does. Make it by
-// [New]; all methods are safe for concurrent use.
+// A Collector is a [prometheus.Collector] for a storageapi.Handler. Create it with [New]. All methods
+// are safe for concurrent use.
 type Collector struct {
 	authentications     *prometheus.HistogramVec // by outcome
-	publishing          *prometheus.HistogramVec // by result, as those of other calls of the store
+	publishing          *prometheus.HistogramVec // by result, as for all calls of the store
 	publishedEvents     *prometheus.CounterVec   // by event_type
 	publishedBytes      *prometheus.CounterVec   // by event_type
 	publishedDeliveries prometheus.Counter
@@ -45,29 +45,28 @@ var (
 	delayBounds          = []float64{.05, .25, 1, 5, 30, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600, 3 * 24 * 3600}
 )
 
-// New returns a Collector that has counted nothing yet. Register it once, and give its
-// [Collector.Observer] to one Handler.
+// New returns a Collector. Register it once, and pass its [Collector.Observer] to one Handler.
 func New() *Collector {
 	c := &Collector{}
 	c.authentications = c.histograms("authentication_duration_seconds", "Time to verify the API key of a request.", authenticationBounds, "outcome")
 	c.publishing = c.histograms("publish_duration_seconds", "Time of the calls of the store that store events.", storeBounds, "result")
-	c.publishedEvents = c.counters("published_events_total", "Events that were published.", "event_type")
-	c.publishedBytes = c.counters("published_bytes_total", "Bytes of the bodies of events that were published.", "event_type")
-	c.publishedDeliveries = c.counter("published_deliveries_total", "Deliveries of events that were published.")
+	c.publishedEvents = c.counters("published_events_total", "Published events.", "event_type")
+	c.publishedBytes = c.counters("published_bytes_total", "Size of the bodies of published events, in bytes.", "event_type")
+	c.publishedDeliveries = c.counter("published_deliveries_total", "Deliveries of published events.")
 	c.claiming = c.histograms("claim_duration_seconds", "Time of the calls of the store that claim deliveries.", storeBounds, "result")
-	c.claimedDeliveries = c.counter("claimed_deliveries_total", "Deliveries that were claimed.")
+	c.claimedDeliveries = c.counter("claimed_deliveries_total", "Claimed deliveries.")
 	c.attempts = c.counters("attempts_total", "Attempts to deliver an event.", "event_type", "result", "class", "status")
 	c.attemptDurations = c.histograms("attempt_duration_seconds", "Time of attempts, from the look-up of the name to the response.", attemptBounds, "result")
 	c.deliveryDelays = add(c, prometheus.NewHistogram(histogramOptions("delivery_delay_seconds", "Time from the timestamp of an event to its arrival.", delayBounds)))
 	c.settling = c.histograms("settle_duration_seconds", "Time of the calls of the store that record results of attempts.", storeBounds, "result")
-	c.settledDeliveries = c.counter("settled_deliveries_total", "Results of attempts that were given to the store.")
-	c.settledStale = c.counter("settled_stale_total", "Results that were dropped, since another worker has the delivery.")
+	c.settledDeliveries = c.counter("settled_deliveries_total", "Results of attempts passed to the store.")
+	c.settledStale = c.counter("settled_stale_total", "Results dropped because another worker has the delivery.")
 	c.committing = c.histograms("commit_duration_seconds", "Time to write and sync a commit of the file.", storeBounds, "result")
 	c.commitSteps = c.counter("commit_steps_total", "Calls of the store that share the commits of the file.")
 	c.changes = c.counters("changes_total", "Changes of keys and webhooks.", "action")
-	c.lost = c.counter("observations_lost_total", "What the other metrics have missed, since the queue of observations was full.")
+	c.lost = c.counter("observations_lost_total", "Observations missing in the other metrics because the queue was full.")
 
-	// A series that begins at 0 shows its first increase.
+	// A series must start at 0 to show its first increase.
 	for _, outcome := range observe.Outcomes() {
 		c.authentications.WithLabelValues(string(outcome))
 	}
@@ -85,7 +84,7 @@ func New() *Collector {
 	return c
 }
 
-// Observer returns what storageapi.Config.Observe, or with others [observe.Join], is given.
+// Observer returns the Observer for storageapi.Config.Observe. Use [observe.Join] to add others.
 func (c *Collector) Observer() observe.Observer {
 	return observe.Observer{
 		Authenticated: func(_ context.Context, a observe.Authentication) {
@@ -132,7 +131,7 @@ func (c *Collector) attempted(a observe.Attempt) {
 	c.attemptDurations.WithLabelValues(string(a.Result)).Observe(a.Duration.Seconds())
 	if a.Result == observe.Delivered && !a.EventTimestamp.IsZero() {
 		arrived := a.StartedAt.Add(a.Duration)
-		c.deliveryDelays.Observe(max(0, arrived.Sub(a.EventTimestamp).Seconds())) // clocks differ
+		c.deliveryDelays.Observe(max(0, arrived.Sub(a.EventTimestamp).Seconds())) // negative if clocks differ
 	}
 }
 
@@ -158,7 +157,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 const (
 	ok       = "ok"
 	failed   = "failed"
-	canceled = "canceled" // by the caller, which is no failure of the store
+	canceled = "canceled" // by the caller, so the store has not failed
 )
 
 func resultOf(err error) string {
@@ -171,7 +170,7 @@ func resultOf(err error) string {
 	return failed
 }
 
-// statusOf returns the class of a status: receivers could make up 900 of them.
+// statusOf returns the class of a status, since receivers could return 900 different ones.
 func statusOf(status int) string {
 	switch {
 	case status == 0:
@@ -182,7 +181,7 @@ func statusOf(status int) string {
 	return "other"
 }
 
-// add has c collect what collector has.
+// add adds collector to c.
 func add[C prometheus.Collector](c *Collector, collector C) C {
 	c.counted = append(c.counted, collector)
 	return collector

@@ -9,14 +9,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// statsTimeout is the longest that a scrape waits for the store: less than the 10 s that
-// Prometheus waits for a scrape by default.
+// statsTimeout is the maximum time for which a scrape waits for the store. It is less than
+// Prometheus' default scrape timeout of 10 s.
 const statsTimeout = 5 * time.Second
 
-// SetStats has each scrape call stats, which is that of the Handler's Webhooks. It costs about
-// a millisecond for each 10,000 webhooks with pending deliveries. If it fails, or takes longer
-// than 5 seconds, the scrape has storageapi_stats_up 0 and all other metrics, but not those that
-// it would have told. Nil: it is not called any more.
+// SetStats makes each scrape call stats, which must be the Stats method of the Handler's Webhooks. It
+// takes about a millisecond per 10,000 webhooks with pending deliveries. If it fails or takes longer
+// than 5 seconds, storageapi_stats_up is 0 and the metrics based on stats are missing; all others are
+// collected. A nil stats ends the calls.
 func (c *Collector) SetStats(stats func(context.Context) (webhooks.Stats, error)) {
 	if stats == nil {
 		c.stats.Store(nil)
@@ -26,16 +26,16 @@ func (c *Collector) SetStats(stats func(context.Context) (webhooks.Stats, error)
 }
 
 var (
-	statsUp      = describe("stats_up", "1 if the store has told the figures of the moment, or 0.")
-	storeHalted  = describe("store_halted", "1 if the store writes nothing any more until the process is started again, or 0.")
+	statsUp      = describe("stats_up", "1 if the store has returned its current figures, or 0.")
+	storeHalted  = describe("store_halted", "1 if the store is read-only until the process is restarted, or 0.")
 	pending      = describe("deliveries_pending", "Pending deliveries of the whole store.")
-	oldestDue    = describe("deliveries_oldest_due_seconds", "How long the delivery of the store that waits longest has been due.")
+	oldestDue    = describe("deliveries_oldest_due_seconds", "How long the oldest due delivery of the whole store has been due.")
 	longestWait  = describe("deliveries_longest_wait_seconds", "How long a webhook whose receiver is up, and for which this process delivers, has waited for an attempt.")
-	webhooksHeld = describe("webhooks_held", "Webhooks of the whole store that are on hold since it was restored.")
-	inFlight     = describe("attempts_in_flight", "Attempts that this process is making.")
+	webhooksHeld = describe("webhooks_held", "Webhooks of the whole store that are on hold after a restore.")
+	inFlight     = describe("attempts_in_flight", "Attempts in flight from this process.")
 	dead         = describe("deliveries_dead_total", "Deliveries that this process gave up.")
 	fileBytes    = describe("file_size_bytes", "Size of the store's file.")
-	freeBytes    = describe("file_free_bytes", "How much of the store's file is free.")
+	freeBytes    = describe("file_free_bytes", "Free space within the store's file.")
 
 	statsDescriptions = []*prometheus.Desc{statsUp, storeHalted, pending, oldestDue, longestWait, webhooksHeld, inFlight, dead, fileBytes, freeBytes}
 )

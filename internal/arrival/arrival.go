@@ -1,5 +1,5 @@
-// Package arrival limits how long the body of a request may take to arrive, also in a
-// server without timeouts.
+// Package arrival limits how long the body of a request may take to arrive, even in a server
+// without timeouts.
 package arrival
 
 import (
@@ -30,6 +30,6 @@ func Limit(w http.ResponseWriter, r *http.Request, within time.Duration) error {
 // Lift removes the deadline of [Limit], which would cancel the request's context later.
 func Lift(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // as far as Limit could
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // fails where Limit failed
 	}
 }

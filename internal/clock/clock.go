@@ -1,11 +1,10 @@
-// Package clock detects that the system's clock was set, by comparing it with the
-// monotonic clock. A store in one process needs this twice:
+// Package clock detects that the system's clock was set, by comparing it with the monotonic
+// clock. A store in one process needs this for two reasons:
 //
-//   - Records are removed by age, and a clock that was set ahead must not remove pending
-//     deliveries. So a jump ahead is not believed until it has held for a day: see
-//     [Clock.Doubt].
-//   - Due times are stored and read by a later process, whose clock may have been set.
-//     So they are times of a clock that is never set: see [Clock.Steady].
+//   - Records are removed by age, and a clock that was set ahead must not cause the removal of
+//     pending deliveries. So a jump ahead is believed only after a day, see [Clock.Doubt].
+//   - Stored due times are read by a later process, when the clock may have been set. So they
+//     refer to a clock that is never set, see [Clock.Steady].
 package clock
 
 import (
@@ -27,12 +26,12 @@ type Clock struct {
 
 	mu     sync.Mutex
 	begun  time.Time     // the start of the monotonic time
-	zero   time.Time     // the system's time at begun, by the clock as it is set now
+	zero   time.Time     // the system's time at begun, according to the current setting
 	set    time.Duration // see [Clock.Set]
 	steady time.Duration // the steady clock minus the system's, in whole milliseconds
 	doubt  time.Duration
-	jumped time.Duration // the last jump, by the monotonic clock
-	looked time.Duration // the last look, by the monotonic clock
+	jumped time.Duration // monotonic time of the last jump
+	read   time.Duration // monotonic time of the last reading
 }
 
 // A Mark is a reading of a clock, from which another process resumes.
@@ -42,20 +41,20 @@ type Mark struct {
 	Sure   time.Time // Wall minus the doubt
 }
 
-// Resume continues from a mark of an earlier process; c must be unused. If the clock was
-// set back since the mark, no time has passed. If more than an hour has passed since the
-// mark, that time is doubted for a day, because the clock may have been set.
+// Resume continues from a mark of an earlier process. c must be unused. If the clock was set back
+// since the mark, no time has passed. If more than an hour has passed since the mark, that time is
+// doubted for a day, because the clock may have been set.
 func (c *Clock) Resume(m Mark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall := c.look()
-	gone := wall.Sub(m.Wall)
+	wall := c.readClock()
+	elapsed := wall.Sub(m.Wall)
 	c.steady, c.doubt = m.Steady.Sub(m.Wall), m.Wall.Sub(m.Sure)
-	if gone < -tolerance {
-		c.steady -= gone
+	if elapsed < -tolerance {
+		c.steady -= elapsed
 	}
-	if gone < -tolerance || gone > absence {
-		c.doubt += gone
+	if elapsed < -tolerance || elapsed > absence {
+		c.doubt += elapsed
 	}
 	c.steady, c.doubt = c.steady.Truncate(time.Millisecond), max(0, c.doubt)
 }
@@ -64,12 +63,12 @@ func (c *Clock) Resume(m Mark) {
 func (c *Clock) Time() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.look()
+	return c.readClock()
 }
 
-// Published returns when an event is published that is stored now, after one of that time: not before it, so that
-// events are in the order of their times, unless it is more than an hour ahead. Such a time was given under a clock
-// that was ahead, and says nothing about the events after it.
+// Published returns the publication time of an event that is stored now, given the time of the
+// last event. It is never before last, so that events are ordered by time, unless last is more
+// than a day ahead. Such a time was read from a wrong clock, and does not restrict later events.
 func (c *Clock) Published(last time.Time) time.Time {
 	now := c.Time()
 	if now.Before(last) && last.Sub(now) <= hold {
@@ -78,27 +77,28 @@ func (c *Clock) Published(last time.Time) time.Time {
 	return now
 }
 
-// Ahead reports whether a time is more than a day ahead: the clock was wrong when it was given, or is wrong now.
+// Ahead reports whether a time is more than a day ahead. Then the clock was wrong when the time
+// was read, or is wrong now.
 func (c *Clock) Ahead(t time.Time) bool { return t.Sub(c.Time()) > hold }
 
 // Watch starts watching.
 func (c *Clock) Watch() { c.Doubt() }
 
-// Mark returns the reading of now.
+// Mark returns the current reading.
 func (c *Clock) Mark() Mark {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall := c.look()
+	wall := c.readClock()
 	return Mark{Wall: wall, Steady: wall.Add(c.steady), Sure: wall.Add(-c.doubt)}
 }
 
-// Doubt returns how much of the time that has passed by the system's clock may not have
-// passed in fact: by how much the clock was set ahead less than a day ago, or may have
-// been while no process watched it.
+// Doubt returns how much of the time elapsed on the system's clock may not have elapsed in fact.
+// This is the amount by which the clock was set ahead less than a day ago, or may have been set
+// ahead while no process watched it.
 func (c *Clock) Doubt() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look()
+	c.readClock()
 	return c.doubt
 }
 
@@ -108,20 +108,20 @@ func (c *Clock) Doubt() time.Duration {
 func (c *Clock) Steady(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall := c.look()
-	return wall.Add(c.steady + t.Sub(c.begun) - c.looked)
+	wall := c.readClock()
+	return wall.Add(c.steady + t.Sub(c.begun) - c.read)
 }
 
-// Wall returns the system's time, by the clock as it is set now, at a steady time.
+// Wall converts a steady time to the system's time, according to the current setting.
 func (c *Clock) Wall(steady time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look()
+	c.readClock()
 	return steady.Round(0).Add(-c.steady)
 }
 
-// look detects whether the clock was set, and returns its time.
-func (c *Clock) look() (wall time.Time) {
+// readClock returns the system's time, and detects whether the clock was set.
+func (c *Clock) readClock() (wall time.Time) {
 	now := time.Now()
 	wall = now
 	if c.Now != nil {
@@ -133,11 +133,11 @@ func (c *Clock) look() (wall time.Time) {
 	}
 	monotonic := now.Sub(c.begun)
 	jump := wall.Sub(c.zero) - monotonic
-	c.zero, c.looked = wall.Add(-monotonic), monotonic
+	c.zero, c.read = wall.Add(-monotonic), monotonic
 	if jump.Abs() > tolerance {
 		c.steady -= jump.Truncate(time.Millisecond)
 		if c.doubt = max(0, c.doubt+jump); c.doubt <= tolerance {
-			c.doubt = 0 // it was corrected
+			c.doubt = 0 // the clock was corrected
 		}
 		c.jumped = monotonic
 	}
@@ -147,10 +147,10 @@ func (c *Clock) look() (wall time.Time) {
 	return wall
 }
 
-// Set makes c see a system's clock that was set by that much, for tests.
+// Set shifts the system's clock as seen by c, for tests.
 func (c *Clock) Set(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look()
+	c.readClock()
 	c.set = by
 }

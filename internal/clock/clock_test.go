@@ -14,13 +14,11 @@ const (
 	year = 365 * day
 )
 
-// A move lets time pass, sets the clock to what it is ahead of the right one then, and
-// says what is doubted of it.
+// A move lets time pass and sets the clock ahead of the right time. It holds the doubt to expect.
 type move struct{ pass, ahead, doubt time.Duration }
 
-// TestSet: a jump ahead is doubted for a day, one back is not; the steady clock goes on
-// through all of them.
-func TestSet(t *testing.T) {
+// A jump ahead is doubted for a day, but a jump back is not. The steady clock ignores both.
+func TestClock_SystemClockIsSet_DoubtsJumpsAheadAndStaysSteady(t *testing.T) {
 	for name, moves := range map[string][]move{
 		"never":                     {{hour, 0, 0}, {year, 0, 0}},
 		"a little, again and again": {{hour, 30 * time.Second, 0}, {hour, hour / 60, 0}, {hour, 90 * time.Second, 0}},
@@ -40,15 +38,15 @@ func TestSet(t *testing.T) {
 					time.Sleep(m.pass)
 					c.Set(m.ahead)
 					if got := c.Doubt(); got != m.doubt {
-						t.Errorf("move %d: %v are doubted, want %v", i, got, m.doubt)
+						t.Errorf("move %d: doubt = %v, want %v", i, got, m.doubt)
 					}
 					soon := time.Now().Add(time.Second)
 					steady := c.Steady(soon)
 					if off := steady.Sub(soon.Round(0)).Abs(); off > 2*time.Minute {
-						t.Errorf("move %d: the steady clock is off by %v", i, off)
+						t.Errorf("move %d: steady clock off by %v, want at most 2m", i, off)
 					}
 					if shown, want := c.Wall(steady), soon.Round(0).Add(m.ahead); !shown.Equal(want) {
-						t.Errorf("move %d: %v is shown as %v, want %v", i, soon, shown, want)
+						t.Errorf("move %d: wall time of %v = %v, want %v", i, soon, shown, want)
 					}
 				}
 			})
@@ -56,9 +54,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestResume: a clock goes on from a mark, in a process that begins later under a clock
-// that may have been set in the meantime.
-func TestResume(t *testing.T) {
+// A clock continues from a mark in a later process. The system's clock may have been set meanwhile.
+func TestResume_ClockWasSetOrTimePassed_ContinuesSteadilyWithDoubt(t *testing.T) {
 	for name, test := range map[string]struct {
 		ahead  time.Duration // before the mark
 		gone   time.Duration // by the system's clock, from then on
@@ -86,21 +83,21 @@ func TestResume(t *testing.T) {
 				after.Resume(mark)
 				now := after.Mark()
 				if got := now.Steady.Sub(mark.Steady); got != test.steady {
-					t.Errorf("%v have passed on the steady clock, want %v", got, test.steady)
+					t.Errorf("elapsed on the steady clock = %v, want %v", got, test.steady)
 				}
 				if got := after.Doubt(); got != test.doubt {
-					t.Errorf("%v are doubted, want %v", got, test.doubt)
+					t.Errorf("doubt = %v, want %v", got, test.doubt)
 				}
 				if got := now.Wall.Sub(now.Sure); got != test.doubt {
-					t.Errorf("%v are doubted in the mark, want %v", got, test.doubt)
+					t.Errorf("doubt in the mark = %v, want %v", got, test.doubt)
 				}
 				time.Sleep(day - 1)
 				if got := after.Doubt(); got != test.doubt {
-					t.Errorf("%v are doubted for almost a day, want %v", got, test.doubt)
+					t.Errorf("doubt after almost a day = %v, want %v", got, test.doubt)
 				}
 				time.Sleep(time.Nanosecond)
 				if got := after.Doubt(); got != 0 {
-					t.Errorf("%v are doubted after a day", got)
+					t.Errorf("doubt after a day = %v, want 0", got)
 				}
 			})
 		})

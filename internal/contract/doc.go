@@ -1,20 +1,23 @@
-// Package contract proves, in its tests, that the API and its OpenAPI document are the same thing, by means that nobody
-// here wrote: kin-openapi validates every request and answer, and redocly lints the document. It is a module of its own
-// so that nobody who imports the library gets those.
+// Package contract tests that the API matches its OpenAPI document, with independent tools:
+// kin-openapi validates every request and response, and redocly lints the document. It is a separate
+// module, so that hosts that import the library do not get these tools.
 //
-//   - TestContract calls every operation, for success and for each failure that can be provoked, on a host with a file and
-//     a receiver behind TLS. It fails if an answer is not as documented, and if a documented status was never seen.
-//   - TestContractOfAHost does so on a host with a vocabulary of its own, by that host's document.
-//   - TestWalk calls operations with values made from the document, good and bad, and more that is not in it. Its seed is
-//     printed; -seed takes it again, -requests sets how many there are.
-//   - TestLint runs redocly with its recommended rules. It needs Node.js and the package that package-lock.json pins;
-//     "npm ci" in this directory gets that. Where the environment variable CI is set it fails without; elsewhere it is
-//     skipped.
+//   - TestContract calls every operation, for success and for each failure that can be provoked, on a
+//     host with a file and a receiver behind TLS. It fails if a response differs from the document, or
+//     if a documented status was never returned.
+//   - TestContractOfAHost does the same for a host with its own vocabulary and document.
+//   - TestWalk calls operations with valid and invalid values made from the document, and with
+//     undocumented input. It prints its seed. -seed repeats a run, -requests sets the number of
+//     requests.
+//   - TestLint runs redocly with its recommended rules. It needs Node.js and the package pinned in
+//     package-lock.json; run "npm ci" in this directory. Without them it fails if the environment
+//     variable CI is set, and is skipped otherwise.
 //
-// That the document's routes are those of the code is tested in the library's own module.
+// A test in the library's own module compares the document's routes with the code.
 //
-// kin-openapi reads OpenAPI 3.1 and validates by JSON Schema 2020-12, so the document is taken as it is, but for two
-// things: x-otherwise is put among the components, since references in extensions are not followed; and objects without
-// additionalProperties are closed, so that an answer with a field too many does not go unnoticed. (For clients they are
-// open: later versions may add fields.)
+// kin-openapi reads OpenAPI 3.1 and validates with JSON Schema 2020-12, so the tests use the document as
+// it is, with two changes. They move x-otherwise to the components, because kin-openapi does not follow
+// references in extensions. And they close objects without additionalProperties, so that undocumented
+// fields in responses are found; for clients these objects are open, since later versions may add
+// fields.
 package contract

@@ -1,7 +1,6 @@
-// Package cursor encodes the positions that stores count by as opaque cursors. A store
-// counts the deliveries of all accounts, and a cursor must not show a client how many
-// there are, so the position is encrypted; nor whether there are more than before, so each
-// cursor is another one.
+// Package cursor encodes positions in a store as opaque cursors. A store numbers the deliveries
+// of all accounts together. A cursor is encrypted, so that clients cannot see how many there are,
+// and randomized, so that they cannot see whether there are new ones.
 package cursor
 
 import (
@@ -12,27 +11,27 @@ import (
 	"encoding/binary"
 )
 
-// A Key encodes positions, so that they can be read only with it.
+// A Key encrypts and decrypts cursors.
 type Key [16]byte
 
-// NewKey returns a new key, at random.
+// NewKey returns a random key.
 func NewKey() (k Key) {
 	_, _ = rand.Read(k[:]) // never returns an error
 	return k
 }
 
-// Encode returns a cursor of the position n: 22 letters, digits, hyphens and underscores,
-// others each time.
+// Encode returns a cursor for position n: 22 letters, digits, hyphens and underscores, which
+// differ each time.
 func (k Key) Encode(n uint64) string {
-	var block [aes.BlockSize]byte // the position, zeros that Decode checks, and four bytes at random
+	var block [aes.BlockSize]byte // position, four zeros that Decode checks, four random bytes
 	binary.BigEndian.PutUint64(block[:], n)
 	_, _ = rand.Read(block[12:]) // never returns an error
 	k.cipher().Encrypt(block[:], block[:])
 	return base64.RawURLEncoding.EncodeToString(block[:])
 }
 
-// Decode returns the position of a cursor. It reports false if Encode did not make it
-// with this key. (One of four billion other texts of that form is taken for one.)
+// Decode returns the position of a cursor. It reports false if the cursor was not encoded with
+// this key, except for one in four billion other strings of that form.
 func (k Key) Decode(text string) (n uint64, ok bool) {
 	block, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(block) != aes.BlockSize {
@@ -45,7 +44,7 @@ func (k Key) Decode(text string) (n uint64, ok bool) {
 func (k Key) cipher() cipher.Block {
 	block, err := aes.NewCipher(k[:])
 	if err != nil {
-		panic(err) // the length of a Key is right
+		panic(err) // impossible: a Key has a valid length
 	}
 	return block
 }

@@ -13,14 +13,14 @@ func TestEncode(t *testing.T) {
 	for _, n := range []uint64{0, 1, 2, 1 << 32, math.MaxUint64} {
 		text := key.Encode(n)
 		if !form.MatchString(text) || seen[text] || key.Encode(n) == text || other.Encode(n) == text {
-			t.Errorf("%d is encoded as %q", n, text)
+			t.Errorf("Encode(%d) = %q, want a unique string of the form %s", n, text, form)
 		}
 		seen[text] = true
 		if got, ok := key.Decode(text); got != n || !ok {
-			t.Errorf("%d is decoded as %d, %v", n, got, ok)
+			t.Errorf("Decode(Encode(%d)) = %d, %v; want the same, true", n, got, ok)
 		}
 		if got, ok := other.Decode(text); ok {
-			t.Errorf("%d is decoded with another key, as %d", n, got)
+			t.Errorf("%d decoded with another key: got %d, true; want false", n, got)
 		}
 	}
 }
@@ -33,7 +33,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		n, ok := key.Decode(text)
 		if again, known := key.Decode(key.Encode(n)); ok && (again != n || !known) {
-			t.Errorf("%q is %d, and that is %d, %v", text, n, again, known)
+			t.Errorf("Decode(%q) = %d, which decodes to %d, %v once encoded", text, n, again, known)
 		}
 	})
 }

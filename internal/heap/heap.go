@@ -1,23 +1,24 @@
-// Package heap is a binary min-heap whose items can be found and moved again.
+// Package heap is a binary min-heap whose items know their place, so that they can be moved and
+// removed.
 package heap
 
 import "slices"
 
-// An Item goes before others, and is told of its place in the heap: [Nowhere] once it is
-// in none. It may ignore that, if it is never to be moved.
+// An Item is an element of a heap. The heap calls Moved with the item's new place, or [Nowhere]
+// after its removal. Moved may do nothing if the item is never fixed or removed by its place.
 type Item[T any] interface {
 	Before(other T) bool
 	Moved(place int)
 }
 
-// Nowhere is the place of an item that was taken out.
+// Nowhere is the place of an item that is in no heap.
 const Nowhere = -1
 
-// A Heap has its first item at 0; nil is empty. A large one grows by a quarter at a time, and gives
-// memory back once most of its items are gone.
+// A Heap has its first item at index 0. A nil Heap is empty. A large heap grows by a quarter at a
+// time, and frees memory after most of its items were removed.
 type Heap[T Item[T]] []T
 
-// minQuarter is from how many items on a heap grows by a quarter.
+// minQuarter is the length from which a heap grows by a quarter.
 const minQuarter = 16
 
 // Push adds an item.
@@ -33,10 +34,10 @@ func (h *Heap[T]) Push(item T) {
 	h.up(last)
 }
 
-// Pop takes out the first item.
+// Pop removes and returns the first item.
 func (h *Heap[T]) Pop() T { return h.Remove(0) }
 
-// Remove takes out the item at that place.
+// Remove removes and returns the item at place.
 func (h *Heap[T]) Remove(place int) T {
 	item, last := (*h)[place], len(*h)-1
 	h.swap(place, last)
@@ -48,13 +49,13 @@ func (h *Heap[T]) Remove(place int) T {
 	return item
 }
 
-// Fix finds the place of an item whose order has changed.
+// Fix restores the order after the item at place has changed.
 func (h Heap[T]) Fix(place int) {
 	h.down(place)
 	h.up(place)
 }
 
-// TakeOut takes out the items that are wanted, in no order.
+// TakeOut removes the items that satisfy wanted, and returns them in no order.
 func (h *Heap[T]) TakeOut(wanted func(T) bool) (taken []T) {
 	kept := (*h)[:0]
 	for _, item := range *h {
@@ -75,10 +76,10 @@ func (h *Heap[T]) TakeOut(wanted func(T) bool) (taken []T) {
 	return taken
 }
 
-// minShrunk is from how much capacity on giving memory back is worth it.
+// minShrunk is the capacity above which a heap frees memory.
 const minShrunk = 1024
 
-// cut keeps the first n items.
+// cut truncates the heap to n items.
 func (h *Heap[T]) cut(n int) {
 	clear((*h)[n:])
 	if *h = (*h)[:n]; cap(*h) > minShrunk && n < cap(*h)/8 {

@@ -17,9 +17,7 @@ type item struct {
 func (a *item) Before(b *item) bool { return a.due < b.due || a.due == b.due && a.seq < b.seq }
 func (a *item) Moved(place int)     { a.place = place }
 
-// TestHeap moves and removes items from anywhere in a heap and checks that every item
-// knows its place, and that what is left comes out in order.
-func TestHeap(t *testing.T) {
+func TestHeap_RandomChanges_ItemsKnowTheirPlacesAndPopInOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		var h heap.Heap[*item]
@@ -28,7 +26,7 @@ func TestHeap(t *testing.T) {
 			t.Helper()
 			for place, it := range h {
 				if it.place != place {
-					t.Fatalf("seed %d: the item at %d has the place %d", seed, place, it.place)
+					t.Fatalf("seed %d: item at %d has place %d", seed, place, it.place)
 				}
 			}
 		}
@@ -41,7 +39,7 @@ func TestHeap(t *testing.T) {
 			it := h.Remove(want[rnd.IntN(len(want))].place)
 			want = slices.DeleteFunc(want, func(other *item) bool { return other == it })
 			if it.place != heap.Nowhere {
-				t.Fatalf("seed %d: what was removed has the place %d", seed, it.place)
+				t.Fatalf("seed %d: removed item has place %d, want Nowhere", seed, it.place)
 			}
 			moved := want[rnd.IntN(len(want))]
 			moved.due = rnd.Int64N(30)
@@ -52,7 +50,7 @@ func TestHeap(t *testing.T) {
 		taken := h.TakeOut(func(it *item) bool { return it.seq%wanted == 0 })
 		want = slices.DeleteFunc(want, func(it *item) bool { return slices.Contains(taken, it) })
 		if len(want) != len(h) || slices.ContainsFunc(want, func(it *item) bool { return it.seq%wanted == 0 }) {
-			t.Fatalf("seed %d: took out %v", seed, taken)
+			t.Fatalf("seed %d: TakeOut of every %dth item = %v", seed, wanted, taken)
 		}
 		check()
 		slices.SortFunc(want, func(a, b *item) int {
@@ -67,30 +65,29 @@ func TestHeap(t *testing.T) {
 			}
 		}
 		if len(h) != 0 {
-			t.Fatalf("%d items left", len(h))
+			t.Fatalf("%d items left, want 0", len(h))
 		}
 	}
 }
 
-// TestHeapLeavesNothing checks that a backlog leaves no memory behind.
-func TestHeapLeavesNothing(t *testing.T) {
+func TestHeap_Shrinks_FreesMemory(t *testing.T) {
 	var h heap.Heap[*item]
 	for i := range 5000 {
 		h.Push(&item{seq: i})
 	}
 	for n := 5000; n > 0; n-- {
 		if cap(h) > 1024 && cap(h) > 8*(n+1) {
-			t.Fatalf("capacity = %d with %d items", cap(h), n)
+			t.Fatalf("capacity = %d with %d items, want at most 1024 or eight times as much", cap(h), n)
 		}
 		h.Pop()
 	}
 	if cap(h) > 1024 {
-		t.Errorf("capacity = %d after the last item", cap(h))
+		t.Errorf("capacity of the empty heap = %d, want at most 1024", cap(h))
 	}
 }
 
-// A heap that grows has little room to spare: there are millions of items.
-func TestHeap_Grows_WithAQuarterToSpare(t *testing.T) {
+// A heap may hold millions of items, so doubling it would waste memory.
+func TestHeap_Grows_ByAQuarter(t *testing.T) {
 	var h heap.Heap[*item]
 	for seq := range 10_000 {
 		h.Push(&item{seq: seq})

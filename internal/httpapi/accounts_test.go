@@ -10,9 +10,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestAccountBoundaries checks that ids of another account are answered, to the
-// byte, like ids that never were.
-func TestAccountBoundaries(t *testing.T) {
+// The responses are equal to the byte.
+func TestRoutes_IDOfAnotherAccount_AnswersAsForUnknownID(t *testing.T) {
 	h := serve(t, newClock().config())
 	ours, theirs := h.admin(alice), h.admin(bob)
 	theirKey, theirToken := h.key(bob, scopes.FilesRead)

@@ -15,8 +15,8 @@ type answer struct {
 	status   int
 	location string
 	etag     string
-	body     []byte // JSON and a newline, or nil for none
-	verbatim bool   // the body is an event's, as it was sent
+	body     []byte // JSON and a newline; nil: no body
+	verbatim bool   // body is an event's body as it was sent
 }
 
 func ok(value any) (answer, error) {
@@ -53,7 +53,7 @@ func (a answer) write(w http.ResponseWriter) {
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	if a.verbatim {
 		header.Set("Content-Type", "application/json")
-		header.Set("Content-Length", strconv.Itoa(len(a.body))) // also to HEAD
+		header.Set("Content-Length", strconv.Itoa(len(a.body))) // for HEAD, too
 	}
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(a.status)
@@ -63,7 +63,7 @@ func (a answer) write(w http.ResponseWriter) {
 func encode(value any) ([]byte, error) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false) // "&" in a URL reads better as it is
+	encoder.SetEscapeHTML(false) // keeps "&" in URLs readable
 	if err := encoder.Encode(value); err != nil {
 		return nil, err
 	}

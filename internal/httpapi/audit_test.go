@@ -87,9 +87,8 @@ func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
 	h.do("GET", "/v2/audit-events", weak, "").want(403, "FORBIDDEN")
 }
 
-// TestWhoAsked has the request's id and client address come from the host's functions, and
-// from nothing that a client says.
-func TestWhoAsked(t *testing.T) {
+// The request ID and the client address come from the host's functions, never from the client.
+func TestAudit_ClientSendsRequestIDAndAddress_TrailHasTheHosts(t *testing.T) {
 	for name, test := range map[string]struct {
 		config        storageapi.Config
 		id, addressed string

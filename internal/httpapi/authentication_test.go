@@ -86,7 +86,7 @@ func TestUnauthorized(t *testing.T) {
 	}
 }
 
-func TestAuthorizedWhereverTheHeaderIsTheOne(t *testing.T) {
+func TestAuthorized_HeaderInAnySpelling_IsAccepted(t *testing.T) {
 	h := serve(t, newClock().config())
 	_, token := h.key(alice, scopes.AccountRead)
 	for _, line := range []string{"Api-Key: " + token, "api-key:" + token, "API-KEY: \t" + token + " "} {

@@ -173,9 +173,8 @@ func TestKeyDeletesItself(t *testing.T) {
 	h.do("DELETE", keysPath+"/"+id, token, "").want(401, "UNAUTHORIZED")
 }
 
-// TestGraceIsNoLongerLife checks that a token in its grace period cannot make a
-// key, though the key it belongs to never expires.
-func TestGraceIsNoLongerLife(t *testing.T) {
+// The key itself never expires, but its replaced value does.
+func TestEscalation_ValueInGracePeriod_CannotCreateLastingKey(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.FilesRead)
 	_, fresh, err := h.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{Grace: time.Hour})

@@ -16,9 +16,9 @@ const maxBody = 64 << 10
 type bodyRule int
 
 const (
-	noBody       bodyRule = iota // nothing: it is not read
-	emptyBody                    // none, or an empty object
-	optionalBody                 // none, which is as good as an empty object, or JSON
+	noBody       bodyRule = iota // the body is not read
+	emptyBody                    // no body, or an empty object
+	optionalBody                 // JSON, or no body, which counts as an empty object
 	neededBody                   // JSON
 )
 
@@ -35,7 +35,7 @@ func (c *call) receive() error {
 	}
 	body := http.MaxBytesReader(c.writer, c.Body, maxBody)
 	if !isJSON(c.Header) {
-		// One of unknown length may turn out to be none.
+		// A body of unknown length may turn out to be empty.
 		if rule != neededBody && c.ContentLength < 0 && isEmpty(body) {
 			arrival.Lift(c.writer, c.Request)
 			return nil
@@ -50,7 +50,7 @@ func (c *call) receive() error {
 	switch {
 	case errors.As(err, &tooLarge):
 		return errTooLarge
-	case err != nil: // the client's doing: it went away, broke the framing or took too long
+	case err != nil: // the client disconnected, broke the framing or took too long
 		return invalid("body", "must arrive in full within 30 seconds")
 	}
 	arrival.Lift(c.writer, c.Request)

@@ -129,9 +129,9 @@ func TestBodyDeadlineIsLifted(t *testing.T) {
 	})
 }
 
-// TestBodyThatIsNotReadEnds refuses a request before its body is there: the server
-// waits for that body, to keep the connection, but no longer than for others.
-func TestBodyThatIsNotReadEnds(t *testing.T) {
+// The server waits for the rest of the body to keep the connection, but no longer than for other
+// requests.
+func TestBodyDeadline_RequestRefusedBeforeItsBody_StillApplies(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		api, err := storageapi.NewHandler(storageapi.Config{Store: newFaulty(), Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

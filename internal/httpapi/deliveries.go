@@ -96,7 +96,7 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 	}
 	next := page.Next
 	if next != "" {
-		next = c.id + "/" + next // it is of this list
+		next = c.id + "/" + next // valid for this webhook's list only
 	}
 	return showList(page.Deliveries, next, a.viewDeliveryListed)
 }

@@ -120,7 +120,7 @@ func (a *api) fail(c *call, err error) {
 	for _, f := range failures {
 		if errors.Is(err, f.err) {
 			if f.status == http.StatusTooManyRequests {
-				c.writer.Header().Set("Retry-After", "3600") // in a day at the latest there is room
+				c.writer.Header().Set("Retry-After", "3600") // idempotency keys expire within a day
 			}
 			auth.WriteError(c.writer, f.status, f.code, f.message)
 			return
@@ -129,7 +129,7 @@ func (a *api) fail(c *call, err error) {
 	var method *methodError
 	broken, full := brokenRule(err), limit(err)
 	switch {
-	case errors.Is(err, auth.ErrUnauthorized): // in the meantime
+	case errors.Is(err, auth.ErrUnauthorized): // the key was deleted or expired meanwhile
 		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
 		auth.NoteForbidden(c.Context())
@@ -196,7 +196,7 @@ func (a *api) refusal(c *call) string {
 func (a *api) logFailure(c *call, err error) {
 	log := a.log.ErrorContext
 	if c.Context().Err() != nil {
-		log = a.log.DebugContext // the client went away; nothing failed
+		log = a.log.DebugContext // the client disconnected; nothing failed
 	}
 	log(c.Context(), "storageapi: request failed", "method", c.route.method, "route", c.route.pattern, "error", err)
 }

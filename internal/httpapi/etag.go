@@ -25,7 +25,7 @@ func etag(state any) (string, error) {
 type precondition struct {
 	given bool
 	any   bool     // "*"
-	tags  []string // the strong ones, quotes included: weak tags match nothing
+	tags  []string // strong tags with their quotes; weak tags match nothing
 }
 
 // ifMatch returns the precondition of the request, or an [*requestError] that names

@@ -92,7 +92,7 @@ func (a *api) readableTypes(c *call, asked []webhooks.EventType) (readable []web
 	if len(asked) > 0 {
 		return asked, a.permit(c, &auth.Target{Scopes: a.webhooks.ReadScopes(asked)})
 	}
-	may := make(map[scopes.Set]error) // one question for all types behind the same scopes
+	may := make(map[scopes.Set]error) // by read scopes, so that each set is checked once
 	for _, t := range append(a.webhooks.EventTypes(), withdrawn) {
 		behind := a.webhooks.ReadScopes([]webhooks.EventType{t})
 		refused, known := may[behind]

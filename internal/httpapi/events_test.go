@@ -66,9 +66,8 @@ func TestEventBody(t *testing.T) {
 	}
 }
 
-// TestWhoReadsEvents: who may subscribe to a type may read its events. Nothing tells what
-// another account has.
-func TestWhoReadsEvents(t *testing.T) {
+// Responses reveal nothing about other accounts.
+func TestEvents_CallerMaySubscribeToType_MayReadItsEvents(t *testing.T) {
 	store := memory.New()
 	config := storageapi.Config{Store: store, Scopes: []scopes.Declaration{readTeams}, Webhooks: webhooks.Config{Events: []webhooks.EventDeclaration{ofLargest}}}
 	h := serve(t, config)
@@ -282,9 +281,7 @@ func manyTypes() string {
 	return query.String()
 }
 
-// TestOwnPolicyOfEvents has a host decide itself who reads events: it is asked once for the types behind
-// the same scopes.
-func TestOwnPolicyOfEvents(t *testing.T) {
+func TestEvents_HostsPolicy_IsAskedOncePerScopeSet(t *testing.T) {
 	asked := 0
 	config := storageapi.Config{Authorize: func(_ context.Context, _ auth.Principal, access auth.Access) error {
 		if access.Action != auth.ReadEvents {

@@ -27,7 +27,7 @@ func parseTime(field, s string) (time.Time, error) {
 // parseExpiry parses when a key is to die.
 func parseExpiry(s string) (time.Time, error) {
 	at, err := parseTime("expiresAt", s)
-	if err == nil && at.Before(time.Unix(0, 0)) { // among them the zero time, which the service takes for none
+	if err == nil && at.Before(time.Unix(0, 0)) { // including the zero time, which means none to the service
 		err = invalid("expiresAt", "must be in the future")
 	}
 	return at, err
@@ -37,7 +37,7 @@ func parseExpiry(s string) (time.Time, error) {
 func parseBound(field string) func(string) (time.Time, error) {
 	return func(s string) (time.Time, error) {
 		at, err := parseTime(field, s)
-		if err == nil && at.Before(time.Unix(0, 0)) { // among them the zero time, which the service takes for none
+		if err == nil && at.Before(time.Unix(0, 0)) { // including the zero time, which means none to the service
 			err = invalid(field, "must not be before 1970")
 		}
 		return at, err

@@ -139,8 +139,7 @@ func trimLastUse(s string) string {
 	return before + trimLastUse(rest[strings.IndexByte(rest, '}'):])
 }
 
-// TestStoreAnswers checks what the store's own errors become.
-func TestStoreAnswers(t *testing.T) {
+func TestStoreErrors_AreMappedToStatuses(t *testing.T) {
 	faults := newFaulty()
 	h := serve(t, storageapi.Config{Store: faults})
 	admin := h.admin(alice)

@@ -108,9 +108,8 @@ func protocols(t *testing.T, test func(t *testing.T, h *host, client *http.Clien
 	}
 }
 
-// TestHeldRequestDoesNotOutliveItsKey holds each request that has a body open while its
-// key is deleted, or loses that value.
-func TestHeldRequestDoesNotOutliveItsKey(t *testing.T) {
+// Also if the key only loses the value that the request carries.
+func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		unauthorized := httptest.NewRecorder()
 		auth.WriteUnauthorized(unauthorized)
@@ -184,9 +183,8 @@ func TestHeldRequestOfAReplacedValue(t *testing.T) {
 	})
 }
 
-// TestKeyIsTheCallersInTheVeryStep lets the caller's key change between the second
-// look at it and the step that writes.
-func TestKeyIsTheCallersInTheVeryStep(t *testing.T) {
+// The key changes between the recheck and the step that writes.
+func TestWrites_CallersKeyChangesAfterRecheck_AreRefused(t *testing.T) {
 	faults := newFaulty()
 	h := serve(t, storageapi.Config{Store: faults})
 	remove := func(id string) error { return h.api.Keys.Delete(t.Context(), alice, id, apikeys.DeleteParams{}) }
@@ -236,8 +234,7 @@ func TestKeyIsTheCallersInTheVeryStep(t *testing.T) {
 	}
 }
 
-// TestHostRechecks has an upload of the host's own held open while its key is deleted.
-func TestHostRechecks(t *testing.T) {
+func TestRecheck_KeyDeletedDuringHostsUpload_IsRefused(t *testing.T) {
 	faults := newFaulty()
 	api := newAPI(t, storageapi.Config{Store: faults})
 	mux := http.NewServeMux()

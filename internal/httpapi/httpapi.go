@@ -52,11 +52,11 @@ type Config struct {
 	// Prefix is what [ParsePrefix] returns.
 	Prefix string
 
-	// Authorize decides who may do what. Default: [auth.LeastPrivilege].
+	// Authorize is the access policy. Default: [auth.LeastPrivilege].
 	Authorize auth.Authorize
 
-	// Logger is told of failures, and once if bodies may take for ever to arrive; of
-	// nothing else above debug level. Default: slog.Default().
+	// Logger gets failures, and one warning if request bodies have no time limit. All other
+	// lines are at debug level. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -65,16 +65,16 @@ type api struct {
 	keys      *apikeys.KeyService
 	webhooks  *webhooks.WebhookService
 	authorize auth.Authorize
-	refusals  map[auth.Action]string // what a 403 says, where the policy is known
+	refusals  map[auth.Action]string // messages of a 403; nil for the host's own policy
 
-	eventScopes scopes.Set // behind all event types
+	eventScopes scopes.Set // read scopes of all event types
 
 	notices   *notices.Service
 	attribute func(*http.Request, notices.Actor) context.Context
 
 	log       *slog.Logger
 	router    router
-	unbounded sync.Once // tells that bodies may take for ever
+	unbounded sync.Once // logs that request bodies have no time limit
 }
 
 // New returns the handler of all routes, guarded by config.Auth. It answers every
@@ -113,8 +113,8 @@ type call struct {
 	caller auth.Principal
 	route  *route
 	pathParams
-	data  []byte     // the body, once it was received
-	query url.Values // the parameters, each of which the route takes
+	data  []byte     // the body, after receive
+	query url.Values // the parameters, all known to the route
 }
 
 // Context returns the context of answering, in place of the request's own.
@@ -122,8 +122,8 @@ func (c *call) Context() context.Context { return c.ctx }
 
 // ServeHTTP answers a request whose key was found good.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Caches do not know Api-Key for a credential, as they do Authorization, and
-	// some answers hold secrets.
+	// Caches do not treat Api-Key as a credential, unlike Authorization, and some responses
+	// contain secrets.
 	w.Header().Set("Cache-Control", "no-store")
 
 	ctx, cancel := lasting.Context(r.Context())
@@ -133,7 +133,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Request: r, ctx: ctx, writer: w, caller: caller}
 	if err := arrival.Limit(w, r, arrival.Timeout); err != nil {
 		a.unbounded.Do(func() {
-			a.log.WarnContext(ctx, "storageapi: bodies of requests may take as long as the server lets them: the ResponseWriter takes no read deadline", "error", err)
+			a.log.WarnContext(ctx, "storageapi: no time limit on request bodies, since the ResponseWriter has no read deadline; set http.Server.ReadTimeout", "error", err)
 		})
 	}
 	answer, err := a.answer(c)
@@ -164,7 +164,7 @@ func (a *api) answer(c *call) (done answer, err error) {
 		return answer{}, err
 	}
 	done, err = c.route.handle(c)
-	if errors.Is(err, auth.ErrCredentialChanged) { // after the check: what is it now?
+	if errors.Is(err, auth.ErrCredentialChanged) { // the key changed after the check
 		if err := a.recheck(c); err != nil {
 			return answer{}, err
 		}
@@ -195,7 +195,7 @@ func (a *api) credential(c *call) auth.Credential {
 
 // permitNow is permit to a target that is about to be changed: with the key as it is now.
 func (a *api) permitNow(c *call, target *auth.Target) error {
-	if c.route.body == noBody { // or else it was verified again once the body was there
+	if c.route.body == noBody { // otherwise answer has rechecked it after reading the body
 		if err := a.recheck(c); err != nil {
 			return err
 		}

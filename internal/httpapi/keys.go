@@ -29,7 +29,7 @@ type keyReadView struct {
 	CreatedBy     *creatorView  `json:"createdBy"`
 	LastUsedAt    timestamp     `json:"lastUsedAt"`
 	Previous      *previousView `json:"previous"`
-	UnknownScopes []string      `json:"unknownScopes,omitempty"` // that it holds, and that are not declared any more
+	UnknownScopes []string      `json:"unknownScopes,omitempty"` // scopes of the key that are no longer declared
 }
 
 // A previousView tells of the value before the last rotation, while it is live.
@@ -117,7 +117,7 @@ type selfView struct {
 func (a *api) getSelf(c *call) (answer, error) {
 	value, err := a.keys.Lookup(c.Context(), c.Header.Get(auth.HeaderName))
 	switch {
-	case errors.Is(err, apikeys.ErrNotFound), err == nil && !value.Live: // since it was verified
+	case errors.Is(err, apikeys.ErrNotFound), err == nil && !value.Live: // changed after it was verified
 		return answer{}, auth.ErrUnauthorized
 	case err != nil:
 		return answer{}, err

@@ -74,8 +74,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// TestHostsStore checks that only what the Handler opened is closed with it.
-func TestHostsStore(t *testing.T) {
+// Close closes only the store that the Handler has opened.
+func TestClose_HostsStore_StaysOpen(t *testing.T) {
 	store := memory.New()
 	api := newAPI(t, storageapi.Config{Store: store})
 	if err := api.Close(); err != nil {

@@ -15,7 +15,7 @@ import (
 const (
 	defaultLimit  = 20
 	maxLimit      = 100
-	maxParameters = 200 // in a query: more than there are event types, scopes or actions to repeat
+	maxParameters = 200 // per query; more than there are event types, scopes or actions to repeat
 )
 
 // A listView is a part of a list. NextCursor is null at its end.

@@ -105,7 +105,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-func TestPrefixesThatAreNone(t *testing.T) {
+func TestPrefix_Invalid_IsRejected(t *testing.T) {
 	for _, prefix := range []string{"v2", "/v2/", "//", "//v2", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a b", "/%61", "/{a}", "/ä", "/a?b", "/a#b", `/a"b`, `/a\b`, "/a\x00"} {
 		config := storageapi.Config{Store: memory.New(), Prefix: prefix}
 		if _, err := storageapi.NewHandler(config); err == nil || !strings.Contains(err.Error(), "Config.Prefix must begin with a slash") {

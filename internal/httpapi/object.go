@@ -106,7 +106,7 @@ func decodeObject(data []byte, fields ...field) error {
 	}
 	seen := make(map[string]bool)
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	_, err := decoder.Token() // the opening brace; data was found good
+	_, err := decoder.Token() // the opening brace, since checkJSON accepted data
 	for err == nil && decoder.More() {
 		var name json.Token
 		var raw json.RawMessage
@@ -221,7 +221,7 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	switch target := any(&value).(type) {
 	case *int64:
 		number, err := strconv.ParseFloat(string(raw), 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range it is infinite
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range, number is infinite and saturates
 			return value, invalid(name, "must be a whole number, not "+kind(raw))
 		}
 		if number != math.Trunc(number) {

@@ -119,7 +119,7 @@ func TestOwnScopes(t *testing.T) {
 	end()
 }
 
-func TestScopesAreDeclaredOnce(t *testing.T) {
+func TestNewHandler_ScopesDeclaredTwice_AreRejected(t *testing.T) {
 	vocabulary, err := scopes.NewVocabulary(readTeams)
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func TestRateLimit(t *testing.T) {
 	want(h.do("GET", keysPath, token, ""), 200, "10", "1", "9", "")
 }
 
-func TestRateLimitThatMakesNoSense(t *testing.T) {
+func TestRateLimit_InvalidConfig_IsRejected(t *testing.T) {
 	_, err := storageapi.NewHandler(storageapi.Config{Path: t.TempDir() + "/storage.db", RateLimit: auth.RateLimit{PerSecond: -1}})
 	if want := "storageapi: Config.RateLimit: auth: Config: RateLimit.PerSecond must be a finite number of at least 0"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -14,10 +14,10 @@ import (
 // A route is one thing the API does.
 type route struct {
 	method  string
-	pattern string      // segments that stand for themselves, and {id} and {…}, see pathParams
-	action  auth.Action // the authority it takes
+	pattern string      // literal segments, {id} and another parameter, see pathParams
+	action  auth.Action // required authority
 	body    bodyRule
-	query   []string // the parameters that it takes
+	query   []string // known parameters
 	handle  func(*call) (answer, error)
 }
 
@@ -93,7 +93,7 @@ func ParsePrefix(prefix string) (string, error) {
 	case prefix == "/":
 		return "", nil
 	case prefix[0] != '/' || path.Clean(prefix) != prefix || strings.ContainsFunc(prefix, notInPrefix):
-		return "", fmt.Errorf(`must begin with a slash, not end with one, and be a path of visible ASCII characters that stand for themselves, such as "/api/v1": %q`, prefix)
+		return "", fmt.Errorf(`must begin with a slash, not end with one, and have only visible ASCII characters that need no escaping, such as "/api/v1": %q`, prefix)
 	}
 	return prefix, nil
 }
@@ -132,7 +132,7 @@ func newRouter(routes []route) (router, error) {
 		}
 		methods := rt[i].methods
 		if methods[r.method] != nil {
-			return nil, fmt.Errorf("httpapi: route %s %s is there twice", r.method, r.pattern)
+			return nil, fmt.Errorf("httpapi: duplicate route %s %s", r.method, r.pattern)
 		}
 		methods[r.method] = &r
 		if r.method == http.MethodGet {
@@ -156,7 +156,7 @@ func allow(methods map[string]*route) string {
 // ids.
 type pathParams struct {
 	id    string // for {id}
-	subID string // for {eventId} or {recoveryId}, of what {id} is
+	subID string // for {eventId} or {recoveryId}, below {id}
 }
 
 // find returns the route of a request, and its path parameters.

@@ -22,7 +22,7 @@ func TestRouterRefusesRoutes(t *testing.T) {
 		want   string
 	}{
 		{"without authority", []route{good, open}, "GET /v2/others declares no authority"},
-		{"twice", []route{good, good}, "GET /v2/things is there twice"},
+		{"twice", []route{good, good}, "duplicate route GET /v2/things"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -18,9 +18,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestSecretsStayIn uses everything, well and badly, and looks for secrets in the
-// log and in every answer but the ones that are to show them.
-func TestSecretsStayIn(t *testing.T) {
+// Searches the log and all responses, except those that must show a secret.
+func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	r, faults, log := newReceiver(t), newFaulty(), new(logBuffer)
 	config := storageapi.Config{Store: faults, Logger: log.logger(), Webhooks: r.config()}
 	config.Webhooks.Retries = []time.Duration{} // an attempt only

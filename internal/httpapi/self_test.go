@@ -62,8 +62,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// TestSelfCounts: to ask who one is takes a request of the rate limit, as any other route does.
-func TestSelfCounts(t *testing.T) {
+func TestSelf_CountsTowardRateLimit(t *testing.T) {
 	c := newClock()
 	config := c.config()
 	config.RateLimit = auth.RateLimit{PerSecond: 1, Burst: 2}
@@ -77,8 +76,8 @@ func TestSelfCounts(t *testing.T) {
 	h.do("GET", selfPath, token, "").want(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 }
 
-// TestSelfAsksNobody: the host's policy decides about other keys, not about who one is.
-func TestSelfAsksNobody(t *testing.T) {
+// The host's policy decides about other keys, not about a key's own record.
+func TestSelf_HostsPolicy_IsNotAsked(t *testing.T) {
 	c := newClock()
 	config := c.config()
 	config.Authorize = func(context.Context, auth.Principal, auth.Access) error { return auth.ErrForbidden }

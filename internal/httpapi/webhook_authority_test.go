@@ -80,9 +80,8 @@ func TestAuthorityOverPastEvents(t *testing.T) {
 	h.do("DELETE", one, account, "").want(204, "")
 }
 
-// TestAuthorityOverWhatWasMade sends a creation again when the webhook has become one
-// that the caller may not read the events of.
-func TestAuthorityOverWhatWasMade(t *testing.T) {
+// The webhook has been changed to events that the caller may not read.
+func TestCreateWebhook_RepeatedAfterEventsChanged_IsRefused(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
 	_, files := h.key(alice, scopes.FilesRead)
@@ -94,9 +93,7 @@ func TestAuthorityOverWhatWasMade(t *testing.T) {
 	h.do("POST", webhooksPath, admin, body, idempotent("a")).want(200, "")
 }
 
-// TestAuthorityIsOverWhatIsChanged widens a webhook's events just when somebody was
-// found good enough for those of before: they are asked about again.
-func TestAuthorityIsOverWhatIsChanged(t *testing.T) {
+func TestUpdateWebhook_EventsWidenedAfterCheck_AuthorityIsCheckedAgain(t *testing.T) {
 	var widen func()
 	config := newClock().config()
 	config.Authorize = func(ctx context.Context, caller auth.Principal, access auth.Access) error {

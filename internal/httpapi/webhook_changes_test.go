@@ -127,9 +127,7 @@ func TestWebhookIfMatch(t *testing.T) {
 	h.do("PATCH", one, admin, `{}`, ifMatch(last)).want(404, "NOT_FOUND")
 }
 
-// TestOneOfManyUpdatesIsFirst sends the same tag with many changes at once: one of
-// them is made.
-func TestOneOfManyUpdatesIsFirst(t *testing.T) {
+func TestUpdateWebhook_ConcurrentWithSameTag_OneSucceeds(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
 	one := webhooksPath + "/" + h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")

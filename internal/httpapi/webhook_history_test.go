@@ -267,9 +267,8 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 	}
 }
 
-// TestCursorsTellNothingOfOthers looks into the cursors of a list of deliveries, which
-// a store makes from numbers that count the events of all accounts.
-func TestCursorsTellNothingOfOthers(t *testing.T) {
+// A store makes cursors from numbers that count the events of all accounts.
+func TestDeliveries_Cursors_RevealNoNumbers(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"memory": {Store: memory.New()}, "bolt": {Path: filepath.Join(t.TempDir(), "storage.db")},
 	} {

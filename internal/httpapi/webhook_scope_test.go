@@ -9,9 +9,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestPublishedBalanceHeedsNoThreshold: thresholds are for reports. What the host itself
-// publishes goes to all that subscribe.
-func TestPublishedBalanceHeedsNoThreshold(t *testing.T) {
+// Thresholds apply to reports. Events published by the host go to all subscribers.
+func TestPublish_BalanceLow_IgnoresThresholds(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
 	want := make(map[string]webhooks.DeliveryState)

@@ -102,7 +102,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 	webhook, err := a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
 	switch {
-	case errors.Is(err, webhooks.ErrNotFound): // it was deleted since Create looked
+	case errors.Is(err, webhooks.ErrNotFound): // deleted after Create found it
 		return answer{}, webhooks.ErrCreatedThenDeleted
 	case err != nil:
 		return answer{}, err

@@ -1,5 +1,4 @@
-// Package id creates and checks the identifiers of resources: a prefix for the kind, and
-// a ULID.
+// Package id creates and checks the IDs of resources: a prefix for the kind, and a ULID.
 package id
 
 import (
@@ -23,17 +22,16 @@ const (
 	Notice   = "ntc_"
 )
 
-// A Generator creates identifiers that sort in the order of their creation, also within
-// a millisecond and after the clock was set back. The zero Generator is ready to use. It
-// is safe for concurrent use.
+// A Generator creates IDs that sort in the order of their creation, even within a millisecond and
+// after the clock was set back. The zero Generator is ready to use. It is safe for concurrent use.
 type Generator struct {
 	mu      sync.Mutex
 	entropy *ulid.MonotonicEntropy
 	last    uint64
 }
 
-// Seed makes the identifiers those of a seed and the times that they are asked for. Only
-// tests call it, before the first New: they can be guessed then.
+// Seed makes the IDs depend only on the seed and the times passed to New, so that they can be
+// guessed. Only tests may call it, before the first New.
 func (g *Generator) Seed(seed uint64) {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -59,8 +57,8 @@ func (g *Generator) New(prefix string, at time.Time) string {
 	return string(text)
 }
 
-// Derived returns prefix followed by the ULID of the given time and the first 80 bits of
-// entropy, which must be as hard to guess as New's: the same for the same.
+// Derived returns prefix followed by the ULID of the given time and the first 80 bits of entropy,
+// which must be hard to guess. Equal arguments yield equal IDs.
 func Derived(prefix string, at time.Time, entropy []byte) string {
 	var u ulid.ULID
 	_ = u.SetTime(uint64(max(at.UnixMilli(), 0))) // before the year 10889
@@ -68,7 +66,7 @@ func Derived(prefix string, at time.Time, entropy []byte) string {
 	return prefix + u.String()
 }
 
-// Valid reports whether s is prefix followed by a ULID as New writes it.
+// Valid reports whether s is prefix followed by a ULID in the form that New returns.
 func Valid(prefix, s string) bool {
 	rest, ok := strings.CutPrefix(s, prefix)
 	if !ok {

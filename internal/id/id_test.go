@@ -12,8 +12,7 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// Whatever the clock does, ids sort in the order they were made.
-func TestIDsSortInTheOrderTheyWereMade(t *testing.T) {
+func TestNew_AnyClock_SortsInOrderOfCreation(t *testing.T) {
 	tests := map[string]func(i int) time.Time{
 		"within a millisecond":         func(int) time.Time { return noon },
 		"as time passes":               func(i int) time.Time { return noon.Add(time.Duration(i) * time.Second) },
@@ -32,30 +31,30 @@ func TestIDsSortInTheOrderTheyWereMade(t *testing.T) {
 				made = append(made, g.New(id.Event, clock(i)))
 			}
 			if !slices.IsSorted(made) || len(slices.Compact(made)) != 2000 {
-				t.Errorf("%d ids, sorted %v", len(slices.Compact(made)), slices.IsSorted(made))
+				t.Errorf("%d distinct IDs, sorted %v; want 2000, true", len(slices.Compact(made)), slices.IsSorted(made))
 			}
 			for _, s := range made {
 				if !id.Valid(id.Event, s) {
-					t.Fatalf("%q is not valid", s)
+					t.Fatalf("Valid(%q) = false, want true", s)
 				}
 			}
 		})
 	}
 }
 
-func TestIDsTellTheirTime(t *testing.T) {
+func TestNew_SeveralGenerators_SortByTime(t *testing.T) {
 	var g, h id.Generator
 	early, late := g.New(id.Key, noon), h.New(id.Key, noon.Add(time.Millisecond))
 	if early >= late {
-		t.Errorf("%q of another generator, a millisecond later, is not after %q", late, early)
+		t.Errorf("ID of another generator a millisecond later = %q, want one after %q", late, early)
 	}
 	const timestamp = len(id.Key) + 10
 	if again := h.New(id.Key, noon.Add(time.Millisecond)); again[:timestamp] != late[:timestamp] {
-		t.Errorf("%q and %q differ in their time", again, late)
+		t.Errorf("timestamps of %q and %q differ, want the same", again, late)
 	}
 }
 
-func TestConcurrentIDsAreUnique(t *testing.T) {
+func TestNew_Concurrent_IsUnique(t *testing.T) {
 	const workers, each = 8, 2000
 	var g id.Generator
 	var wg sync.WaitGroup
@@ -70,13 +69,13 @@ func TestConcurrentIDsAreUnique(t *testing.T) {
 	wg.Wait()
 	for i, list := range made {
 		if !slices.IsSorted(list) {
-			t.Errorf("the ids that worker %d got are not in order", i)
+			t.Errorf("worker %d: IDs are not sorted", i)
 		}
 	}
 	all := slices.Concat(made...)
 	slices.Sort(all)
 	if got := len(slices.Compact(all)); got != workers*each {
-		t.Errorf("%d different ids of %d", got, workers*each)
+		t.Errorf("%d distinct IDs, want %d", got, workers*each)
 	}
 }
 
@@ -85,7 +84,7 @@ func TestValid(t *testing.T) {
 	made := g.New(id.Key, noon)
 	rest := strings.TrimPrefix(made, id.Key)
 	if !id.Valid(id.Key, made) || len(rest) != 26 {
-		t.Fatalf("%q is not valid", made)
+		t.Fatalf("Valid(%q) = false, want true", made)
 	}
 	for _, s := range []string{
 		"", id.Key, rest, id.Webhook + rest, "KEY_" + rest, made + "0", made[:len(made)-1], " " + made, made + " ",
@@ -93,7 +92,7 @@ func TestValid(t *testing.T) {
 		id.Key + "8" + rest[1:], id.Key + rest[:25] + "\x00", id.Key + rest[:13] + "/" + rest[14:], id.Key + rest[:24] + "é",
 	} {
 		if id.Valid(id.Key, s) {
-			t.Errorf("%q is valid", s)
+			t.Errorf("Valid(%q) = true, want false", s)
 		}
 	}
 }
@@ -109,7 +108,7 @@ func FuzzValid(f *testing.F) {
 		}
 		rest, ok := strings.CutPrefix(s, id.Key)
 		if !ok || len(rest) != 26 || strings.Trim(rest, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") != "" || rest[0] > '7' {
-			t.Errorf("%q is valid", s)
+			t.Errorf("Valid(%q) = true, want false", s)
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// Package input holds the rules that keys and webhooks share for what callers give
-// them.
+// Package input validates the input that keys and webhooks have in common.
 package input
 
 import (
@@ -17,8 +16,8 @@ func PlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// Folded returns text that is the same for texts that differ in upper and lower case alone, of
-// whatever script. It has as many characters.
+// Folded maps strings that differ only in case, in any script, to the same string. The result has
+// the same number of characters.
 func Folded(text string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
@@ -29,8 +28,8 @@ func Folded(text string) string {
 	}, text)
 }
 
-// Account returns what is wrong with the name of an account, which the host chooses;
-// "" if nothing is.
+// Account validates the name of an account, which the host chooses. It returns "" or the reason
+// for rejecting it.
 func Account(name string) (reason string) {
 	if name == "" || len(name) > 128 || !PlainText(name) {
 		return "must be 1 to 128 bytes of UTF-8 without control characters"
@@ -38,11 +37,11 @@ func Account(name string) (reason string) {
 	return ""
 }
 
-// ID reports whether a store may be asked for s: what is no id is not found.
+// ID reports whether s may be passed to a store as an ID. Callers treat other strings as not found.
 func ID(s string) bool { return s != "" && len(s) <= 128 && PlainText(s) }
 
-// IdempotencyKey returns what is wrong with an idempotency key; "" if nothing is.
-// Empty is fine: the request is not remembered.
+// IdempotencyKey validates an idempotency key. It returns "" or the reason for rejecting it. An
+// empty key is valid: the request is then not remembered.
 func IdempotencyKey(key string) (reason string) {
 	outside := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(key) > 128 || strings.ContainsFunc(key, outside) {
@@ -54,11 +53,11 @@ func IdempotencyKey(key string) (reason string) {
 // IdempotencyTTL is how long an idempotency key is remembered.
 const IdempotencyTTL = 24 * time.Hour
 
-// MaxIdempotencyKeys returns how many idempotency keys an account may have in use where
-// it may have maxCount things, for another creation by the host or by a key, which may be
-// limited; 0 means any number. Keys may use ten times maxCount, because an account that deletes
-// what it creates can create on; limited ones half of that. The host, with its dashboard, has
-// as many again, so that no key can use them up.
+// MaxIdempotencyKeys returns the number of idempotency keys in use at which an account may not use
+// another one. maxCount is the limit on its resources; 0 means no limit. API keys may use ten times
+// maxCount, because an account can delete resources and create new ones; limited API keys may use
+// half of that. The host, including its dashboard, may use twice as many, so that no API key can
+// use up its share.
 func MaxIdempotencyKeys(maxCount int, host, limited bool) int {
 	all := min(max(maxCount, 0), math.MaxInt/20) * 10
 	switch {
@@ -70,7 +69,7 @@ func MaxIdempotencyKeys(maxCount int, host, limited bool) int {
 	return all
 }
 
-// Fingerprint returns a hash of the parts of a request, in their order.
+// Fingerprint returns a hash of the parts of a request, which depends on their order and borders.
 func Fingerprint(parts ...string) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, part := range parts {

@@ -2,8 +2,8 @@ package input
 
 import "iter"
 
-// Pages returns the items of all pages. fetch returns the page that comes after what the
-// page before said, which is "" at first and, in its answer, at the end.
+// Pages iterates over the items of all pages. fetch returns the page after a cursor, and the next
+// cursor. The cursor is "" for the first page, and after the last one.
 func Pages[T any](fetch func(after string) (items []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for next, more := "", true; more; more = next != "" {

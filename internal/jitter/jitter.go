@@ -1,4 +1,4 @@
-// Package jitter varies durations, so that what failed together does not come again
+// Package jitter varies durations, so that operations that failed together are not retried
 // together.
 //
 //	wait := source.Vary(time.Minute, 0.2, webhook) // 48 to 72 s
@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// A Source is where jitter comes from. The nil and the zero Source are random. One with a
-// seed varies by the seed and the key alone, so that a test sees the same waits each time,
-// in whatever order its goroutines ask for them. It is safe for concurrent use after Seed.
+// A Source produces jitter. The nil and the zero Source are random. The jitter of a seeded source
+// depends only on the seed and the key, so that a test has the same waits in each run, regardless
+// of the order of its goroutines. A Source is safe for concurrent use after Seed.
 type Source struct {
 	seed   uint64
 	seeded bool
 }
 
-// Seed gives the source a seed. Only tests call it, before the source is used.
+// Seed makes the source deterministic. Only tests may call it, before the source is used.
 func (s *Source) Seed(seed uint64) { s.seed, s.seeded = seed, true }
 
-// Vary returns a duration that differs from d by that part of it at most: from 0, not at
-// all, to 1. The key says what the duration is of.
+// Vary returns d varied at random by at most ±part of it: 0.2 is ±20 %. part is from 0 to 1. The
+// key identifies the duration in a seeded source.
 func (s *Source) Vary(d time.Duration, part float64, key ...string) time.Duration {
 	var at float64
 	if s == nil || !s.seeded {
 		at = rand.Float64()
 	} else {
-		at = s.of(key)
+		at = s.float(key)
 	}
 	if other := d + time.Duration((2*at-1)*part*float64(d)); other >= 0 { // no overflow
 		return other
@@ -36,8 +36,8 @@ func (s *Source) Vary(d time.Duration, part float64, key ...string) time.Duratio
 	return d
 }
 
-// of returns a number from 0 to 1 for a key.
-func (s *Source) of(key []string) float64 {
+// float returns the key's number from 0 to 1.
+func (s *Source) float(key []string) float64 {
 	sum := fnv.New64a()
 	for _, k := range key {
 		_, _ = sum.Write([]byte(k))

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/internal/jitter"
 )
 
-func TestVaryStaysWithinThePart(t *testing.T) {
+func TestVary_AnySource_StaysWithinPart(t *testing.T) {
 	var random jitter.Source
 	seeded := new(jitter.Source)
 	seeded.Seed(7)
@@ -22,21 +22,19 @@ func TestVaryStaysWithinThePart(t *testing.T) {
 			t.Errorf("%s: from %v to %v, want an hour ±20 %%", name, low, high)
 		}
 		if low > 51*time.Minute || high < 69*time.Minute { // 1 in 10⁹⁰
-			t.Errorf("%s: from %v to %v, which is hardly jitter", name, low, high)
+			t.Errorf("%s: from %v to %v, want a range of more than 18 minutes", name, low, high)
 		}
 		if d := source.Vary(time.Hour, 0, "wh_1"); d != time.Hour {
-			t.Errorf("%s: %v without jitter", name, d)
+			t.Errorf("%s: part 0: got %v, want 1h", name, d)
 		}
 		if d := source.Vary(math.MaxInt64, 1, "wh_1"); d < 0 {
-			t.Errorf("%s: the longest duration became %v", name, d)
+			t.Errorf("%s: longest duration: got %v, want no overflow", name, d)
 		}
 	}
 }
 
-// TestSeedDecides: what a seeded source says goes by the seed and the key, and not by the
-// order of the questions.
-func TestSeedDecides(t *testing.T) {
-	ask := func(seed uint64, keys ...string) map[string]time.Duration {
+func TestVary_SeededSource_DependsOnSeedAndKeyOnly(t *testing.T) {
+	vary := func(seed uint64, keys ...string) map[string]time.Duration {
 		var source jitter.Source
 		source.Seed(seed)
 		got := make(map[string]time.Duration)
@@ -45,11 +43,11 @@ func TestSeedDecides(t *testing.T) {
 		}
 		return got
 	}
-	one, again, other := ask(1, "a", "b"), ask(1, "b", "a"), ask(2, "a", "b")
+	one, again, other := vary(1, "a", "b"), vary(1, "b", "a"), vary(2, "a", "b")
 	if one["a"] != again["a"] || one["b"] != again["b"] {
-		t.Errorf("the same seed gave %v, then %v", one, again)
+		t.Errorf("same seed: got %v, then %v", one, again)
 	}
 	if one["a"] == one["b"] || one["a"] == other["a"] {
-		t.Errorf("other keys and seeds gave the same: %v, %v", one, other)
+		t.Errorf("got %v and %v, want other values for other keys and seeds", one, other)
 	}
 }

@@ -1,4 +1,4 @@
-// Package lasting keeps requests alive whose client has closed its half of the connection.
+// Package lasting keeps a request alive after its client has closed its half of the connection.
 package lasting
 
 import (
@@ -6,11 +6,11 @@ import (
 	"net/http"
 )
 
-// Context returns the context in which to answer a request: it has the values and the
-// deadline of the request's own context, but is not cancelled with it. The server of
-// net/http cancels a request's context as soon as the client closes its half of the
-// connection, although the client may still wait for the response. A context that is not
-// a server's is returned unchanged. Call cancel once the response is written.
+// Context returns a context for answering a request. It has the values and the deadline of the
+// request's context, but is not canceled with it: net/http cancels a request's context as soon as
+// the client closes its half of the connection, although the client may still wait for the
+// response. Context returns a context without an [http.Server] unchanged. Call cancel after the
+// response is written.
 func Context(request context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if request.Value(http.ServerContextKey) == nil {
 		return request, func() {}

@@ -14,7 +14,7 @@ import (
 
 type key struct{}
 
-func TestContext(t *testing.T) {
+func TestContext_ClientClosesItsHalf_LastsUntilDeadline(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		served := context.WithValue(context.WithValue(t.Context(), key{}, "value"), http.ServerContextKey, &http.Server{})
 		parent, leave := context.WithCancel(served)
@@ -22,7 +22,7 @@ func TestContext(t *testing.T) {
 		defer cancel()
 		leave()
 		if ctx.Err() != nil || ctx.Value(key{}) != "value" {
-			t.Errorf("after the client closed its half: %v, %v", ctx.Err(), ctx.Value(key{}))
+			t.Errorf("after the client closed its half: error %v, value %v; want none and the request's", ctx.Err(), ctx.Value(key{}))
 		}
 
 		parent, leave = context.WithCancel(t.Context())
@@ -30,7 +30,7 @@ func TestContext(t *testing.T) {
 		defer cancel()
 		leave()
 		if ctx.Err() == nil {
-			t.Error("a context that is not of a server goes on after its end")
+			t.Error("context without a server: still active after its cancellation")
 		}
 
 		parent, leave = context.WithTimeout(served, time.Minute)
@@ -39,12 +39,12 @@ func TestContext(t *testing.T) {
 		leave()
 		synctest.Wait()
 		if ctx.Err() != nil {
-			t.Errorf("before the deadline: %v", ctx.Err())
+			t.Errorf("before the deadline: error %v, want none", ctx.Err())
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			t.Errorf("after the deadline: %v", ctx.Err())
+			t.Errorf("after the deadline: error %v, want %v", ctx.Err(), context.DeadlineExceeded)
 		}
 	})
 }

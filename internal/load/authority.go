@@ -16,7 +16,7 @@ import (
 
 // An authority issues a certificate to each of the receiver's addresses.
 type authority struct {
-	key         *ecdsa.PrivateKey // of all certificates
+	key         *ecdsa.PrivateKey // for all certificates
 	certificate *x509.Certificate
 	issued      sync.Map // *tls.Certificate by address
 }
@@ -33,7 +33,7 @@ func newAuthority() (*authority, error) {
 	return a, err
 }
 
-// issue returns a certificate that is valid for some days; the authority's own is the first.
+// issue returns a certificate that is valid for some days. The first one is the authority's own.
 func (a *authority) issue(template *x509.Certificate) (*x509.Certificate, error) {
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.Subject = pkix.Name{CommonName: "storageapi load"}
@@ -50,12 +50,12 @@ func (a *authority) issue(template *x509.Certificate) (*x509.Certificate, error)
 	return x509.ParseCertificate(der)
 }
 
-// config returns the receiver's configuration: each address has a certificate of its own.
+// config returns the receiver's TLS configuration, with a separate certificate for each address.
 func (a *authority) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		address, ok := hello.Conn.LocalAddr().(*net.TCPAddr)
 		if !ok || !address.IP.IsLoopback() {
-			return nil, fmt.Errorf("%v is no loopback address", hello.Conn.LocalAddr())
+			return nil, fmt.Errorf("%v is not a loopback address", hello.Conn.LocalAddr())
 		}
 		if known, ok := a.issued.Load(address.IP.String()); ok {
 			return known.(*tls.Certificate), nil

@@ -21,22 +21,22 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// creators is how many create, or fill the file, at a time.
+// creators is the number of concurrent goroutines that create keys or fill the file.
 const creators = 256
 
-// A host is the service that events go through.
+// A host is the service under test.
 type host struct {
 	*scenario
 	api      *storageapi.Handler
 	receiver *receiver
 	ledger   *ledger
-	run      int64        // tells it from other runs on the file
-	filler   string       // of the body
-	settled  atomic.Int64 // deliveries on record as delivered
-	ended    chan error   // what Run returned
+	run      int64        // distinguishes this run from others on the file
+	filler   string       // pads the body
+	settled  atomic.Int64 // deliveries recorded as delivered
+	ended    chan error   // the result of Run
 }
 
-// openHost opens the file and begins to deliver.
+// openHost opens the file and starts deliveries.
 func openHost(s *scenario, r *receiver, l *ledger) (*host, error) {
 	h := &host{scenario: s, receiver: r, ledger: l, run: time.Now().UnixNano()}
 	if err := h.open(webhooks.Config{}); err != nil {
@@ -50,7 +50,7 @@ func openHost(s *scenario, r *receiver, l *ledger) (*host, error) {
 	return h, nil
 }
 
-// open opens the file and begins to deliver.
+// open opens the file and starts deliveries.
 func (h *host) open(config webhooks.Config) (err error) {
 	config.RootCAs = h.receiver.trusted
 	config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -72,7 +72,7 @@ func (h *host) open(config webhooks.Config) (err error) {
 	return nil
 }
 
-// close ends deliveries and closes the file, if it is open.
+// close stops deliveries and closes the file, if it is open.
 func (h *host) close() error {
 	if h.api == nil {
 		return nil
@@ -82,13 +82,13 @@ func (h *host) close() error {
 	return errors.Join(<-h.ended, err)
 }
 
-// account returns the account of a webhook, which no other run on the file has used.
+// account returns the account of a webhook. No other run on the file uses it.
 func (h *host) account(webhook int) string { return fmt.Sprintf("load_%d_%d", h.run, webhook) }
 
-// recorded returns how many deliveries are on record as delivered. Each event makes one.
+// recorded returns the number of deliveries recorded as delivered. Each event has one delivery.
 func (h *host) recorded() int { return int(h.settled.Load()) }
 
-// event returns the event of that number.
+// event returns the event with the given number.
 func (h *host) event(number int) webhooks.Event {
 	e := webhooks.Event{
 		Account: h.account(number % h.webhooks),
@@ -103,7 +103,7 @@ func (h *host) event(number int) webhooks.Event {
 	return e
 }
 
-// prepare makes the webhooks, connects to each, and fills and purges the file.
+// prepare creates the webhooks, connects to each, and fills and purges the file.
 func (h *host) prepare(ctx context.Context, out io.Writer) error {
 	err := inGoroutines(ctx, h.webhooks, func(i int) error {
 		_, err := h.api.Webhooks.Create(ctx, h.account(i), webhooks.CreateParams{
@@ -119,10 +119,10 @@ func (h *host) prepare(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	return h.fill(ctx, max(h.webhooks, creators)) // each webhook gets one, and has its connection
+	return h.fill(ctx, max(h.webhooks, creators)) // one event for each webhook opens its connection
 }
 
-// fill publishes so many events, as fast as it can, and waits until they have arrived.
+// fill publishes events as fast as possible, and waits until they have arrived.
 func (h *host) fill(ctx context.Context, events int) error {
 	first := h.ledger.open(events)
 	err := inGoroutines(ctx, events, func(i int) error {
@@ -135,7 +135,7 @@ func (h *host) fill(ctx context.Context, events int) error {
 	return cmp.Or(h.ledger.check(t, all), err)
 }
 
-// purge fills the file, and has it purged of all that, with a retention of next to nothing.
+// purge fills the file, and then purges all of these events with a minimal retention.
 func (h *host) purge(ctx context.Context, out io.Writer) error {
 	const retention = 50 * time.Millisecond
 	began := time.Now()
@@ -155,7 +155,7 @@ func (h *host) purge(ctx context.Context, out io.Writer) error {
 	}}); err != nil {
 		return err
 	}
-	for { // the oldest goes first, so that it is the last one's end that tells
+	for { // the oldest event is purged first, so wait for the last one
 		_, err := h.api.Webhooks.EventDeliveries(ctx, last.Account, last.ID)
 		if errors.Is(err, webhooks.ErrNotFound) {
 			break
@@ -175,8 +175,8 @@ func (h *host) purge(ctx context.Context, out io.Writer) error {
 	return h.open(webhooks.Config{})
 }
 
-// occupy verifies and creates keys until the function that it returns is called, which then
-// prints how many, and returns why it ended before if it did.
+// occupy verifies and creates keys until the returned function is called. That function prints the
+// numbers of keys, and returns the error if occupy has failed.
 func (h *host) occupy(ctx context.Context, out io.Writer) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var busy sync.WaitGroup
@@ -223,8 +223,8 @@ func (h *host) occupy(ctx context.Context, out io.Writer) (stop func() error) {
 	}
 }
 
-// inGoroutines calls do with the numbers below n, by some at a time, until ctx ends or one
-// fails, and returns the first error.
+// inGoroutines calls do concurrently with the numbers below n, until ctx ends or a call fails, and
+// returns the first error.
 func inGoroutines(ctx context.Context, n int, do func(int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

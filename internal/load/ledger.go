@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// A ledger says of each event of a stage what became of it. It is safe for concurrent use.
+// A ledger records the fate of each event of a stage. It is safe for concurrent use.
 type ledger struct {
 	mu        sync.Mutex
-	first     int // the number of events[0]: numbers go on from stage to stage
+	first     int // number of events[0]; numbers continue from stage to stage
 	events    []event
-	moved     time.Time // when something last happened
+	moved     time.Time // last progress
 	processor time.Duration
-	ended     error // why nothing arrives any more
+	ended     error // why the receiver reports nothing more
 
-	// Since the program began.
+	// Since the start of the program.
 	acknowledged int // events
-	reports      int // of the receiver
+	reports      int // from the receiver
 }
 
-// An event is one that was due; what has not happened is zero.
+// An event holds the times of an event. Times that have not come are zero.
 type event struct {
 	due, begun, acknowledged, arrived time.Time
 	failed                            error
-	times                             int // it arrived
+	times                             int // number of arrivals
 }
 
 // A tally counts events.
 type tally struct{ acknowledged, failed, arrived, missing, repeated int }
 
-// open begins a stage of so many events, and returns the first one's number.
+// open starts a stage with the given number of events, and returns the number of the first.
 func (l *ledger) open(events int) (first int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +42,7 @@ func (l *ledger) open(events int) (first int) {
 	return l.first
 }
 
-// published notes what came of a Publish.
+// published records the result of a Publish.
 func (l *ledger) published(number int, due, begun time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,8 +55,7 @@ func (l *ledger) published(number int, due, begun time.Time, err error) {
 	}
 }
 
-// note notes what has arrived. What belongs to an earlier stage is a repetition that no one
-// waits for.
+// note records a report of the receiver. It ignores repetitions of events of earlier stages.
 func (l *ledger) note(r report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,38 +72,38 @@ func (l *ledger) note(r report) {
 	}
 }
 
-// end notes that nothing arrives any more.
+// end records that the receiver reports nothing more.
 func (l *ledger) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = err
 }
 
-// over returns why nothing arrives any more; nil if it does.
+// over returns the error given to end, or nil.
 func (l *ledger) over() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
 }
 
-// receiverTime returns the processor time that the receiver has used, as of its last report.
+// receiverTime returns the receiver's processor time as of its last report.
 func (l *ledger) receiverTime() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.processor
 }
 
-// await waits until all that was acknowledged is on record as delivered, of which recorded says
-// how many events are since the program began, and the receiver has had the time to report it;
-// or until nothing has happened for as long as patience. It returns what became of the events.
+// await waits until all acknowledged events are recorded as delivered and the receiver has had time to
+// report them, or until there was no progress for as long as patience. recorded returns the number of
+// events recorded as delivered since the start of the program.
 func (l *ledger) await(patience time.Duration, recorded func() int) (tally, []event) {
-	done := -1 // how many reports there were when all was on record
+	done := -1 // number of reports when all events were recorded
 	for {
 		l.mu.Lock()
 		if done < 0 && recorded() >= l.acknowledged {
 			done = l.reports
 		}
-		// A report may have been on its way then, the one that follows was not.
+		// The next report may have been sent before that, but the one after it was not.
 		if done >= 0 && l.reports >= done+2 || l.ended != nil || time.Since(l.moved) > patience {
 			events := slices.Clone(l.events)
 			l.mu.Unlock()
@@ -137,7 +136,7 @@ func tallyOf(events []event) (t tally) {
 	return t
 }
 
-// check returns an error if something was lost or refused.
+// check returns an error if an event was lost or rejected.
 func (l *ledger) check(t tally, events []event) error {
 	var err error
 	if t.missing > 0 {

@@ -1,5 +1,5 @@
-// Load sends open-loop traffic through the library's public API to a receiver in a process of
-// its own, over TLS on loopback, and prints how long Publish and arrival took:
+// Load sends open-loop traffic through the library's public API to a receiver in a separate process,
+// over TLS on loopback, and prints how long Publish and arrival took:
 //
 //	go run ./internal/load -rate 1000,5000,10000,15000
 //	go run ./internal/load -hosts 10000
@@ -8,15 +8,14 @@
 //	go run ./internal/load -uses 65536 -duration 130s
 //	go run ./internal/load -creating 1000
 //
-// Events are published when their time has come, whether or not those before were answered,
-// and every figure counts from that time: a stall delays all events that were due meanwhile
-// (no coordinated omission). An interrupt ends the program early, with what was measured. It
-// exits with 1 if an acknowledged event did not arrive or Publish failed, and with 2 for
-// flags that make no sense.
+// Events are published at their due times, even if earlier calls have not returned, and every figure
+// counts from the due time, so a stall delays all events that are due meanwhile (no coordinated
+// omission). An interrupt ends the program early, and it prints the figures so far. It exits with 1
+// if an acknowledged event did not arrive or Publish failed, and with 2 for invalid flags.
 //
-// The rows: "begun" is when Publish was called, late by the program itself, whose timers wake
-// to the millisecond; "publish" is when it had returned; "arrival" when the receiver had read
-// the request's head for the first time. Bytes and processor time include what went on besides.
+// The rows: "begun" is the call of Publish, delayed only by the program itself, whose timers have a
+// resolution of a millisecond; "publish" is its return; "arrival" is when the receiver first had read
+// the request's head. Bytes and processor time include all concurrent work.
 package main
 
 import (
@@ -35,7 +34,7 @@ import (
 	"time"
 )
 
-// A scenario is what the flags say.
+// A scenario holds the flags.
 type scenario struct {
 	rates    []int // events a second, one stage after the other
 	duration time.Duration
@@ -77,7 +76,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// parse returns what the arguments ask for.
+// parse parses the flags.
 func parse(args []string, usage io.Writer) (*scenario, error) {
 	var s scenario
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
@@ -85,16 +84,16 @@ func parse(args []string, usage io.Writer) (*scenario, error) {
 	rates := flags.String("rate", "1000,5000,10000,15000", "events a second, one after the other")
 	flags.DurationVar(&s.duration, "duration", 10*time.Second, "how long each rate lasts")
 	flags.IntVar(&s.hosts, "hosts", 1, "receiver hosts, each an address of 127.0.0.0/8 (more than 1: on Linux), at most 100000")
-	flags.IntVar(&s.webhooks, "webhooks", 100, "webhooks, each in an account of its own, at least one for each host; events go to one after the other")
+	flags.IntVar(&s.webhooks, "webhooks", 100, "webhooks, each in its own account, at least one for each host; events go to one after the other")
 	flags.IntVar(&s.idle, "idle", 0, "Config.Webhooks.MaxIdleConns; 0: its default")
-	flags.StringVar(&s.ids, "ids", "ulid", "event ids: ulid, those of the library, which ascend; or uuid, random ones of the host's own")
-	flags.IntVar(&s.body, "body", 256, "bytes of each event's body, about")
-	flags.IntVar(&s.purged, "purged", 0, "events to deliver and purge before")
-	flags.IntVar(&s.uses, "uses", 0, "keys that are being verified, each every 30 s: last uses are written once a minute, so let -duration be some minutes")
-	flags.IntVar(&s.creating, "creating", 0, "keys to create a second, one after the other")
-	flags.StringVar(&s.db, "db", "", "the file; it stays, and can be used again, fuller each time; default: a temporary one")
-	flags.DurationVar(&s.patience, "patience", 30*time.Second, "how long to wait for what has not arrived while nothing does")
-	flags.StringVar(&s.fault, "fault", "", "what the receiver does once, to see that it is noticed: lose an event that it acknowledges, or exit")
+	flags.StringVar(&s.ids, "ids", "ulid", "event IDs: ulid, made by the library, ascending; or uuid, made by the host, random")
+	flags.IntVar(&s.body, "body", 256, "approximate size of each event's body, in bytes")
+	flags.IntVar(&s.purged, "purged", 0, "events to deliver and purge first")
+	flags.IntVar(&s.uses, "uses", 0, "keys to verify, each every 30 s; last uses are written once a minute, so set -duration to some minutes")
+	flags.IntVar(&s.creating, "creating", 0, "keys to create per second, one after the other")
+	flags.StringVar(&s.db, "db", "", "the file; it is kept, and can be reused, fuller each time; default: a temporary file")
+	flags.DurationVar(&s.patience, "patience", 30*time.Second, "how long to wait for missing events without any progress")
+	flags.StringVar(&s.fault, "fault", "", "fault of the receiver, to check that it is detected: lose (acknowledge an event without recording it) or exit")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -107,7 +106,7 @@ func parse(args []string, usage io.Writer) (*scenario, error) {
 	}
 	switch {
 	case flags.NArg() > 0:
-		return nil, fmt.Errorf("%q: there are flags only", flags.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case s.hosts < 1 || s.hosts > maxHosts:
 		return nil, fmt.Errorf("-hosts must be from 1 to %d", maxHosts)
 	case s.ids != "ulid" && s.ids != "uuid":
@@ -123,8 +122,8 @@ func parse(args []string, usage io.Writer) (*scenario, error) {
 	return &s, nil
 }
 
-// run plays the scenario and prints what was measured. The error says what was lost. If ctx
-// ends it goes on only until what was acknowledged has arrived.
+// run plays the scenario and prints the figures. The error reports lost events. If ctx ends, run only
+// waits until the acknowledged events have arrived.
 func (s *scenario) run(ctx context.Context, out io.Writer) (err error) {
 	if s.db == "" {
 		dir, err := os.MkdirTemp("", "storageapi-load-")
@@ -161,7 +160,7 @@ func (s *scenario) run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// ended returns nil if it was the interrupt that made something fail.
+// ended returns nil if err was caused by the interrupt, and err otherwise.
 func ended(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return nil

@@ -55,18 +55,18 @@ func TestAllArrives(t *testing.T) {
 func TestLossIsNoticed(t *testing.T) {
 	for fault, want := range map[string]string{
 		faultLose: "1 of 100 acknowledged events did not arrive",
-		faultExit: "the receiver reports no more",
+		faultExit: "reports from the receiver ended",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			out, err := load(t, "-rate 500 -duration 200ms -webhooks 2 -fault "+fault)
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(out, " 0 missing") {
-				t.Errorf("the error is %v", err)
+				t.Errorf("got error %v, want one with %q", err, want)
 			}
 		})
 	}
 }
 
-// An interrupt ends a stage early, and what was acknowledged arrives.
+// An interrupt ends a stage early, after acknowledged events have arrived.
 func TestInterrupt(t *testing.T) {
 	s, err := parse([]string{"-rate", "100,100", "-webhooks", "2", "-duration", "1h"}, io.Discard)
 	if err != nil {
@@ -96,7 +96,7 @@ func (i *interrupter) Write(p []byte) (int, error) {
 func TestFlagsAreChecked(t *testing.T) {
 	for _, args := range []string{"-rate 0", "-rate 1,x", "-hosts 0", "-hosts 100001", "-ids 7", "-fault none", "-duration 0s", "-body -1", "on"} {
 		if s, err := parse(strings.Fields(args), io.Discard); err == nil {
-			t.Errorf("%s makes %+v", args, s)
+			t.Errorf("parse(%q) = %+v, want an error", args, s)
 		}
 	}
 }

@@ -20,53 +20,53 @@ import (
 	"time"
 )
 
-// receiverVariable names the variable that makes this program nothing but the receiver. It
-// holds the fault.
+// receiverVariable is the environment variable that makes this program the receiver. Its value is the
+// fault.
 const receiverVariable = "STORAGEAPI_LOAD_RECEIVER"
 
-// What the receiver can be made to do to its request number faultAt.
+// Faults of the receiver at its request number faultAt.
 const (
-	faultLose = "lose" // answer it and report nothing
+	faultLose = "lose" // respond without reporting the event
 	faultExit = "exit"
-	faultAt   = 300 // after what [host.prepare] sends
+	faultAt   = 300 // after the events of [host.prepare]
 )
 
 const maxHosts = 100_000
 
-// A receiver is the process that takes the events, as the program that starts it knows it.
+// A receiver is the receiver's process, in the program that starts it.
 type receiver struct {
 	port    int
 	trusted *x509.CertPool
 	cmd     *exec.Cmd
 	stdin   io.Closer
-	told    chan struct{} // closed when it reports no more
+	ended   chan struct{} // closed after the last report
 }
 
-// An opening is the first that the receiver says; reports follow.
+// An opening is the receiver's first message. Reports follow.
 type opening struct {
 	Port      int
 	Authority []byte // its certificate, DER
 }
 
-// A report says what has arrived since the last one.
+// A report holds the arrivals since the last report.
 type report struct {
 	Arrivals  []arrival
-	Processor time.Duration // that the process has used since it began
+	Processor time.Duration // used by the process since its start
 }
 
-// An arrival is a request: the number of the event, and when it came.
+// An arrival is the arrival of a request.
 type arrival struct {
-	Number int
-	At     int64 // nanoseconds since 1970, by the clock that all processes share
+	Number int   // of the event
+	At     int64 // Unix nanoseconds of the clock shared by all processes
 }
 
-// startReceiver starts the process. The ledger gets what it reports.
+// startReceiver starts the process. The ledger gets its reports.
 func startReceiver(hosts int, fault string, l *ledger) (*receiver, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	r := &receiver{cmd: exec.Command(self), told: make(chan struct{})}
+	r := &receiver{cmd: exec.Command(self), ended: make(chan struct{})}
 	r.cmd.Env = append(os.Environ(), receiverVariable+"="+fault)
 	r.cmd.Stderr = os.Stderr
 	in, err := r.cmd.StdinPipe()
@@ -93,11 +93,11 @@ func startReceiver(hosts int, fault string, l *ledger) (*receiver, error) {
 	r.port, r.trusted = begun.Port, x509.NewCertPool()
 	r.trusted.AddCert(authority)
 	go func() {
-		defer close(r.told)
+		defer close(r.ended)
 		for {
 			var next report
 			if err := reports.Decode(&next); err != nil {
-				l.end(fmt.Errorf("the receiver reports no more: %w", err))
+				l.end(fmt.Errorf("reports from the receiver ended: %w", err))
 				return
 			}
 			l.note(next)
@@ -106,7 +106,7 @@ func startReceiver(hosts int, fault string, l *ledger) (*receiver, error) {
 	return r, nil
 }
 
-// url returns the address of the host of that number: 127.0.0.1 and those after it.
+// url returns the URL of a host. Hosts are numbered addresses from 127.0.0.1 on.
 func (r *receiver) url(host int) string {
 	n := host + 1
 	return fmt.Sprintf("https://127.%d.%d.%d:%d/hook", n>>16, n>>8&0xff, n&0xff, r.port)
@@ -115,15 +115,15 @@ func (r *receiver) url(host int) string {
 // stop ends the process.
 func (r *receiver) stop() error {
 	_ = r.stdin.Close()
-	<-r.told
+	<-r.ended
 	if err := r.cmd.Wait(); err != nil {
 		return fmt.Errorf("the receiver: %w", err)
 	}
 	return nil
 }
 
-// receive is that process. It ends when its input does: an interrupt of a terminal, which it
-// gets too, is for the sender to heed.
+// receive runs the receiver's process until its input ends. It ignores a terminal's interrupt, which
+// both processes get, because the sender handles it.
 func receive(in io.Reader, out io.Writer, fault string) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM)
 	var hosts int
@@ -136,7 +136,7 @@ func receive(in io.Reader, out io.Writer, fault string) error {
 	}
 	at := "127.0.0.1:0"
 	if hosts > 1 {
-		at = "0.0.0.0:0" // nothing else is all of 127.0.0.0/8; the authority refuses others
+		at = "0.0.0.0:0" // the only address that covers 127.0.0.0/8; the authority refuses others
 	}
 	listener, err := net.Listen("tcp4", at)
 	if err != nil {
@@ -197,7 +197,7 @@ func receive(in io.Reader, out io.Writer, fault string) error {
 	}
 }
 
-// numberIn returns the number of the event, which is what its data says is used.
+// numberIn returns the number of the event, which is the value of "used" in its data.
 func numberIn(body []byte) (number int, ok bool) {
 	_, rest, _ := bytes.Cut(body, []byte(`"used":`))
 	digits, _, _ := bytes.Cut(rest, []byte(","))

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// maxUnanswered is how many calls of Publish there are at a time: more would take the
-// machine's memory if nothing is answered for long. Those that wait for one are late as well.
+// maxUnanswered is the maximum number of concurrent calls of Publish. It limits the memory used during
+// a long stall. Waiting for a call to return counts as delay of the event.
 const maxUnanswered = 50_000
 
-// stage publishes at one rate, waits for what was acknowledged, and prints the figures.
+// stage publishes at one rate, waits for the acknowledged events, and prints the figures.
 func (h *host) stage(ctx context.Context, out io.Writer, rate int) error {
 	total := int(float64(rate) * h.duration.Seconds())
 	fmt.Fprintf(out, "\n%d events/s for %v, ids %s, %d webhooks on %d hosts, %d bytes\n", rate, h.duration, h.ids, h.webhooks, h.hosts, h.body)
@@ -51,8 +51,8 @@ func (h *host) stage(ctx context.Context, out io.Writer, rate int) error {
 	return h.ledger.check(t, events)
 }
 
-// atRate calls do with 0, 1, … and when each was due, at that rate a second, until it returns
-// false or ctx ends. What is late is made up for at once.
+// atRate calls do with 0, 1, … and their due times, rate times per second, until it returns false or
+// ctx ends. It makes late calls at once.
 func atRate(ctx context.Context, rate float64, do func(i int, due time.Time) bool) {
 	began := time.Now()
 	for i := 0; ctx.Err() == nil; i++ {
@@ -69,7 +69,7 @@ func atRate(ctx context.Context, rate float64, do func(i int, due time.Time) boo
 	}
 }
 
-// printPercentiles prints how long after it was due something happened to events.
+// printPercentiles prints percentiles of the delays from the due times of events.
 func printPercentiles(out io.Writer, name string, events []event, when func(*event) time.Time) {
 	var took []time.Duration
 	for i := range events {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A usage is what the processes have used; zero where the system does not say.
+// A usage holds the resources used by the processes. Fields are zero if the system has no figures.
 type usage struct {
 	sender, receiver time.Duration // processor time
-	written          int           // bytes that the sender has written to files
+	written          int           // bytes written to files by the sender
 }
 
 func (h *host) usage() usage {
@@ -23,7 +23,7 @@ func (u usage) since(before usage) usage {
 	return usage{u.sender - before.sender, u.receiver - before.receiver, u.written - before.written}
 }
 
-// each says how much that is for each of so many.
+// each formats the usage divided by n.
 func (u usage) each(n int) string {
 	n = max(n, 1)
 	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(n) }
@@ -31,7 +31,8 @@ func (u usage) each(n int) string {
 		u.written/n, micros(u.sender), micros(u.receiver))
 }
 
-// bytesWritten returns how many bytes this process has had written to storage, on Linux.
+// bytesWritten returns the number of bytes that this process has caused to be written to storage, on
+// Linux.
 func bytesWritten() int {
 	text, _ := os.ReadFile("/proc/self/io")
 	_, rest, _ := bytes.Cut(text, []byte("\nwrite_bytes: "))
@@ -40,7 +41,7 @@ func bytesWritten() int {
 	return n
 }
 
-// pause waits for so long or until ctx ends.
+// pause waits for a duration, or until ctx ends.
 func pause(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime returns how long this process has kept processors busy.
+// processorTime returns the processor time used by this process.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)

@@ -7,26 +7,26 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// Changes tell an Observer of changes.
+// Changes reports changes to an Observer.
 type Changes struct {
-	changed func(notices.Notice) // nil: none
+	changed func(notices.Notice) // may be nil
 	*Queue
 }
 
-// NewChanges returns the Changes that observer is told of.
+// NewChanges returns the Changes of observer.
 func NewChanges(observer observe.Observer, logger *slog.Logger) Changes {
 	return Changes{observer.Changed, NewQueue(logger, observer.Lost)}
 }
 
-// Changed tells of a notice that was stored, and of nothing if it is zero.
+// Changed reports a stored notice. It ignores the zero Notice.
 func (c *Changes) Changed(n *notices.Notice) {
 	if c.changed != nil {
-		c.tell(n)
+		c.enqueue(n)
 	}
 }
 
-func (c *Changes) tell(n *notices.Notice) {
-	if told := *n; !n.IsZero() {
-		c.Add(func() { c.changed(told) })
+func (c *Changes) enqueue(n *notices.Notice) {
+	if notice := *n; !n.IsZero() {
+		c.Add(func() { c.changed(notice) })
 	}
 }

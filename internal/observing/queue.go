@@ -1,5 +1,5 @@
-// Package observing calls the functions of an observe.Observer so that they hold up and break
-// nothing.
+// Package observing calls the functions of an observe.Observer, so that a slow or broken function
+// affects nothing else.
 package observing
 
 import (
@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	maxCalls  = 8192        // that wait; later ones are lost
-	warnEvery = time.Minute // of calls that are lost
-	grace     = time.Second // for calls when all is over
+	maxCalls  = 8192        // queued calls; later ones are dropped
+	warnEvery = time.Minute // minimum between two warnings about dropped calls
+	grace     = time.Second // for queued calls in Close
 )
 
-// A Queue makes calls, one after the other, on a goroutine that there is only while some
-// wait. Add never waits for them.
+// A Queue makes calls one after the other. Its goroutine exists only while calls are queued. Add
+// never blocks.
 type Queue struct {
 	logger *slog.Logger
-	lost   func(n int) // nil: none
+	lost   func(n int) // may be nil
 
-	mu     sync.Mutex
-	calls  []func()      // that wait, from next on
-	next   int           // index of the first
-	idle   chan struct{} // closed once no call waits or is under way; nil: it is so
-	missed int           // calls that were not made since lost was called
-	unsaid int           // and since that was logged
-	warned time.Time
+	mu       sync.Mutex
+	calls    []func()      // queued from index next
+	next     int           // index of the next call
+	idle     chan struct{} // closed when no call is queued or running; nil while idle
+	dropped  int           // dropped calls since the last call of lost
+	unlogged int           // dropped calls since the last warning
+	warned   time.Time
 }
 
-// NewQueue returns an empty Queue. lost, which may be nil, is told how many calls were not made.
+// NewQueue returns an empty Queue. It passes the number of dropped calls to lost, which may be nil.
 func NewQueue(logger *slog.Logger, lost func(n int)) *Queue {
 	return &Queue{logger: logger, lost: lost}
 }
 
-// Add has call made, unless too many wait.
+// Add queues a call, or drops it if the queue is full.
 func (q *Queue) Add(call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls)-q.next >= maxCalls {
-		q.miss(1)
+		q.drop(1)
 		return
 	}
 	q.calls = append(q.calls, call)
@@ -51,22 +51,22 @@ func (q *Queue) Add(call func()) {
 	}
 }
 
-// miss notes that n calls are not made. q.mu is held.
-func (q *Queue) miss(n int) {
-	q.missed += n
-	q.unsaid += n
+// drop counts n dropped calls. The caller holds q.mu.
+func (q *Queue) drop(n int) {
+	q.dropped += n
+	q.unlogged += n
 	if now := time.Now(); now.Sub(q.warned) >= warnEvery {
-		q.logger.Warn("storageapi: an Observer is too slow: it is not told of all that happens", "lost", q.unsaid)
-		q.warned, q.unsaid = now, 0
+		q.logger.Warn("storageapi: observer is too slow; calls were dropped", "lost", q.unlogged)
+		q.warned, q.unlogged = now, 0
 	}
 }
 
-// take returns the next call, or nil if none waits.
+// take returns the next call, or nil if none is queued.
 func (q *Queue) take() (call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := q.missed; n > 0 && q.lost != nil {
-		q.missed = 0
+	if n := q.dropped; n > 0 && q.lost != nil {
+		q.dropped = 0
 		return func() { q.lost(n) }
 	}
 	if q.next == len(q.calls) {
@@ -77,30 +77,30 @@ func (q *Queue) take() (call func()) {
 		return nil
 	}
 	call, q.calls[q.next] = q.calls[q.next], nil
-	if q.next++; q.next == maxCalls { // so that calls does not grow without end
+	if q.next++; q.next == maxCalls { // keeps calls from growing without limit
 		q.calls, q.next = slices.Delete(q.calls, 0, q.next), 0
 	}
 	return call
 }
 
-// run makes calls until none waits. One that ends its goroutine ends this one, and another
-// goes on.
+// run makes calls until none is queued. If a call ends the goroutine with [runtime.Goexit], run
+// continues in another.
 func (q *Queue) run() {
-	over := false
+	finished := false
 	defer func() {
-		if !over {
-			q.logger.Error("storageapi: a function of an Observer ended its goroutine")
+		if !finished {
+			q.logger.Error("storageapi: observer function ended its goroutine (runtime.Goexit)")
 			go q.run()
 		}
 	}()
 	for call := q.take(); call != nil; call = q.take() {
 		Call(q.logger, call)
 	}
-	over = true
+	finished = true
 }
 
-// Drain returns once no call waits or is under way. Once ctx is done the calls that wait are
-// not made any more, and it returns though one may be under way. Later calls are made again.
+// Drain waits until no call is queued or running. If ctx ends first, it drops the queued calls and
+// returns, although a call may still be running. The queue stays usable.
 func (q *Queue) Drain(ctx context.Context) {
 	q.mu.Lock()
 	idle := q.idle
@@ -113,30 +113,30 @@ func (q *Queue) Drain(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	q.logger.Error("storageapi: a function of an Observer does not return, or takes too long: what waits is not told")
+	q.logger.Error("storageapi: observer function does not return; queued calls were dropped")
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.miss(len(q.calls) - q.next)
+	q.drop(len(q.calls) - q.next)
 	clear(q.calls)
 	q.calls, q.next = q.calls[:0], 0
 }
 
-// Close is Drain for a second.
+// Close is Drain with a timeout of a second.
 func (q *Queue) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	q.Drain(ctx)
 }
 
-// Call makes a call, which may panic.
+// Call makes a call, and recovers from a panic.
 func Call(logger *slog.Logger, call func()) {
 	defer Recover(logger)
 	call()
 }
 
-// Recover, deferred, ends a panic of a function of an Observer.
+// Recover recovers from a panic of an Observer's function. It must be deferred.
 func Recover(logger *slog.Logger) {
 	if p := recover(); p != nil {
-		logger.Error("storageapi: a function of an Observer panicked") // its value could hold anything
+		logger.Error("storageapi: observer function panicked") // the value could contain secrets
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A log is what was logged, for concurrent use.
+// A log collects log output, and is safe for concurrent use.
 type log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -35,8 +35,7 @@ func (l *log) count(text string) int {
 
 func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// Calls are made in their order, whatever others do, and there is no goroutine without calls.
-func TestQueue(t *testing.T) {
+func TestQueue_CallsPanicAndExit_MakesAllCallsInOrder(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		log, made := new(log), ""
 		q := observing.NewQueue(log.logger(), nil)
@@ -49,17 +48,16 @@ func TestQueue(t *testing.T) {
 			made += "."
 		}
 		if made != "abcd.abcd.abcd." {
-			t.Errorf("called %q", made)
+			t.Errorf("calls = %q, want abcd three times", made)
 		}
 		if log.count("panicked") != 3 || log.count("ended its goroutine") != 3 || log.count("SENTINEL") != 0 {
-			t.Errorf("logged %s", &log.b)
+			t.Errorf("got log %s\nwant three panics and three ended goroutines, without values", &log.b)
 		}
-	}) // fails if a goroutine is left
+	}) // the bubble fails if a goroutine is left
 }
 
-// While a call does not return, 8,192 others wait and no more: those that are lost are counted,
-// logged once a minute, and told before the next call that is made.
-func TestQueueIsBounded(t *testing.T) {
+// Dropped calls are counted, logged once a minute, and reported to lost before the next call.
+func TestQueue_CallDoesNotReturn_DropsCallsAboveLimit(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		log, lost, made := new(log), []int(nil), 0
 		q := observing.NewQueue(log.logger(), func(n int) { lost = append(lost, n) })
@@ -76,16 +74,15 @@ func TestQueueIsBounded(t *testing.T) {
 		close(end)
 		q.Drain(t.Context())
 		if made != waiting || len(lost) != 1 || lost[0] != more {
-			t.Errorf("%d calls were made, %v lost", made, lost)
+			t.Errorf("%d calls made, lost called with %v; want %d, [%d]", made, lost, waiting, more)
 		}
 		if log.count("too slow") != 2 {
-			t.Errorf("logged %s", &log.b)
+			t.Errorf("got log %s\nwant two warnings", &log.b)
 		}
 	})
 }
 
-// Drain waits no longer than its context, and what waits then is never called.
-func TestDrain(t *testing.T) {
+func TestDrain_ContextEnds_DropsQueuedCalls(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		log, made, lost := new(log), "", 0
 		q := observing.NewQueue(log.logger(), func(n int) { lost += n })
@@ -97,19 +94,18 @@ func TestDrain(t *testing.T) {
 		begun := time.Now()
 		q.Drain(ctx)
 		if took := time.Since(begun); took != time.Minute || log.count("does not return") != 1 {
-			t.Errorf("drained in %v, logged %s", took, &log.b)
+			t.Errorf("drained in %v with log %s\nwant 1m and one error", took, &log.b)
 		}
 		close(end)
 		q.Add(func() { made += "c" })
 		q.Close()
 		if made != "ac" || lost != 1 {
-			t.Errorf("called %q, lost %d", made, lost)
+			t.Errorf("calls = %q, lost %d; want ac, 1", made, lost)
 		}
 	})
 }
 
-// A queue that is always a little behind does not grow.
-func TestQueueDoesNotGrow(t *testing.T) {
+func TestQueue_AlwaysOneCallBehind_DoesNotGrow(t *testing.T) {
 	q := observing.NewQueue(slog.New(slog.DiscardHandler), nil)
 	turn := make(chan struct{})
 	await := func() { <-turn }
@@ -119,7 +115,7 @@ func TestQueueDoesNotGrow(t *testing.T) {
 		step()
 	}
 	if allocated := testing.AllocsPerRun(20_000, step); allocated > 0 {
-		t.Errorf("%v allocations a call", allocated)
+		t.Errorf("%v allocations per call, want 0", allocated)
 	}
 	turn <- struct{}{}
 	q.Close()

@@ -1,5 +1,5 @@
-// Package pipenet is a network in memory, for tests: sockets do not work in the bubbles of
-// testing/synctest.
+// Package pipenet is a network in memory for tests, because sockets do not work in testing/synctest
+// bubbles.
 package pipenet
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Listener is a [net.Listener] that is reached by Dial alone.
+// A Listener is a [net.Listener] that can be reached only by its Dial.
 type Listener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -20,7 +20,7 @@ func Listen() *Listener {
 	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Dial connects to the Listener; the address is ignored.
+// Dial connects to the Listener. It ignores the address.
 func (l *Listener) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
@@ -43,11 +43,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept and Dial; connections go on.
+// Close ends Accept and Dial. Connections stay open.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
-// Addr returns a name.
+// Addr returns a fixed address.
 func (l *Listener) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }

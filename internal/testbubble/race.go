@@ -2,6 +2,6 @@
 
 package testbubble
 
-// Raced tells that the race detector is on: a bubble has one thread then, and takes some ten
+// Raced reports that the race detector is on. A bubble then has one thread and takes about ten
 // times as long.
 const Raced = true

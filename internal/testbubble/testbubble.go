@@ -1,13 +1,12 @@
-// Package testbubble runs a test in a bubble of testing/synctest, also under the race
-// detector.
+// Package testbubble runs a test in a testing/synctest bubble, even under the race detector.
 //
 //	testbubble.Run(t, func(t *testing.T) { … })
 //
-// Go 1.26 gives all timers of a bubble one context of the race detector, and runs them on
-// two threads at once: one runs a function of [time.AfterFunc], another receives from the
-// channel of a timer. Then the detector dies of SIGSEGV or tells of races that there are
-// not. With one thread at a time it cannot happen, so under the detector a bubble runs on
-// one; it sees races by the order of events, so it misses none for that.
+// In Go 1.26 all timers of a bubble share one context of the race detector, but can run on two
+// threads at once: one thread runs a function of [time.AfterFunc] while another receives from a
+// timer's channel. Then the detector crashes with SIGSEGV or reports false races. So under the
+// detector a bubble runs on one thread. It still finds all races, since it detects them by the
+// order of events.
 package testbubble
 
 import (
@@ -17,13 +16,13 @@ import (
 	"testing/synctest"
 )
 
-// bubbles counts those under way, so that the last one to end gives the threads back.
+// bubbles counts the running bubbles, so that the last one to end restores GOMAXPROCS.
 var bubbles struct {
 	sync.Mutex
 	n, procs int
 }
 
-// Run is [synctest.Test].
+// Run runs f like [synctest.Test].
 func Run(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if Raced {

@@ -9,9 +9,9 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// TestRunUnderTheRaceDetector: functions of timers beside channels of timers do not end
-// the race detector. With synctest.Test in the place of Run it dies, nearly each time.
-func TestRunUnderTheRaceDetector(t *testing.T) {
+// Timer functions and timer channels together must not crash the race detector. With synctest.Test
+// instead of Run it crashes nearly every time.
+func TestRun_TimersUnderTheRaceDetector_DoNotCrash(t *testing.T) {
 	for range 30 {
 		testbubble.Run(t, func(*testing.T) {
 			var group sync.WaitGroup

@@ -1,4 +1,4 @@
-// Package testclock is the clock that tests set.
+// Package testclock provides a clock that tests can set.
 //
 //	clock := testclock.At(noon)
 //	keys, err := apikeys.New(memory.New(), apikeys.Config{Now: clock.Now})
@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A Clock stands still until a test sets it. The zero Clock runs instead, as far ahead of
-// time.Now as was added to it. It is safe for concurrent use.
+// A Clock stands still until a test sets it. The zero Clock runs instead, ahead of time.Now by the
+// sum of all calls of Add. It is safe for concurrent use.
 type Clock struct {
 	mu    sync.Mutex
-	at    time.Time     // what it shows; zero: it runs
-	ahead time.Duration // of time.Now, if it runs
+	at    time.Time     // zero: the clock runs
+	ahead time.Duration // of time.Now, if the clock runs
 }
 
-// At returns a clock that stands still at that time.
+// At returns a clock that stands still at the given time.
 func At(at time.Time) *Clock { return &Clock{at: at} }
 
-// Now returns what the clock shows.
+// Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,7 +31,7 @@ func (c *Clock) Now() time.Time {
 	return c.at
 }
 
-// Set makes the clock stand still at that time.
+// Set makes the clock stand still at the given time.
 func (c *Clock) Set(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,8 @@
 //go:build generated
 
-// Goclient uses the client that oapi-codegen makes of the OpenAPI document, which the test puts next to this file. Its
-// arguments are the host's address, a key with all scopes, and one with files:read alone.
+// Goclient uses the client that oapi-codegen generates from the OpenAPI document. The test puts the
+// client next to this file. The arguments are the host's address, a key with all scopes, and a key with
+// only files:read.
 package main
 
 import (
@@ -44,17 +45,17 @@ func create(client *ClientWithResponses) *KeyCreated {
 	got, err := client.CreateKeyWithResponse(context.Background(), nil, CreateKey{Name: "ci", Scopes: []Scope{InvoicesRead, FilesRead}})
 	want(err, got, http.StatusCreated)
 	if key := got.JSON201; key.Key == "" || len(key.Scopes) != 2 || key.Scopes[0] != InvoicesRead {
-		log.Fatal("not the key that was asked for")
+		log.Fatal("the created key is not the requested one")
 	}
 	return got.JSON201
 }
 
-// itself has the key asked which one it is.
+// itself requests the key's own record.
 func itself(key *KeyCreated) {
 	got, err := connect(key.Key).GetOwnKeyWithResponse(context.Background())
 	want(err, got, http.StatusOK)
 	if self := got.JSON200; self.Id != key.Id || self.Hint == nil || self.Replaced {
-		log.Fatal("not the key that asked")
+		log.Fatal("the record is not the requesting key's")
 	}
 }
 
@@ -76,7 +77,7 @@ func list(client *ClientWithResponses, id KeyId) {
 	}
 }
 
-// refused asks for more than the key has.
+// refused requests scopes that the key does not have.
 func refused(client *ClientWithResponses) {
 	got, err := client.CreateKeyWithResponse(context.Background(), nil, CreateKey{Name: "more", Scopes: []Scope{InvoicesRead}})
 	want(err, got, http.StatusForbidden)
@@ -97,7 +98,7 @@ func conflict(client *ClientWithResponses) {
 	}
 }
 
-// changed renames a key that has changed, and then the one that there is.
+// changed renames a key, first with an outdated ETag and then with the current one.
 func changed(client *ClientWithResponses, id KeyId) {
 	other, name := `"other"`, "renamed"
 	got, err := client.UpdateKeyWithResponse(context.Background(), id, &UpdateKeyParams{IfMatch: &other}, UpdateKey{Name: &name})
@@ -120,7 +121,7 @@ func hook(client *ClientWithResponses) {
 	got, err := client.CreateWebhookWithResponse(context.Background(), nil, CreateWebhook{Url: "https://example.com/hooks", Events: []EventType{EventTypeInvoicesPaid}})
 	want(err, got, http.StatusCreated)
 	if got.JSON201.Secret == "" || got.JSON201.Events[0] != EventTypeInvoicesPaid {
-		log.Fatal("not the webhook that was asked for")
+		log.Fatal("the created webhook is not the requested one")
 	}
 	deliveries, err := client.ListDeliveriesWithResponse(context.Background(), got.JSON201.Id, nil)
 	want(err, deliveries, http.StatusOK)
@@ -131,7 +132,7 @@ func hook(client *ClientWithResponses) {
 	events, err := client.ListEventsWithResponse(context.Background(), &ListEventsParams{Since: &since})
 	want(err, events, http.StatusOK)
 	if len(events.JSON200.Data) != 0 || events.JSON200.HasMore {
-		log.Fatal("there are events")
+		log.Fatal("a new account has events")
 	}
 	body, err := client.GetEventBodyWithResponse(context.Background(), "evt_1")
 	want(err, body, http.StatusNotFound)

@@ -1,13 +1,13 @@
-// Package alerting decides which alerts follow from reports of balances, usage and
-// files that expire. It is pure: the stored state, the report and the time go in, the
-// decision and the next state come out.
+// Package alerting decides which alerts follow from reports of balances, usage and expiring
+// files. Its functions are pure: from the stored state, the report and the time they compute the
+// decision and the next state.
 //
 //	d := policy.ReportBalance(state, due, balance, subscribers)
 //	store(d.State)
 //	notify(d.Low)
 //
-// The state is bytes that only this package reads. A state that cannot be read counts
-// as none, so reports go on and the next state can be read.
+// Only this package reads the bytes of a state. An unreadable state counts as missing, so that
+// the next report replaces it.
 package alerting
 
 import (
@@ -17,27 +17,26 @@ import (
 	"time"
 )
 
-// Reached is the level of a limit that is reached. Levels count millionths of a limit,
-// which makes them exact.
+// Reached is the level of a fully used limit. Levels are in millionths of a limit, and so exact.
 const Reached = 1_000_000
 
-// Level returns the level of a ratio, a part of a limit from 0 to 1.
+// Level returns the level of a ratio from 0 to 1.
 func Level(ratio float64) uint32 { return uint32(math.Round(ratio * Reached)) }
 
 // Ratio returns the ratio of a level.
 func Ratio(level uint32) float64 { return float64(level) / Reached }
 
-// A Policy says when reports fire alerts.
+// A Policy holds the settings that decide when a report causes an alert.
 type Policy struct {
-	threshold  uint64          // of subscribers that have none; 0: none
-	hysteresis uint64          // how far above its threshold a balance has recovered
-	levels     []uint32        // ascending; the last one is Reached
+	threshold  uint64          // default for subscribers; 0: none
+	hysteresis uint64          // a low balance recovers at threshold + hysteresis
+	levels     []uint32        // ascending; the last is Reached
 	leads      []time.Duration // ascending
 }
 
-// NewPolicy returns a policy: balances below the threshold are low until they are the
-// hysteresis above it, the ratios are the parts of a limit that are notified before it
-// is reached, and files are notified the leads before they expire.
+// NewPolicy returns a policy. A balance below threshold is low until it reaches threshold +
+// hysteresis. Usage causes an alert at each ratio of the limit, and at the limit. A file causes an
+// alert at each lead before it expires.
 func NewPolicy(threshold, hysteresis uint64, ratios []float64, leads []time.Duration) Policy {
 	p := Policy{threshold: threshold, hysteresis: hysteresis, leads: slices.Sorted(slices.Values(leads))}
 	for _, ratio := range ratios {
@@ -48,11 +47,11 @@ func NewPolicy(threshold, hysteresis uint64, ratios []float64, leads []time.Dura
 	return p
 }
 
-// LongestLead returns how long before its expiry a file is first notified.
+// LongestLead returns the time between a file's first alert and its expiry.
 func (p *Policy) LongestLead() time.Duration { return p.leads[len(p.leads)-1] }
 
-// Lead returns for which lead a file that expires then is due: the shortest that has
-// begun. It reports false if none has, or if the file has expired.
+// Lead returns the shortest lead that has begun for a file with the given expiry. It reports false
+// if none has begun, or if the file has expired.
 func (p *Policy) Lead(expires, now time.Time) (lead time.Duration, due bool) {
 	left := expires.Sub(now)
 	i, _ := slices.BinarySearch(p.leads, left)
@@ -62,12 +61,12 @@ func (p *Policy) Lead(expires, now time.Time) (lead time.Duration, due bool) {
 	return p.leads[i], true
 }
 
-// appendText appends a text that cutText reads.
+// appendText appends a string in the format of cutText.
 func appendText(state []byte, text string) []byte {
 	return append(binary.AppendUvarint(state, uint64(len(text))), text...)
 }
 
-// cutText reads a text; it reports false if there is none.
+// cutText decodes a string. It reports false if there is none.
 func cutText(state []byte) (text, rest []byte, ok bool) {
 	n, size := binary.Uvarint(state)
 	if size <= 0 || n > uint64(len(state)-size) {

@@ -10,26 +10,26 @@ import (
 // A Subscriber is a webhook that subscribes to low balances.
 type Subscriber struct {
 	ID        string
-	Threshold uint64 // 0: that of the policy
+	Threshold uint64 // 0: the policy's threshold
 }
 
-// A BalanceDecision is what follows from a report of a balance.
+// A BalanceDecision is the result of a balance report.
 type BalanceDecision struct {
 	State      []byte
-	Deferrable bool         // the report before, which State replaces, serves as well after a crash
-	Low        []LowBalance // the subscribers to notify, in their order
+	Deferrable bool         // State may be lost in a crash, since the previous state decides the same
+	Low        []LowBalance // the subscribers to notify, in order
 }
 
-// A LowBalance is a subscriber whose threshold the balance has fallen below.
+// A LowBalance tells a subscriber that the balance has fallen below its threshold.
 type LowBalance struct {
 	ID                 string
 	Balance, Threshold uint64
 }
 
-// ReportBalance decides on a report. Each subscriber is notified once when the balance is
-// below its threshold, and again only after the balance has recovered. due says that
-// subscribers have changed since the state was stored. subscribers returns all of them,
-// ascending by id; it is called only if the report may change something for one.
+// ReportBalance evaluates a balance report. A subscriber is notified once when the balance is
+// below its threshold, and again only after the balance has recovered. Set due if subscribers have
+// changed since the state was stored. subscribers must return all of them, ascending by ID. It is
+// called only if the report may affect one.
 func (p *Policy) ReportBalance(state []byte, due bool, balance uint64, subscribers func() []Subscriber) BalanceDecision {
 	s, notified, known := parseBalance(state)
 	switch {
@@ -43,8 +43,7 @@ func (p *Policy) ReportBalance(state []byte, due bool, balance uint64, subscribe
 	return BalanceDecision{State: state}
 }
 
-// RepeatBalance decides on the last report once more, if there was one: subscribers may
-// have changed.
+// RepeatBalance evaluates the last report again, if there was one, after a change of subscribers.
 func (p *Policy) RepeatBalance(state []byte, due bool, subscribers func() []Subscriber) BalanceDecision {
 	s, _, known := parseBalance(state)
 	if !known {
@@ -53,8 +52,8 @@ func (p *Policy) RepeatBalance(state []byte, due bool, subscribers func() []Subs
 	return p.ReportBalance(state, due, s.balance, subscribers)
 }
 
-// reevaluate looks at all subscribers; notified are the ids of those that were notified
-// already, ascending.
+// reevaluate evaluates a balance for all subscribers. notified holds the IDs of subscribers that
+// were notified already, ascending.
 func (p *Policy) reevaluate(balance uint64, notified []string, subscribers []Subscriber) (d BalanceDecision) {
 	lag := balance / balanceLag
 	s := balanceState{
@@ -82,7 +81,7 @@ func (p *Policy) reevaluate(balance uint64, notified []string, subscribers []Sub
 	return d
 }
 
-// plus adds, and stops at the greatest amount there is.
+// plus returns a+b, or the maximum on overflow.
 func plus(a, b uint64) uint64 {
 	if a > math.MaxUint64-b {
 		return math.MaxUint64
@@ -90,27 +89,27 @@ func plus(a, b uint64) uint64 {
 	return a + b
 }
 
-// A balanceState is what is kept of the reports of an account's balance.
+// A balanceState is the stored state of an account's balance reports.
 type balanceState struct {
-	balance uint64 // as it was last reported
+	balance uint64 // last reported
 
-	// Reports from low to high change nothing but the balance, under these
-	// settings: no threshold lies between. The file may lag behind by a 64th of
-	// the balance, which spares it most reports.
+	// Under these settings, reports from low to high change only the balance, since no threshold
+	// lies between. The interval is at most a 64th of the balance in each direction. A deferrable
+	// report within it need not be written at once.
 	low, high             uint64
 	threshold, hysteresis uint64
 
-	notified []string // ids, ascending, of the subscribers that were notified and for which the balance has not recovered
+	notified []string // IDs of notified subscribers whose balance has not recovered, ascending
 }
 
 const (
 	balanceVersion = 1
-	balanceHead    = 1 + 5*8 // what precedes notified
+	balanceHead    = 1 + 5*8 // size of the fields before notified
 	balanceLag     = 64
 )
 
-// parseBalance reads a state. It returns the ids of the subscribers that were notified as
-// they are encoded. It reports false if there is no state that can be read.
+// parseBalance decodes a state. It returns the notified subscribers still encoded. It reports false
+// if there is no readable state.
 func parseBalance(state []byte) (s balanceState, notified []byte, ok bool) {
 	if len(state) < balanceHead || state[0] != balanceVersion {
 		return s, nil, false
@@ -132,7 +131,7 @@ func (s *balanceState) encode() []byte {
 	return state
 }
 
-// parseTexts reads all texts that there are.
+// parseTexts decodes all strings.
 func parseTexts(state []byte) (texts []string) {
 	for text, rest, ok := cutText(state); ok; text, rest, ok = cutText(rest) {
 		texts = append(texts, string(text))

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// MaxPeriodAhead is how long before its beginning a month or day may be reported: some
-// hosts name what is to come, and some name a month by its end.
+// MaxPeriodAhead is how far ahead of its beginning a month or day may be reported. Some hosts
+// report the coming period, and some name a month by its end.
 const MaxPeriodAhead = 45 * 24 * time.Hour
 
-// checkPeriod returns what is wrong with a period that differs from that of the reports
-// before, which may be empty. A single one that sorts after all to come would silence the account's alerts
-// unnoticed.
-func checkPeriod(period, before string, now time.Time) (refused string) {
+// checkPeriod validates a new period against the previous one, which may be empty. It returns "" or
+// a message. Without this check, a single period that sorts after all future ones would silence the
+// account's alerts unnoticed.
+func checkPeriod(period, previous string, now time.Time) (refused string) {
 	switch {
 	case isFarAhead(period, now):
 		return fmt.Sprintf("must not begin more than %d days from now", MaxPeriodAhead/(24*time.Hour))
-	case before != "" && !isFarAhead(before, now) && !sameForm(period, before):
-		return fmt.Sprintf("must be of the form of %q, which was reported before: as long, with digits in the same places. "+
-			"Where the form is to change, call ForgetPeriod before", before)
+	case previous != "" && !isFarAhead(previous, now) && !sameForm(period, previous):
+		return fmt.Sprintf("must have the form of the previous period, %q: the same length, with digits in the same places. "+
+			"To change the form, call ForgetPeriod first", previous)
 	}
 	return ""
 }
 
-// isFarAhead reports whether the period reads as a month or a day that is far ahead.
+// isFarAhead reports whether the period is a month or a day more than MaxPeriodAhead in the future.
 func isFarAhead(period string, now time.Time) bool {
 	for _, layout := range []string{"2006-01", time.DateOnly} {
 		if begin, err := time.Parse(layout, period); err == nil {
@@ -33,8 +33,8 @@ func isFarAhead(period string, now time.Time) bool {
 	return false
 }
 
-// sameForm reports whether two periods are as long and have digits in the same places, so
-// that what counts up sorts as it counts.
+// sameForm reports whether two periods have the same length, and digits in the same places. Then
+// successive periods sort in order.
 func sameForm(a, b string) bool {
 	if len(a) != len(b) {
 		return false

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Whatever periods are called: one is refused, or it leaves room for all to come of its
-// form that are not far ahead.
+// For any two periods: an accepted period does not block later periods of the same form, and is
+// not far ahead.
 func FuzzPeriods(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"2026-11", "2026-12"}, {"2026-11", "2026-9"}, {"2099-01", "2026-12"}, {"2026-11-20", "2026-11-21"}, {"week 1", "week 2"},
@@ -17,7 +17,7 @@ func FuzzPeriods(f *testing.F) {
 	p := testPolicy()
 	f.Fuzz(func(t *testing.T, first, second string) {
 		if first == "" || second == "" {
-			return // the service refuses it
+			return // the service refuses empty periods
 		}
 		var state []byte
 		report := func(period string) (levels int, ok bool) {
@@ -35,11 +35,11 @@ func FuzzPeriods(f *testing.F) {
 			return
 		}
 		if len(first) != len(second) || levels == 2 != (second > first) {
-			t.Errorf("%q after %q notified %d levels", second, first, levels)
+			t.Errorf("%q after %q: %d levels notified; want 2 exactly if it sorts later, and periods of equal length", second, first, levels)
 		}
 		for _, period := range []string{first, second} {
 			if at, err := time.Parse("2006-01", period); err == nil && at.After(noon.AddDate(0, 0, 45)) {
-				t.Errorf("%q is accepted", period)
+				t.Errorf("%q was accepted, want it refused as too far ahead", period)
 			}
 		}
 	})

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// ScanClaim is how long after one step of a scan other processes leave it alone.
+// ScanClaim is how long a step of a scan keeps other processes from scanning.
 const ScanClaim = time.Minute
 
-// A Scan is how far the scan for expiring files is.
+// A Scan is the progress of a scan for expiring files.
 type Scan struct {
 	Begun  time.Time
-	Claim  time.Time // until then a process is at it
-	Cursor string    // where it goes on
+	Claim  time.Time // end of the scanning process's claim
+	Cursor string    // where to continue
 	Done   bool
 }
 
-// Wait returns how long it is until a process may scan: if the last scan is done, an
-// interval after it began. The clock may have been set back meanwhile.
+// Wait returns how long to wait before scanning. A new scan starts an interval after the start of
+// the last one. If the clock was set back, Wait returns at most the interval or ScanClaim.
 func (s *Scan) Wait(now time.Time, interval time.Duration) time.Duration {
 	if s.Done {
 		return min(s.Begun.Add(interval).Sub(now), interval)
@@ -25,8 +25,7 @@ func (s *Scan) Wait(now time.Time, interval time.Duration) time.Duration {
 	return min(s.Claim.Sub(now), ScanClaim)
 }
 
-// Start returns the scan that a process makes now: the one that is under way, or a new
-// one. Other processes leave it alone for a while.
+// Start claims the unfinished scan, or a new one if the last is done.
 func (s Scan) Start(now time.Time) Scan {
 	if s.Done {
 		s = Scan{Begun: now}
@@ -34,7 +33,7 @@ func (s Scan) Start(now time.Time) Scan {
 	return s.Extend(now)
 }
 
-// Extend returns the scan with other processes kept from it for a while from now.
+// Extend returns the scan with a claim that ends ScanClaim from now.
 func (s Scan) Extend(now time.Time) Scan {
 	s.Claim = now.Add(ScanClaim)
 	return s
@@ -52,7 +51,7 @@ func (s *Scan) Encode() []byte {
 	return append(append(state, 0), s.Cursor...)
 }
 
-// ParseScan reads a state. None is that of a scan that was done long ago.
+// ParseScan decodes a state. A missing or unreadable state counts as a scan done long ago.
 func ParseScan(state []byte) Scan {
 	if len(state) < 18 || state[0] != scanVersion {
 		return Scan{Done: true}

@@ -13,8 +13,8 @@ func testPolicy() Policy {
 
 func oneSubscriber() []Subscriber { return []Subscriber{{ID: "wh_1", Threshold: 10}} }
 
-// Whatever is found in a store, reports go on: a state that cannot be read counts as none,
-// and the next one can be read.
+// For any stored bytes, reports succeed: an unreadable state counts as missing, and the next state
+// is readable.
 func FuzzState(f *testing.F) {
 	p := testPolicy()
 	now := func() time.Time { return noon }
@@ -29,31 +29,31 @@ func FuzzState(f *testing.F) {
 		f.Add(state[:len(state)-1])
 	}
 	f.Add([]byte{})
-	f.Add([]byte("2 is a version of later"))
+	f.Add([]byte("2 is a later version"))
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, state []byte) {
 		before := string(state)
 		december := Usage{10, 10, "2026-12"}
-		if _, refused := p.ReportUsage(state, december, now); refused != "" { // the one that is kept is of another form
+		if _, refused := p.ReportUsage(state, december, now); refused != "" { // the stored period has another form
 			if _, refused := p.ReportUsage(nil, december, now); refused != "" {
 				t.Error(refused)
 			}
 		}
 		next := p.ReportBalance(state, false, 10, oneSubscriber)
 		next = p.ReportBalance(next.State, false, 9, oneSubscriber)
-		if len(state) == 0 || state[0] != balanceVersion { // otherwise it can be read, maybe
+		if len(state) == 0 || state[0] != balanceVersion { // otherwise it may be readable
 			next = p.ReportBalance(next.State, false, 10, oneSubscriber)
 			if next = p.ReportBalance(next.State, false, 9, oneSubscriber); len(next.Low) != 1 {
-				t.Errorf("a balance that fell below the threshold was notified %d times", len(next.Low))
+				t.Errorf("balance below the threshold: %d notifications, want 1", len(next.Low))
 			}
 		}
 		if at := ParseScan(state); at.Wait(noon, time.Hour) > time.Hour {
-			t.Errorf("a scan waits for %v", at.Wait(noon, time.Hour))
+			t.Errorf("Wait = %v, want at most an hour", at.Wait(noon, time.Hour))
 		} else if again := ParseScan(at.Encode()); len(state) > 0 && state[0] == scanVersion && !at.Done && again != at {
-			t.Errorf("%+v became %+v", at, again)
+			t.Errorf("scan %+v, encoded and parsed, became %+v", at, again)
 		}
 		if string(state) != before {
-			t.Error("the state that was given was written into")
+			t.Error("the given state was modified")
 		}
 	})
 }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// A Usage is a report of how much of a limit was used in a period.
+// A Usage is a report of the use of a limit in a period.
 type Usage struct {
-	Used, Limit int64 // at least 0; a limit of 0 is none
+	Used, Limit int64 // at least 0; a Limit of 0 means unlimited
 	Period      string
 }
 
-// A UsageDecision is what follows from a report of usage.
+// A UsageDecision is the result of a usage report.
 type UsageDecision struct {
 	State  []byte
 	Levels []uint32 // to notify, ascending
 }
 
-// ReportUsage decides on a report. Each level is notified once a period, and again if
-// the limit is raised; a report of an earlier period changes nothing. refused says what the
-// period must be, and nothing is decided; empty: it is in order. now is called only if the
-// period is another than before.
+// ReportUsage evaluates a usage report. Each level is notified once per period, and again if the
+// limit is raised. A report of an earlier period changes nothing. If the period is invalid, refused
+// says why and the state does not change. now is called only if the period differs from the
+// previous one.
 func (p *Policy) ReportUsage(state []byte, u Usage, now func() time.Time) (d UsageDecision, refused string) {
 	s := parseUsage(state)
 	d.State = state
@@ -33,7 +33,7 @@ func (p *Policy) ReportUsage(state []byte, u Usage, now func() time.Time) (d Usa
 			return d, refused
 		}
 		if isFarAhead(string(s.period), now) {
-			s = usageState{} // it was stored under a clock that was ahead
+			s = usageState{} // stored when the clock was ahead
 		}
 	}
 	changed := u.Limit != s.limit
@@ -45,7 +45,7 @@ func (p *Policy) ReportUsage(state []byte, u Usage, now func() time.Time) (d Usa
 	case height(u.Limit) > height(s.limit):
 		s.notified = nil
 	}
-	s.limit, s.notified = u.Limit, slices.Clip(s.notified) // what is appended does not go into state
+	s.limit, s.notified = u.Limit, slices.Clip(s.notified) // so that append does not write into state
 	for _, level := range p.levels {
 		if u.Limit > 0 && uint64(u.Used) >= mark(u.Limit, level) && !s.wasNotified(level) {
 			d.Levels = append(d.Levels, level)
@@ -58,7 +58,7 @@ func (p *Policy) ReportUsage(state []byte, u Usage, now func() time.Time) (d Usa
 	return d, ""
 }
 
-// height makes a limit comparable: none is the highest.
+// height makes limits comparable: unlimited is the highest.
 func height(limit int64) uint64 {
 	if limit == 0 {
 		return math.MaxUint64
@@ -66,7 +66,7 @@ func height(limit int64) uint64 {
 	return uint64(limit)
 }
 
-// mark returns from which use on a level of a limit is reached, rounded up.
+// mark returns the smallest use at which a level of a limit is reached.
 func mark(limit int64, level uint32) uint64 {
 	hi, lo := bits.Mul64(uint64(limit), uint64(level))
 	lo, carry := bits.Add64(lo, Reached-1, 0)
@@ -74,17 +74,15 @@ func mark(limit int64, level uint32) uint64 {
 	return quotient
 }
 
-// A usageState is what is kept of the reports of an account's use of bandwidth or
-// transactions.
+// A usageState is the stored state of an account's reports of bandwidth or transactions.
 type usageState struct {
-	period   []byte // the latest that was reported; empty: none
-	limit    int64  // as it was last reported; 0: unlimited
-	notified []byte // the levels that were notified in that period under that limit, each in four bytes
+	period   []byte // latest reported; empty: none
+	limit    int64  // last reported; 0: unlimited
+	notified []byte // levels notified in this period under this limit, four bytes each
 }
 
 const usageVersion = 1
 
-// parseUsage reads a state.
 func parseUsage(state []byte) usageState {
 	if len(state) < 9 || state[0] != usageVersion {
 		return usageState{}

@@ -1,4 +1,4 @@
-// Package hostcode calls functions of the host that may end their goroutine or never return.
+// Package hostcode calls functions of the host that may call [runtime.Goexit] or never return.
 package hostcode
 
 import (
@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// Grace is how long to wait for the host's functions beyond the drain timeout: until then
-// there may be something to tell them.
+// Grace is how long the host's functions may run after the drain timeout, until which there may
+// be calls to them.
 const Grace = time.Second
 
-// Go calls a function on a goroutine of its own. Once it is over, the channel gets
-// whether it returned.
+// Go calls a function in a new goroutine. When the goroutine ends, the channel receives true if
+// the function returned, and false if it called [runtime.Goexit].
 func Go(call func()) <-chan bool {
-	over := make(chan bool, 1)
+	done := make(chan bool, 1)
 	go func() {
 		returned := false
-		defer func() { over <- returned }()
+		defer func() { done <- returned }()
 		call()
 		returned = true
 	}()
-	return over
+	return done
 }
 
-// Drained returns a context that ends once ctx has ended and the drain timeout and Grace
-// have passed. Cancel frees what it takes.
-func Drained(ctx context.Context, timeout time.Duration) (over context.Context, cancel context.CancelFunc) {
-	over, end := context.WithCancel(context.WithoutCancel(ctx))
+// Drained returns a context that ends when the drain timeout and Grace have passed after the end of
+// ctx. Call cancel to release its resources.
+func Drained(ctx context.Context, timeout time.Duration) (drained context.Context, cancel context.CancelFunc) {
+	drained, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		late := time.AfterFunc(max(timeout, 0)+Grace, end)
-		context.AfterFunc(over, func() { late.Stop() })
+		timer := time.AfterFunc(max(timeout, 0)+Grace, end)
+		context.AfterFunc(drained, func() { timer.Stop() })
 	})
-	return over, func() { stop(); end() }
+	return drained, func() { stop(); end() }
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 )
 
-// Drained ends as long after its context as attempts may take, and Grace.
-func TestDrained(t *testing.T) {
+func TestDrained_ContextEnds_EndsAfterTimeoutAndGrace(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		over, cancel := hostcode.Drained(ctx, time.Minute)
@@ -21,14 +20,16 @@ func TestDrained(t *testing.T) {
 		stop()
 		<-over.Done()
 		if took := time.Since(begun); took != time.Minute+hostcode.Grace {
-			t.Errorf("over after %v", took)
+			t.Errorf("ended after %v, want %v", took, time.Minute+hostcode.Grace)
 		}
 	})
 }
 
-// Go tells a function that returns from one that ends its goroutine.
-func TestGo(t *testing.T) {
-	if !<-hostcode.Go(func() {}) || <-hostcode.Go(runtime.Goexit) {
-		t.Error("it does not tell which")
+func TestGo_ReturnOrGoexit_SendsWhetherItReturned(t *testing.T) {
+	if !<-hostcode.Go(func() {}) {
+		t.Error("after a return: got false, want true")
+	}
+	if <-hostcode.Go(runtime.Goexit) {
+		t.Error("after Goexit: got true, want false")
 	}
 }

@@ -1,5 +1,4 @@
-// Package jsontext appends strings and times to JSON, for a quarter of what encoding/json
-// takes:
+// Package jsontext appends strings and times to JSON, at a quarter of the cost of encoding/json:
 //
 //	b = jsontext.AppendString(append(b, `{"id":`...), f.ID)
 //	b = jsontext.AppendTime(append(b, `,"at":"`...), at)
@@ -14,13 +13,13 @@ import (
 	"unicode/utf8"
 )
 
-// AppendString appends a string in its quotes. What is not UTF-8 becomes U+FFFD; "<", ">"
-// and "&" stay as they are.
+// AppendString appends a quoted string. It replaces invalid UTF-8 by U+FFFD, and does not escape
+// "<", ">" and "&".
 func AppendString(b []byte, text string) []byte {
 	b = append(b, '"')
 	begin := len(b)
 	b = append(b, text...)
-	isPlain, isASCII := look(b[begin:])
+	isPlain, isASCII := scan(b[begin:])
 	if !isASCII && !utf8.ValidString(text) {
 		isPlain, text = false, strings.ToValidUTF8(text, string(utf8.RuneError))
 	}
@@ -30,8 +29,8 @@ func AppendString(b []byte, text string) []byte {
 	return append(b, '"')
 }
 
-// look reports whether nothing in the text has to be escaped, and whether it is ASCII.
-func look(text []byte) (isPlain, isASCII bool) {
+// scan reports whether nothing in the text must be escaped, and whether it is ASCII.
+func scan(text []byte) (isPlain, isASCII bool) {
 	const ones = 0x0101010101010101
 	var low, all uint64
 	rest := text
@@ -66,10 +65,10 @@ func appendEscaped(b []byte, text string) []byte {
 	return append(b, text[from:]...)
 }
 
-// AppendTime appends the time as everywhere on the wire, without quotes: RFC 3339 in UTC
-// with milliseconds. It formats by the layout that the time package is quick at.
+// AppendTime appends a time in the format of the whole API, without quotes: RFC 3339 in UTC with
+// milliseconds.
 func AppendTime(b []byte, at time.Time) []byte {
-	b = at.UTC().AppendFormat(b, time.RFC3339)
+	b = at.UTC().AppendFormat(b, time.RFC3339) // the time package has a fast path for this layout
 	ms := at.Nanosecond() / int(time.Millisecond)
 	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
 )
 
-// Whatever a string holds, a reader of JSON gets it back, except what is not UTF-8.
+// encoding/json decodes every appended string to the original, with invalid UTF-8 replaced.
 func FuzzAppendString(f *testing.F) {
 	for _, seed := range []string{"", "plain and longer than eight", `"`, `\`, "\x00", "seven\x1f!", "é\u2028😀", "\xff", "a\xc3", "<&>", "12345678\n", "\x7f"} {
 		f.Add(seed)
@@ -22,7 +22,7 @@ func FuzzAppendString(f *testing.F) {
 			t.Fatalf("%q became %s: %v", text, quoted, err)
 		}
 		if want := strings.ToValidUTF8(text, "\ufffd"); got != want {
-			t.Errorf("%q became %q", want, got)
+			t.Errorf("%q decodes to %q", want, got)
 		}
 	})
 }
@@ -30,6 +30,6 @@ func FuzzAppendString(f *testing.F) {
 func TestAppendTime(t *testing.T) {
 	at := time.Date(2026, 11, 20, 13, 0, 0, 7_999_999, time.FixedZone("", 3600))
 	if got := string(jsontext.AppendTime([]byte("at "), at)); got != "at 2026-11-20T12:00:00.007Z" {
-		t.Errorf("got %s", got)
+		t.Errorf("AppendTime = %q, want %q", got, "at 2026-11-20T12:00:00.007Z")
 	}
 }

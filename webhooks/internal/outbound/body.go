@@ -7,20 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// Redacted stands in [Response.Body] for a secret.
+// Redacted replaces each secret in [Response.Body].
 const Redacted = "[redacted]"
 
 const (
-	maxResponseHeader = 16 << 10 // bytes accepted of a response
-	maxResponseBody   = 4 << 10  // read, so that its connection can be used again
-	maxResponse       = 1 << 10  // of the body kept
+	maxResponseHeader = 16 << 10 // bytes
+	maxResponseBody   = 4 << 10  // bytes read; the connection of a longer body cannot be reused
+	maxResponse       = 1 << 10  // bytes of the body returned
 )
 
 var bodyBuffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
-// read reads the body, as far as it comes, and returns its beginning without the secrets
-// ([Response.Body]), and whether that was all of it. A compressed body is not kept: it
-// could be understood only if it were allowed to grow.
+// read reads up to maxResponseBody bytes of the body. It returns the beginning with the secrets
+// redacted, and whether it read the whole body. It drops a compressed body, since decompression
+// could exceed any limit on memory.
 func (h *head) read(secrets []string) (kept string, whole bool) {
 	buffer := bodyBuffers.Get().(*[maxResponseBody]byte)
 	defer bodyBuffers.Put(buffer)
@@ -34,8 +34,8 @@ func (h *head) read(secrets []string) (kept string, whole bool) {
 	return kept, err == io.EOF
 }
 
-// clean returns the beginning of a text without the secrets, as valid UTF-8 without
-// NUL.
+// clean returns at most maxResponse bytes of a text as valid UTF-8 without NUL, with the secrets
+// redacted.
 func clean(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		text = redact(text, secret)
@@ -52,11 +52,10 @@ func clean(text string, secrets ...string) string {
 	return strings.Clone(text[:end])
 }
 
-// redact replaces what the text has in common with the secret, wherever that is 15
-// bytes or more in a row: a receiver that echoes a secret may cut it off, or escape some
-// of it.
+// redact replaces every common substring of text and secret of 15 bytes or more, because a
+// receiver that echoes a secret may truncate it or escape parts of it.
 func redact(text, secret string) string {
-	const piece = 8 // any 15 bytes in a row hold one of the pieces
+	const piece = 8 // any 15 consecutive bytes of the secret contain a whole piece
 	for at := 0; at+piece <= len(secret); at += piece {
 		var done strings.Builder
 		rest := text

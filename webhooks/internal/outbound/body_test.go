@@ -22,17 +22,16 @@ func TestRedact(t *testing.T) {
 		"[redacted]":                     "[redacted]",
 	} {
 		if got := redact(text, secret); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+			t.Errorf("redact(%q) = %q, want %q", text, got, want)
 		}
 	}
-	// A secret that is found in what takes its place.
-	if got := redact("redactedredacted", "redactedredacted"); got != "[[redacted]]" {
-		t.Errorf("got %q", got)
+	// A secret that contains the replacement text.
+	if got, want := redact("redactedredacted", "redactedredacted"), "[[redacted]]"; got != want {
+		t.Errorf("redact of a secret that contains the replacement = %q, want %q", got, want)
 	}
 }
 
-// What is kept of any body is short and clean text without 15 characters of a secret in a
-// row.
+// clean returns short, valid text without 15 consecutive bytes of a secret.
 func FuzzClean(f *testing.F) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	for _, seed := range []string{
@@ -49,15 +48,15 @@ func FuzzClean(f *testing.F) {
 		got := clean(text, secret)
 		switch {
 		case len(got) > maxResponse:
-			t.Errorf("%d bytes are kept", len(got))
+			t.Errorf("got %d bytes, want at most %d", len(got), maxResponse)
 		case !utf8.ValidString(got) || strings.Contains(got, "\x00"):
-			t.Errorf("%q is kept", got)
+			t.Errorf("got %q, want valid UTF-8 without NUL", got)
 		case len(text) < 8 && utf8.ValidString(text) && !strings.Contains(text, "\x00") && got != text:
-			t.Errorf("%q is kept of %q", got, text)
+			t.Errorf("clean(%q) = %q, want no change", text, got)
 		}
 		for i := 0; i+15 <= len(secret); i++ {
 			if part := secret[i : i+15]; strings.Contains(got, part) && !strings.Contains(part, "redacted") && !strings.ContainsAny(part, "\x00\uFFFD") {
-				t.Errorf("%q of the secret is kept", part)
+				t.Errorf("got %q, which contains %q of the secret", got, part)
 			}
 		}
 	})

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A Canceler cuts a Post short, from any goroutine, and tells others when its owner has
-// ended. The zero Canceler is ready. It does what a context and a WaitGroup do, for
-// less: a Post needs one, and there are many thousands a second.
+// A Canceler cancels a Post from any goroutine, and lets others wait until its owner has called
+// End. The zero Canceler is ready to use. It replaces a context and a WaitGroup at a lower cost,
+// which matters because every Post needs one.
 type Canceler struct {
 	mu       sync.Mutex
 	canceled bool
-	held     io.Closer // what the Post waits for
+	held     io.Closer // closed by Cancel to unblock the Post
 	ended    bool
-	done     chan struct{} // closed once ended; nil: nothing waits for that
+	done     chan struct{} // closed by End; nil until the first Wait
 }
 
-// Cancel cuts the Post short: nothing more is sent than what is on its way already.
+// Cancel interrupts the Post. Bytes already handed to the system may still be sent.
 func (c *Canceler) Cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,36 +35,37 @@ func (c *Canceler) Canceled() bool {
 	return c.canceled
 }
 
-// hold replaces what Cancel closes, and reports whether the Post goes on.
-func (c *Canceler) hold(what io.Closer) bool {
+// hold sets the closer for Cancel to close (nil: none), and reports whether the Post has not
+// been canceled.
+func (c *Canceler) hold(held io.Closer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = what
+	c.held = held
 	return !c.canceled
 }
 
-// until returns a context that ends then, or when Cancel is called.
-func (c *Canceler) until(then time.Time) (ctx context.Context, release func()) {
-	ctx, cancel := context.WithDeadline(context.Background(), then)
+// until returns a context that ends at the deadline or when Cancel is called.
+func (c *Canceler) until(deadline time.Time) (ctx context.Context, release func()) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	if !c.hold(closer(cancel)) {
 		cancel()
 	}
 	return ctx, func() { c.hold(nil); cancel() }
 }
 
-// A closer is called by Close.
+// closer is a function as an [io.Closer].
 type closer func()
 
 func (c closer) Close() error { c(); return nil }
 
-// Sleep waits until then, or until Cancel is called.
+// Sleep waits until the given time, or until Cancel is called.
 func (c *Canceler) Sleep(until time.Time) {
 	ctx, release := c.until(until)
 	defer release()
 	<-ctx.Done()
 }
 
-// End says that nothing more will be sent.
+// End promises that its caller will send nothing more.
 func (c *Canceler) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +82,7 @@ func (c *Canceler) Ended() bool {
 	return c.ended
 }
 
-// Wait returns once End was called, or with the error of ctx when that ends.
+// Wait returns nil once End has been called, or the error of ctx if ctx ends first.
 func (c *Canceler) Wait(ctx context.Context) error {
 	c.mu.Lock()
 	if c.done == nil {

@@ -11,21 +11,21 @@ import (
 
 const bodyTimeout = time.Second
 
-// A Client makes POSTs, which share its connections.
+// A Client makes POSTs over a shared pool of connections.
 type Client struct {
 	dial     func(ctx context.Context, by caller, address string) (net.Conn, error)
-	tls      *tls.Config // nil in tests only: none
+	tls      *tls.Config // nil, in tests only: plain HTTP
 	pool     pool
 	sessions sessions
 	reach    reach
 
-	keepsAll bool // in tests only: also connections that cannot be polled
+	keepsAll bool // in tests only: keep connections that cannot be polled, too
 }
 
-// New returns a client that dials what the guard lets through, and verifies receivers
-// against the roots: nil are the system's. It keeps up to maxIdle connections for later
-// requests, and twice as many TLS sessions; fewer while that and connections in use would be
-// more than three quarters of the descriptors, for its host needs some, too.
+// New returns a client that dials through the guard and verifies receivers against roots (nil:
+// the system's). It keeps up to maxIdle connections and twice as many TLS sessions for later
+// requests. It closes idle connections while all connections together would exceed three
+// quarters of the process's file descriptors, because the host needs some of its own.
 func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 	return &Client{
 		dial:     guard.dial,
@@ -35,8 +35,8 @@ func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 	}
 }
 
-// DialThrough makes the client connect through dial, past the guard. It is for tests: in
-// a bubble of testing/synctest receivers must be in memory.
+// DialThrough makes the client connect through dial, bypassing the guard. It is for tests: in a
+// testing/synctest bubble, receivers must be in memory.
 func (c *Client) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.dial = func(ctx context.Context, _ caller, address string) (net.Conn, error) {
 		return dial(ctx, "tcp", address)
@@ -44,14 +44,14 @@ func (c *Client) DialThrough(dial func(ctx context.Context, network, address str
 	c.keepsAll = true
 }
 
-// LookUpThrough makes the client look each name up through resolve before it calls what
-// [Client.DialThrough] was given, for tests. Bounds of lookups hold as without it.
+// LookUpThrough makes the client resolve each name through resolve before it calls the function
+// given to [Client.DialThrough]. It is for tests. The limits on lookups still apply.
 func (c *Client) LookUpThrough(resolve func(ctx context.Context, name string) ([]netip.Addr, error)) {
 	dial, names := c.dial, &lookups{resolve: resolve}
 	c.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
 		name, _, err := net.SplitHostPort(address)
 		if err == nil {
-			_, err = names.of(ctx, by, name)
+			_, err = names.addresses(ctx, by, name)
 		}
 		if err != nil {
 			return nil, err
@@ -63,37 +63,36 @@ func (c *Client) LookUpThrough(resolve func(ctx context.Context, name string) ([
 // SpeakPlain makes the client speak HTTP without TLS. It is for tests.
 func (c *Client) SpeakPlain() { c.tls = nil }
 
-// CloseIdle closes the connections that are kept for later requests. Their TLS sessions are
-// kept on.
+// CloseIdle closes the idle connections. It keeps their TLS sessions.
 func (c *Client) CloseIdle() { c.pool.close() }
 
-// IdleConns returns how many connections are kept just now.
+// IdleConns returns the number of idle connections.
 func (c *Client) IdleConns() int { return c.pool.size() }
 
-// A Request is a POST to be made.
+// A Request describes a POST.
 type Request struct {
 	Target   *Target
-	Header   []Field // beyond the target's
+	Header   []Field // in addition to the target's
 	Body     []byte
-	Deadline time.Time // for everything; reading the response's body ends sooner
-	Owner    string    // whose target it is: no owner takes what others need
+	Deadline time.Time // for the whole exchange; reading the response body ends sooner
+	Owner    string    // the target's owner; lookups are shared fairly among owners
 	Standing Standing
 
-	// Secrets returns what [Response.Body] must not show.
+	// Secrets returns the strings to redact from [Response.Body].
 	Secrets func() []string
 }
 
-// A Standing is what is known of a target from earlier requests.
+// A Standing is a target's record from earlier requests.
 type Standing uint8
 
 // The standings.
 const (
-	Failing Standing = iota // all requests since some time have failed
-	Untried                 // nothing is known
-	Proven                  // a request was answered well, and none has failed since
+	Failing Standing = iota // the latest requests failed
+	Untried                 // no record
+	Proven                  // a request succeeded, and none has failed since
 )
 
-// A caller is on whose account a connection is made, and to what.
+// A caller identifies the owner and the standing of the target for which a connection is made.
 type caller struct {
 	owner    string
 	standing Standing
@@ -102,9 +101,9 @@ type caller struct {
 // A Field is a header field.
 type Field struct{ Name, Value string }
 
-// Post makes the request once. The Canceler cuts it short. If it fails so that this host
-// may be to blame it takes up to two seconds beyond the deadline to find out. An HTTP response of any status
-// is told by [Response.Status], the lack of one by [Response.Failure].
+// Post makes one request; cancel can end it early. After a failure for which this host may be
+// to blame, Post takes up to two seconds beyond the deadline to find the cause. It sets
+// [Response.Status] if any HTTP response came, and [Response.Failure] otherwise.
 func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 	by := caller{r.Owner, r.Standing}
 	request := compose(r.Target, r.Header, r.Body)
@@ -132,17 +131,16 @@ func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 	return res
 }
 
-// send sends a request, and returns the head of its response and the connection that it
-// came on. If the receiver closed a kept connection just when it was to be used, the
-// request is sent once more, on a new one.
+// send sends a request and returns the connection used and the head of the response. If the
+// receiver closes a reused connection before it answers, send retries once on a new connection.
 func (c *Client) send(cancel *Canceler, by caller, address string, request []byte, deadline time.Time) (*conn, head, error) {
 	for again := false; ; again = true {
 		var conn *conn
 		if !again {
 			conn = c.pool.take(address, deadline)
 		}
-		kept := conn != nil
-		if !kept {
+		reused := conn != nil
+		if !reused {
 			var err error
 			if conn, err = c.connect(cancel, by, address, deadline); err != nil {
 				return nil, head{}, err
@@ -159,17 +157,17 @@ func (c *Client) send(cancel *Canceler, by caller, address string, request []byt
 		silent := !conn.limited.gotBytes && broken(err)
 		c.done(cancel, conn, false)
 		switch {
-		case silent && kept:
+		case silent && reused:
 			continue
-		case silent && !again && c.isForHTTP2(cancel, by, conn, deadline): // one that was kept before spoke HTTP/1.1
+		case silent && !again && c.needsHTTP2(cancel, by, conn, deadline): // a reused connection spoke HTTP/1.1
 			err = errHTTP2
 		}
 		return nil, head{}, err
 	}
 }
 
-// connect returns a new connection. While this host has run out of something, connections
-// that are kept make room for it.
+// connect returns a new connection. While the host has run out of a resource such as file
+// descriptors, connect closes idle connections and tries again.
 func (c *Client) connect(cancel *Canceler, by caller, address string, deadline time.Time) (*conn, error) {
 	ctx, release := cancel.until(deadline)
 	defer release()
@@ -185,14 +183,14 @@ func (c *Client) connect(cancel *Canceler, by caller, address string, deadline t
 	}
 	made = conn
 	c.reach.connected(by, address)
-	_ = conn.SetDeadline(deadline) // fails if the connection is closed, and so will be noticed
+	_ = conn.SetDeadline(deadline) // fails only on a closed connection, which the exchange will report
 	return conn, nil
 }
 
-// dialTLS dials, and shakes hands: all over again, and without a session, if one was
-// offered and the receiver does not get over it.
+// dialTLS dials and does the TLS handshake. If a handshake that offers a session fails, dialTLS
+// dials again without one: some receivers break off when a session is offered.
 func (c *Client) dialTLS(ctx context.Context, by caller, address string) (*conn, error) {
-	resumes := &session{all: &c.sessions, address: address}
+	resumption := &session{all: &c.sessions, address: address}
 	for {
 		raw, err := c.dial(ctx, by, address)
 		if err != nil {
@@ -204,26 +202,26 @@ func (c *Client) dialTLS(ctx context.Context, by caller, address string) (*conn,
 		}
 		config := c.tls.Clone()
 		config.ServerName, _, _ = net.SplitHostPort(address)
-		config.ClientSessionCache = resumes
+		config.ClientSessionCache = resumption
 		secure := tls.Client(transport, config)
 		if err = secure.HandshakeContext(ctx); err == nil {
 			conn := newConn(address, secure, transport)
-			conn.session = resumes
-			resumes.large = resumes.large || isLarge(secure.ConnectionState())
+			conn.session = resumption
+			resumption.large = resumption.large || isLarge(secure.ConnectionState())
 			return conn, nil
 		}
 		_ = raw.Close()
-		if !resumes.offered || ctx.Err() != nil {
+		if !resumption.offered || ctx.Err() != nil {
 			return nil, classifyHandshake(err)
 		}
-		resumes.forget()
+		resumption.forget()
 	}
 }
 
-// done ends the use of a connection, and keeps it if there can be another request on it.
+// done returns a connection to the pool, or closes it if it cannot carry another request.
 func (c *Client) done(cancel *Canceler, conn *conn, whole bool) {
-	goesOn := cancel.hold(nil)
-	if conn.end(whole) && goesOn && conn.isFrugal() && (conn.transport.canPoll() || c.keepsAll) {
+	active := cancel.hold(nil)
+	if conn.end(whole) && active && conn.isFrugal() && (conn.transport.canPoll() || c.keepsAll) {
 		c.pool.put(conn)
 	} else {
 		c.pool.drop(conn)

@@ -23,11 +23,11 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// post makes a POST to an address, and fails the test unless it is answered with 204.
+// post makes a POST to an address and fails the test unless the status is 204.
 func post(t *testing.T, client *Client, address string) {
 	t.Helper()
 	if response := tryPost(t, client, address); response.Status != http.StatusNoContent {
-		t.Fatalf("%s: %+v", address, response)
+		t.Fatalf("POST to %s: got %+v, want status 204", address, response)
 	}
 }
 
@@ -40,8 +40,8 @@ func tryPost(t *testing.T, client *Client, address string) Response {
 	return client.Post(new(Canceler), Request{Target: target, Body: []byte("{}"), Deadline: time.Now().Add(time.Minute)})
 }
 
-// answering answers each request on a connection with 204, until that is closed.
-func answering(conn net.Conn) {
+// serve answers each request on a connection with 204 until the connection is closed.
+func serve(conn net.Conn) {
 	defer conn.Close()
 	request := make([]byte, 1<<10)
 	for n, err := conn.Read(request); err == nil && n > 0; n, err = conn.Read(request) {
@@ -49,26 +49,25 @@ func answering(conn net.Conn) {
 	}
 }
 
-// dialing makes the client reach receivers in memory, and counts how often it does.
-func dialing(client *Client) *atomic.Int64 {
+// countDials connects the client to receivers in memory, and returns the number of dials.
+func countDials(client *Client) *atomic.Int64 {
 	var dials atomic.Int64
 	client.SpeakPlain()
 	client.DialThrough(func(context.Context, string, string) (net.Conn, error) {
 		dials.Add(1)
-		ours, theirs := net.Pipe()
-		go answering(theirs)
-		return ours, nil
+		local, remote := net.Pipe()
+		go serve(remote)
+		return local, nil
 	})
 	return &dials
 }
 
-// Where receivers are many hosts, each is connected to once, and not again for each event.
-func TestManyHosts(t *testing.T) {
+func TestClient_ManyHosts_ConnectsOnceToEach(t *testing.T) {
 	t.Parallel()
 	const hosts, goroutines = 2000, 8
 	client := New(NewGuard(nil, nil), nil, hosts)
 	defer client.CloseIdle()
-	dials := dialing(client)
+	dials := countDials(client)
 	for range 3 {
 		var group sync.WaitGroup
 		for g := range goroutines {
@@ -81,17 +80,16 @@ func TestManyHosts(t *testing.T) {
 		group.Wait()
 	}
 	if n := dials.Load(); n != hosts {
-		t.Errorf("%d connections to %d hosts", n, hosts)
+		t.Errorf("%d connections to %d hosts, want one each", n, hosts)
 	}
 }
 
-// A host that runs out of descriptors gives those of kept connections to deliveries, also to
-// many at a time.
-func TestDescriptorsAreMadeFree(t *testing.T) {
+// Idle connections give up their descriptors to concurrent deliveries.
+func TestClient_OutOfDescriptors_ClosesIdleConnections(t *testing.T) {
 	t.Parallel()
 	client := New(NewGuard(nil, nil), nil, 1000)
 	defer client.CloseIdle()
-	dialing(client)
+	countDials(client)
 	const descriptors, goroutines = 128, 16
 	var open atomic.Int64
 	through := client.dial
@@ -113,19 +111,19 @@ func TestDescriptorsAreMadeFree(t *testing.T) {
 		group.Go(func() {
 			for i := range 30 {
 				if response := tryPost(t, client, fmt.Sprintf("host-%d-%d.example.com", g, i)); response.Status != http.StatusNoContent {
-					t.Errorf("%+v", response)
+					t.Errorf("got %+v, want status 204", response)
 				}
 			}
 		})
 	}
 	group.Wait()
-	if kept := client.pool.size(); kept == 0 || int64(kept) != open.Load() {
-		t.Errorf("%d connections are kept of %d that are open", kept, open.Load())
+	if idle := client.pool.size(); idle == 0 || int64(idle) != open.Load() {
+		t.Errorf("%d idle connections, want %d: all that are open", idle, open.Load())
 	}
 	client.CloseIdle()
-	open.Store(descriptors) // others have them all
+	open.Store(descriptors) // all in use elsewhere
 	if response := tryPost(t, client, "host.example.com"); response.Failure != errExhausted || response.Fault != Ours {
-		t.Errorf("without any left: %+v", response)
+		t.Errorf("without a free descriptor: got %+v, want %v", response, errExhausted)
 	}
 }
 
@@ -146,9 +144,9 @@ type tlsReceiver struct {
 	conns, resumed, offered atomic.Int64
 }
 
-const preSharedKey = 41 // the extension of TLS 1.3 that offers a session
+const preSharedKey = 41 // the TLS 1.3 extension that offers a session
 
-// newTLSReceiver starts a receiver, and returns the client that trusts it.
+// newTLSReceiver starts a receiver, and returns it with a client that trusts it.
 func newTLSReceiver(t *testing.T, maxIdle int, config *tls.Config) (*tlsReceiver, *Client) {
 	t.Helper()
 	r := &tlsReceiver{}
@@ -185,8 +183,7 @@ func newTLSReceiver(t *testing.T, maxIdle int, config *tls.Config) (*tlsReceiver
 
 func (r *tlsReceiver) address() string { return strings.TrimPrefix(r.URL, "https://") }
 
-// A receiver whose connection was let go is shaken hands with for less the next time.
-func TestSessionsAreResumed(t *testing.T) {
+func TestSessions_NewConnectionToKnownReceiver_Resumes(t *testing.T) {
 	t.Parallel()
 	for name, version := range map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13} {
 		t.Run(name, func(t *testing.T) {
@@ -197,14 +194,14 @@ func TestSessionsAreResumed(t *testing.T) {
 				client.CloseIdle()
 			}
 			if conns, resumed := receiver.conns.Load(), receiver.resumed.Load(); conns != 3 || resumed != 2 {
-				t.Errorf("%d of %d handshakes resumed a session", resumed, conns)
+				t.Errorf("%d of %d handshakes resumed a session, want 2 of 3", resumed, conns)
 			}
 		})
 	}
 }
 
-// A session is another's who listens on another port.
-func TestSessionsAreOfOnePort(t *testing.T) {
+// Different owners can have receivers on different ports of a host.
+func TestSessions_OtherPortOfSameHost_AreNotShared(t *testing.T) {
 	t.Parallel()
 	one, client := newTLSReceiver(t, 8, &tls.Config{})
 	other, _ := newTLSReceiver(t, 8, &tls.Config{})
@@ -212,16 +209,15 @@ func TestSessionsAreOfOnePort(t *testing.T) {
 	post(t, client, other.address())
 	client.CloseIdle()
 	if n := other.offered.Load(); n != 0 {
-		t.Error("it was offered a session of another's")
+		t.Errorf("%d sessions of another port were offered, want 0", n)
 	}
 	post(t, client, other.address())
 	if n := other.resumed.Load(); n != 1 {
-		t.Errorf("it resumed %d sessions of its own", n)
+		t.Errorf("%d sessions were resumed, want 1", n)
 	}
 }
 
-// Where there are more receivers than sessions are kept, those that are kept are used.
-func TestSessions_MoreReceiversThanPlaces_KeptOnesAreUsed(t *testing.T) {
+func TestSessions_MoreReceiversThanPlaces_KeptSessionsAreUsed(t *testing.T) {
 	t.Parallel()
 	kept := sessions{max: 100}
 	found := 0
@@ -233,7 +229,7 @@ func TestSessions_MoreReceiversThanPlaces_KeptOnesAreUsed(t *testing.T) {
 			}
 			kept.put(address, new(tls.ClientSessionState))
 			if n := len(kept.kept); n > 100 {
-				t.Fatalf("%d sessions are kept, want 100 at most", n)
+				t.Fatalf("%d sessions are kept, want at most 100", n)
 			}
 		}
 	}
@@ -242,8 +238,7 @@ func TestSessions_MoreReceiversThanPlaces_KeptOnesAreUsed(t *testing.T) {
 	}
 }
 
-// A receiver that breaks over a session that it gave is sent to nevertheless.
-func TestReceiversThatCannotResume(t *testing.T) {
+func TestSessions_ReceiverRejectsItsOwnSession_HandshakeIsRepeatedWithoutIt(t *testing.T) {
 	t.Parallel()
 	receiver, client := newTLSReceiver(t, 0, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		if slices.Contains(hello.Extensions, preSharedKey) {
@@ -259,9 +254,8 @@ func TestReceiversThatCannotResume(t *testing.T) {
 	}
 }
 
-// What receivers show of themselves is kept in memory with their connections and sessions.
-// They cannot make that as much as they like.
-func TestReceiversThatTakeMuchMemoryAreNotKept(t *testing.T) {
+// Connections and sessions hold the receiver's certificates, staples and tickets in memory.
+func TestClient_ReceiverWithLargeTLSState_ConnectionIsNotKept(t *testing.T) {
 	t.Parallel()
 	junk := bytes.Repeat([]byte("x"), 2*maxSession)
 	staple := func(r *tlsReceiver) { r.TLS.Certificates[0].OCSPStaple = junk[:60_000] }
@@ -269,7 +263,7 @@ func TestReceiversThatTakeMuchMemoryAreNotKept(t *testing.T) {
 		change func(*tlsReceiver)
 		conns  int64
 	}{
-		"little":        {func(*tlsReceiver) {}, 1},
+		"small state":   {func(*tlsReceiver) {}, 1},
 		"a long staple": {staple, 3},
 		"a long ticket": {func(r *tlsReceiver) {
 			r.TLS.WrapSession = func(tls.ConnectionState, *tls.SessionState) ([]byte, error) { return junk[:60_000], nil }
@@ -295,12 +289,12 @@ func TestReceiversThatTakeMuchMemoryAreNotKept(t *testing.T) {
 	}
 }
 
-// An answer on a connection that was kept shows that this host can reach the network.
-func TestClient_AnswerOnKeptConnectionAfterFailure_ReceiverIsToBlame(t *testing.T) {
+// An answer on an idle connection shows that this host can reach the network.
+func TestClient_AnswerOnIdleConnectionAfterFailure_ReceiverIsToBlame(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		client := New(NewGuard(nil, nil), nil, 8)
 		defer client.CloseIdle()
-		dialing(client)
+		countDials(client)
 		through := client.dial
 		down, standing := false, Proven
 		client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
@@ -317,7 +311,7 @@ func TestClient_AnswerOnKeptConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 			return client.Post(new(Canceler), Request{Target: target, Owner: owner, Standing: standing, Deadline: time.Now().Add(time.Minute)})
 		}
 		if got := try("kept"); got.Status != http.StatusNoContent {
-			t.Fatalf("the first request: %+v", got)
+			t.Fatalf("first request: got %+v, want status 204", got)
 		}
 		down = true
 		for _, test := range []struct {
@@ -336,14 +330,14 @@ func TestClient_AnswerOnKeptConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 				group.Go(func() {
 					got, want := try(fmt.Sprintf("owner%d-%d", test.standing, i)), test.want
 					if got.Failure != want.Failure || got.Fault != want.Fault {
-						t.Errorf("%d, with an answer %v: %v, fault %d; want %v, fault %d", test.standing, answers, got.Failure, got.Fault, want.Failure, want.Fault)
+						t.Errorf("standing %d, another receiver answers %v: got %v, fault %d; want %v, fault %d", test.standing, answers, got.Failure, got.Fault, want.Failure, want.Fault)
 					}
 				})
 			}
 			time.Sleep(time.Second)
 			if answers {
 				if got := try("kept"); got.Status != http.StatusNoContent {
-					t.Errorf("on a kept connection: %+v", got)
+					t.Errorf("request on an idle connection: got %+v, want status 204", got)
 				}
 			}
 			group.Wait()
@@ -351,16 +345,16 @@ func TestClient_AnswerOnKeptConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 	})
 }
 
-// Connections under way, such as those of one customer's receivers that hang, make kept ones
-// give way before the process runs out of descriptors, which the host needs for its own
+// If many connections are in use, for example to one customer's receivers that hang, the client
+// closes idle ones before the process runs out of descriptors, which the host needs for its own
 // clients.
-func TestClient_ManyConnectionsUnderWay_KeptOnesMakeRoom(t *testing.T) {
+func TestClient_ManyConnectionsInUse_ClosesIdleConnections(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const kept, hanging, most = 100, 100, 150
 		client := New(NewGuard(nil, nil), nil, kept)
 		client.pool.maxOpen = most
 		defer client.CloseIdle()
-		dialing(client)
+		countDials(client)
 		var open atomic.Int64
 		through := client.dial
 		client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
@@ -382,14 +376,14 @@ func TestClient_ManyConnectionsUnderWay_KeptOnesMakeRoom(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := open.Load(); n != most {
-			t.Errorf("%d connections are open, want %d: %d that hang and the rest kept", n, most, hanging)
+			t.Errorf("%d connections are open, want %d: %d hanging and the rest idle", n, most, hanging)
 		}
 		group.Wait()
 		for i := range kept {
 			post(t, client, fmt.Sprint("kept-", i, ".example.com"))
 		}
 		if n := open.Load(); n != kept {
-			t.Errorf("%d connections are open afterwards, want %d that are kept", n, kept)
+			t.Errorf("%d connections are open afterwards, want %d idle ones", n, kept)
 		}
 	})
 }

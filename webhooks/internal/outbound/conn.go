@@ -6,22 +6,21 @@ import (
 	"sync"
 )
 
-// A conn is a connection to a receiver, for one exchange of HTTP/1.1 at a time. The
-// goroutine that makes the POST reads and writes by itself. A [http.Transport] has two
-// more for each connection, and passing a request and its response between the three
-// costs as much as all the rest.
+// A conn is an HTTP/1.1 connection to a receiver that carries one exchange at a time. The
+// goroutine that makes the POST reads and writes by itself. An [http.Transport] has two more
+// goroutines per connection, and the hand-over between the three costs as much as all the rest.
 type conn struct {
 	net.Conn  // TLS, except in tests
 	transport *transport
 	session   *session // nil without TLS
-	address   string   // host and port
+	address   string   // host:port
 	limited   limitedConn
-	reader    *bufio.Reader // of limited; nil while it rests
-	place                   // in the pool, while it is there
-	taken     bool          // from the pool, which keeps its place
-	inUse     bool          // and counted by the pool as such
+	reader    *bufio.Reader // reads from limited; nil while idle
+	place                   // in the pool's lists, while idle
+	taken     bool          // from the pool, which reserves a place for it
+	inUse     bool          // counted in pool.inUse
 
-	sending chan error // gets the error of sending a long request; nil: it is sent
+	sending chan error // result of writing a long request; nil if none is being written
 }
 
 func newConn(address string, secure net.Conn, transport *transport) *conn {
@@ -30,28 +29,27 @@ func newConn(address string, secure net.Conn, transport *transport) *conn {
 	return c
 }
 
-// readers are those of connections that rest, whose buffers are a quarter of what a
-// connection takes.
+// readers pools the readers of idle connections: their buffers are a quarter of a connection's
+// memory.
 var readers = sync.Pool{New: func() any { return new(bufio.Reader) }}
 
-// wake makes a connection that rests ready to be read from.
+// wake gives an idle connection a reader.
 func (c *conn) wake() {
 	c.reader = readers.Get().(*bufio.Reader)
 	c.reader.Reset(&c.limited)
 }
 
-// rest gives back what a connection does not need until wake. All that was read before is
-// used up.
+// rest releases the reader until wake. The reader must have no buffered bytes.
 func (c *conn) rest() {
 	c.reader.Reset(nil)
 	readers.Put(c.reader)
 	c.reader = nil
 }
 
-// A limitedConn bounds how much is read.
+// A limitedConn limits the number of bytes read.
 type limitedConn struct {
 	net.Conn
-	left     int // bytes that may still be read
+	left     int // bytes still allowed
 	gotBytes bool
 }
 
@@ -65,24 +63,24 @@ func (l *limitedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// exchange sends a request and returns the head of its final response. The request must
-// not change until end.
+// exchange sends a request and returns the head of the final response. The caller must not
+// modify request until end returns.
 func (c *conn) exchange(request []byte) (head, error) {
 	c.limited.left, c.limited.gotBytes = maxResponseHeader, false
 	if err := c.write(request); err != nil {
 		return head{}, err
 	}
 	h, err := readHead(c.reader)
-	c.limited.left = c.reader.Size() + maxResponseBody // for the body and what frames it
+	c.limited.left = c.reader.Size() + maxResponseBody // the body and its chunk framing
 	return h, err
 }
 
-// maxWrite is the longest request, in bytes, that a connection takes without waiting for
-// the receiver to read.
+// maxWrite is the longest request, in bytes, that can be written without waiting for the
+// receiver to read.
 const maxWrite = 16 << 10
 
-// write sends a request, or begins to if it is long: the receiver may respond before it
-// has read all of it, and read no more then.
+// write writes a request. It writes a long one in a goroutine, because a receiver may respond
+// early and never read the rest.
 func (c *conn) write(request []byte) error {
 	if len(request) <= maxWrite {
 		_, err := c.Write(request)
@@ -97,8 +95,8 @@ func (c *conn) write(request []byte) error {
 	return nil
 }
 
-// end ends an exchange, and reports whether there can be another: all of the request was
-// sent, all of the response read, and nothing else has come.
+// end ends an exchange and reports whether the connection can carry another one: the request was
+// sent and the response read completely (whole), and no other bytes have been received.
 func (c *conn) end(whole bool) bool {
 	if c.sending != nil {
 		select {
@@ -107,15 +105,15 @@ func (c *conn) end(whole bool) bool {
 		default:
 			whole = false
 			_ = c.transport.Close()
-			<-c.sending //nolint:errcheck // the connection was closed
+			<-c.sending //nolint:errcheck // fails because the connection is closed
 		}
 		c.sending = nil
 	}
 	return whole && c.reader.Buffered() == 0
 }
 
-// isFrugal reports whether the connection takes no more memory than may be kept.
+// isFrugal reports whether the connection uses little enough memory to be kept.
 func (c *conn) isFrugal() bool { return c.session == nil || !c.session.large }
 
-// close closes the connection without TLS's farewell, which would have to be written.
+// close closes the connection without a TLS close_notify alert, since writing it could block.
 func (c *conn) close() { _ = c.transport.Close() }

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	headStart    = 300 * time.Millisecond // of one address family before the other
-	leastForDial = 2 * time.Second        // for one address of several
-	maxAddresses = 8                      // of each family that are tried
+	fallbackDelay  = 300 * time.Millisecond // before the second address family is tried, too
+	minDialTimeout = 2 * time.Second        // per address, unless it is the last one
+	maxAddresses   = 8                      // tried per address family
 )
 
-// dialAny connects to one of a name's addresses, as a [net.Dialer] does: one after the
-// other, and those of the other address family at the same time if the first ones are slow
-// (Happy Eyeballs, RFC 8305). The first few of each family are tried: a name's owner can give
-// it thousands of other people's.
+// dialAny connects to one of a name's addresses, as [net.Dialer] does: one address after the
+// other, and after fallbackDelay the second address family in parallel (Happy Eyeballs, RFC
+// 8305). It tries only the first maxAddresses of each family, because a name's owner can
+// point it at thousands of addresses that belong to others.
 func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var first, second []netip.Addr
 	for _, addr := range addrs {
@@ -42,7 +42,7 @@ func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port s
 		results <- dialed{conn, err}
 	}
 	go begin(first)
-	late := time.NewTimer(headStart)
+	late := time.NewTimer(fallbackDelay)
 	defer late.Stop()
 	var failed error
 	for running := 1; running > 0; {
@@ -57,15 +57,15 @@ func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port s
 			running--
 			if one.err == nil {
 				if running > 0 {
-					go func() { // the other one, too late
-						if late := <-results; late.err == nil {
-							_ = late.conn.Close()
+					go func() { // close the losing connection
+						if loser := <-results; loser.err == nil {
+							_ = loser.conn.Close()
 						}
 					}()
 				}
 				return one.conn, nil
 			}
-			failed = telling(failed, one.err)
+			failed = betterError(failed, one.err)
 			if second != nil {
 				running++
 				go begin(second)
@@ -76,32 +76,32 @@ func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port s
 	return nil, failed
 }
 
-// dialEach connects to the first of the addresses that can be connected to.
+// dialEach dials the addresses in order and returns the first connection.
 func dialEach(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var failed error
 	for i, addr := range addrs {
 		timed, cancel := ctx, context.CancelFunc(func() {})
 		if deadline, ok := ctx.Deadline(); ok && i < len(addrs)-1 {
 			share := time.Until(deadline) / time.Duration(len(addrs)-i)
-			timed, cancel = context.WithTimeout(ctx, max(share, leastForDial))
+			timed, cancel = context.WithTimeout(ctx, max(share, minDialTimeout))
 		}
 		conn, err := dialer.DialContext(timed, "tcp", net.JoinHostPort(addr.String(), port))
 		cancel()
 		if err == nil {
 			return conn, nil
 		}
-		if failed = telling(failed, err); ctx.Err() != nil {
+		if failed = betterError(failed, err); ctx.Err() != nil {
 			break
 		}
 	}
 	return nil, failed
 }
 
-// telling returns which of two errors tells more of the receiver: the one before, unless
-// there was none, or it is that there is no way to that kind of address.
-func telling(before, err error) error {
-	if before == nil || suspect(before) == likelyOurs && suspect(err) != likelyOurs {
-		return err
+// betterError returns the error that says more about the receiver: the earlier one, unless it
+// is nil or only says that this host cannot reach addresses of that family.
+func betterError(earlier, later error) error {
+	if earlier == nil || suspect(earlier) == likelyHost && suspect(later) != likelyHost {
+		return later
 	}
-	return before
+	return earlier
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A name with thousands of addresses that all refuse costs a few connections an attempt, and
-// makes this host no scanner of other people's.
+// A name with thousands of addresses costs a few connections per attempt. Otherwise its owner
+// could use this host as a port scanner.
 func TestDialAny_NameWithThousandsOfAddresses_TriesAFewOfEachFamily(t *testing.T) {
 	t.Parallel()
 	var four, six []netip.Addr
@@ -39,10 +39,10 @@ func TestDialAny_NameWithThousandsOfAddresses_TriesAFewOfEachFamily(t *testing.T
 			wantFour = 0
 		}
 		if got := tried.four.Load(); got != wantFour {
-			t.Errorf("%s: %d addresses of IPv4 were tried, want %d", name, got, wantFour)
+			t.Errorf("%s: %d IPv4 addresses were tried, want %d", name, got, wantFour)
 		}
 		if got := tried.six.Load(); got != wantSix {
-			t.Errorf("%s: %d addresses of IPv6 were tried, want %d", name, got, wantSix)
+			t.Errorf("%s: %d IPv6 addresses were tried, want %d", name, got, wantSix)
 		}
 	}
 }

@@ -1,16 +1,15 @@
-// Package outbound makes one guarded POST: to an address that a stranger chose, and that
-// may be anything.
+// Package outbound makes guarded POSTs to URLs that strangers chose and that may point anywhere.
 //
 //	client := outbound.New(outbound.NewGuard(nil, nil), nil, outbound.DefaultMaxIdle())
 //	target, err := outbound.NewTarget("https://example.com/hooks", http.Header{"Content-Type": {"application/json"}})
 //	response := client.Post(new(outbound.Canceler), outbound.Request{Target: target, Body: body, Deadline: deadline})
 //
-// A Client dials nothing that its [Guard] refuses, also if a name comes to resolve to it. It
-// uses no proxy, follows no redirect, verifies TLS, and bounds time, memory and lookups.
-// Bytes that a receiver has sent unasked on a connection that was kept are not taken for a
-// response. A failure comes as a text that holds nothing of the URL or of what was received,
-// and with its [Fault]: the receiver's, or this host's.
+// A Client never dials an address that its [Guard] refuses, even if a name resolves to it later.
+// It uses no proxy, follows no redirect, verifies TLS, and bounds time, memory and DNS lookups.
+// Bytes that a receiver sends unasked on an idle connection are never mistaken for a response.
+// A failed POST returns a text without any part of the URL or of the received bytes, and a
+// [Fault]: the receiver's or this host's.
 //
-// The package knows hosts, bytes, bounds and kinds of failure. What is sent and when, and
-// what a status means, is for its caller to decide.
+// The package knows hosts, bytes, limits and kinds of failure. Its caller chooses the requests
+// and their times, and interprets the status.
 package outbound

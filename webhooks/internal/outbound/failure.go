@@ -18,15 +18,15 @@ const (
 	KindTimeout    Kind = "timeout"    // no response in time
 	KindDNS        Kind = "dns"        // the host name has no public address, or could not be looked up
 	KindBlocked    Kind = "blocked"    // the address is in a private or reserved network
-	KindConnect    Kind = "connect"    // nothing answers at the address
-	KindTLS        Kind = "tls"        // no trusted connection
-	KindConnection Kind = "connection" // it broke before the response
-	KindProtocol   Kind = "protocol"   // what came is not an HTTP response
-	KindInternal   Kind = "internal"   // this host's own
+	KindConnect    Kind = "connect"    // no server accepts connections at the address
+	KindTLS        Kind = "tls"        // the TLS handshake failed or the certificate is not trusted
+	KindConnection Kind = "connection" // the connection broke before the response
+	KindProtocol   Kind = "protocol"   // the received bytes are not an HTTP response
+	KindInternal   Kind = "internal"   // this host failed
 )
 
-// A Failure is why no response came, as the target's owner may see it: without what the
-// error may hold of the URL or of what the receiver sent.
+// A Failure says why no response came. It holds no part of the URL or of the received bytes, so
+// the target's owner may see it.
 type Failure struct {
 	Kind Kind
 	Text string
@@ -34,7 +34,7 @@ type Failure struct {
 
 func (f Failure) Error() string { return f.Text }
 
-// What stands in the way of a response. The errors behind them could hold secrets.
+// Failures that replace the underlying errors, which could contain secrets.
 var (
 	errNoURL     = Failure{KindInternal, "no usable URL"}
 	errCanceled  = Failure{KindInternal, "canceled"}
@@ -52,7 +52,6 @@ var (
 	errHandshake   = Failure{KindTLS, "TLS: the handshake failed"}
 )
 
-// classify returns why no response came.
 func classify(err error) Failure {
 	var (
 		known     Failure
@@ -66,7 +65,7 @@ func classify(err error) Failure {
 	case isAny(err, exhausted):
 		return errExhausted
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return errTimeout // also that of the name server
+		return errTimeout // including a DNS timeout
 	case errors.As(err, &dns):
 		return errLookup
 	case errors.As(err, &operation) && operation.Op == "dial":
@@ -74,13 +73,13 @@ func classify(err error) Failure {
 	case broken(err):
 		return errBroke
 	case operation != nil, errors.As(err, new(tls.RecordHeaderError)):
-		return errHandshake // an alert: TLS 1.3 tells the client last that it is refused
+		return errHandshake // an alert: a TLS 1.3 server may refuse after the client's last message
 	}
 	return errProtocol
 }
 
-// classifyHandshake returns err as a failure of TLS, unless it is one of the
-// connection beneath.
+// classifyHandshake returns a TLS failure for err, or err itself if the connection below TLS
+// failed.
 func classifyHandshake(err error) error {
 	switch {
 	case errors.As(err, new(x509.UnknownAuthorityError)):
@@ -89,7 +88,7 @@ func classifyHandshake(err error) error {
 		return errHostname
 	case errors.As(err, new(x509.CertificateInvalidError)):
 		return errCertificate
-	case strings.HasSuffix(err.Error(), "tls: no application protocol"): // an alert, whose type crypto/tls keeps to itself
+	case strings.HasSuffix(err.Error(), "tls: no application protocol"): // crypto/tls does not export the alert's type
 		return errHTTP2
 	case broken(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
@@ -97,11 +96,11 @@ func classifyHandshake(err error) error {
 	return errHandshake
 }
 
-// broken reports whether the connection itself failed, and not what came on it.
+// broken reports whether the connection itself failed, rather than the protocol spoken on it.
 func broken(err error) bool {
 	var operation *net.OpError
 	if errors.As(err, &operation) {
-		return operation.Op == "read" || operation.Op == "write" // TLS has its own
+		return operation.Op == "read" || operation.Op == "write" // crypto/tls uses other names
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// What cannot be brought about by a receiver.
+// Errors that a receiver in a test cannot cause.
 func TestClassify(t *testing.T) {
 	dialing := func(err error) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", err)}
@@ -23,7 +23,7 @@ func TestClassify(t *testing.T) {
 	}{
 		{dialing(syscall.EMFILE), errExhausted},
 		{dialing(syscall.ENOBUFS), errExhausted},
-		{&net.DNSError{Err: "dial udp 192.0.2.1:53: socket: too many open files"}, errExhausted}, // as net says it
+		{&net.DNSError{Err: "dial udp 192.0.2.1:53: socket: too many open files"}, errExhausted}, // as package net reports it
 		{dialing(syscall.ENFILE), errExhausted},
 		{&net.DNSError{Err: "too many open files", UnwrapErr: syscall.EMFILE}, errExhausted},
 		{dialing(syscall.ETIMEDOUT), errTimeout},
@@ -44,7 +44,7 @@ func TestClassify(t *testing.T) {
 		{errors.New("SENTINEL"), errProtocol},
 	} {
 		if got := classify(test.err); got != test.want {
-			t.Errorf("%v: %v, want %v", test.err, got, test.want)
+			t.Errorf("classify(%v) = %v, want %v", test.err, got, test.want)
 		}
 	}
 }

@@ -7,38 +7,38 @@ import (
 	"syscall"
 )
 
-// A Fault says where the cause is of a Post that got no response.
+// A Fault says which side caused a Post without a response.
 type Fault uint8
 
 const (
 	Theirs Fault = iota // the receiver, or its name server
-	Ours                // this host has run out of something, or cannot reach the network
-	Busy                // too much is under way in this client
+	Ours                // this host: out of a resource, or without a network
+	Busy                // this client: too many lookups are waiting
 )
 
-// A suspicion is what an error by itself says of its cause.
+// A suspicion is the likely cause of an error, judged from the error alone.
 type suspicion uint8
 
 const (
-	theirs       suspicion = iota
-	likelyTheirs           // unless others fail too; if none was ever reached it is
-	likelyOurs             // unless others answer
-	busy
-	ours
+	receiverFault  suspicion = iota
+	likelyReceiver           // unless other receivers fail too; certain if none was ever reached
+	likelyHost               // unless other receivers answer
+	clientBusy
+	hostFault
 )
 
-// exhausted are the errors of a host that has run out of something.
+// exhausted are the errors of a host that has run out of a resource.
 var exhausted = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
 
-// unreachable are the errors of a host without ports or a network, and of one that has
-// no route to the one address that was dialed.
+// unreachable are the errors of a host that has no free port, no network, or no route to the
+// dialed address.
 var unreachable = []error{syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN}
 
-// isAny reports whether an error is one of those. That of a lookup says so in words only.
-func isAny(err error, of []error) bool {
+// isAny reports whether err is one of targets. The error of a lookup holds its cause as text only.
+func isAny(err error, targets []error) bool {
 	var dns *net.DNSError
 	isLookup := errors.As(err, &dns)
-	for _, e := range of {
+	for _, e := range targets {
 		if errors.Is(err, e) || isLookup && strings.Contains(dns.Err, e.Error()) {
 			return true
 		}
@@ -50,28 +50,28 @@ func suspect(err error) suspicion {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, errCrowded):
-		return busy
+		return clientBusy
 	case isAny(err, exhausted):
-		return ours
+		return hostFault
 	case isAny(err, unreachable):
-		return likelyOurs
+		return likelyHost
 	case errors.As(err, new(Failure)), !errors.As(err, &dns) || dns.IsNotFound:
-		return theirs
+		return receiverFault
 	case dns.IsTimeout, strings.Contains(dns.Err, syscall.ECONNREFUSED.Error()):
-		return likelyOurs // also a name server of the host's own that is not there
+		return likelyHost // refused: the host's own name server is down
 	}
-	return likelyTheirs // the host's name server answered
+	return likelyReceiver // the host's name server answered
 }
 
-// blame returns the failure of a Post to an address, and where its cause is.
+// blame returns the failure of a Post and the side that caused it.
 func (c *Client) blame(cancel *Canceler, err error, by caller, address string) (Failure, Fault) {
 	failure := classify(err)
 	switch s := suspect(err); s {
-	case busy:
+	case clientBusy:
 		return failure, Busy
-	case ours:
+	case hostFault:
 		return failure, Ours
-	case likelyTheirs, likelyOurs:
+	case likelyReceiver, likelyHost:
 		if c.isOffline(cancel, s, by, address) {
 			return errOffline, Ours
 		}

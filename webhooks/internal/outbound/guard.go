@@ -9,27 +9,27 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// azureWireServer is a public address that is special on Azure's machines only;
-// IANA's registries do not list it.
+// azureWireServer is the address of the platform services on Azure's virtual machines. IANA's
+// registries do not list it.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
-// What the guard refuses, and what cannot be dialed for want of an address. A name that
-// leads to a private address and one that leads nowhere look the same: otherwise owners
-// could find out which names the host's own network has.
+// A name with only private addresses fails with errNoAddress, as an unknown name does: otherwise
+// owners could find out which names exist in the host's own network.
 var (
 	errBlocked   = Failure{KindBlocked, "the address is in a private or reserved network"}
 	errNoAddress = Failure{KindDNS, "the host name has no public address"}
 )
 
-// A Guard decides which addresses may be dialed: none of IANA's special-purpose ranges,
-// unless the host opened the address or the name that was asked for.
+// A Guard refuses to dial IANA's special-purpose addresses, except for networks and host names
+// that it was given as allowed.
 type Guard struct {
 	addresses *ssrf.Guardian
-	names     map[string]bool // open, in the form of plainHost
+	names     map[string]bool // allowed, as returned by plainHost
 	lookups   lookups
 }
 
-// NewGuard returns a guard that opens networks, those of IPv4 as such, and host names.
+// NewGuard returns a guard that allows the networks and the host names. IPv4 networks must be
+// given as such, not mapped to IPv6.
 func NewGuard(networks []netip.Prefix, names []string) *Guard {
 	var v4, v6 []netip.Prefix
 	for _, prefix := range networks {
@@ -54,18 +54,18 @@ func NewGuard(networks []netip.Prefix, names []string) *Guard {
 // Refuses reports whether dialing the address is refused.
 func (g *Guard) Refuses(addr netip.Addr) bool { return g.addresses.SafeAddr(addr) != nil }
 
-// opens reports whether a host may be dialed wherever it is.
-func (g *Guard) opens(host string) bool { return g.names[plainHost(host)] }
+// allowsName reports whether a host may be dialed at any address.
+func (g *Guard) allowsName(host string) bool { return g.names[plainHost(host)] }
 
-// dial connects to a host and port, on the caller's account. What a name resolves
-// to is checked when it cannot change any more: address by address, as each is dialed.
+// dial connects to a host and port. Each address of a name is checked just before it is dialed,
+// when it can no longer change.
 func (g *Guard) dial(ctx context.Context, by caller, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
 	var dialer net.Dialer
-	if !g.opens(host) {
+	if !g.allowsName(host) {
 		dialer.Control = g.addresses.Safe
 	}
 	var conn net.Conn
@@ -73,7 +73,7 @@ func (g *Guard) dial(ctx context.Context, by caller, address string) (net.Conn, 
 		conn, err = dialer.DialContext(ctx, "tcp", address)
 	} else {
 		var addrs []netip.Addr
-		if addrs, err = g.lookups.of(ctx, by, host); err == nil && len(addrs) == 0 {
+		if addrs, err = g.lookups.addresses(ctx, by, host); err == nil && len(addrs) == 0 {
 			err = errNoAddress
 		}
 		if err == nil {

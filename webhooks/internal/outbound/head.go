@@ -7,19 +7,19 @@ import (
 	"net/http"
 )
 
-// A head is the head of a final response, whose body is yet to be read.
+// A head is the head of a final response, with its body still unread.
 type head struct {
 	status int
-	header http.Header // nil: nothing in it matters
-	body   io.Reader   // nil: there is none
-	last   bool        // the connection cannot be used after it
+	header http.Header // nil: no field matters
+	body   io.Reader   // nil: no body
+	last   bool        // the connection cannot be reused
 }
 
-// posted tells http.ReadResponse to what the responses are.
-var posted = &http.Request{Method: http.MethodPost}
+// postRequest makes [http.ReadResponse] parse responses to POST.
+var postRequest = &http.Request{Method: http.MethodPost}
 
-// readHead reads the head of the final response. Almost all heads are plain; net/http,
-// which understands the others too, allocates a dozen objects for each.
+// readHead reads the head of the final response. It parses plain heads, which are almost all,
+// itself, because net/http allocates a dozen objects for each; net/http parses the rest.
 func readHead(from *bufio.Reader) (head, error) {
 	for {
 		switch _, err := from.Peek(1); err {
@@ -29,15 +29,15 @@ func readHead(from *bufio.Reader) (head, error) {
 		default:
 			return head{}, err
 		}
-		came, _ := from.Peek(from.Buffered())
-		if r, size := plain(came, from); size > 0 {
+		received, _ := from.Peek(from.Buffered())
+		if r, size := plain(received, from); size > 0 {
 			_, err := from.Discard(size)
 			return r, err
 		}
 		if isFrame(from) {
 			return head{}, errHTTP2
 		}
-		full, err := http.ReadResponse(from, posted)
+		full, err := http.ReadResponse(from, postRequest)
 		if err != nil {
 			return head{}, err
 		}
@@ -45,8 +45,8 @@ func readHead(from *bufio.Reader) (head, error) {
 		if code >= 100 && code <= 199 && code != http.StatusSwitchingProtocols {
 			continue
 		}
-		// What follows 101 is another protocol, and has no end; what a status below 100
-		// means for what follows is not known.
+		// A 101 response is followed by another protocol without an end. Statuses below 100 are
+		// undefined.
 		r := head{status: code, header: full.Header, last: full.Close || code <= 199}
 		if full.Body != http.NoBody {
 			r.body = full.Body
@@ -55,15 +55,15 @@ func readHead(from *bufio.Reader) (head, error) {
 	}
 }
 
-// plain returns the head that has come, and its size, if it is plain: whole, of HTTP/1.1, a
-// success, its body's length stated, and nothing else in it that matters. Size is 0 for
-// any other.
-func plain(came []byte, from *bufio.Reader) (r head, size int) {
-	end := bytes.Index(came, []byte("\r\n\r\n"))
+// plain parses a plain head and returns its size in bytes, or 0 if received does not begin with
+// one. A plain head is complete, of HTTP/1.1, successful, states the length of its body, and has
+// no other field that matters.
+func plain(received []byte, from *bufio.Reader) (r head, size int) {
+	end := bytes.Index(received, []byte("\r\n\r\n"))
 	if end < 0 {
 		return head{}, 0
 	}
-	line, rest, _ := bytes.Cut(came[:end], []byte("\r\n"))
+	line, rest, _ := bytes.Cut(received[:end], []byte("\r\n"))
 	code, isPlain := bytes.CutPrefix(line, []byte("HTTP/1.1 "))
 	code, reason, _ := bytes.Cut(code, []byte(" "))
 	if !isPlain || len(code) != 3 || code[0] != '2' || !isPrintable(reason) {
@@ -81,7 +81,7 @@ func plain(came []byte, from *bufio.Reader) (r head, size int) {
 		case !isPlain || !isWord(name) || !isPrintable(value):
 			return head{}, 0
 		case bytes.EqualFold(name, []byte("Content-Length")):
-			if stated { // also if it was stated badly
+			if stated { // even if the first value was invalid
 				return head{}, 0
 			}
 			length, stated = decimal(bytes.Trim(value, " ")), true
@@ -98,7 +98,7 @@ func plain(came []byte, from *bufio.Reader) (r head, size int) {
 	return r, end + len("\r\n\r\n")
 }
 
-// decimal returns the number that up to 9 digits say, or -1.
+// decimal parses a number of up to 9 digits. It returns -1 for anything else.
 func decimal(digits []byte) (n int) {
 	if len(digits) == 0 || len(digits) > 9 {
 		return -1
@@ -112,7 +112,7 @@ func decimal(digits []byte) (n int) {
 	return n
 }
 
-// isWord reports whether the name of a header is made of letters, digits and hyphens.
+// isWord reports whether a field name consists of letters, digits and hyphens only.
 func isWord(name []byte) bool {
 	for _, c := range name {
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-') {
@@ -131,7 +131,7 @@ func isPrintable(text []byte) bool {
 	return true
 }
 
-// A sized is a body of a stated length.
+// A sized reads a body of known length.
 type sized struct {
 	from *bufio.Reader
 	left int

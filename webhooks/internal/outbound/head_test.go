@@ -18,7 +18,7 @@ var plainHeads = []string{
 func TestPlain(t *testing.T) {
 	for _, head := range plainHeads {
 		if _, size := plain([]byte(head), nil); size == 0 {
-			t.Errorf("not plain: %q", head)
+			t.Errorf("plain(%q) = 0, want its size", head)
 		}
 	}
 	for _, head := range []string{
@@ -31,12 +31,12 @@ func TestPlain(t *testing.T) {
 		"HTTP/1.1 204 No Content\r\nA: \x01\r\n\r\n", "HTTP/1.1 2004 No\r\n\r\n", "HTTP/1.1 2x4 No\r\n\r\n", "HTTP/1.1204 No Content\r\n\r\n",
 	} {
 		if _, size := plain([]byte(head), nil); size != 0 {
-			t.Errorf("plain: %q", head)
+			t.Errorf("plain(%q) = %d, want 0", head, size)
 		}
 	}
 }
 
-// oddHeads are pairs of things that must not be taken one by one.
+// oddHeads combine features that must not be judged one by one.
 var oddHeads = []string{
 	"HTTP/1.1 299 \r\nContent-Length: 007\r\nTrailer: x\r\nKeep-Alive: timeout=5\r\n\r\nabcdefgh",
 	"HTTP/1.1 206  \r\nUpgrade: h2\r\nRetry-After: 1\r\nContent-Length:  3\r\n\r\nabc",
@@ -53,23 +53,22 @@ var oddHeads = []string{
 	"HTTP/1.1 999 ?\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 3\r\n\r\n", "HTTP/1.1 -01 ?\r\n\r\n",
 }
 
-// What a head means to us it means to net/http: which response is the final one, how
-// long it is, and whether there can be another on the connection. A [http.Transport]
-// keeps none after a status below 200 that ends an exchange.
+// readHead agrees with net/http on the final response, its length, and whether the connection
+// can be reused. An [http.Transport] does not reuse one after a final status below 200.
 func FuzzPlain(f *testing.F) {
 	for _, head := range append(plainHeads, oddHeads...) {
 		f.Add(head)
 	}
 	f.Fuzz(func(t *testing.T, came string) {
-		ours := bufio.NewReader(strings.NewReader(came))
-		r, err := readHead(ours)
-		theirs := bufio.NewReader(strings.NewReader(came))
-		full, theirErr := http.ReadResponse(theirs, posted)
-		for theirErr == nil && full.StatusCode >= 100 && full.StatusCode <= 199 && full.StatusCode != http.StatusSwitchingProtocols {
-			full, theirErr = http.ReadResponse(theirs, posted)
+		received := bufio.NewReader(strings.NewReader(came))
+		r, err := readHead(received)
+		reference := bufio.NewReader(strings.NewReader(came))
+		full, wantErr := http.ReadResponse(reference, postRequest)
+		for wantErr == nil && full.StatusCode >= 100 && full.StatusCode <= 199 && full.StatusCode != http.StatusSwitchingProtocols {
+			full, wantErr = http.ReadResponse(reference, postRequest)
 		}
-		if (err == nil) != (theirErr == nil) {
-			t.Fatalf("%q: %v, net/http says %v", came, err, theirErr)
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("%q: %v, net/http says %v", came, err, wantErr)
 		}
 		if err != nil {
 			return
@@ -86,8 +85,8 @@ func FuzzPlain(f *testing.F) {
 		if string(got) != string(want) || (gotErr == nil) != (wantErr == nil) {
 			t.Fatalf("%q: body %q, %v, net/http says %q, %v", came, got, gotErr, want, wantErr)
 		}
-		left, _ := io.ReadAll(ours)
-		if next, _ := io.ReadAll(theirs); string(left) != string(next) {
+		left, _ := io.ReadAll(received)
+		if next, _ := io.ReadAll(reference); string(left) != string(next) {
 			t.Fatalf("%q: left %q, net/http leaves %q", came, left, next)
 		}
 	})

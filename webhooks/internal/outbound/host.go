@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// CheckHost returns what is wrong with the host of a URL, or "": its form, or an address
-// that the guard refuses. Names are not looked up: what they resolve to is checked when
-// it is dialed.
+// CheckHost validates the host of a URL. It returns "" or a message: the host is malformed, or
+// an address that the guard refuses. It does not look names up, because their addresses are
+// checked when they are dialed.
 func (g *Guard) CheckHost(host string) string {
 	const refused = "must be a public address, not one in a private or reserved network"
 	host = plainHost(host)
@@ -23,8 +23,8 @@ func (g *Guard) CheckHost(host string) string {
 	}
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if isNumber(last) {
-		// Resolvers disagree on 127.1, 0x7f.0.0.1 and 2130706433: only the
-		// plain form is let through, and checked.
+		// Resolvers disagree on 127.1, 0x7f.0.0.1 and 2130706433, so only the plain form is
+		// accepted and checked.
 		addr, err := netip.ParseAddr(host)
 		if err != nil {
 			return "must have an IPv4 address in its plain form, four decimal numbers without leading zeros"
@@ -37,14 +37,14 @@ func (g *Guard) CheckHost(host string) string {
 	if !isName(host) {
 		return "must have a valid host name"
 	}
-	if last == "localhost" && !g.opens(host) && g.Refuses(netip.AddrFrom4([4]byte{127, 0, 0, 1})) && g.Refuses(netip.IPv6Loopback()) {
+	if last == "localhost" && !g.allowsName(host) && g.Refuses(netip.AddrFrom4([4]byte{127, 0, 0, 1})) && g.Refuses(netip.IPv6Loopback()) {
 		return refused
 	}
 	return ""
 }
 
-// isNumber reports whether a resolver could take a host that ends in this
-// label for an IPv4 address: decimal, octal or hexadecimal.
+// isNumber reports whether a resolver could read a host that ends in this label as an IPv4
+// address in decimal, octal or hexadecimal.
 func isNumber(label string) bool {
 	digits, hex := strings.CutPrefix(label, "0x")
 	if hex {
@@ -53,11 +53,11 @@ func isNumber(label string) bool {
 	return isDigits(label)
 }
 
-// IsHostName reports whether a host has the form of a DNS name, which no resolver can take
-// for an address.
+// IsHostName reports whether a host has the form of a DNS name that no resolver can read as an
+// address.
 func IsHostName(host string) bool { return isName(plainHost(host)) }
 
-// isName is IsHostName for a plain host. Underscores are seen in practice.
+// isName is IsHostName for a plain host. It allows underscores, which occur in practice.
 func isName(host string) bool {
 	var last string
 	for label := range strings.SplitSeq(host, ".") {
@@ -70,7 +70,7 @@ func isName(host string) bool {
 	return len(host) <= 253 && !isNumber(last)
 }
 
-// plainHost returns the form in which equal host names are equal strings.
+// plainHost returns the canonical form of a host name: lower case, without a final dot.
 func plainHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

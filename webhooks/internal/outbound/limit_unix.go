@@ -4,12 +4,12 @@ package outbound
 
 import "syscall"
 
-// descriptors returns how many this process may open. Go has raised that to all that the
-// system allows it.
+// descriptors returns how many file descriptors this process may open. The Go runtime raises
+// this soft limit to the hard limit at start.
 func descriptors() uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return unlimited
 	}
-	return uint64(limit.Cur) //nolint:unconvert // it is signed on some systems
+	return uint64(limit.Cur) //nolint:unconvert // signed on some systems
 }

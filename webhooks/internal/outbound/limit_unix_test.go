@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// What is kept is half of what the process may open at most.
-func TestDefaultMaxIdleIsHalfOfTheDescriptors(t *testing.T) {
+func TestDefaultMaxIdle_LowDescriptorLimit_IsHalfOfIt(t *testing.T) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -20,6 +19,6 @@ func TestDefaultMaxIdleIsHalfOfTheDescriptors(t *testing.T) {
 	}
 	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) }()
 	if got, want := DefaultMaxIdle(), int(lower.Cur/2); got != want {
-		t.Errorf("%d connections of %d descriptors, want %d", got, lower.Cur, want)
+		t.Errorf("DefaultMaxIdle() = %d with %d descriptors, want %d", got, lower.Cur, want)
 	}
 }

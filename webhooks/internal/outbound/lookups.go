@@ -9,37 +9,35 @@ import (
 	"time"
 )
 
-// Bounds of the lookups under way. One that the system's resolver makes cannot be
-// cancelled, and holds a thread until it ends, whether or not it is waited for.
+// Limits on running lookups. The system's resolver cannot be canceled: a lookup blocks a thread
+// until it ends, even if its caller has stopped waiting.
 const (
-	maxLookupsOfOne  = 16 // of one owner
-	maxSeenNames     = 65_536
-	longestLookup    = time.Minute // a resolver that has no end of its own
-	errLookupTooLong = "timed out"
+	maxOwnerLookups = 16 // per owner
+	maxSeenNames    = 65_536
+	lookupTimeout   = time.Minute // for a resolver without a timeout of its own
 )
 
-// maxLookups is how many lookups may run at a time of names of each standing and those of
-// lower standings: what is likely to hang leaves room for what is not.
+// maxLookups is the number of lookups that may run concurrently for names of each standing and
+// all lower ones: names whose lookups are likely to hang leave room for others.
 var maxLookups = [...]int{Failing: 64, Untried: 128, Proven: 256}
 
 var errCrowded = Failure{KindInternal, "too many host names are being looked up"}
 
-// lookups looks up host names. Those who wait for the same name share a lookup. No owner can
-// hold up the others: each may have a part of what is free, the owner with the fewest
-// lookups is next, and names that were not found the last time, such as those of a dead
-// name server, have a part of what new names have. The zero lookups is ready.
+// lookups resolves host names. Concurrent callers for the same name share a lookup. No owner can
+// delay the others: an owner may use a fraction of the free slots, the owner with the fewest
+// running lookups goes first, and names whose last lookup failed, such as those of a dead name
+// server, get fewer slots than new names. The zero lookups is ready to use.
 type lookups struct {
 	resolve func(ctx context.Context, name string) ([]netip.Addr, error) // nil: the system's resolver
 
-	mu       sync.Mutex
-	underWay map[string]*lookup // by name, with those that wait
-	waiting  []*lookup          // whose turn has not come, in order
-	running  [Proven + 1]int    // of each standing and those below
-	owners   map[string]int     // how many run, by owner
-	found    map[string]bool    // names that were looked up, and whether they were found the last time
+	mu      sync.Mutex
+	byName  map[string]*lookup // waiting and running
+	waiting []*lookup          // in order of arrival
+	running [Proven + 1]int    // for each standing, including lower ones
+	owners  map[string]int     // running lookups by owner
+	found   map[string]bool    // whether the last lookup of a name succeeded
 }
 
-// A lookup is of one name.
 type lookup struct {
 	name     string
 	owner    string
@@ -51,38 +49,37 @@ type lookup struct {
 	err      error
 }
 
-// of returns the addresses of a name, or the error of the lookup, which is errCrowded if
-// its turn did not come before ctx ended.
-func (l *lookups) of(ctx context.Context, by caller, name string) ([]netip.Addr, error) {
+// addresses resolves a name. It returns errCrowded if the lookup did not start before ctx ended.
+func (l *lookups) addresses(ctx context.Context, by caller, name string) ([]netip.Addr, error) {
 	l.mu.Lock()
-	one := l.join(by, name)
-	one.waiters++
+	entry := l.join(by, name)
+	entry.waiters++
 	l.mu.Unlock()
 	select {
-	case <-one.done:
-		return one.addrs, one.err
+	case <-entry.done:
+		return entry.addrs, entry.err
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one.waiters--
+	entry.waiters--
 	switch {
-	case one.begun && ctx.Err() == context.DeadlineExceeded:
-		return nil, &net.DNSError{Err: errLookupTooLong, Name: name, IsTimeout: true, UnwrapErr: ctx.Err()}
-	case one.begun:
+	case entry.begun && ctx.Err() == context.DeadlineExceeded:
+		return nil, &net.DNSError{Err: "timed out", Name: name, IsTimeout: true, UnwrapErr: ctx.Err()}
+	case entry.begun:
 		return nil, ctx.Err()
-	case one.waiters == 0:
-		delete(l.underWay, name)
-		l.leave(one)
+	case entry.waiters == 0:
+		delete(l.byName, name)
+		l.dequeue(entry)
 	}
 	return nil, errCrowded
 }
 
-// join returns the lookup of a name: the one under way, or a new one. One that waits
-// becomes the caller's if its turn comes sooner then.
+// join returns the current lookup of a name, or a new one. A waiting lookup moves to the caller's
+// account if it starts sooner there.
 func (l *lookups) join(by caller, name string) *lookup {
-	if l.underWay == nil {
-		l.underWay, l.owners, l.found = make(map[string]*lookup), make(map[string]int), make(map[string]bool)
+	if l.byName == nil {
+		l.byName, l.owners, l.found = make(map[string]*lookup), make(map[string]int), make(map[string]bool)
 	}
 	standing := by.standing
 	switch found, seen := l.found[name]; {
@@ -91,30 +88,30 @@ func (l *lookups) join(by caller, name string) *lookup {
 	case seen:
 		standing = Failing
 	}
-	one := l.underWay[name]
+	entry := l.byName[name]
 	switch {
-	case one == nil:
-		one = &lookup{name: name, owner: by.owner, standing: standing, done: make(chan struct{})}
-		l.underWay[name] = one
-		l.waiting = append(l.waiting, one)
-	case one.begun:
-		return one
-	case standing > one.standing, standing == one.standing && l.owners[by.owner] < l.owners[one.owner]:
-		one.owner, one.standing = by.owner, standing
+	case entry == nil:
+		entry = &lookup{name: name, owner: by.owner, standing: standing, done: make(chan struct{})}
+		l.byName[name] = entry
+		l.waiting = append(l.waiting, entry)
+	case entry.begun:
+		return entry
+	case standing > entry.standing, standing == entry.standing && l.owners[by.owner] < l.owners[entry.owner]:
+		entry.owner, entry.standing = by.owner, standing
 	}
-	if l.mayBegin(one) { // the others that wait may not: nothing has ended
-		l.begin(one)
+	if l.mayBegin(entry) { // other waiting lookups may not, since none has ended
+		l.begin(entry)
 	}
-	return one
+	return entry
 }
 
-// beginNext begins those whose turn it is.
+// beginNext starts waiting lookups until no more may start.
 func (l *lookups) beginNext() {
 	for {
 		var next *lookup
-		for _, one := range l.waiting {
-			if l.mayBegin(one) && (next == nil || l.owners[one.owner] < l.owners[next.owner]) {
-				next = one
+		for _, entry := range l.waiting {
+			if l.mayBegin(entry) && (next == nil || l.owners[entry.owner] < l.owners[next.owner]) {
+				next = entry
 			}
 		}
 		if next == nil {
@@ -124,42 +121,41 @@ func (l *lookups) beginNext() {
 	}
 }
 
-func (l *lookups) begin(one *lookup) {
-	l.leave(one)
-	one.begun = true
-	l.count(one, 1)
-	go l.run(one)
+func (l *lookups) begin(entry *lookup) {
+	l.dequeue(entry)
+	entry.begun = true
+	l.count(entry, 1)
+	go l.run(entry)
 }
 
-// leave takes a lookup out of those that wait.
-func (l *lookups) leave(one *lookup) {
-	if i := slices.Index(l.waiting, one); i >= 0 {
+func (l *lookups) dequeue(entry *lookup) {
+	if i := slices.Index(l.waiting, entry); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
 }
 
-// mayBegin reports whether there is room for a lookup, and its owner has no more than an
-// eighth of it.
-func (l *lookups) mayBegin(one *lookup) bool {
+// mayBegin reports whether a slot is free for a lookup, and its owner runs fewer lookups than
+// its share: an eighth of the free slots, at most maxOwnerLookups.
+func (l *lookups) mayBegin(entry *lookup) bool {
 	room := maxLookups[Proven]
-	for s := one.standing; s <= Proven; s++ {
+	for s := entry.standing; s <= Proven; s++ {
 		room = min(room, maxLookups[s]-l.running[s])
 	}
-	return room > 0 && l.owners[one.owner] < max(1, min(maxLookupsOfOne, room/8))
+	return room > 0 && l.owners[entry.owner] < max(1, min(maxOwnerLookups, room/8))
 }
 
-func (l *lookups) count(one *lookup, n int) {
-	for s := one.standing; s <= Proven; s++ {
+func (l *lookups) count(entry *lookup, n int) {
+	for s := entry.standing; s <= Proven; s++ {
 		l.running[s] += n
 	}
-	if l.owners[one.owner] += n; l.owners[one.owner] == 0 {
-		delete(l.owners, one.owner)
+	if l.owners[entry.owner] += n; l.owners[entry.owner] == 0 {
+		delete(l.owners, entry.owner)
 	}
 }
 
-func (l *lookups) run(one *lookup) {
-	// It does not end sooner when it is not waited for any more: its thread would not.
-	ctx, cancel := context.WithTimeout(context.Background(), longestLookup)
+func (l *lookups) run(entry *lookup) {
+	// Do not cancel the lookup when its callers have gone: its thread would block nevertheless.
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	resolve := l.resolve
 	if resolve == nil {
@@ -167,16 +163,16 @@ func (l *lookups) run(one *lookup) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 		}
 	}
-	addrs, err := resolve(ctx, one.name)
+	addrs, err := resolve(ctx, entry.name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one.addrs, one.err = addrs, err
-	delete(l.underWay, one.name)
-	l.count(one, -1)
+	entry.addrs, entry.err = addrs, err
+	delete(l.byName, entry.name)
+	l.count(entry, -1)
 	if len(l.found) >= maxSeenNames {
 		clear(l.found)
 	}
-	l.found[one.name] = err == nil
-	close(one.done)
+	l.found[entry.name] = err == nil
+	close(entry.done)
 	l.beginNext()
 }

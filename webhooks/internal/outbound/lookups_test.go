@@ -15,11 +15,10 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A nameServer answers, or not, names that tell how: "dead…" never, "slow…" after a
-// second.
+// A nameServer answers all names at once, except "slow…" after a second and "dead…" never.
 type nameServer struct{ running, most, calls atomic.Int64 }
 
-const deadFor = 20 * time.Second // until a lookup of a dead name ends
+const deadFor = 20 * time.Second // duration of a lookup of a dead name
 
 func (n *nameServer) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	n.calls.Add(1)
@@ -31,7 +30,7 @@ func (n *nameServer) resolve(ctx context.Context, name string) ([]netip.Addr, er
 	}
 	switch {
 	case strings.HasPrefix(name, "dead"):
-		time.Sleep(deadFor) // after the end of ctx, too: getaddrinfo does not heed it
+		time.Sleep(deadFor) // even after the end of ctx, as getaddrinfo does
 		return nil, &net.DNSError{Err: "i/o timeout", Name: name, IsTimeout: true}
 	case strings.HasPrefix(name, "slow"):
 		time.Sleep(time.Second)
@@ -39,8 +38,7 @@ func (n *nameServer) resolve(ctx context.Context, name string) ([]netip.Addr, er
 	return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
 }
 
-// look looks up a name for the owner, as an attempt does, and returns how long that
-// took.
+// look looks up a name for an owner, and returns the time taken.
 func look(l *lookups, owner, name string) (time.Duration, error) {
 	return lookAs(l, caller{owner: owner, standing: Untried}, name)
 }
@@ -49,13 +47,13 @@ func lookAs(l *lookups, by caller, name string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	begun := time.Now()
-	_, err := l.of(ctx, by, name)
+	_, err := l.addresses(ctx, by, name)
 	return time.Since(begun), err
 }
 
-// Many names of a dead name server, looked up again and again, do not slow down those of
-// other owners, and what cannot be cancelled is bounded.
-func TestDeadNameServersHoldUpNobody(t *testing.T) {
+// Repeated lookups of many names of a dead name server do not delay other owners, and the number
+// of lookups, which cannot be canceled, is limited.
+func TestLookups_DeadNameServer_OtherOwnersDoNotWait(t *testing.T) {
 	for name, test := range map[string]struct{ accounts, names int }{
 		"one account": {1, 500}, "many accounts": {100, 10},
 	} {
@@ -73,7 +71,7 @@ func TestDeadNameServersHoldUpNobody(t *testing.T) {
 						go func() {
 							for range 5 {
 								if _, err := look(l, fmt.Sprint("a", a), fmt.Sprint("dead", a, "-", n)); err == nil {
-									t.Error("a dead name was found")
+									t.Error("lookup of a dead name succeeded, want an error")
 								}
 							}
 						}()
@@ -82,76 +80,74 @@ func TestDeadNameServersHoldUpNobody(t *testing.T) {
 				for i := range 300 {
 					time.Sleep(100 * time.Millisecond)
 					if took, err := look(l, "healthy", fmt.Sprint("w", i%100)); err != nil || took > 0 {
-						t.Fatalf("a name that is known took %v: %v", took, err)
+						t.Fatalf("lookup of a known name took %v, error %v; want no wait", took, err)
 					}
 					if test.accounts > 1 {
 						continue
 					}
 					if took, err := look(l, "another", fmt.Sprint("new", i)); err != nil || took > 0 {
-						t.Fatalf("a new name of another account took %v: %v", took, err)
+						t.Fatalf("lookup of another account's new name took %v, error %v; want no wait", took, err)
 					}
 				}
 				if most := server.most.Load(); most > int64(maxLookups[Proven]) {
-					t.Errorf("%d lookups at a time", most)
+					t.Errorf("%d concurrent lookups, want at most %d", most, maxLookups[Proven])
 				}
 				time.Sleep(10 * time.Minute)
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				if len(l.underWay)+len(l.waiting)+len(l.owners) > 0 || l.running != [Proven + 1]int{} {
-					t.Errorf("left: %d under way, %d waiting, %d owners, %v running", len(l.underWay), len(l.waiting), len(l.owners), l.running)
+				if len(l.byName)+len(l.waiting)+len(l.owners) > 0 || l.running != [Proven + 1]int{} {
+					t.Errorf("got %d lookups, %d waiting, %d owners, %v running; want none left", len(l.byName), len(l.waiting), len(l.owners), l.running)
 				}
 			})
 		})
 	}
 }
 
-// A name is looked up once for all who wait for it, and again for those who come after.
-func TestLookupsAreShared(t *testing.T) {
+func TestLookups_ConcurrentCallersOfOneName_ShareALookup(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var server nameServer
 		l := &lookups{resolve: server.resolve}
 		for range 50 {
 			go func() {
 				if took, err := look(l, "a", "slow"); err != nil || took != time.Second {
-					t.Errorf("%v after %v", err, took)
+					t.Errorf("got error %v after %v, want none after 1s", err, took)
 				}
 			}()
 		}
 		time.Sleep(time.Minute)
 		if n := server.calls.Load(); n != 1 {
-			t.Errorf("looked up %d times", n)
+			t.Errorf("50 concurrent callers: %d lookups, want 1", n)
 		}
 		if _, err := look(l, "a", "slow"); err != nil || server.calls.Load() != 2 {
-			t.Errorf("%v; looked up %d times", err, server.calls.Load())
+			t.Errorf("a later caller: error %v, %d lookups; want 2", err, server.calls.Load())
 		}
 	})
 }
 
-// A lookup that is not waited for to its end says why.
-func TestLookupsThatAreLeft(t *testing.T) {
+func TestLookups_CallerStopsWaiting_ErrorSaysWhy(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := &lookups{resolve: new(nameServer).resolve}
-		if took, err := look(l, "a", "dead"); classify(err) != errTimeout || suspect(err) != likelyOurs || took != 15*time.Second {
-			t.Errorf("%v after %v", err, took)
+		if took, err := look(l, "a", "dead"); classify(err) != errTimeout || suspect(err) != likelyHost || took != 15*time.Second {
+			t.Errorf("past the deadline: got %v after %v, want a timeout after 15s", err, took)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if _, err := l.of(ctx, caller{owner: "a"}, "dead"); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled: %v", err)
+		if _, err := l.addresses(ctx, caller{owner: "a"}, "dead"); !errors.Is(err, context.Canceled) {
+			t.Errorf("canceled: got %v, want %v", err, context.Canceled)
 		}
-		for i := range maxLookupsOfOne {
+		for i := range maxOwnerLookups {
 			go look(l, "b", fmt.Sprint("dead", i))
 		}
 		synctest.Wait()
-		if took, err := look(l, "b", "dead and too many"); suspect(err) != busy || took != 15*time.Second {
-			t.Errorf("%v after %v", err, took)
+		if took, err := look(l, "b", "dead and too many"); suspect(err) != clientBusy || took != 15*time.Second {
+			t.Errorf("without a free slot: got %v after %v, want %v after 15s", err, took, errCrowded)
 		}
 		time.Sleep(time.Minute)
 	})
 }
 
-// flood makes the accounts look up dead names, each again and again, until the returned
-// function is called, which waits for the last ones.
+// flood makes accounts look up dead names repeatedly until stop is called. stop waits for the
+// last lookups.
 func flood(l *lookups, accounts, names int, standing Standing) (stop func()) {
 	var stopped atomic.Bool
 	for a := range accounts {
@@ -165,7 +161,7 @@ func flood(l *lookups, accounts, names int, standing Standing) (stop func()) {
 	}
 	return func() {
 		stopped.Store(true)
-		time.Sleep(2 * longestLookup)
+		time.Sleep(2 * lookupTimeout)
 	}
 }
 
@@ -177,15 +173,15 @@ func TestLookups_DeadNameServersOfTenAccounts_NewNamesOfOthersDoNotWait(t *testi
 		for i := range 600 {
 			time.Sleep(100 * time.Millisecond)
 			if took, err := look(l, fmt.Sprint("new", i), fmt.Sprint("new", i)); err != nil || took > 0 {
-				t.Fatalf("after %d lookups a new name took %v, %v; want none to wait", i, took, err)
+				t.Fatalf("after %d lookups: lookup of a new name took %v, error %v; want no wait", i, took, err)
 			}
 		}
 	})
 }
 
-// After a restart the process knows no name. What failed before is no reason to wait for
-// other names, however many accounts it is of.
-func TestLookups_ManyFailingReceiversAfterARestart_OthersDoNotWait(t *testing.T) {
+// After a restart the process knows no names. Receivers that failed before, of any number of
+// accounts, must not delay other names.
+func TestLookups_ManyFailingReceiversAfterRestart_OthersDoNotWait(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := &lookups{resolve: new(nameServer).resolve}
 		stop := flood(l, 300, 10, Failing)
@@ -195,15 +191,15 @@ func TestLookups_ManyFailingReceiversAfterARestart_OthersDoNotWait(t *testing.T)
 			for _, standing := range []Standing{Untried, Proven} {
 				name := fmt.Sprint("w", i, "-", standing)
 				if took, err := lookAs(l, caller{name, standing}, name); err != nil || took > 0 {
-					t.Fatalf("standing %d: the lookup took %v, %v; want none to wait", standing, took, err)
+					t.Fatalf("standing %d: lookup took %v, error %v; want no wait", standing, took, err)
 				}
 			}
 		}
 	})
 }
 
-// If all room for new names is taken by those of many accounts, a proven receiver's name
-// does not wait, and another account's new name waits for one of their lookups to end.
+// While dead names of many accounts fill all slots for new names, a proven receiver's name does
+// not wait, and another account's new name waits for one lookup to end.
 func TestLookups_DeadNameServersOfManyAccounts_WaitIsBounded(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := &lookups{resolve: new(nameServer).resolve}
@@ -213,22 +209,23 @@ func TestLookups_DeadNameServersOfManyAccounts_WaitIsBounded(t *testing.T) {
 			time.Sleep(time.Second)
 			name := fmt.Sprint("proven", i)
 			if took, err := lookAs(l, caller{name, Proven}, name); err != nil || took > 0 {
-				t.Errorf("a proven receiver's name took %v, %v; want none to wait", took, err)
+				t.Errorf("lookup of a proven receiver's name took %v, error %v; want no wait", took, err)
 			}
 		}
 		for i := range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			begun, name := time.Now(), fmt.Sprint("new", i)
-			if _, err := l.of(ctx, caller{name, Untried}, name); err != nil || time.Since(begun) > deadFor {
-				t.Errorf("another account's new name took %v, %v; want at most %v", time.Since(begun), err, deadFor)
+			if _, err := l.addresses(ctx, caller{name, Untried}, name); err != nil || time.Since(begun) > deadFor {
+				t.Errorf("lookup of another account's new name took %v, error %v; want at most %v", time.Since(begun), err, deadFor)
 			}
 			cancel()
 		}
 	})
 }
 
-// An account whose lookups hang does not make others wait that look up the same name.
-func TestLookups_NameThatWaitsForAnotherAccount_IsLookedUpForTheOneThatMay(t *testing.T) {
+// If an account with hanging lookups waits for a name, another account's lookup of the same name
+// does not wait.
+func TestLookups_NameWaitsOnBusyAccount_StartsForAnotherAccount(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := &lookups{resolve: new(nameServer).resolve}
 		stop := flood(l, 1, 100, Untried)
@@ -237,7 +234,7 @@ func TestLookups_NameThatWaitsForAnotherAccount_IsLookedUpForTheOneThatMay(t *te
 		go look(l, "a0", "shared")
 		time.Sleep(time.Second)
 		if took, err := look(l, "another", "shared"); err != nil || took > 0 {
-			t.Errorf("the name took %v, %v; want no wait behind another account's lookups", took, err)
+			t.Errorf("lookup took %v, error %v; want no wait behind another account's lookups", took, err)
 		}
 	})
 }

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// A transport is what a connection goes over, beneath TLS.
+// A transport is the connection below TLS.
 type transport struct {
 	net.Conn
-	raw     syscall.RawConn // nil where a read cannot but wait
-	polling bool            // reads return what has come, or os.ErrDeadlineExceeded at once
+	raw     syscall.RawConn // nil if non-blocking reads are not possible
+	polling bool            // Read returns os.ErrDeadlineExceeded instead of blocking
 	polled  polled
 }
 
-// polled is a read of raw: here, and not in a closure, for there is one in each exchange.
+// polled holds the arguments and results of a non-blocking read. It replaces a closure, which
+// would be allocated in each exchange.
 type polled struct {
 	read func(fd uintptr) (done bool) // into b
 	b    []byte
@@ -39,19 +40,19 @@ func (t *transport) Read(b []byte) (int, error) {
 	return t.Conn.Read(b)
 }
 
-// isQuiet reports whether nothing has come on a connection that was kept: neither its end,
-// nor bytes that would be taken for the next response. It makes the connection ready until
-// the deadline. It reads through TLS, which may hold what has come already, and which goes
-// on after a temporary error such as that of a deadline.
+// isQuiet reports whether an idle connection is open and has received no bytes, which would be
+// mistaken for the next response. It wakes the connection and sets its deadline. It reads
+// through TLS, which may have buffered bytes, and which survives a temporary error such as a
+// timeout.
 //
-// The request is written after this read, not from within it. That would save a system
-// call in each exchange, which is too little to be measured in deliveries a second.
+// Writing the request from within this read would save a system call per exchange, but no
+// measurable time.
 func (c *conn) isQuiet(deadline time.Time) bool {
 	if c.SetDeadline(deadline) != nil {
 		return false
 	}
 	c.wake()
-	if !c.transport.canPoll() { // in tests only
+	if !c.transport.canPoll() { // in tests only: done drops such connections
 		return true
 	}
 	c.limited.left = maxResponseHeader

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// A read that does not wait cannot be had here, so no connection is kept.
+// rawConn returns nil: non-blocking reads are not available here, so no connection is kept.
 func rawConn(net.Conn) syscall.RawConn { return nil }
 
-func (t *transport) poll([]byte) (int, error) { panic("there is no raw connection") }
+func (t *transport) poll([]byte) (int, error) { panic("outbound: no raw connection") }
 
-func (p *polled) readOnce(uintptr) (done bool) { panic("there is no raw connection") }
+func (p *polled) readOnce(uintptr) (done bool) { panic("outbound: no raw connection") }

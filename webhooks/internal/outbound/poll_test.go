@@ -10,63 +10,62 @@ import (
 	"time"
 )
 
-// needsPolling skips a test of connections that are kept, where none is.
+// needsPolling skips a test of idle connections on a system that keeps none.
 func needsPolling(t *testing.T) {
 	t.Helper()
-	if ours, _ := connected(t); !newTransport(ours).canPoll() {
-		t.Skip("no connection is kept on this system")
+	if local, _ := connected(t); !newTransport(local).canPoll() {
+		t.Skip("this system keeps no idle connections")
 	}
 }
 
-// A poll reads what has come, and never waits.
-func TestPoll(t *testing.T) {
+func TestTransport_Polling_ReadsWithoutWaiting(t *testing.T) {
 	t.Parallel()
 	needsPolling(t)
 	for name, test := range map[string]struct {
-		before func(theirs net.Conn) error
+		before func(remote net.Conn) error
 		n      int
 		err    error
 	}{
 		"quiet":  {func(net.Conn) error { return nil }, 0, os.ErrDeadlineExceeded},
-		"a byte": {func(theirs net.Conn) error { _, err := io.WriteString(theirs, "x"); return err }, 1, nil},
-		"closed": {func(theirs net.Conn) error { return theirs.Close() }, 0, io.EOF},
+		"a byte": {func(remote net.Conn) error { _, err := io.WriteString(remote, "x"); return err }, 1, nil},
+		"closed": {func(remote net.Conn) error { return remote.Close() }, 0, io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 100 {
-				ours, theirs := connected(t)
-				if err := test.before(theirs); err != nil {
+				local, remote := connected(t)
+				if err := test.before(remote); err != nil {
 					t.Fatal(err)
 				}
-				transport := newTransport(ours)
+				transport := newTransport(local)
 				transport.polling = true
 				n, err := transport.Read(make([]byte, 8))
 				for wait := 0; test.err != os.ErrDeadlineExceeded && errors.Is(err, os.ErrDeadlineExceeded) && wait < 1000; wait++ {
-					time.Sleep(time.Millisecond) // until it has arrived
+					time.Sleep(time.Millisecond) // until the byte or the end has arrived
 					n, err = transport.Read(make([]byte, 8))
 				}
 				if n != test.n || !errors.Is(err, test.err) {
-					t.Fatalf("read %d bytes, %v", n, err)
+					t.Fatalf("Read = %d, %v; want %d, %v", n, err, test.n, test.err)
 				}
-				_ = ours.Close()
-				_ = theirs.Close()
+				_ = local.Close()
+				_ = remote.Close()
 			}
 		})
 	}
-	t.Run("closed by us", func(t *testing.T) {
-		ours, _ := connected(t)
-		transport := newTransport(ours)
-		_ = ours.Close()
+	t.Run("closed locally", func(t *testing.T) {
+		local, _ := connected(t)
+		transport := newTransport(local)
+		_ = local.Close()
 		transport.polling = true
 		if _, err := transport.Read(make([]byte, 8)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("got %v", err)
+			t.Errorf("Read on a closed connection: got %v, want an error other than a timeout", err)
 		}
 	})
 }
 
-// A connection that cannot be polled is not kept: what its receiver sends before it is
-// asked would be taken for the next response.
-func TestConnectionsThatCannotBePolledAreNotKept(t *testing.T) {
+// Bytes sent unasked on a connection that cannot be polled would be mistaken for the next
+// response.
+func TestClient_ConnectionCannotBePolled_IsNotKept(t *testing.T) {
 	t.Parallel()
 	for name, polls := range map[string]bool{"polled": true, "not polled": false} {
 		t.Run(name, func(t *testing.T) {
@@ -79,17 +78,17 @@ func TestConnectionsThatCannotBePolledAreNotKept(t *testing.T) {
 			client.SpeakPlain()
 			client.dial = func(context.Context, caller, string) (net.Conn, error) {
 				dials++
-				ours, theirs := connected(t)
+				local, remote := connected(t)
 				go func() {
 					request := make([]byte, 1<<10)
-					for n, err := theirs.Read(request); err == nil && n > 0; n, err = theirs.Read(request) {
-						_, _ = io.WriteString(theirs, "HTTP/1.1 204 No Content\r\n\r\n")
+					for n, err := remote.Read(request); err == nil && n > 0; n, err = remote.Read(request) {
+						_, _ = io.WriteString(remote, "HTTP/1.1 204 No Content\r\n\r\n")
 					}
 				}()
 				if !polls {
-					return struct{ net.Conn }{ours}, nil
+					return struct{ net.Conn }{local}, nil
 				}
-				return ours, nil
+				return local, nil
 			}
 			target, err := NewTarget("https://example.com/", nil)
 			if err != nil {
@@ -98,7 +97,7 @@ func TestConnectionsThatCannotBePolledAreNotKept(t *testing.T) {
 			for range 3 {
 				response := client.Post(new(Canceler), Request{Target: target, Body: []byte("{}"), Deadline: time.Now().Add(time.Minute)})
 				if response.Status != 204 {
-					t.Fatalf("%+v", response)
+					t.Fatalf("got %+v, want status 204", response)
 				}
 			}
 			if want := map[bool]int{true: 1, false: 3}[polls]; dials != want {
@@ -110,19 +109,19 @@ func TestConnectionsThatCannotBePolledAreNotKept(t *testing.T) {
 }
 
 // connected returns the two ends of a connection.
-func connected(t *testing.T) (ours, theirs net.Conn) {
+func connected(t *testing.T) (local, remote net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if ours, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+	if local, err = net.Dial("tcp", listener.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	if theirs, err = listener.Accept(); err != nil {
+	if remote, err = listener.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
-	return ours, theirs
+	t.Cleanup(func() { _ = local.Close(); _ = remote.Close() })
+	return local, remote
 }

@@ -18,7 +18,7 @@ func rawConn(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
-// poll reads what has come, without waiting. The read deadline must not have passed.
+// poll reads received bytes without blocking. The read deadline must not have passed.
 func (t *transport) poll(b []byte) (int, error) {
 	p := &t.polled
 	p.b = b

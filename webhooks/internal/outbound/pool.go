@@ -8,46 +8,44 @@ import (
 
 const (
 	idleTimeout = 90 * time.Second
-	sweepPause  = time.Second // at least, so that those that expire at about the same time are closed together
+	sweepPause  = time.Second // minimum; batches connections that expire at about the same time
 
-	// Of new connections that find the pool full one in admitOneIn is kept, in place of
-	// another, chosen at random. Where there are more hosts than places and events go to one
-	// host after the other, least-recently-used eviction closes just what is needed next,
-	// and no connection is used again; random eviction alone uses 20 % at two hosts a place,
-	// this 45 %; 50 % is possible.
+	// A full pool keeps one in admitOneIn new connections, in place of a random idle one. With
+	// more hosts than places and events for one host after the other, least-recently-used
+	// eviction closes exactly the connections that are needed next, and reuses none. At two
+	// hosts per place, plain random eviction reuses 20 %, this policy 45 %, the optimum 50 %.
 	admitOneIn = 4
 )
 
-// A pool keeps connections for later requests, at most max of them. One that was taken has
-// its place until it is put back or dropped. Nothing in it takes longer when it keeps more.
+// A pool keeps up to max connections for later requests. A taken connection holds its place
+// until it is put back or dropped. All operations on single connections take constant time.
 type pool struct {
 	max     int
-	maxOpen int             // with those in use, while any is idle; 0: any number
-	random  func(n int) int // from 0 to n-1; nil: rand.IntN
+	maxOpen int             // limit on idle connections and those in use; 0: none
+	random  func(n int) int // returns 0 to n-1; nil: rand.IntN
 
 	mu             sync.Mutex
-	top            map[string]*conn // by address, the one that was used last
-	newest, oldest *conn            // of those that are idle
+	top            map[string]*conn // most recently used idle connection by address
+	newest, oldest *conn            // idle connections by time of last use
 	idle           []*conn          // in no order
-	taken          int              // connections that will come back
-	inUse          int              // those, and new ones, also while they are made
+	taken          int              // connections that hold a place while in use
+	inUse          int              // taken and new connections, including those being dialed
 
-	// refused are addresses of new connections that were not kept. The next one to the same
-	// address is: a burst of events to one host is no reason to connect for each.
+	// refused holds addresses to which a new connection was not kept. The next one is kept, so
+	// that a burst of events for one host does not connect for each event.
 	refused map[string]struct{}
-	expiry  *time.Timer // while any may be idle
+	expiry  *time.Timer // nil while no connection is idle
 }
 
-// A place is that of a connection in a pool: among all, and among those to its address.
+// A place is the position of an idle connection in the pool's lists.
 type place struct {
 	since        time.Time
 	index        int   // in pool.idle
-	newer, older *conn // of all
-	above, below *conn // above was used later; to the same address
+	newer, older *conn // among all connections
+	above, below *conn // among connections to the same address; above was used later
 }
 
-// take returns a connection to the address on which nothing has come, ready until the
-// deadline, or nil if there is none.
+// take returns a quiet connection to the address, with its deadline set, or nil if there is none.
 func (p *pool) take(address string, deadline time.Time) *conn {
 	for {
 		c := p.pop(address)
@@ -58,7 +56,7 @@ func (p *pool) take(address string, deadline time.Time) *conn {
 	}
 }
 
-// pop returns the connection to the address that was used last, or nil.
+// pop removes and returns the most recently used connection to the address, or returns nil.
 func (p *pool) pop(address string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,8 +70,8 @@ func (p *pool) pop(address string) *conn {
 	return c
 }
 
-// begin counts a connection that is about to be made, for which another may have to give
-// way. made must follow.
+// begin counts a connection that is about to be dialed, and closes a random idle one if there
+// would be more than maxOpen. Call made after it.
 func (p *pool) begin() {
 	p.mu.Lock()
 	p.inUse++
@@ -87,7 +85,7 @@ func (p *pool) begin() {
 	}
 }
 
-// made notes what came of begin: a connection in use, or nil.
+// made records the outcome of the dial that begin announced: a connection, or nil if it failed.
 func (p *pool) made(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +96,7 @@ func (p *pool) made(c *conn) {
 	}
 }
 
-// drop closes a connection that was taken, or is new.
+// drop closes a connection in use.
 func (p *pool) drop(c *conn) {
 	p.mu.Lock()
 	p.endUse(c)
@@ -106,7 +104,7 @@ func (p *pool) drop(c *conn) {
 	c.close()
 }
 
-// endUse gives up the place of a connection that was in use.
+// endUse releases the place of a connection in use.
 func (p *pool) endUse(c *conn) {
 	if c.taken {
 		p.taken--
@@ -117,8 +115,8 @@ func (p *pool) endUse(c *conn) {
 	c.taken, c.inUse = false, false
 }
 
-// put keeps a connection until it is taken, or is not needed for too long, or gives way to
-// another. If there is no room for one that is new it may be closed.
+// put makes a connection idle. It stays open until it is taken, expires or is evicted. A full
+// pool may close it at once if it is new.
 func (p *pool) put(c *conn) {
 	c.rest()
 	if surplus := p.add(c); surplus != nil {
@@ -126,7 +124,7 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// add adds a connection and returns what has no room: another, itself, or nil.
+// add adds a connection, and returns one to close if the pool is full: an evicted one or c.
 func (p *pool) add(c *conn) (surplus *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +155,7 @@ func (p *pool) add(c *conn) (surplus *conn) {
 	return surplus
 }
 
-// admits reports whether a new connection to the address is to be kept in place of another.
+// admits reports whether a full pool should keep a new connection to the address.
 func (p *pool) admits(address string) bool {
 	_, again := p.refused[address]
 	if again || p.draw(admitOneIn) == 0 {
@@ -179,7 +177,7 @@ func (p *pool) draw(n int) int {
 	return rand.IntN(n)
 }
 
-// remove removes one that is idle.
+// remove removes an idle connection.
 func (p *pool) remove(c *conn) {
 	last := len(p.idle) - 1
 	p.idle[c.index] = p.idle[last]
@@ -210,15 +208,15 @@ func (p *pool) remove(c *conn) {
 	c.place = place{}
 }
 
-// removeAny removes one of those that are idle, chosen at random, and returns it to be closed.
+// removeAny removes a random idle connection. The caller must close it.
 func (p *pool) removeAny() *conn {
 	c := p.idle[p.draw(len(p.idle))]
 	p.remove(c)
 	return c
 }
 
-// removeOldest removes up to n, the least recently used first, and returns them to be
-// closed, which others had better not wait for.
+// removeOldest removes up to n connections, the least recently used first. The caller must close
+// them, preferably without holding the lock.
 func (p *pool) removeOldest(n int) (removed []*conn) {
 	for len(removed) < n && p.oldest != nil {
 		removed = append(removed, p.oldest)
@@ -227,7 +225,7 @@ func (p *pool) removeOldest(n int) (removed []*conn) {
 	return removed
 }
 
-// sweep closes those that have been idle for too long.
+// sweep closes expired connections.
 func (p *pool) sweep() {
 	for _, c := range p.removeExpired(time.Now()) {
 		c.close()
@@ -245,14 +243,14 @@ func (p *pool) removeExpired(now time.Time) (removed []*conn) {
 	case p.oldest != nil:
 		p.expiry.Reset(max(idleTimeout-now.Sub(p.oldest.since), sweepPause))
 	case p.expiry != nil:
-		p.expiry.Stop() // another's, if close was called meanwhile
+		p.expiry.Stop() // a timer started after close, if that was called meanwhile
 		p.expiry = nil
 	}
 	return removed
 }
 
-// release closes an eighth of all, the least recently used, and reports whether there
-// was any. Others that need what it frees wait until it is free.
+// release closes the least recently used eighth of the idle connections, and reports whether
+// there were any. It holds the lock, so that other callers wait for the freed descriptors.
 func (p *pool) release() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,14 +261,14 @@ func (p *pool) release() bool {
 	return len(removed) > 0
 }
 
-// size returns how many are idle.
+// size returns the number of idle connections.
 func (p *pool) size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle)
 }
 
-// close closes all that are idle.
+// close closes all idle connections.
 func (p *pool) close() {
 	p.mu.Lock()
 	removed := p.removeOldest(len(p.idle))

@@ -14,16 +14,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A piped is a connection whose end tells whether it is open.
+// piped is a connection with its remote end.
 type piped struct {
 	*conn
 	end net.Conn
 }
 
 func newPiped(address string) piped {
-	ours, theirs := net.Pipe()
-	transport := newTransport(ours)
-	return piped{newConn(address, transport, transport), theirs}
+	local, remote := net.Pipe()
+	transport := newTransport(local)
+	return piped{newConn(address, transport, transport), remote}
 }
 
 func (p piped) isOpen() bool {
@@ -32,8 +32,8 @@ func (p piped) isOpen() bool {
 	return err != io.EOF
 }
 
-// A pool does what a plain list does that has what was used last at its end.
-func TestPool(t *testing.T) {
+// A pool behaves like a plain list of connections, ordered by last use.
+func TestPool_RandomOperations_MatchModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 5
 		pool := pool{max: most}
@@ -71,7 +71,7 @@ func TestPool(t *testing.T) {
 			},
 			"put back": func(t *rapid.T) {
 				if len(taken) == 0 {
-					t.Skip("none is taken")
+					t.Skip("no connection is taken")
 				}
 				pool.random = nil
 				pool.put(taken[0].conn)
@@ -79,7 +79,7 @@ func TestPool(t *testing.T) {
 			},
 			"drop": func(t *rapid.T) {
 				if len(taken) == 0 {
-					t.Skip("none is taken")
+					t.Skip("no connection is taken")
 				}
 				pool.drop(taken[0].conn)
 				taken = taken[1:]
@@ -95,7 +95,7 @@ func TestPool(t *testing.T) {
 					}
 				}
 				if got != want {
-					t.Fatalf("another connection was taken, or none: %v", got)
+					t.Fatalf("take(%s) = %p, want %p", address, got, want)
 				}
 			},
 			"expire": func(t *rapid.T) {
@@ -109,7 +109,7 @@ func TestPool(t *testing.T) {
 			"release": func(t *rapid.T) {
 				n := (len(kept) + 7) / 8
 				if pool.release() != (n > 0) {
-					t.Fatalf("%d were to be released", n)
+					t.Fatalf("release() = %v, want %v", n == 0, n > 0)
 				}
 				kept = kept[n:]
 			},
@@ -127,12 +127,12 @@ func TestPool(t *testing.T) {
 					want = append(want, one.address)
 				}
 				if diff := cmp.Diff(want, got); diff != "" || pool.size() != len(kept) || pool.taken != len(taken) {
-					t.Fatalf("%d are kept and %d taken, want %d and %d: %s", pool.size(), pool.taken, len(kept), len(taken), diff)
+					t.Fatalf("%d idle and %d taken connections, want %d and %d (-want +got):\n%s", pool.size(), pool.taken, len(kept), len(taken), diff)
 				}
 				for _, one := range all {
 					isOpen := slices.Contains(kept, one) || slices.Contains(taken, one)
 					if one.isOpen() != isOpen {
-						t.Fatalf("to %s: open is %v, want %v", one.address, one.isOpen(), isOpen)
+						t.Fatalf("connection to %s: open = %v, want %v", one.address, one.isOpen(), isOpen)
 					}
 				}
 			},
@@ -140,8 +140,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// However many give back connections at a time, no more are open than may be kept.
-func TestIdleConnectionsAreBounded(t *testing.T) {
+func TestPool_ConcurrentPuts_KeepAtMostMax(t *testing.T) {
 	t.Parallel()
 	const most, each, goroutines = 100, 500, 8
 	pool := pool{max: most}
@@ -169,20 +168,19 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		}
 	}
 	if pool.size() != most || open != most {
-		t.Errorf("%d are kept and %d open, want %d", pool.size(), open, most)
+		t.Errorf("%d idle and %d open connections, want %d", pool.size(), open, most)
 	}
 	for range most {
 		if address := pool.newest.address; pool.take(address, time.Now().Add(time.Minute)) == nil {
-			t.Fatalf("%s is kept, and cannot be taken", address)
+			t.Fatalf("take(%s) = nil with an idle connection, want it", address)
 		}
 	}
 	if pool.size() != 0 || len(pool.top) != 0 || pool.oldest != nil {
-		t.Errorf("%d are left, of %d addresses", pool.size(), len(pool.top))
+		t.Errorf("%d idle connections to %d addresses after all were taken, want none", pool.size(), len(pool.top))
 	}
 }
 
-// A burst of events to a host that is new takes a connection or two, also if the pool is full.
-func TestPool_BurstToNewHostWhileFull_TakesTwoConnectionsAtMost(t *testing.T) {
+func TestPool_BurstToNewHostWhileFull_MakesAtMostTwoConnections(t *testing.T) {
 	t.Parallel()
 	const places = 100
 	pool := pool{max: places}
@@ -201,19 +199,18 @@ func TestPool_BurstToNewHostWhileFull_TakesTwoConnectionsAtMost(t *testing.T) {
 			pool.put(c)
 		}
 		if made > 2 {
-			t.Errorf("50 events took %d connections, want 2 at most", made)
+			t.Errorf("50 events made %d connections, want at most 2", made)
 		}
 	}
 }
 
-// Events go to one host after the other, 64 at a time, and there are more hosts than
-// connections are kept. What is kept is used: least-recently-used eviction would keep just those
-// that are not needed before they are evicted.
-func TestPool_MoreHostsThanPlaces_KeptConnectionsAreUsed(t *testing.T) {
+// Events go to one host after the other, 64 at a time, with more hosts than places. The pool must
+// reuse connections: least-recently-used eviction would reuse none here.
+func TestPool_MoreHostsThanPlaces_ReusesConnections(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		hosts int
-		least float64 // part of the requests
+		least float64 // share of the requests on a reused connection
 	}{{1_000, 1}, {1_200, 0.75}, {2_000, 0.35}, {4_000, 0.15}} {
 		const places, rounds, atATime = 1_000, 30, 64
 		numbers := rand.New(rand.NewPCG(1, 2))
@@ -239,8 +236,8 @@ func TestPool_MoreHostsThanPlaces_KeptConnectionsAreUsed(t *testing.T) {
 				underWay = append(underWay, c)
 			}
 		}
-		if part := float64(used) / float64(requests); part < test.least {
-			t.Errorf("%d hosts with %d places: %.2f of the requests used a kept connection, want at least %v", test.hosts, places, part, test.least)
+		if share := float64(used) / float64(requests); share < test.least {
+			t.Errorf("%d hosts, %d places: %.2f of the requests reused a connection, want at least %v", test.hosts, places, share, test.least)
 		}
 	}
 }

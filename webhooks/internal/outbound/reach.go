@@ -9,31 +9,28 @@ import (
 )
 
 const (
-	several  = 3               // receivers and owners that must fail before this host is to blame
-	patience = 2 * time.Second // how long an answer is waited for that shows that it is not
-
-	// failureCounts is how long a failure counts among those of several.
-	failureCounts = 5 * time.Minute
+	witnesses     = 3               // receivers and owners that must fail before this host is to blame
+	answerTimeout = 2 * time.Second // wait for an answer that exonerates this host
+	failureWindow = 5 * time.Minute // a failure is evidence for this long
 )
 
-// A reach judges whether this host can reach the network, by how Posts end. None is made to
-// find out, for receivers are strangers to each other: this host is to blame only while the
-// receivers that were reached last, of several owners if there are, all fail, and none answers,
-// also not on a connection that was kept. A receiver that was never reached is no evidence:
-// anyone can have ten accounts with names that nobody answers for.
+// A reach decides whether this host can reach the network from how Posts end. It makes no
+// requests of its own. This host is to blame only while the receivers reached last, of several
+// owners if there are several, all fail and no receiver answers, on a new or an idle connection.
+// A receiver that was never reached is no evidence: anyone can have ten accounts with dead names.
 type reach struct {
-	reached atomic.Bool // some receiver was
+	reached atomic.Bool // a receiver was reached in the life of this process
 	doubted atomic.Bool // a Post has failed since the last answer
 
 	mu            sync.Mutex
-	owners, hosts latest                         // that were reached, by this process or another
-	failing       struct{ owners, hosts latest } // of them, since the last answer
-	answered      chan struct{}                  // closed by the next answer, while doubted
-	offline       bool                           // this host is to blame, since the last answer
+	owners, hosts latest                         // reached last, by this process or another
+	failing       struct{ owners, hosts latest } // those that failed since the last answer
+	answered      chan struct{}                  // closed by the next answer; used while doubted
+	offline       bool                           // this host is to blame until the next answer
 }
 
-// latest are the latest different names of some kind.
-type latest [several]named
+// latest holds the most recent distinct names, newest first.
+type latest [witnesses]named
 
 type named struct {
 	name string
@@ -54,17 +51,17 @@ func (l *latest) has(name string) bool {
 	return slices.ContainsFunc(l[:], func(one named) bool { return one.name == name && !one.at.IsZero() })
 }
 
-// since returns how many have come since then.
-func (l *latest) since(then time.Time) (n int) {
+// countSince returns how many names were added at or after start.
+func (l *latest) countSince(start time.Time) (n int) {
 	for _, one := range l {
-		if !one.at.IsZero() && !one.at.Before(then) {
+		if !one.at.IsZero() && !one.at.Before(start) {
 			n++
 		}
 	}
 	return n
 }
 
-// connected notes a new connection.
+// connected records a new connection.
 func (r *reach) connected(by caller, address string) {
 	host, _, _ := net.SplitHostPort(address)
 	now := time.Now()
@@ -76,9 +73,9 @@ func (r *reach) connected(by caller, address string) {
 	r.answer()
 }
 
-// answer notes that a receiver was reached.
+// answer records that a receiver was reached. It runs for each response, and seldom needs the lock.
 func (r *reach) answer() {
-	if !r.doubted.Load() { // nearly always: it is read for each response
+	if !r.doubted.Load() {
 		return
 	}
 	r.mu.Lock()
@@ -89,8 +86,8 @@ func (r *reach) answer() {
 	}
 }
 
-// fail notes a failure. It returns what the next answer closes, and whether this host is
-// known to be to blame.
+// fail records a failure. It returns a channel that the next answer closes, and whether this
+// host is already known to be offline.
 func (r *reach) fail(by caller, address string) (answered <-chan struct{}, offline bool) {
 	host, _, _ := net.SplitHostPort(address)
 	now := time.Now()
@@ -112,30 +109,31 @@ func (r *reach) fail(by caller, address string) (answered <-chan struct{}, offli
 	return r.answered, r.offline
 }
 
-// judge decides whether this host is to blame, if there was no answer since a failure.
+// judge decides whether this host is offline. It returns false if a receiver has answered since
+// the failure that returned the channel.
 func (r *reach) judge(answered <-chan struct{}) (offline bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.doubted.Load() || r.answered != answered {
 		return false
 	}
-	then := time.Now().Add(-failureCounts)
-	r.offline = r.offline || r.failing.owners.since(then) >= r.owners.since(time.Time{}) &&
-		r.failing.hosts.since(then) >= r.hosts.since(time.Time{})
+	start := time.Now().Add(-failureWindow)
+	r.offline = r.offline || r.failing.owners.countSince(start) >= r.owners.countSince(time.Time{}) &&
+		r.failing.hosts.countSince(start) >= r.hosts.countSince(time.Time{})
 	return r.offline
 }
 
-// isOffline reports whether a Post failed because this host cannot reach the network. It
-// waits for what others find out, unless that is known.
+// isOffline reports whether a Post failed because this host cannot reach the network. Unless
+// that is known already, it waits up to answerTimeout for another Post to reach a receiver.
 func (c *Client) isOffline(cancel *Canceler, s suspicion, by caller, address string) bool {
 	answered, offline := c.reach.fail(by, address)
 	switch {
 	case offline:
 		return true
-	case s == likelyTheirs && !c.reach.reached.Load():
+	case s == likelyReceiver && !c.reach.reached.Load():
 		return false
 	}
-	ctx, release := cancel.until(time.Now().Add(patience))
+	ctx, release := cancel.until(time.Now().Add(answerTimeout))
 	defer release()
 	select {
 	case <-answered:

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// A Response is how a Post ended.
+// A Response is the result of a Post.
 type Response struct {
-	Status int // of the response; 0: none came
+	Status int // HTTP status; 0 if no response came
 
-	// Body is how the response's body began: at most 1 KiB of valid UTF-8 without NUL, what
-	// is not that having been replaced, and without the secrets.
+	// Body is the beginning of the response body: at most 1 KiB of UTF-8 without NUL, invalid
+	// bytes replaced and secrets redacted.
 	Body string
 
 	Failure  Failure // why no response came
-	Fault    Fault   // where the cause of that is
-	Canceled bool    // no response came because of [Canceler.Cancel]
+	Fault    Fault   // which side caused Failure
+	Canceled bool    // [Canceler.Cancel] ended the Post before a response came
 
-	header http.Header // nil: nothing in it matters
+	header http.Header // nil: no field matters
 }
 
-// MaxRetryAfter is the longest that RetryAfter returns.
+// MaxRetryAfter is the maximum result of [Response.RetryAfter].
 const MaxRetryAfter = 24 * time.Hour
 
-// RetryAfter returns how long the response asks to be left alone (RFC 9110 section
-// 10.2.3), at most 24 hours, and 0 if it does not ask, or not in a form that is known.
+// RetryAfter returns the delay requested by the Retry-After field (RFC 9110, section 10.2.3), at
+// most MaxRetryAfter. It returns 0 if the field is missing or malformed.
 func (r *Response) RetryAfter(now time.Time) time.Duration {
 	value := strings.TrimSpace(r.header.Get("Retry-After"))
 	if isDigits(value) {
 		seconds, err := strconv.ParseUint(value, 10, 32)
 		if err != nil || seconds > uint64(MaxRetryAfter/time.Second) {
-			return MaxRetryAfter // only digits: too many of them
+			return MaxRetryAfter // the number is out of range
 		}
 		return time.Duration(seconds) * time.Second
 	}

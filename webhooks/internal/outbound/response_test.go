@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// retryAfter returns what a response with these Retry-After fields asks for.
+// retryAfter returns the delay of a response with the given Retry-After fields.
 func retryAfter(now time.Time, values ...string) time.Duration {
 	return (&Response{header: http.Header{"Retry-After": values}}).RetryAfter(now)
 }
@@ -33,23 +33,23 @@ func TestRetryAfter(t *testing.T) {
 		"Fri, 20 Nov 2026 11:00:00 GMT":  0,
 		"Mon, 01 Jan 0001 00:00:00 GMT":  0,
 
-		// Nothing that is understood.
+		// Malformed.
 		"": 0, " ": 0, "-1": 0, "+1": 0, "1.5": 0, "1e3": 0, "0x10": 0, "1s": 0, "1 2": 0, "1,2": 0, "soon": 0, "NaN": 0, "٣": 0, "\x00": 0,
 		"2026-11-20T13:00:00Z": 0, "Fri, 32 Nov 2026 12:00:30 GMT": 0, "Fri, 20 Nov 2026 12:00:30 CET": 0,
 	} {
 		if got := retryAfter(retryNow, value); got != want {
-			t.Errorf("%q: %v, want %v", value, got, want)
+			t.Errorf("RetryAfter of %q = %v, want %v", value, got, want)
 		}
 	}
 	if got := retryAfter(retryNow); got != 0 {
-		t.Errorf("without the header: %v", got)
+		t.Errorf("RetryAfter without the field = %v, want 0", got)
 	}
 	if got := retryAfter(retryNow, "5", "6"); got != 5*time.Second {
-		t.Errorf("with two of them: %v", got)
+		t.Errorf("RetryAfter of two fields, 5 and 6 = %v, want 5s", got)
 	}
 }
 
-// A receiver can ask for 24 hours at most.
+// Any field yields a delay from 0 to 24 hours.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{"", "0", "120", "-1", "99999999999999999999", "Fri, 20 Nov 2026 12:00:30 GMT", "Fri Nov 20 13:00:00 2026"} {
 		f.Add(seed, int64(0))
@@ -58,7 +58,7 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string, now int64) {
 		asked := retryAfter(time.Unix(now, 0), value)
 		if asked < 0 || asked > 24*time.Hour {
-			t.Errorf("%q at %d: %v", value, now, asked)
+			t.Errorf("RetryAfter of %q at %d = %v, want 0 to 24h", value, now, asked)
 		}
 	})
 }

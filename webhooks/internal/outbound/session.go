@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// maxSession is what of a receiver may be kept in a TLS session, in bytes as they are sent:
-// its certificates, the chain that they were verified by, and its ticket. They take twice that
-// in memory. Those of the public authorities have 4,000 to 10,000; a receiver could have
-// 300,000.
+// maxSession is the maximum encoded size of a kept TLS session, in bytes: the receiver's
+// certificates, the verified chain, and the ticket. The session takes twice as much in memory.
+// Sessions with certificates of public authorities have 4,000 to 10,000 bytes; a receiver could
+// send 300,000.
 const maxSession = 32 << 10
 
-// sessions keeps the TLS sessions of max receivers, by address. Where there are more, one
-// in admitOneIn of the new ones is kept in place of any other, as in a pool.
+// sessions keeps the TLS sessions of up to max receivers, by address. When it is full, one in
+// admitOneIn new sessions replaces an arbitrary one, as in a pool.
 type sessions struct {
 	max  int
 	mu   sync.Mutex
@@ -27,7 +27,7 @@ func (s *sessions) get(address string) (*tls.ClientSessionState, bool) {
 	return state, ok
 }
 
-// put keeps a session; nil: none.
+// put keeps a session. A nil state deletes the session of the address.
 func (s *sessions) put(address string, state *tls.ClientSessionState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,14 +50,14 @@ func (s *sessions) put(address string, state *tls.ClientSessionState) {
 	s.kept[address] = state
 }
 
-// A session is what a receiver needs to shake hands once more without its certificate and
-// signature, as the [tls.ClientSessionCache] of one connection. It is found by the address:
-// crypto/tls would offer it to all ports of a host.
+// A session is the [tls.ClientSessionCache] of one connection. It lets a receiver resume TLS
+// without sending a certificate and a signature. Its key is the address with the port; crypto/tls
+// would share sessions among all ports of a host.
 type session struct {
 	all     *sessions
 	address string
-	offered bool // this connection offered it
-	refused bool // it is not offered any more
+	offered bool // this connection offered a session
+	refused bool // offer no session again
 	large   bool // the receiver would take too much memory
 }
 
@@ -72,11 +72,11 @@ func (s *session) Get(string) (*tls.ClientSessionState, bool) {
 
 func (s *session) Put(_ string, state *tls.ClientSessionState) {
 	if state != nil {
-		ticket, of, err := state.ResumptionState()
+		ticket, resumed, err := state.ResumptionState()
 		if err != nil {
 			return
 		}
-		bytes, err := of.Bytes()
+		bytes, err := resumed.Bytes()
 		if err != nil {
 			return
 		}
@@ -88,13 +88,13 @@ func (s *session) Put(_ string, state *tls.ClientSessionState) {
 	s.all.put(s.address, state)
 }
 
-// forget makes the next handshake one without a session.
+// forget deletes the session, so that the next handshake does not offer it.
 func (s *session) forget() {
 	s.offered, s.refused = false, true
 	s.all.put(s.address, nil)
 }
 
-// isLarge reports whether what a receiver has shown of itself is too much to be kept.
+// isLarge reports whether a receiver's certificates and stapled responses are too large to keep.
 func isLarge(state tls.ConnectionState) bool {
 	size := len(state.OCSPResponse)
 	for _, certificate := range state.PeerCertificates {

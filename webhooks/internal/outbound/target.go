@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// A Target is where requests go, with what they have in common.
+// A Target is a receiver's address and the head that all requests to it begin with.
 type Target struct {
-	address string // host and port
-	head    []byte // of each request: its first line, and the fields that are the same in all
+	address string // host:port
+	head    []byte // the request line and the common header fields
 }
 
-// NewTarget returns the target of an https URL. Each request to it has the header.
+// NewTarget returns the target for an https URL. Each request to it carries header.
 func NewTarget(url string, header http.Header) (*Target, error) {
 	request, err := http.NewRequest(http.MethodPost, url, nil)
 	if err != nil || request.URL.Scheme != "https" || request.URL.Hostname() == "" {
@@ -22,7 +22,7 @@ func NewTarget(url string, header http.Header) (*Target, error) {
 	}
 	request.Header = header
 	var head bytes.Buffer
-	if err := request.Write(&head); err != nil { // net/http knows how each part is written
+	if err := request.Write(&head); err != nil {
 		return nil, errNoURL
 	}
 	port := request.URL.Port()
@@ -35,12 +35,12 @@ func NewTarget(url string, header http.Header) (*Target, error) {
 	}, nil
 }
 
-// A message is a request as it is sent.
+// A message is an encoded request.
 type message struct{ bytes []byte }
 
 var messages = sync.Pool{New: func() any { return new(message) }}
 
-// compose returns the request that brings the body to the target, until its release.
+// compose encodes a request. The message must not be used after release.
 func compose(target *Target, header []Field, body []byte) *message {
 	m := messages.Get().(*message)
 	b := append(m.bytes[:0], target.head...)
@@ -57,7 +57,7 @@ func compose(target *Target, header []Field, body []byte) *message {
 	return m
 }
 
-// release lets the message be used for another.
+// release returns the message's buffer to the pool, unless it has grown large.
 func (m *message) release() {
 	if cap(m.bytes) <= 4*maxWrite {
 		messages.Put(m)

@@ -3,11 +3,11 @@ package scheduler
 import "time"
 
 const (
-	firstCap = 2           // attempts in flight to an unknown webhook
-	rampStep = time.Second // between two doublings after an outage
+	firstCap = 2           // limit for an unknown webhook
+	rampStep = time.Second // minimum between two doublings after an outage
 )
 
-// limit returns how many attempts may be in flight.
+// limit returns the maximum number of attempts in flight.
 func (w *webhook) limit() int {
 	if w.health == open {
 		return 1
@@ -15,9 +15,8 @@ func (w *webhook) limit() int {
 	return w.cap
 }
 
-// grow raises the cap, up to most. It grows by one each time as many attempts as it
-// allows have succeeded while it was used up; after an outage it doubles instead, once a
-// rampStep at most.
+// grow raises the cap, up to most. The cap grows by one after cap successes while it was fully
+// used. After an outage it doubles instead, at most once per rampStep.
 func (w *webhook) grow(full bool, most int, now time.Time) {
 	switch {
 	case !full || w.cap == most:
@@ -36,5 +35,5 @@ func (w *webhook) grow(full bool, most int, now time.Time) {
 // shrink halves the cap.
 func (w *webhook) shrink(now time.Time) { w.cap, w.filled, w.changed = max(1, w.cap/2), 0, now }
 
-// restart begins with one attempt at a time, and ramps up.
+// restart sets the cap to one and lets it ramp up.
 func (w *webhook) restart(now time.Time) { w.cap, w.filled, w.ramping, w.changed = 1, 0, true, now }

@@ -5,9 +5,7 @@ import (
 	"time"
 )
 
-// The cap grows by one a round, halves with a failure, and after an outage doubles once a
-// second until it is what it may be.
-func TestAIMD(t *testing.T) {
+func TestCap_SuccessesFailuresAndOutage_GrowsByOneHalvesAndDoubles(t *testing.T) {
 	const most = 16
 	now := time.Now()
 	w := &webhook{cap: firstCap}
@@ -26,14 +24,14 @@ func TestAIMD(t *testing.T) {
 	}
 	for _, want := range []int{8, 4, 2, 1, 1} {
 		if w.shrink(now); w.cap != want {
-			t.Errorf("cap %d after a failure, want %d", w.cap, want)
+			t.Errorf("after a failure: cap %d, want %d", w.cap, want)
 		}
 	}
 	w.restart(now)
 	for _, want := range []int{2, 4, 8, 16, 16} {
 		w.grow(true, most, now.Add(rampStep/2))
 		if w.cap == want && want < most {
-			t.Fatalf("cap %d before its time", w.cap)
+			t.Fatalf("cap grew to %d within rampStep", w.cap)
 		}
 		now = now.Add(rampStep)
 		if w.grow(true, most, now); w.cap != want {
@@ -41,6 +39,6 @@ func TestAIMD(t *testing.T) {
 		}
 	}
 	if w.ramping {
-		t.Error("it goes on ramping at the top")
+		t.Errorf("still ramping at the maximum cap of %d", w.cap)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A bench is a scheduler between a store in small, which is the truth, and a dispatcher that a
-// test steps by hand, in virtual time.
+// A bench is a scheduler between a small model of a store and a dispatcher that the test steps by
+// hand, in virtual time.
 type bench struct {
 	*testing.T
 	s *Scheduler
@@ -21,11 +21,11 @@ type bench struct {
 	hooks  map[string]*Webhook
 	groups map[string]int32 // of accounts
 	rows   map[delivery]*row
-	unread bool   // all that is loaded is Unread
-	loads  int    // deliveries that were loaded
+	unread bool   // every load returns Unread
+	loads  int    // loaded deliveries
 	during func() // called between a load and its answer
 
-	running map[delivery]*attempt // that are made, except those that were forgotten since
+	running map[delivery]*attempt // loaded attempts, except forgotten ones
 	wakes   int                   // calls of Config.Wake
 }
 
@@ -34,7 +34,7 @@ type delivery struct {
 	number  uint64
 }
 
-// A row is a delivery as the store has it.
+// A row is a delivery in the store.
 type row struct {
 	pending   bool
 	due       time.Time
@@ -46,9 +46,9 @@ type attempt struct {
 	Slot
 	canceled, ended bool
 	done            chan struct{} // if not nil, Wait waits for it
-	record          any           // that it is made with
-	requests        bool          // it was begun because it was requested
-	ends            time.Time     // when the receiver answers, in tests at random
+	record          any           // record at the start of the attempt
+	requests        bool          // begun by a request
+	ends            time.Time     // time of the receiver's answer, in random tests
 }
 
 func (a *attempt) Cancel()     { a.canceled = true }
@@ -70,7 +70,7 @@ func (a *attempt) delivery() delivery { return delivery{a.Webhook(), a.Number()}
 
 const acct = "acct"
 
-// inBench runs a test in a bubble. What the config leaves out is ample.
+// inBench runs a test in a bubble. Limits missing from the config are ample.
 func inBench(t *testing.T, config Config, test func(*bench)) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) { test(newBench(t, config)) })
@@ -95,7 +95,7 @@ func newBench(t *testing.T, config Config) *bench {
 	return b
 }
 
-// hook makes webhooks of an account, or changes their standing.
+// hook adds webhooks to an account, or changes their standing.
 func (b *bench) hook(account string, standing Standing, ids ...string) {
 	for _, id := range ids {
 		if w := b.hooks[id]; w != nil {
@@ -142,21 +142,21 @@ func (b *bench) pending(id string, number uint64) Pending {
 	}
 }
 
-// add makes deliveries of a webhook pending, due now, and reports them. The webhook is new,
-// proven and of acct unless hook was called before.
+// add makes deliveries of a webhook pending, due now, and reports them. Unless hook was called
+// before, it adds a proven webhook to acct.
 func (b *bench) add(id string, numbers ...uint64) {
 	for _, n := range numbers {
 		b.addAfter(id, n, 0)
 	}
 }
 
-// addAfter is add of a delivery that is due later.
+// addAfter is add for a delivery that is due later.
 func (b *bench) addAfter(id string, number uint64, after time.Duration) {
 	b.store(id, number, after)
 	b.s.Add([]Pending{b.pending(id, number)})
 }
 
-// addFirst is add of a delivery that comes first.
+// addFirst is add for a delivery that comes first.
 func (b *bench) addFirst(id string, number uint64) {
 	b.store(id, number, 0)
 	p := b.pending(id, number)
@@ -164,7 +164,7 @@ func (b *bench) addFirst(id string, number uint64) {
 	b.s.Add([]Pending{p})
 }
 
-// addRecovered is add of recovered deliveries.
+// addRecovered is add for recovered deliveries.
 func (b *bench) addRecovered(id string, numbers ...uint64) {
 	for _, n := range numbers {
 		b.store(id, n, 0).recovered = true
@@ -178,7 +178,7 @@ func (b *bench) nudge(id string, number uint64) {
 	b.s.Nudge(id, number)
 }
 
-// forget forgets a scope, and the attempts there.
+// forget forgets webhooks as Scheduler.Forget does, and their attempts.
 func (b *bench) forget(webhookID, account string, group int32) {
 	b.s.Forget(webhookID, account, group)
 	for d := range b.running {
@@ -204,7 +204,7 @@ func (b *bench) pick(limit int) (picked []*attempt, more bool) {
 	return picked, more
 }
 
-// load loads what was picked, and returns the attempts that are made.
+// load loads the picked deliveries, and returns the attempts that proceed.
 func (b *bench) load(picked []*attempt) (made []*attempt) {
 	b.Helper()
 	found := make([]Loaded, len(picked))
@@ -230,10 +230,10 @@ func (b *bench) load(picked []*attempt) (made []*attempt) {
 			continue
 		}
 		if other := b.running[d]; other != nil {
-			b.Fatalf("two attempts at %v at a time", d)
+			b.Fatalf("two concurrent attempts of %v", d)
 		}
 		if by := time.Until(found[i].Due); by > dueTolerance && a.item.timing != early {
-			b.Fatalf("an attempt at %v is made %v before it is due", d, by)
+			b.Fatalf("attempt of %v made %v before it is due", d, by)
 		}
 		b.running[d] = a
 		made = append(made, a)
@@ -248,7 +248,7 @@ func (b *bench) start(limit int) []*attempt {
 	return b.load(picked)
 }
 
-// started starts attempts and wants them at these deliveries, in this order.
+// started starts attempts and fails the test unless they are of the given deliveries, in order.
 func (b *bench) started(limit int, want ...string) []*attempt {
 	b.Helper()
 	made := b.start(limit)
@@ -270,7 +270,7 @@ func (b *bench) want(what string, got []string, want ...string) {
 	}
 }
 
-// answer has attempts answered, and their slots freed.
+// answer ends attempts and frees their slots.
 func (b *bench) answer(outcome Outcome, attempts ...*attempt) {
 	for _, a := range attempts {
 		a.ended = true
@@ -286,8 +286,7 @@ func (b *bench) answer(outcome Outcome, attempts ...*attempt) {
 
 const settled = -1
 
-// settle stores a result of an attempt that was answered: the delivery is due again after that
-// time, or is settled.
+// settle stores the result of an answered attempt: the delivery is due again later, or settled.
 func (b *bench) settle(after time.Duration, asked bool, attempts ...*attempt) {
 	for _, a := range attempts {
 		r := b.rows[a.delivery()]
@@ -312,13 +311,13 @@ func (b *bench) succeed(attempts ...*attempt) {
 	b.settle(settled, false, attempts...)
 }
 
-// fail ends attempts with failure: their deliveries are due again after that time.
+// fail ends attempts with failure. Their deliveries are due again later.
 func (b *bench) fail(after time.Duration, attempts ...*attempt) {
 	b.answer(Failure, attempts...)
 	b.settle(after, false, attempts...)
 }
 
-// open opens the circuit breaker of a webhook, whose deliveries from 900 on fail for that.
+// open opens the circuit breaker of a webhook with failing deliveries, numbered from 900.
 func (b *bench) open(id string) {
 	b.Helper()
 	for n := range uint64(openAfter) {
@@ -335,7 +334,7 @@ func (b *bench) open(id string) {
 	}
 }
 
-// wake returns how long the dispatcher may sleep; an hour at most.
+// wake returns how long the dispatcher may sleep, at most an hour.
 func (b *bench) wake() time.Duration {
 	return time.Until(b.s.NextWake(time.Now().Add(time.Hour), true))
 }

@@ -6,25 +6,25 @@ import (
 )
 
 const (
-	openAfter   = 5           // failures in a row
-	minPause    = time.Second // between half-open probes: the pauses double
+	openAfter   = 5           // consecutive failures
+	minPause    = time.Second // first pause between half-open probes; doubles
 	maxPause    = time.Minute
 	pauseJitter = 0.2
 )
 
-// A health classifies a webhook by its recent attempts. Its circuit breaker is open if the health
-// is open, and closed otherwise.
+// A health classifies a webhook by its recent attempts. The circuit breaker is open exactly if
+// the health is open.
 type health uint8
 
 const (
 	healthy     health = iota
-	slow               // its attempts take long
-	slowFailing        // and the last one failed
-	open               // its attempts all fail
+	slow               // attempts take long
+	slowFailing        // slow, and the last attempt failed
+	open               // all attempts fail
 	healths
 )
 
-// failing reports whether the webhook shares the slots of those that fail.
+// failing reports whether the webhook counts as failing in the bulkhead.
 func (h health) failing() bool { return h >= slowFailing }
 
 // assess computes the webhook's health.
@@ -40,7 +40,7 @@ func (w *webhook) assess() health {
 	return slow
 }
 
-// setHealth changes a webhook's health. The caller arranges the webhook.
+// setHealth sets a webhook's health. The caller must call arrange afterwards.
 func (s *Scheduler) setHealth(w *webhook, h health) {
 	if h == w.health {
 		return
@@ -54,11 +54,11 @@ func (s *Scheduler) setHealth(w *webhook, h health) {
 	s.count(w, w.held(), 1)
 }
 
-// fail notes an attempt that failed. If the breaker is open now, or the attempt was a
-// probe, the next probe waits for a pause.
+// fail records a failed attempt. It schedules the next probe after a pause if the breaker opens or
+// the attempt was a probe.
 func (s *Scheduler) fail(w *webhook, slot *Slot) {
 	w.failures++
-	if !w.trusted && !slot.requested && w.failures == openAfter { // or else the pauses go on
+	if !w.trusted && !slot.requested && w.failures == openAfter { // otherwise the pauses continue
 		w.pause = 0
 	}
 	w.trusted = false
@@ -75,16 +75,17 @@ func (s *Scheduler) fail(w *webhook, slot *Slot) {
 	w.turn = s.now.Add(s.jitter.Vary(w.pause, pauseJitter, w.id, strconv.FormatInt(s.now.UnixNano(), 10)))
 }
 
-// closeBreaker closes the breaker after a success. What still hangs does not hold up the rest.
+// closeBreaker closes the breaker after a success. The cap leaves room for one attempt in
+// addition to the attempts that still hang.
 func (w *webhook) closeBreaker(now time.Time, most int) {
 	w.failures, w.turn = 0, now
 	w.restart(now)
 	w.cap = min(1+w.late, most)
 }
 
-// Trust notes that there is reason to believe that a webhook's receiver is up. If its
-// breaker is open the pause ends, and one attempt that fails begins it again. If there was
-// an attempt just now the next waits, also for a requested one.
+// Trust records evidence that a webhook's receiver is up. It closes an open breaker, which opens
+// again after a single failure. If an attempt began or ended within requestPause, the breaker
+// stays open: the next probe is brought forward, but leaves time for a requested attempt.
 func (s *Scheduler) Trust(webhookID string) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -97,7 +98,7 @@ func (s *Scheduler) Trust(webhookID string) {
 	case w.health != open:
 	case s.now.Sub(w.active) < requestPause:
 		w.turn = earliest(w.turn, w.active.Add(2*requestPause))
-	default: // it begins as one that has recovered, until the next failure
+	default: // treat it as recovered until the next failure
 		w.failures = openAfter - 1
 		w.slow = w.slow && w.late > 0
 		w.restart(s.now)

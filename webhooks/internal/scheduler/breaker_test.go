@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// around returns whether a pause is what it should be, but for its jitter.
+// around reports whether a pause equals want within the jitter.
 func around(pause, want time.Duration) bool {
 	return pause >= want-time.Duration(float64(want)*pauseJitter) && pause <= want+time.Duration(float64(want)*pauseJitter)
 }
 
-func TestBreaker_FailuresInARow_OpenItAndPausesDoubleUpToAMinute(t *testing.T) {
+func TestBreaker_ConsecutiveFailures_OpensAndPausesDoubleUpToAMinute(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		for n := range uint64(openAfter) {
 			if b.s.State("w").Open {
@@ -32,13 +32,13 @@ func TestBreaker_FailuresInARow_OpenItAndPausesDoubleUpToAMinute(t *testing.T) {
 			b.started(9)
 			time.Sleep(time.Millisecond)
 			probe := b.started(9, "w10")
-			b.started(9) // half-open: one at a time
+			b.started(9) // half-open: one concurrent attempt
 			b.fail(0, probe...)
 			probes++
 		}
 		time.Sleep(b.wake())
 		probe := b.started(9, "w10")
-		b.answer(Unknown, probe...) // not made: the pause does not change
+		b.answer(Unknown, probe...) // no evidence: the pause does not change
 		b.s.End(&probe[0].Slot, Fate{Pending: true})
 		b.succeed(b.started(9, "w10")...)
 		if got, want := b.s.State("w"), (State{Cap: 1}); got != want {
@@ -63,7 +63,7 @@ func TestBreaker_SuccessBetweenFailures_StaysClosed(t *testing.T) {
 	})
 }
 
-func TestBreaker_Recovers_RampsUpOnceASecond(t *testing.T) {
+func TestBreaker_Recovers_CapDoublesOnceASecond(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.open("w")
 		for n := range uint64(100) {
@@ -73,7 +73,7 @@ func TestBreaker_Recovers_RampsUpOnceASecond(t *testing.T) {
 		for _, want := range []int{1, 1, 2, 4, 8, 16, 16} {
 			made := b.start(99)
 			if len(made) != want {
-				t.Errorf("%d attempts at a time, want %d", len(made), want)
+				t.Errorf("%d concurrent attempts, want %d", len(made), want)
 			}
 			b.succeed(made...)
 			time.Sleep(rampStep)
@@ -81,9 +81,9 @@ func TestBreaker_Recovers_RampsUpOnceASecond(t *testing.T) {
 	})
 }
 
-// A webhook that was failing when the process began, or when it was forgotten, begins with one
-// attempt, and opens with one failure.
-func TestBreaker_FailingWebhookThatIsNew_OpensWithItsFirstFailure(t *testing.T) {
+// A webhook that was failing when the process started, or when it was forgotten, starts with one
+// attempt and opens after one failure.
+func TestBreaker_NewWebhookOfStandingFailing_OpensWithItsFirstFailure(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.hook(acct, Failing, "w")
 		b.add("w", 1, 2)
@@ -91,17 +91,17 @@ func TestBreaker_FailingWebhookThatIsNew_OpensWithItsFirstFailure(t *testing.T) 
 		b.started(9)
 		b.fail(time.Hour, made...)
 		if !b.s.State("w").Open {
-			t.Errorf("%+v, want it open", b.s.State("w"))
+			t.Errorf("state = %+v, want open", b.s.State("w"))
 		}
 	})
 }
 
-func TestTrust_OpenBreaker_EndsThePauseUntilTheNextFailure(t *testing.T) {
+func TestTrust_OpenBreaker_ClosesUntilTheNextFailure(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.open("w")
 		b.add("w", 1, 2)
 		b.s.Trust("unknown")
-		b.s.Trust("w") // there was an attempt just now: the next one waits
+		b.s.Trust("w") // just after an attempt: the next one waits
 		b.started(9)
 		time.Sleep(2 * requestPause)
 		b.fail(0, b.started(9, "w1")...)
@@ -109,17 +109,17 @@ func TestTrust_OpenBreaker_EndsThePauseUntilTheNextFailure(t *testing.T) {
 		time.Sleep(requestPause)
 		b.s.Trust("w")
 		if b.s.State("w").Open {
-			t.Error("open though it is trusted")
+			t.Error("breaker is open after Trust, want closed")
 		}
 		b.fail(0, b.started(9, "w2")...)
 		b.started(9)
 		if !b.s.State("w").Open {
-			t.Error("closed after the first failure of a webhook that was trusted")
+			t.Error("breaker is closed after a failure of a trusted webhook, want open")
 		}
 	})
 }
 
-func TestObserve_CapOfAWebhook_GrowsAndHalves(t *testing.T) {
+func TestObserve_SuccessesThenFailure_CapGrowsAndHalves(t *testing.T) {
 	inBench(t, Config{PerWebhook: 4}, func(b *bench) {
 		for n := range uint64(60) {
 			b.add("w", n)
@@ -127,7 +127,7 @@ func TestObserve_CapOfAWebhook_GrowsAndHalves(t *testing.T) {
 		for _, want := range []int{2, 3, 4, 4} {
 			made := b.start(99)
 			if len(made) != want {
-				t.Errorf("%d attempts at a time, want %d", len(made), want)
+				t.Errorf("%d concurrent attempts, want %d", len(made), want)
 			}
 			b.succeed(made...)
 		}
@@ -139,9 +139,8 @@ func TestObserve_CapOfAWebhook_GrowsAndHalves(t *testing.T) {
 	})
 }
 
-// Webhooks that hang keep a quarter of the slots, and the oldest attempts of the others are cut
-// short.
-func TestTick_ReceiversHangInAllSlots_AreCutDownToTheirShare(t *testing.T) {
+// Webhooks that hang keep a quarter of the slots. Their oldest attempts in excess are canceled.
+func TestTick_ReceiversHangInAllSlots_ExcessAttemptsAreCanceled(t *testing.T) {
 	inBench(t, Config{Slots: 16}, func(b *bench) {
 		b.fill("hang", Proven, 8, 2)
 		hanging := b.start(16)
@@ -163,7 +162,7 @@ func TestTick_ReceiversHangInAllSlots_AreCutDownToTheirShare(t *testing.T) {
 			}
 		}
 		if cut != 12 {
-			t.Errorf("%d of 16 attempts were cut short, want 12", cut)
+			t.Errorf("%d of 16 attempts were canceled, want 12", cut)
 		}
 		b.s.check(t, 0)
 		got := 0
@@ -173,7 +172,7 @@ func TestTick_ReceiversHangInAllSlots_AreCutDownToTheirShare(t *testing.T) {
 			}
 		}
 		if got != 12 {
-			t.Errorf("%d attempts to receivers that are well, want 12", got)
+			t.Errorf("%d attempts to healthy receivers, want 12", got)
 		}
 	})
 }
@@ -193,8 +192,8 @@ func TestSuspend_WebhookHasNoOtherAttemptUntilEnd(t *testing.T) {
 	})
 }
 
-// While this process has no time its attempts seem to take long, and no receiver is to blame.
-func TestTick_ProcessWasHeldUp_BlamesNoReceiver(t *testing.T) {
+// While this process is paused its attempts seem to take long, but no receiver is to blame.
+func TestTick_ProcessWasPaused_BlamesNoReceiver(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Second} {
 		inBench(t, Config{}, func(b *bench) {
 			b.add("w", 1)
@@ -202,12 +201,12 @@ func TestTick_ProcessWasHeldUp_BlamesNoReceiver(t *testing.T) {
 			time.Sleep(b.wake() + late)
 			b.s.Tick()
 			if got, want := b.s.State("w").Slow, late == 0; got != want {
-				t.Errorf("inspected %v late, the webhook is slow: %v, want %v", late, got, want)
+				t.Errorf("inspection %v late: slow = %v, want %v", late, got, want)
 			}
 			time.Sleep(b.wake())
 			b.s.Tick()
 			if !b.s.State("w").Slow {
-				t.Errorf("inspected %v late, the webhook is not slow in the end", late)
+				t.Errorf("inspection %v late: slow = false at the end, want true", late)
 			}
 		})
 	}

@@ -2,30 +2,27 @@ package scheduler
 
 import "time"
 
-// A pool counts how slots are used: all slots, those of one account, or those for unproven
-// webhooks.
+// A pool counts the use of slots: of all, of one account's, or of those for unproven webhooks.
 type pool struct {
 	slots      int
-	webhooks   int // that use it
-	slow       int // of them, those that are slow
+	webhooks   int // known
+	slow       int // known webhooks that are slow
 	inFlight   int
-	restricted int // slots of webhooks that are not healthy, except attempts cut short
+	restricted int // slots of unhealthy webhooks, except canceled attempts
 
 	starved   bool // unproven webhooks wait for slots
-	searching bool // attempts were just found to take too long, and there may be more
+	searching bool // an attempt was just found late, and more may follow
 
-	finished   int       // attempts that ended by themselves
-	finishedAt time.Time // the last one
+	finished   int       // attempts that ended without being canceled
+	finishedAt time.Time // end of the latest one
 }
 
 func (p *pool) full() bool { return p.inFlight >= p.slots }
 func (p *pool) free() int  { return p.slots - p.inFlight }
 
-// spare returns how many slots more webhooks that are not healthy may have. Their share
-// is a quarter. If more than a quarter of all webhooks are slow, their share is as large
-// as their part of the webhooks, up to three quarters: if nearly all are slow, there are
-// few to be kept from them. While it is being found out which are slow, and while
-// unproven webhooks wait, it is a quarter.
+// spare returns how many more slots unhealthy webhooks may take. Their share of the slots is the
+// share of slow webhooks among all, from one quarter to three quarters: if nearly all webhooks
+// are slow, few others need protection. While searching or starved, it is a quarter.
 func (p *pool) spare() int {
 	share := max(1, p.slots/4)
 	if !p.starved && !p.searching {
@@ -36,21 +33,21 @@ func (p *pool) spare() int {
 
 func (p *pool) finish(now time.Time) { p.finished, p.finishedAt = p.finished+1, now }
 
-// mark returns how many attempts will have finished once all that is in flight has.
+// mark returns the value of finished once all attempts in flight have finished.
 func (p *pool) mark() int { return p.finished + p.inFlight }
 
-// blocked reports whether the pool is full, and an attempt with that mark is in the way.
+// blocked reports whether the pool is full, and the attempt with that mark is stuck.
 func (p *pool) blocked(mark int, now time.Time, limit time.Duration) bool {
 	return p.full() && p.stuck(mark, now, limit)
 }
 
-// stuck reports whether as many attempts as there are slots have overtaken the one with
-// that mark, or none has finished for as long as limit.
+// stuck reports whether at least p.slots later attempts finished before the attempt with that
+// mark, or no attempt has finished within limit.
 func (p *pool) stuck(mark int, now time.Time, limit time.Duration) bool {
 	return p.finished-mark >= p.slots || now.Sub(p.finishedAt) >= limit
 }
 
-// count counts slots, and webhooks of its health, as the webhook's.
+// count adds slots, and webhooks of its health, to the pools of w.
 func (s *Scheduler) count(w *webhook, slots, webhooks int) {
 	for _, pool := range [2]*pool{&s.pool, &w.account.pool} {
 		if w.health != healthy {
@@ -66,20 +63,19 @@ func (s *Scheduler) count(w *webhook, slots, webhooks int) {
 	s.unpark(w.account)
 }
 
-// failingRoom returns how many slots more failing webhooks may have: an eighth of all
-// between them, so that there is room for those that are slow, but succeed.
+// failingRoom returns how many more slots failing webhooks may take. Their limit is an eighth of
+// all slots, which leaves room for slow webhooks whose attempts succeed.
 func (s *Scheduler) failingRoom() int { return max(1, s.slots/8) - s.failing }
 
-// countUnproven counts n slots more of the webhook as unproven.
+// countUnproven adds n to the unproven slots of w.
 func (s *Scheduler) countUnproven(w *webhook, n int) {
 	if w.unproven += n; w.health == healthy {
 		s.unproven.inFlight += n
 	}
 }
 
-// boundUnproven returns how many attempts more unproven webhooks may begin in a Next, and
-// sets how many each may have in flight: firstCap until they have half of their slots,
-// and then one.
+// boundUnproven returns how many attempts unproven webhooks may begin in the current Next. It
+// sets the limit per webhook: firstCap until half of the unproven slots are taken, then one.
 func (s *Scheduler) boundUnproven() int {
 	room := s.unprovenRoom()
 	s.unprovenBegun, s.unprovenLimit, s.perUnproven = 0, 0, s.firstCap
@@ -90,14 +86,14 @@ func (s *Scheduler) boundUnproven() int {
 	return room
 }
 
-// unprovenRoom returns how many slots more unproven webhooks may have. That is half of
-// all; if slow ones have more than a quarter, what leaves a quarter of all, but an eighth
-// at least.
+// unprovenRoom returns how many more slots unproven webhooks may take. Their limit is half of all
+// slots. If unhealthy webhooks hold more than a quarter, the limit shrinks to leave a quarter to
+// others, but not below an eighth.
 func (s *Scheduler) unprovenRoom() int {
 	return max(0, min(s.unproven.slots, max(1, s.slots/8, s.slots*3/4-s.restricted))-s.unproven.inFlight)
 }
 
-// starve notes whether unproven webhooks wait for slots that they have not.
+// starve records whether unproven webhooks wait for slots.
 func (s *Scheduler) starve(starved bool) {
 	s.starved = starved
 	s.overShare = s.overShare || starved && s.spare() < 0

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Reports are applied at once unless another call holds Scheduler.mu: the next call applies
-// them then, so that a commit never waits for picks and figures.
+// An inbox queues reports that arrive while another call holds Scheduler.mu. The next call
+// applies them. So the store's commits never wait for the scheduler.
 type inbox struct {
 	sync.Mutex
 	list []func()
 }
 
-// report applies a report, now or later. keep is called before if it is later.
+// report applies a report, or queues it while mu is held. Before it queues a report it calls
+// keep, which must copy the arguments.
 func (s *Scheduler) report(keep, apply func()) {
 	if s.mu.TryLock() {
-		s.begun()
+		s.locked()
 		apply()
 		s.mu.Unlock()
 	} else {
@@ -32,7 +33,7 @@ func (s *Scheduler) report(keep, apply func()) {
 	}
 }
 
-// drain applies the reports that came while mu was held.
+// drain applies the queued reports.
 func (s *Scheduler) drain() {
 	s.inbox.Lock()
 	list := s.inbox.list
@@ -45,17 +46,17 @@ func (s *Scheduler) drain() {
 
 // A Pending is a pending delivery as a store reports it.
 type Pending struct {
-	Webhook   Webhook // it is taken to be on
+	Webhook   Webhook // assumed to be on
 	Group     int32
 	Number    uint64
 	Due       time.Time
 	Attempts  int  // made so far
-	Recovered bool // it comes after all that was not
-	First     bool // it comes before all else of its webhook
+	Recovered bool // attempt it after all live deliveries
+	First     bool // attempt it before all other deliveries of its webhook
 }
 
-// Add adds pending deliveries. A delivery that is under way is loaded again afterwards. A
-// delivery that is added twice is attempted once: its second load finds it settled or due later.
+// Add adds pending deliveries. If a delivery is under way it is loaded again afterwards. A
+// delivery added twice is attempted once, because its second load finds it settled or due later.
 func (s *Scheduler) Add(list []Pending) {
 	s.report(func() { list = slices.Clone(list) }, func() {
 		for i := range list {
@@ -88,8 +89,8 @@ func (s *Scheduler) add(p *Pending) {
 	s.put(l, it)
 }
 
-// Nudge makes a delivery the next of its webhook, due now, if it waits. If it neither waits nor
-// is under way it is about to be added.
+// Nudge makes a waiting delivery due now and the next of its webhook. It does nothing if the
+// delivery is unknown, since the store is then about to add it.
 func (s *Scheduler) Nudge(webhookID string, number uint64) {
 	s.report(nil, func() {
 		w := s.webhooks.all[webhookID]
@@ -107,7 +108,7 @@ func (s *Scheduler) Nudge(webhookID string, number uint64) {
 	})
 }
 
-// Update notes a version of a webhook: the latest counts.
+// Update sets a webhook's record, unless a later version is known.
 func (s *Scheduler) Update(r Webhook) {
 	s.report(nil, func() {
 		if w := s.webhooks.all[r.ID]; w != nil {
@@ -116,8 +117,8 @@ func (s *Scheduler) Update(r Webhook) {
 	})
 }
 
-// Probe requests an attempt although the receiver may be down. After a Nudge of a delivery that
-// is under way it requests nothing: its next attempt is the probe.
+// Probe requests an attempt even if the receiver may be down. After a Nudge of a delivery under
+// way it requests nothing, since that delivery's next attempt is the probe.
 func (s *Scheduler) Probe(webhookID string) {
 	s.report(nil, func() {
 		if w := s.webhooks.all[webhookID]; w != nil && w.nudged {
@@ -128,8 +129,8 @@ func (s *Scheduler) Probe(webhookID string) {
 	})
 }
 
-// Forget forgets one webhook, all webhooks of an account, or all webhooks of a group, which ends
-// the Pause of that group. The first argument that is not zero counts.
+// Forget forgets one webhook, all webhooks of an account, or all webhooks of a group, which also
+// ends the group's Pause. It uses the first argument that is not zero.
 func (s *Scheduler) Forget(webhookID, account string, group int32) {
 	s.report(nil, func() {
 		switch {
@@ -146,15 +147,15 @@ func (s *Scheduler) Forget(webhookID, account string, group int32) {
 	})
 }
 
-func (s *Scheduler) dropAll(of func(*webhook) bool) {
+func (s *Scheduler) dropAll(matches func(*webhook) bool) {
 	for _, w := range s.webhooks.all {
-		if of(w) {
+		if matches(w) {
 			s.drop(w)
 		}
 	}
 }
 
-// Ended removes deliveries of a webhook that the store has ended.
+// Ended removes deliveries of a webhook that are no longer pending in the store.
 func (s *Scheduler) Ended(webhookID string, numbers []uint64) {
 	ended := make(map[uint64]bool, len(numbers))
 	for _, n := range numbers {
@@ -168,7 +169,7 @@ func (s *Scheduler) Ended(webhookID string, numbers []uint64) {
 	})
 }
 
-// Pause lets no attempt begin in the groups until Forget.
+// Pause stops new attempts in the groups until Forget.
 func (s *Scheduler) Pause(groups []int32) {
 	groups = slices.Clone(groups)
 	s.report(nil, func() {
@@ -187,7 +188,7 @@ func (s *Scheduler) Pause(groups []int32) {
 	})
 }
 
-// UnderWay returns how many attempts of each group have begun and not ended.
+// UnderWay returns the number of attempts from Next to End, by group.
 func (s *Scheduler) UnderWay() map[int32]int {
 	s.lock()
 	defer s.mu.Unlock()
@@ -200,13 +201,14 @@ func (s *Scheduler) UnderWay() map[int32]int {
 	return n
 }
 
-// Trouble notes why pending deliveries cannot be read; nil: all that was stored is reported.
+// Trouble records why the store cannot read pending deliveries. A nil error means that it has
+// reported all of them.
 func (s *Scheduler) Trouble(err error) {
 	s.report(nil, func() { s.trouble = err })
 }
 
-// Clear forgets all that waits: the store reports it again. Attempts under way go on. err is
-// why the store reports nothing.
+// Clear forgets all waiting deliveries, which the store must report again. Attempts under way
+// continue. err says why the store reports nothing.
 func (s *Scheduler) Clear(err error) {
 	s.report(nil, func() {
 		s.trouble, s.paused = err, nil
@@ -223,13 +225,13 @@ type LoadState uint8
 
 // The states.
 const (
-	Gone    LoadState = iota // it is not pending
+	Gone    LoadState = iota // not pending
 	Ready                    // attempt it
 	Passive                  // keep it until its webhook changes
 	Unread                   // load it again soon
 )
 
-// A Loaded is a delivery as the store has it.
+// A Loaded is a delivery as loaded from the store.
 type Loaded struct {
 	State    LoadState
 	Webhook  *Webhook // nil if it could not be read
@@ -242,12 +244,13 @@ const (
 	// loads.
 	dueTolerance = 2 * time.Millisecond
 
-	minUnread = 50 * time.Millisecond // until what could not be loaded is loaded again: the pauses double
+	minUnread = 50 * time.Millisecond // first pause before an unread delivery is loaded again; doubles
 	maxUnread = time.Second
 )
 
-// Loaded takes the delivery of a slot as the store has it, and returns the webhook's record for
-// the attempt. If ok is false no attempt is made and the slot is free.
+// Loaded decides about the attempt of a slot, given the delivery as loaded from the store. It
+// returns the webhook's record for the attempt. If ok is false there is no attempt, and the slot
+// is free.
 func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -255,25 +258,25 @@ func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 	if known != nil && !w.dropped {
 		s.learn(w, known)
 	}
-	// A report of a later version than the loaded one: the load was earlier, or the report is
-	// of a webhook that was deleted, and imported again since.
-	unlike := known != nil && w.hinted && known.Version < w.version
+	// The reported version is later than the loaded one: the load was earlier, or the webhook was
+	// deleted after the report and imported again.
+	outdated := known != nil && w.hinted && known.Version < w.version
 	pending := &it
 	switch {
 	case w.dropped, found.State == Gone:
 		pending = nil
-	case found.State == Unread, unlike && found.State == Passive:
+	case found.State == Unread, outdated && found.State == Passive:
 		w.loadAt = s.t + s.unreadPause(w).Milliseconds()
 	case found.State == Passive, w.stopped():
 	case found.Due.After(s.now.Add(dueTolerance)) && (int32(found.Attempts) != it.attempts || it.timing != early):
-		// The report was stale. Whether the receiver asked for the wait is not known.
+		// The report was stale. The receiver may have asked for this wait.
 		if it = (item{number: it.number, due: s.dueAt(found.Due), attempts: int32(found.Attempts), timing: waits}); w.hasDouble(it.number) {
 			pending = nil
 		}
 	default:
 		w.unread = 0
 		slot.loaded, slot.item.attempts = true, int32(found.Attempts)
-		if unlike {
+		if outdated {
 			return known.Record, true
 		}
 		return w.record, true
@@ -283,25 +286,25 @@ func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 		pending.due, pending.attempts, pending.timing = s.t, unknown, scheduled
 	}
 	if slot.requested {
-		s.request(w.id).from = time.Time{} // the next one need not wait
+		s.request(w.id).from = time.Time{} // skip the pause, since there was no attempt
 	}
 	since := w.since
 	s.release(slot)
-	w.since = since // it still waits
+	w.since = since // the webhook still waits
 	s.forgetSlot(slot, pending)
 	return nil, false
 }
 
-// maxSearched is how much may be pending for a webhook of which doubles are looked for.
+// maxSearched is the largest backlog of a webhook that is searched for duplicates.
 const maxSearched = 4096
 
-// hasDouble reports whether the delivery is already waiting. In a large backlog it does not look.
+// hasDouble reports whether the delivery is already waiting. It does not search a large backlog.
 func (w *webhook) hasDouble(number uint64) bool {
 	return len(w.lanes[live].waiting)+len(w.lanes[recovered].waiting) <= maxSearched && w.has(number)
 }
 
-// unreadPause returns the pause before a delivery that could not be loaded is loaded again: none
-// the first time, since the load may have reached its limit.
+// unreadPause returns the pause before an unread delivery is loaded again: none the first time,
+// since the load may have reached its limit.
 func (s *Scheduler) unreadPause(w *webhook) time.Duration {
 	if w.unreadIn != s.loads {
 		w.unread, w.unreadIn = w.unread+1, s.loads
@@ -312,7 +315,7 @@ func (s *Scheduler) unreadPause(w *webhook) time.Duration {
 	return min(minUnread<<min(w.unread-2, 10), maxUnread)
 }
 
-// Record returns the latest record of the slot's webhook, or nil if it was forgotten.
+// Record returns the latest record of the slot's webhook, or nil if the webhook was forgotten.
 func (s *Scheduler) Record(slot *Slot) any {
 	s.lock()
 	defer s.mu.Unlock()

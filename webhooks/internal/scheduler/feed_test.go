@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAdd_Doubled_IsAttemptedOnceAtATimeAndLoadedAgain(t *testing.T) {
+func TestAdd_Duplicate_IsAttemptedOnceAndLoadedAgain(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1, 1)
 		made := b.started(9, "w1")
@@ -20,7 +20,7 @@ func TestAdd_Doubled_IsAttemptedOnceAtATimeAndLoadedAgain(t *testing.T) {
 		loads := b.loads
 		b.started(9)
 		if got := b.loads - loads; got != 1 {
-			t.Errorf("the delivery was loaded %d times after it was reported during its attempt, want once", got)
+			t.Errorf("a delivery reported during its attempt was loaded %d times afterwards, want once", got)
 		}
 		b.wantPending(0)
 	})
@@ -33,11 +33,11 @@ func TestAdd_DuringTheAttempt_IsAttemptedAgain(t *testing.T) {
 		b.answer(Success, made...)
 		b.settle(settled, false)
 		b.rows[delivery{"w", 1}] = &row{attempts: 1}
-		b.add("w", 1) // sent again once it was settled, and before the caller knew that it was
+		b.add("w", 1) // resent after it was settled, before End
 		b.s.End(&made[0].Slot, Fate{})
 		again := b.started(9, "w1")
 		if got := again[0].item.attempts; got != 1 {
-			t.Errorf("the delivery is attempted after %d attempts, want 1", got)
+			t.Errorf("earlier attempts of the delivery = %d, want 1", got)
 		}
 		b.succeed(again...)
 		b.wantPending(0)
@@ -61,7 +61,7 @@ func TestNudge_Stale_MakesNoAttemptEarly(t *testing.T) {
 	}
 }
 
-func TestAdd_Stale_KeepsTheWaitThatTheReceiverAskedFor(t *testing.T) {
+func TestAdd_StaleReport_KeepsTheRequestedWait(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		stale := b.pending("w", 1)
@@ -79,7 +79,7 @@ func TestAdd_Stale_KeepsTheWaitThatTheReceiverAskedFor(t *testing.T) {
 	})
 }
 
-func TestAdd_StaleWithALaterDueTime_KeepsTheSooner(t *testing.T) {
+func TestAdd_StaleReportWithLaterDueTime_KeepsTheEarlierOne(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		b.fail(time.Hour, b.started(9, "w1")...)
@@ -90,7 +90,7 @@ func TestAdd_StaleWithALaterDueTime_KeepsTheSooner(t *testing.T) {
 	})
 }
 
-func TestAdd_StaleOfAnEarlierWebhook_IsNotSentThere(t *testing.T) {
+func TestAdd_StaleReportOfAReplacedWebhook_IsNotSentToIt(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1) // imported again
 		earlier := *b.hooks["w"]
@@ -98,7 +98,7 @@ func TestAdd_StaleOfAnEarlierWebhook_IsNotSentThere(t *testing.T) {
 		b.s.Add([]Pending{{Webhook: earlier, Number: 9, Due: time.Now()}})
 		made := b.started(9, "w1")
 		if got := made[0].record; got != b.hooks["w"] {
-			t.Errorf("the record is %v, want that of the imported webhook", got)
+			t.Errorf("record = %v, want the imported webhook's", got)
 		}
 	})
 }
@@ -126,12 +126,12 @@ func TestEnd_Stale_IsLoadedAgain(t *testing.T) {
 		b.wantPending(1)
 		time.Sleep(time.Minute)
 		if got := b.started(9, "w2")[0].item.attempts; got != 1 {
-			t.Errorf("attempts made so far = %d, want 1", got)
+			t.Errorf("attempts so far = %d, want 1", got)
 		}
 	})
 }
 
-func TestEnd_AttemptGivenBack_WaitsWithAsManyAttempts(t *testing.T) {
+func TestEnd_AttemptDoesNotCount_KeepsNumberOfAttempts(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		made := b.started(9, "w1")
@@ -140,13 +140,12 @@ func TestEnd_AttemptGivenBack_WaitsWithAsManyAttempts(t *testing.T) {
 		b.started(9)
 		time.Sleep(time.Second)
 		if got := b.started(9, "w1")[0].item.attempts; got != 0 {
-			t.Errorf("attempts made so far = %d, want none", got)
+			t.Errorf("attempts so far = %d, want none", got)
 		}
 	})
 }
 
-// A slot can be used again once it has ended, or came to nothing.
-func TestSlot_AfterItsEnd_IsUsedAgain(t *testing.T) {
+func TestSlot_AfterEnd_CanBeReused(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		a := new(attempt)
 		reuse := func() (*Slot, Attempt) { *a = attempt{}; return &a.Slot, a }
@@ -165,12 +164,12 @@ func TestSlot_AfterItsEnd_IsUsedAgain(t *testing.T) {
 	})
 }
 
-func TestLoaded_Unread_IsLoadedAgainAfterPausesThatDouble(t *testing.T) {
+func TestLoaded_Unread_IsLoadedAgainAfterDoublingPauses(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		b.unread = true
 		b.started(9)
-		if b.started(9); b.loads != 2 { // the first load may just have read enough
+		if b.started(9); b.loads != 2 { // the first load may have reached its limit
 			t.Errorf("%d loads at once, want 2", b.loads)
 		}
 		var pauses []time.Duration
@@ -179,7 +178,7 @@ func TestLoaded_Unread_IsLoadedAgainAfterPausesThatDouble(t *testing.T) {
 			pauses = append(pauses, wake)
 			time.Sleep(wake)
 			if b.started(9); b.loads == loads {
-				t.Fatalf("the delivery was not loaded again after %v", pauses)
+				t.Fatalf("delivery not loaded again after pauses %v", pauses)
 			}
 		}
 		ms := time.Millisecond
@@ -194,18 +193,18 @@ func TestLoaded_Unread_IsLoadedAgainAfterPausesThatDouble(t *testing.T) {
 		loads := b.loads
 		b.started(9)
 		if b.started(9); b.loads != loads+2 {
-			t.Errorf("%d loads at once after one that found the delivery, want 2", b.loads-loads)
+			t.Errorf("%d loads at once after a successful load, want 2", b.loads-loads)
 		}
 	})
 }
 
-func TestLoaded_Passive_WaitsForTheWebhookAndLoadsNoOther(t *testing.T) {
+func TestLoaded_Passive_WaitsForTheWebhookToChange(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.hook(acct, Proven, "w")
 		b.store("w", 0, 0)
 		report := b.pending("w", 0)
 		w := *b.hooks["w"]
-		w.On, w.Version = false, 2 // which was not reported
+		w.On, w.Version = false, 2 // not reported
 		b.hooks["w"] = &w
 		for n := range uint64(5) {
 			b.store("w", n, 0)
@@ -215,7 +214,7 @@ func TestLoaded_Passive_WaitsForTheWebhookAndLoadsNoOther(t *testing.T) {
 		b.started(1)
 		b.started(9)
 		if got := b.wake(); got != time.Hour || b.loads != 1 {
-			t.Errorf("NextWake in %v after %d loads, want an hour after 1", got, b.loads)
+			t.Errorf("NextWake in %v after %d loads, want in an hour after 1", got, b.loads)
 		}
 		b.wantPending(5)
 		b.turn("w", true)
@@ -286,14 +285,14 @@ func TestForget_WhileLoading_BeginsNoAttempt(t *testing.T) {
 	}
 }
 
-func TestForget_AttemptsUnderWay_AreCutShortAndForgotten(t *testing.T) {
+func TestForget_AttemptsUnderWay_AreCanceledAndForgotten(t *testing.T) {
 	for _, scope := range [][2]string{{"w", ""}, {"", acct}, {"", ""}} {
 		inBench(t, Config{}, func(b *bench) {
 			b.add("w", 1, 2, 3)
 			made := b.started(9, "w1", "w2")
 			b.forget(scope[0], scope[1], 0)
 			if !made[0].canceled || !made[1].canceled || b.s.Record(&made[0].Slot) != nil {
-				t.Errorf("canceled %v and %v, record %v; want both canceled, and none", made[0].canceled, made[1].canceled, b.s.Record(&made[0].Slot))
+				t.Errorf("canceled %v and %v, record %v; want both canceled and no record", made[0].canceled, made[1].canceled, b.s.Record(&made[0].Slot))
 			}
 			b.add("w", 1) // imported again
 			again := b.started(9, "w1")
@@ -326,16 +325,16 @@ func TestEvict_DroppedWebhook_WaitsForItsAttempts(t *testing.T) {
 		}()
 		synctest.Wait()
 		if evicted || !made[0].canceled || made[1].canceled {
-			t.Errorf("evicted %v before the attempt has ended; canceled %v, and that of another %v", evicted, made[0].canceled, made[1].canceled)
+			t.Errorf("before the attempt ends: Evict returned %v, canceled %v, other attempt canceled %v; want false, true, false", evicted, made[0].canceled, made[1].canceled)
 		}
 		close(made[0].done)
 		synctest.Wait()
 		if !evicted {
-			t.Error("Evict waits though the attempt has ended")
+			t.Error("Evict still waits after the attempt has ended")
 		}
 		b.answer(Unknown, made...)
 		if err := b.s.Evict(b.Context(), "", acct); err != nil || made[1].canceled {
-			t.Errorf("Evict = %v, and it canceled an attempt that has ended: %v", err, made[1].canceled)
+			t.Errorf("Evict = %v, ended attempt canceled = %v; want nil, false", err, made[1].canceled)
 		}
 	})
 }
@@ -346,11 +345,11 @@ func TestReport_WhileTheSchedulerIsBusy_IsAppliedByTheNextCall(t *testing.T) {
 		b.store("w", 1, 0)
 		list := []Pending{b.pending("w", 1)}
 		b.s.Add(list)
-		list[0] = Pending{} // the store's again
+		list[0] = Pending{} // the store reuses the slice
 		b.s.Update(Webhook{ID: "w", Version: 2})
 		b.s.mu.Unlock()
 		if b.wakes != 2 {
-			t.Errorf("Wake was called %d times by 2 reports", b.wakes)
+			t.Errorf("2 reports called Wake %d times, want 2", b.wakes)
 		}
 		b.wantPending(1)
 		b.started(9)
@@ -360,7 +359,7 @@ func TestReport_WhileTheSchedulerIsBusy_IsAppliedByTheNextCall(t *testing.T) {
 	})
 }
 
-func TestEvict_AttemptDoesNotEnd_ReturnsTheErrorOfItsContext(t *testing.T) {
+func TestEvict_AttemptDoesNotEnd_ReturnsErrorOfContext(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		made := b.started(9, "w1")
@@ -373,7 +372,7 @@ func TestEvict_AttemptDoesNotEnd_ReturnsTheErrorOfItsContext(t *testing.T) {
 	})
 }
 
-func TestCancelAll_AttemptsUnderWay_CutsShortThoseOfForgottenWebhooksToo(t *testing.T) {
+func TestCancelAll_ForgottenWebhooks_CancelsTheirAttemptsToo(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("a", 1)
 		b.add("b", 1, 2)
@@ -383,7 +382,7 @@ func TestCancelAll_AttemptsUnderWay_CutsShortThoseOfForgottenWebhooksToo(t *test
 		b.answer(Success, made[1])
 		b.s.CancelAll()
 		if !made[0].canceled || made[1].canceled || !made[2].canceled {
-			t.Errorf("canceled: %v, %v and %v; want all but the second, which has ended", made[0].canceled, made[1].canceled, made[2].canceled)
+			t.Errorf("canceled: %v, %v and %v; want true, false (ended) and true", made[0].canceled, made[1].canceled, made[2].canceled)
 		}
 		if got := b.s.InFlight(); got != 2 {
 			t.Errorf("%d attempts are in flight, want 2", got)
@@ -391,7 +390,7 @@ func TestCancelAll_AttemptsUnderWay_CutsShortThoseOfForgottenWebhooksToo(t *test
 	})
 }
 
-func TestAdd_WebhookOfAnotherGroup_IsOfThatGroup(t *testing.T) {
+func TestAdd_WebhookInAnotherGroup_MovesToIt(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		b.groups[acct] = 2

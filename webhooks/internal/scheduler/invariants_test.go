@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// counts are what a pool, or the scheduler, counts.
+// counts are the counters of a pool or the scheduler.
 type counts struct {
 	Webhooks, Slow, InFlight, Restricted, Failing, Requested, Unproven int
 }
@@ -21,8 +21,8 @@ func (c *counts) add(other counts) {
 	c.Unproven += other.Unproven
 }
 
-// check compares what the scheduler counts, and where it keeps lanes and webhooks, with what is.
-// ripe is when Next was last called: what has become due since may be among the timers.
+// check compares the scheduler's counters and the places of lanes and webhooks with the actual
+// state. ripe is the time of the last Next: items that became due since may be among the timers.
 func (s *Scheduler) check(t *testing.T, ripe int64) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -35,13 +35,13 @@ func (s *Scheduler) check(t *testing.T, ripe int64) {
 	webhooks := make([]*webhook, 0, len(s.webhooks.all)+len(s.dropped))
 	for id, w := range s.webhooks.all {
 		if w.id != id || w.dropped || s.accounts.all[w.account.id] != w.account {
-			t.Fatalf("%s is not in the roster as it is", id)
+			t.Fatalf("the roster's entry for %s is another webhook", id)
 		}
 		webhooks = append(webhooks, w)
 	}
 	for w := range s.dropped {
 		if !w.dropped || len(w.slots) == 0 {
-			t.Fatalf("%s was dropped: %v, and has %d slots; want it forgotten", w.id, w.dropped, len(w.slots))
+			t.Fatalf("%s: dropped = %v with %d slots, want it forgotten", w.id, w.dropped, len(w.slots))
 		}
 		webhooks = append(webhooks, w)
 	}
@@ -87,17 +87,17 @@ func (s *Scheduler) check(t *testing.T, ripe int64) {
 	}
 	got := counts{s.pool.webhooks, s.pool.slow, s.inFlight, s.restricted, s.failing, s.requested, s.unproven.inFlight}
 	if all != got {
-		t.Fatalf("counts of all (-as it is +counted):\n%s", cmp.Diff(all, got))
+		t.Fatalf("counters of all slots (-want +got):\n%s", cmp.Diff(all, got))
 	}
 	if waiting != s.waiting || unrecorded != s.unrecorded || later != len(s.later.Heap) {
-		t.Fatalf("%d wait, %d are unrecorded, %d are later; counted %d, %d and %d", waiting, unrecorded, later, s.waiting, s.unrecorded, len(s.later.Heap))
+		t.Fatalf("want %d waiting, %d unrecorded, %d later; got %d, %d and %d", waiting, unrecorded, later, s.waiting, s.unrecorded, len(s.later.Heap))
 	}
 	crowded := 0
 	for _, a := range s.accounts.all {
 		of := accounts[a]
 		got := counts{a.webhooks, a.slow, a.inFlight, a.restricted, of.Failing, a.requested, of.Unproven}
 		if of != got {
-			t.Fatalf("counts of account %s (-as it is +counted):\n%s", a.id, cmp.Diff(of, got))
+			t.Fatalf("counters of account %s (-want +got):\n%s", a.id, cmp.Diff(of, got))
 		}
 		if a.full() {
 			crowded++
@@ -110,33 +110,33 @@ func (s *Scheduler) check(t *testing.T, ripe int64) {
 		}
 	}
 	if crowded != s.crowdedAccounts || len(accounts) != len(s.accounts.all) || s.inFlight > s.slots || s.requested > s.requestSlots() {
-		t.Fatalf("%d of %d accounts are full, counted %d of %d; %d of %d slots, %d requested", crowded, len(accounts), s.crowdedAccounts, len(s.accounts.all), s.inFlight, s.slots, s.requested)
+		t.Fatalf("want %d of %d accounts full, got %d of %d; %d of %d slots, %d requested", crowded, len(accounts), s.crowdedAccounts, len(s.accounts.all), s.inFlight, s.slots, s.requested)
 	}
 	s.checkLines(t, queued)
 	for _, queue := range s.queues {
 		for i, w := range queue.Heap {
 			if i > 0 && w.Before(queue.Heap[(i-1)/2]) {
-				t.Fatalf("the turn of %s comes before the one above it", w.id)
+				t.Fatalf("turn queue: %s comes before its parent", w.id)
 			}
 		}
 	}
 	for i, l := range s.later.Heap {
 		if i > 0 && l.Before(s.later.Heap[(i-1)/2]) {
-			t.Fatalf("a lane of %s is due before the one above it", l.id)
+			t.Fatalf("timers: a lane of %s is due before its parent", l.id)
 		}
 	}
 	for w := s.idle.first; w != nil; w = w.links.after {
 		idle--
 	}
 	if idle != 0 {
-		t.Fatalf("%d more webhooks are idle than are in the list", idle)
+		t.Fatalf("%d more idle webhooks than in the list", idle)
 	}
 	if len(s.requests.list) != len(s.requests.all) {
 		t.Fatalf("%d requests in turn, %d by webhook", len(s.requests.list), len(s.requests.all))
 	}
 }
 
-// checkSlots compares what a webhook counts with its slots, and returns what they count for.
+// checkSlots compares a webhook's counters with its slots, and returns the counts.
 func (s *Scheduler) checkSlots(t *testing.T, w *webhook) (c counts) {
 	inFlight, cut, late, unproven, suspends := 0, 0, 0, 0, 0
 	numbers := make(map[uint64]bool)
@@ -152,7 +152,7 @@ func (s *Scheduler) checkSlots(t *testing.T, w *webhook) (c counts) {
 			t.Fatalf("%s: a slot is in the wrong list: %+v", w.id, slot)
 		}
 		if (slot.released || slot.cut) && (slot.requested || slot.unproven) {
-			t.Fatalf("%s: an attempt that has ended, or was cut short, counts: %+v", w.id, slot)
+			t.Fatalf("%s: an ended or canceled attempt is counted: %+v", w.id, slot)
 		}
 		if slot.released {
 			continue
@@ -172,11 +172,11 @@ func (s *Scheduler) checkSlots(t *testing.T, w *webhook) (c counts) {
 		}
 	}
 	if inFlight != w.inFlight || cut != w.cut || late != w.late || unproven != w.unproven || suspends != w.suspends {
-		t.Fatalf("%s: %d in flight, %d cut, %d late, %d unproven, %d suspend it; counted %d, %d, %d, %d, %d",
+		t.Fatalf("%s: want %d in flight, %d cut, %d late, %d unproven, %d suspending; got %d, %d, %d, %d, %d",
 			w.id, inFlight, cut, late, unproven, suspends, w.inFlight, w.cut, w.late, w.unproven, w.suspends)
 	}
 	if c.Requested > maxRequested {
-		t.Fatalf("%s: %d requested attempts, want %d at most", w.id, c.Requested, maxRequested)
+		t.Fatalf("%s: %d requested attempts, want at most %d", w.id, c.Requested, maxRequested)
 	}
 	c.Webhooks, c.InFlight = 1, inFlight
 	switch {
@@ -214,7 +214,7 @@ func (s *Scheduler) checkLane(t *testing.T, l *lane, ripe int64) {
 	}
 }
 
-// checkLines checks that the lines are in their run queues, unless their account is full.
+// checkLines checks that each line is in its run queue, unless its account is full.
 func (s *Scheduler) checkLines(t *testing.T, queued map[*line]int) {
 	in := make(map[*line]bool)
 	for kind := range s.runQueues {
@@ -249,9 +249,9 @@ func (s *Scheduler) checkLines(t *testing.T, queued map[*line]int) {
 	}
 }
 
-// checkNothingMissed checks after a Next that has begun less than it might that nothing was left
-// out. starved is what it was before: once it ends, webhooks that are not healthy have more slots
-// in the next Next.
+// checkNothingMissed checks that a Next which began fewer attempts than its limit left no webhook
+// out. starved is its value before that Next: when it becomes false, unhealthy webhooks get more
+// slots only in the following Next.
 func (s *Scheduler) checkNothingMissed(t *testing.T, starved bool) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -259,12 +259,12 @@ func (s *Scheduler) checkNothingMissed(t *testing.T, starved bool) {
 		for kind := range w.lanes {
 			l := &w.lanes[kind]
 			if l.place == queued && l.standing == Proven && !l.account.full() {
-				t.Fatalf("%s has something due and may have an attempt, and got none", w.id)
+				t.Fatalf("%s has a due item and may have an attempt, but got none", w.id)
 			}
 		}
 		room := s.spare() > 0 && w.account.spare() > 0 && !w.account.full() && (!w.health.failing() || s.failingRoom() > 0)
 		if w.place >= 0 && !w.turn.After(s.now) && room && starved == s.starved {
-			t.Fatalf("it is the turn of %s, and there are slots, and it got no attempt", w.id)
+			t.Fatalf("%s has its turn and slots are free, but it got no attempt", w.id)
 		}
 	}
 }
@@ -295,7 +295,7 @@ func (s *Scheduler) checkEmpty(t *testing.T) {
 	}
 	for what, n := range left {
 		if n != 0 {
-			t.Errorf("with nothing pending: %d %s, want none", n, what)
+			t.Errorf("with nothing pending: %d %s, want 0", n, what)
 		}
 	}
 }

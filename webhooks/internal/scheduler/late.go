@@ -3,26 +3,26 @@ package scheduler
 import "time"
 
 const (
-	lateFactor       = 5                      // times the usual latency: then an attempt is late,
-	minLatency       = time.Second            // at the earliest,
-	minScarceLatency = 100 * time.Millisecond // and at the earliest where slots are scarce
-	inspectPause     = 20 * time.Millisecond  // between two inspections of the attempts in flight
-	slowFor          = 10 * time.Second       // a webhook stays slow after a late attempt, at least
+	lateFactor       = 5                      // an attempt is late after this multiple of the usual latency
+	minLatency       = time.Second            // no attempt is late before this
+	minScarceLatency = 100 * time.Millisecond // minLatency while slots are scarce
+	inspectPause     = 20 * time.Millisecond  // minimum between two inspections
+	slowFor          = 10 * time.Second       // a webhook stays slow at least this long after a late attempt
 
 	// maxRequestLatency bounds a requested attempt while others wait for its slot, so that they
 	// begin within a second.
 	maxRequestLatency = 900 * time.Millisecond
 
-	// firstLatency applies until the usual latency is known: an attempt to an unproven webhook is
-	// late after this where slots are scarce. It does not apply to proven webhooks: after a start,
-	// receivers that take some 100 ms would get much of the backlog twice.
+	// firstLatency is the limit for attempts to unproven webhooks while slots are scarce and the
+	// usual latency is unknown. It does not apply to proven webhooks: after a start, receivers that
+	// take some 100 ms would get much of the backlog twice.
 	firstLatency = 150 * time.Millisecond
-	sampleSize   = 64 // recent successes that the usual latency is averaged over
+	sampleSize   = 64 // recent successes in the average of the usual latency
 )
 
-// latencyLimit returns how long an attempt may take before it is late, which depends on
-// whether slots are scarce. While attempts take long for all it is the network, or this
-// process, and no one is to blame.
+// latencyLimit returns how long an attempt may take before it is late. The limit grows with the
+// usual latency: if all attempts take long, the cause is the network or this process, and no
+// receiver is to blame.
 func (s *Scheduler) latencyLimit(scarce bool) time.Duration {
 	least := minLatency
 	if scarce && s.successes >= sampleSize {
@@ -31,8 +31,7 @@ func (s *Scheduler) latencyLimit(scarce bool) time.Duration {
 	return min(max(lateFactor*s.usual, least), s.maxLatency)
 }
 
-// scarceLimit returns the latencyLimit where slots are scarce, by whether the webhook was
-// unproven.
+// scarceLimit returns the latency limit while slots are scarce.
 func (s *Scheduler) scarceLimit(unproven bool) time.Duration {
 	if unproven && s.successes < sampleSize {
 		return firstLatency
@@ -40,7 +39,7 @@ func (s *Scheduler) scarceLimit(unproven bool) time.Duration {
 	return s.latencyLimit(true)
 }
 
-// shortestLimit returns how long no attempt is late.
+// shortestLimit returns the age below which no attempt is late.
 func (s *Scheduler) shortestLimit() time.Duration {
 	if s.scarce() {
 		return s.scarceLimit(true)
@@ -48,19 +47,19 @@ func (s *Scheduler) shortestLimit() time.Duration {
 	return s.latencyLimit(false)
 }
 
-// scarce reports whether slots are, of all, of an account or of those that are kept for
-// some.
+// scarce reports whether slots are scarce: all of them, an account's, or those reserved for
+// unproven webhooks or requested attempts.
 func (s *Scheduler) scarce() bool {
 	return s.full() || s.starved || s.crowdedAccounts > 0 || s.requestRoom() == 0
 }
 
-// exceedsShare reports whether webhooks that are not healthy hold slots beyond their
-// share, of all or of the account's, while others wait for some.
+// exceedsShare reports whether unhealthy webhooks hold more than their share of all slots or of
+// the account's, while others wait for slots.
 func (s *Scheduler) exceedsShare(a *account) bool {
 	return (s.full() || s.starved) && s.spare() < 0 || a.full() && a.spare() < 0
 }
 
-// isLate reports whether an attempt of that age takes too long.
+// isLate reports whether an attempt of the given age is late.
 func (s *Scheduler) isLate(slot *Slot, age time.Duration) bool {
 	limit, a := s.scarceLimit(slot.unproven), slot.webhook.account
 	inTheWay := s.blocked(slot.mark, s.now, limit) || a.blocked(slot.accountMark, s.now, limit) ||
@@ -71,8 +70,8 @@ func (s *Scheduler) isLate(slot *Slot, age time.Duration) bool {
 	return inTheWay && age >= limit || age >= s.latencyLimit(false)
 }
 
-// observeLatency judges by how long an attempt took whether its webhook is slow. It
-// reports whether the latency is to count as usual if the attempt succeeded.
+// observeLatency decides from the latency of an attempt whether its webhook is slow. It reports
+// whether the latency of a successful attempt counts toward the usual one.
 func (s *Scheduler) observeLatency(w *webhook, took time.Duration) (usual bool) {
 	usual = w.health == healthy
 	switch {
@@ -84,13 +83,13 @@ func (s *Scheduler) observeLatency(w *webhook, took time.Duration) (usual bool) 
 	return usual
 }
 
-// inspect finds the attempts that take too long, if it is time to.
+// inspect finds late attempts, if the next inspection is due.
 func (s *Scheduler) inspect() {
 	if at := s.nextInspection(); at.IsZero() || at.After(s.now) {
 		return
 	}
 	if !s.planned.IsZero() && s.now.Sub(s.planned) > minScarceLatency/2 {
-		s.resumed = s.now // this process had no time, for its receivers neither
+		s.resumed = s.now // this process did not run, so it could not read responses
 	}
 	s.inspected, s.overShare, s.searching = s.now, false, false
 	searched := s.searches
@@ -117,7 +116,7 @@ func (s *Scheduler) inspect() {
 	}
 }
 
-// setLate notes that an attempt takes too long: its webhook is slow.
+// setLate marks an attempt as late and its webhook as slow.
 func (s *Scheduler) setLate(slot *Slot) {
 	w := slot.webhook
 	slot.unlist()
@@ -139,8 +138,8 @@ func (s *Scheduler) setLate(slot *Slot) {
 	}
 }
 
-// relieve cuts short, oldest first, what webhooks that are not healthy hold beyond their
-// share of the slots, or of their account's, if all are taken.
+// relieve cancels late attempts, oldest first, while unhealthy webhooks or requested attempts
+// hold more than their share of scarce slots.
 func (s *Scheduler) relieve() {
 	for slot := s.late.first; slot != nil; {
 		next := slot.links.after

@@ -15,7 +15,7 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// crowd adds deliveries of webhooks that have an account each.
+// crowd adds deliveries of webhooks in an account each.
 func crowd(s *Scheduler, webhooks, each int, due time.Time) {
 	for i := range webhooks {
 		p := Pending{Due: due, Webhook: Webhook{
@@ -28,7 +28,7 @@ func crowd(s *Scheduler, webhooks, each int, due time.Time) {
 	}
 }
 
-// A delivery that waits takes at most 60 bytes, with its part of its webhook.
+// The figure includes a share of the webhook's memory.
 func TestAdd_ManyDeliveries_TakeAtMost60BytesEach(t *testing.T) {
 	const webhooks, each = 1000, 100
 	for _, after := range []time.Duration{0, time.Hour} {
@@ -36,14 +36,13 @@ func TestAdd_ManyDeliveries_TakeAtMost60BytesEach(t *testing.T) {
 		before := heapInUse()
 		crowd(s, webhooks, each, time.Now().Add(after))
 		if got := (heapInUse() - before) / (webhooks * each); got > 60 {
-			t.Errorf("due in %v: %d bytes for each delivery that waits, want at most 60", after, got)
+			t.Errorf("due in %v: %d bytes per waiting delivery, want at most 60", after, got)
 		}
 		runtime.KeepAlive(s)
 	}
 }
 
-// Accounts that have nothing pending any more take no memory.
-func TestForget_ManyAccounts_LeaveNoMemory(t *testing.T) {
+func TestForget_ManyAccounts_FreesTheirMemory(t *testing.T) {
 	const accounts, most = 20_000, 16
 	s := New(Config{Slots: 256, PerWebhook: 16, PerAccount: 64, Timeout: time.Second})
 	s.Add([]Pending{{Webhook: Webhook{ID: "busy", Account: "busy", On: true}, Due: time.Now().Add(time.Hour)}})
@@ -53,7 +52,7 @@ func TestForget_ManyAccounts_LeaveNoMemory(t *testing.T) {
 		s.Forget(fmt.Sprintf("wh_%026d", i), "", 0)
 	}
 	if got := (heapInUse() - before) / accounts; got > most {
-		t.Errorf("%d bytes of each account are left, want at most %d", got, most)
+		t.Errorf("%d bytes per account are left, want at most %d", got, most)
 	}
 	runtime.KeepAlive(s)
 }

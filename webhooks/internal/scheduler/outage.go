@@ -7,60 +7,61 @@ import (
 )
 
 const (
-	minOutagePause = time.Second // while this host cannot make connections: the pauses double
+	minOutagePause = time.Second // first pause between trials; doubles
 	maxOutagePause = 10 * time.Second
 	trialSize      = 8           // attempts after each pause, until one gets a response
-	tellAgain      = time.Minute // at the earliest
+	reportInterval = time.Minute // minimum between two reported outages
 )
 
-// An Outage is a circuit breaker for this host: while it has run out of something that
-// attempts need, they would all fail, and none of them by a fault of the receivers. The
-// zero Outage is none. Its methods are safe for concurrent use.
+// An Outage is a circuit breaker for this host. While the host lacks a resource that attempts
+// need, they would all fail without any fault of the receivers. The zero Outage is closed. Its
+// methods are safe for concurrent use.
 type Outage struct {
 	on atomic.Bool
 
 	mu    sync.Mutex
 	pause time.Duration
 	until time.Time
-	left  int // attempts of the trial that may begin
-	told  time.Time
+	left  int // attempts of the trial that may still begin
+
+	reported time.Time
 }
 
-// Begin notes an attempt that failed by a fault of this host. It returns for how long no
-// attempts begin, and whether to tell someone: once in an outage.
-func (o *Outage) Begin(now time.Time) (pause time.Duration, tell bool) {
+// Begin records an attempt that failed by a fault of this host. It returns how long no attempts
+// may begin, and whether the caller should report the outage, which is once per outage.
+func (o *Outage) Begin(now time.Time) (pause time.Duration, report bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.on.Load() {
 		o.pause, o.until = 0, time.Time{}
-		if tell = o.told.IsZero() || now.Sub(o.told) >= tellAgain; tell {
-			o.told = now
+		if report = o.reported.IsZero() || now.Sub(o.reported) >= reportInterval; report {
+			o.reported = now
 		}
 	}
 	o.on.Store(true)
-	if !now.Before(o.until) { // not by those that were in flight when it began
+	if !now.Before(o.until) { // ignore failures of attempts that began before the pause
 		o.pause = min(max(2*o.pause, minOutagePause), maxOutagePause)
 		o.until, o.left = now.Add(o.pause), trialSize
 	}
-	return o.pause, tell
+	return o.pause, report
 }
 
-// End notes that an attempt got a response.
+// End records that an attempt got a response.
 func (o *Outage) End() {
-	if o.on.Load() { // seldom: it is read for each attempt
+	if o.on.Load() { // avoid a write for each attempt
 		o.on.Store(false)
 	}
 }
 
-// Limit returns how many of limit attempts may begin now; if none, when that changes, and
-// next otherwise.
+// Limit returns how many of limit attempts may begin now. If it returns 0, it also returns the
+// time when that changes, and next otherwise.
 func (o *Outage) Limit(now time.Time, limit int, next time.Time) (int, time.Time) {
 	if limit == 0 || !o.on.Load() {
 		return limit, next
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.left == 0 && now.Sub(o.until) >= maxOutagePause { // of those before nothing is known yet
+	if o.left == 0 && now.Sub(o.until) >= maxOutagePause { // the last trial had no outcome
 		o.until, o.left = now, trialSize
 	}
 	switch {
@@ -72,8 +73,8 @@ func (o *Outage) Limit(now time.Time, limit int, next time.Time) (int, time.Time
 	return min(limit, o.left), next
 }
 
-// Turns returns how many of limit attempts may be to webhooks that are not healthy: half
-// of a trial, for it is the others that show that the host can make connections again.
+// Turns returns how many of limit attempts may go to unhealthy webhooks. In an outage it is half,
+// since attempts to healthy webhooks show best whether the host can connect again.
 func (o *Outage) Turns(limit int) int {
 	if o.on.Load() {
 		return (limit + 1) / 2
@@ -81,7 +82,7 @@ func (o *Outage) Turns(limit int) int {
 	return limit
 }
 
-// Began notes that attempts began.
+// Began records that attempts began.
 func (o *Outage) Began(attempts int) {
 	if o.on.Load() {
 		o.mu.Lock()

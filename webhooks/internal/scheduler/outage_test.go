@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestOutage_AttemptsFailByThisHost_PausesThatDoubleAndTrials(t *testing.T) {
+func TestOutage_AttemptsFailByThisHost_DoublingPausesAndTrials(t *testing.T) {
 	var o Outage
 	now := time.Now()
 	limit := func(what string, want int, wantNext time.Time) {
@@ -17,15 +17,15 @@ func TestOutage_AttemptsFailByThisHost_PausesThatDoubleAndTrials(t *testing.T) {
 	o.End()
 	limit("no outage", 99, now)
 	if got := o.Turns(9); got != 9 {
-		t.Errorf("without an outage %d of 9 attempts may be turns", got)
+		t.Errorf("without an outage: Turns(9) = %d, want 9", got)
 	}
 	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		want *= time.Second
-		if pause, tell := o.Begin(now); pause != want || tell != (i == 0) {
-			t.Errorf("failure %d: a pause of %v, to be told %v; want %v, told once", i, pause, tell, want)
+		if pause, report := o.Begin(now); pause != want || report != (i == 0) {
+			t.Errorf("failure %d: pause %v, report %v; want pause %v, reported once", i, pause, report, want)
 		}
-		if pause, tell := o.Begin(now); pause != want || tell {
-			t.Errorf("another failure in the pause: %v, %v; want %v", pause, tell, want)
+		if pause, report := o.Begin(now); pause != want || report {
+			t.Errorf("another failure in the pause: pause %v, report %v; want %v, false", pause, report, want)
 		}
 		limit("in the pause", 0, now.Add(want))
 		now = now.Add(want)
@@ -36,17 +36,17 @@ func TestOutage_AttemptsFailByThisHost_PausesThatDoubleAndTrials(t *testing.T) {
 		limit("after the trial", 0, now.Add(maxOutagePause))
 	}
 	if got := o.Turns(9); got != 5 {
-		t.Errorf("%d of 9 attempts may be turns, want 5", got)
+		t.Errorf("in an outage: Turns(9) = %d, want 5", got)
 	}
 	now = now.Add(maxOutagePause)
 	limit("nothing is known of the trial", trialSize, now)
 	o.End()
 	limit("it has ended", 99, now)
-	if _, tell := o.Begin(now); tell {
-		t.Error("an outage within a minute of the one before is to be told")
+	if _, report := o.Begin(now); report {
+		t.Error("second outage within a minute: report = true, want false")
 	}
 	o.End()
-	if pause, tell := o.Begin(now.Add(tellAgain)); pause != minOutagePause || !tell {
-		t.Errorf("an outage a minute later: a pause of %v, to be told %v; want %v and told", pause, tell, minOutagePause)
+	if pause, report := o.Begin(now.Add(reportInterval)); pause != minOutagePause || !report {
+		t.Errorf("outage a minute later: pause %v, report %v; want %v, true", pause, report, minOutagePause)
 	}
 }

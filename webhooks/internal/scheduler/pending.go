@@ -11,12 +11,12 @@ import (
 type item struct {
 	number   uint64
 	due      int64 // milliseconds since Scheduler.epoch
-	attempts int32 // made so far, as it was reported; or unknown
+	attempts int32 // reported number so far, or unknown
 	timing   timing
 }
 
-// unknown is the number of attempts of a delivery that was reported while it was under way:
-// the next load finds when it is due.
+// unknown is the number of attempts of a delivery that was reported while it was under way. The
+// next load returns its due time.
 const unknown = -1
 
 // A timing says whether an item becomes due when its webhook's receiver recovers.
@@ -24,8 +24,8 @@ type timing uint8
 
 const (
 	scheduled timing = iota // becomes due when the receiver recovers
-	early                   // became due so: if that attempt fails, too, the next one waits
-	waits                   // stays due when it is: the attempt before was early, or the receiver asked for the wait
+	early                   // became due by a recovery; if the attempt fails, the next one is waits
+	waits                   // keeps its due time: the last attempt was early, or the receiver asked for the wait
 )
 
 // Before and Moved make an item a [heap.Item].
@@ -37,7 +37,7 @@ func (item) Moved(int) {}
 // The kinds of lanes.
 const (
 	live      = iota
-	recovered // comes after all that is live
+	recovered // attempted after all live items
 	kinds
 )
 
@@ -46,24 +46,24 @@ type lane struct {
 	*webhook
 	kind    uint8
 	waiting heap.Heap[item]
-	place   int // in Scheduler.later, or one of the below
+	place   int // index in Scheduler.later, or nowhere, queued or ready
 
-	line  *line // if it is queued
+	line  *line // if queued
 	links links[lane]
 }
 
 const (
 	nowhere = heap.Nowhere // nothing may be attempted
-	queued  = -2           // in a line: an item is due and the webhook may have an attempt
-	ready   = -3           // an item is due, and waits for the webhook's turn or for a slot
+	queued  = -2           // in a line; an item is due and the webhook may have an attempt
+	ready   = -3           // an item is due and waits for the webhook's turn or a slot
 )
 
 func (l *lane) in() *links[lane] { return &l.links }
 
-// due returns when the first item may be attempted.
+// due returns the item time at which the first item may be attempted.
 func (l *lane) due() int64 { return max(l.waiting[0].due, l.loadAt) }
 
-// firstDue returns a due time, at most due, that is before those of all items in the lane.
+// firstDue returns a due time that is before all items in the lane, and not after due.
 func (l *lane) firstDue(due int64) int64 {
 	if len(l.waiting) > 0 {
 		return min(due, l.waiting[0].due-1)
@@ -71,7 +71,7 @@ func (l *lane) firstDue(due int64) int64 {
 	return due
 }
 
-// has reports whether an item of the webhook has that number.
+// has reports whether the webhook has an item with the number.
 func (w *webhook) has(number uint64) bool {
 	for kind := range w.lanes {
 		if slices.ContainsFunc(w.lanes[kind].waiting, func(it item) bool { return it.number == number }) {
@@ -81,7 +81,7 @@ func (w *webhook) has(number uint64) bool {
 	return false
 }
 
-// dueLane returns the lane of which the next attempt is; nil: nothing is due.
+// dueLane returns the lane of the next attempt, or nil if no item is due.
 func (w *webhook) dueLane(t int64) *lane {
 	for kind := range w.lanes {
 		if l := &w.lanes[kind]; len(l.waiting) > 0 && l.due() <= t {
@@ -91,7 +91,6 @@ func (w *webhook) dueLane(t int64) *lane {
 	return nil
 }
 
-// put adds an item to a lane.
 func (s *Scheduler) put(l *lane, it item) {
 	if l.dropped {
 		return
@@ -104,26 +103,25 @@ func (s *Scheduler) put(l *lane, it item) {
 	}
 }
 
-// take takes out the first item of a lane.
+// take removes and returns the first item of a lane.
 func (s *Scheduler) take(l *lane) item {
 	s.waiting--
 	return l.waiting.Pop()
 }
 
-// remove takes out the items that are wanted.
+// remove removes and returns the items that satisfy wanted.
 func (s *Scheduler) remove(w *webhook, wanted func(item) bool) (taken []item) {
 	for kind := range w.lanes {
 		l := &w.lanes[kind]
 		taken = append(taken, l.waiting.TakeOut(wanted)...)
-		s.arrangeLane(l) // no lane without items may be in s.later when another moves there
+		s.arrangeLane(l) // s.later must not contain empty lanes when another lane moves in it
 	}
 	s.waiting -= len(taken)
 	s.arrange(w)
 	return taken
 }
 
-// bringForward makes items that wait for their next attempt due now, after the receiver has
-// recovered.
+// bringForward makes items that wait for a retry due now, after the receiver has recovered.
 func (s *Scheduler) bringForward(w *webhook) {
 	for kind := range w.lanes {
 		l := &w.lanes[kind]
@@ -136,8 +134,8 @@ func (s *Scheduler) bringForward(w *webhook) {
 	s.arrange(w)
 }
 
-// arrange puts the lanes of a webhook, and the webhook itself, into the queues in which Next finds
-// them. It must be called after each change of the webhook's items, health, limit or slots.
+// arrange puts a webhook and its lanes into the queues where Next finds them. Call it after each
+// change of the webhook's items, health, limit or slots.
 func (s *Scheduler) arrange(w *webhook) {
 	due := false
 	for kind := range w.lanes {
@@ -170,7 +168,7 @@ func (s *Scheduler) arrangeLane(l *lane) {
 	}
 }
 
-// moveLane moves a lane to a place that is not in Scheduler.later.
+// moveLane moves a lane to nowhere, queued or ready.
 func (s *Scheduler) moveLane(l *lane, place int) {
 	if l.place == place {
 		return
@@ -186,14 +184,14 @@ func (s *Scheduler) moveLane(l *lane, place int) {
 	}
 }
 
-// ripen arranges the lanes whose first item has become due.
+// ripen arranges webhooks with an item that has become due.
 func (s *Scheduler) ripen() {
 	for len(s.later.Heap) > 0 && s.later.Heap[0].due() <= s.t {
 		s.arrange(s.later.Heap[0].webhook)
 	}
 }
 
-// timers hold lanes by when their first item is due.
+// timers holds lanes by the due time of their first item.
 type timers struct{ heap.Heap[*lane] }
 
 // Before and Moved make a lane a [heap.Item].
@@ -202,21 +200,21 @@ func (l *lane) Before(other *lane) bool { return l.due() < other.due() }
 
 func (l *lane) Moved(place int) { l.place = place }
 
-// A Backlog counts what is pending.
+// A Backlog counts pending deliveries.
 type Backlog struct {
 	Pending   int
-	OldestDue time.Time // of the deliveries that are due and not under way; zero if none is
+	OldestDue time.Time // of due deliveries that are not under way; zero if there are none
 }
 
-// Backlog counts the deliveries of a webhook, or of all if the ID is empty: that takes a
-// millisecond for each 10,000 webhooks. A delivery that was reported twice may count twice
-// until it is loaded.
+// Backlog counts the deliveries of a webhook, or of all webhooks if the ID is empty, which takes
+// a millisecond per 10,000 webhooks. A delivery that was reported twice may count twice until it
+// is loaded.
 func (s *Scheduler) Backlog(webhookID string) Backlog {
 	s.lock()
 	defer s.mu.Unlock()
 	var b Backlog
 	oldest := s.t + 1
-	look := func(w *webhook) {
+	visit := func(w *webhook) {
 		if w.stopped() {
 			return
 		}
@@ -229,11 +227,11 @@ func (s *Scheduler) Backlog(webhookID string) Backlog {
 	if webhookID == "" {
 		b.Pending = s.waiting + s.inFlight + s.unrecorded
 		for _, w := range s.webhooks.all {
-			look(w)
+			visit(w)
 		}
 	} else if w := s.webhooks.all[webhookID]; w != nil {
 		b.Pending = len(w.lanes[live].waiting) + len(w.lanes[recovered].waiting) + len(w.slots)
-		look(w)
+		visit(w)
 	}
 	if oldest <= s.t {
 		b.OldestDue = s.timeOf(oldest).UTC().Truncate(time.Millisecond)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNextWake_SomethingIsDueLater_ReturnsThen(t *testing.T) {
+func TestNextWake_DeliveryDueLater_ReturnsItsDueTime(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.addAfter("a", 1, 3*time.Second)
 		b.addAfter("b", 1, 2*time.Second)
@@ -19,13 +19,13 @@ func TestNextWake_SomethingIsDueLater_ReturnsThen(t *testing.T) {
 			t.Errorf("NextWake in %v, want 2s", got)
 		}
 		if got := time.Until(b.s.NextWake(time.Now().Add(time.Hour), false)); got != time.Hour {
-			t.Errorf("NextWake in %v where nothing may begin, want an hour", got)
+			t.Errorf("NextWake in %v while no attempt may begin, want an hour", got)
 		}
 		time.Sleep(2*time.Second - time.Millisecond)
 		b.started(9)
 		time.Sleep(time.Millisecond)
 		b.started(9, "b1")
-		if got := b.wake(); got != time.Second { // it is the inspection of b1 as well
+		if got := b.wake(); got != time.Second { // the inspection of b1, too
 			t.Errorf("NextWake in %v, want 1s", got)
 		}
 	})
@@ -46,7 +46,7 @@ func TestNextWake_AttemptUnderWay_ReturnsItsInspection(t *testing.T) {
 	})
 }
 
-func TestAdd_DueLaterThanTheLongestRetry_IsDueThen(t *testing.T) {
+func TestAdd_DueAfterLongestRetry_IsDueAtLongestRetry(t *testing.T) {
 	inBench(t, Config{LongestRetry: time.Minute}, func(b *bench) {
 		b.addAfter("w", 1, 1000*time.Hour)
 		if got := b.wake(); got != time.Minute {
@@ -55,10 +55,10 @@ func TestAdd_DueLaterThanTheLongestRetry_IsDueThen(t *testing.T) {
 	})
 }
 
-// setWall returns the time as it would be if the wall clock had been set by that much: the
-// monotonic reading stays.
+// setWall returns at as if the wall clock had been moved forward by the duration. The monotonic
+// reading stays.
 func setWall(t *testing.T, at time.Time, by time.Duration) time.Time {
-	inside := (*struct { // as package time has it
+	inside := (*struct { // the layout in package time
 		wall uint64
 		ext  int64
 		loc  *time.Location
@@ -66,19 +66,19 @@ func setWall(t *testing.T, at time.Time, by time.Duration) time.Time {
 	before := at
 	inside.wall += uint64(by/time.Second) << 30
 	if at.Round(0).Sub(before.Round(0)) != by || at.Sub(before) != 0 {
-		t.Fatal("package time has other insides by now")
+		t.Fatal("the layout of time.Time has changed")
 	}
 	return at
 }
 
-// A time that was read from a store has no monotonic reading: it is due by the wall clock as it is
-// now. The tests are not in a bubble, whose times have none either.
-func TestAdd_WallClockWasSet_IsDueByTheClockAsItIs(t *testing.T) {
+// A time from a store has no monotonic reading and refers to the current wall clock. These tests
+// do not run in a bubble, because its times have no monotonic reading either.
+func TestAdd_WallClockWasSet_IsDueByTheNewClock(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, by := range []time.Duration{0, -day, day, 3000 * day} {
 		for _, read := range []bool{true, false} {
 			b := newBench(t, Config{LongestRetry: 2 * day})
-			b.s.epoch = setWall(t, b.s.epoch, -by) // as if it had been set since
+			b.s.epoch = setWall(t, b.s.epoch, -by) // as if set after the epoch
 			r := b.store("w", 1, time.Minute)
 			if read {
 				r.due = r.due.Round(0)
@@ -86,14 +86,13 @@ func TestAdd_WallClockWasSet_IsDueByTheClockAsItIs(t *testing.T) {
 			b.s.Add([]Pending{b.pending("w", 1)})
 			b.started(9)
 			if got := b.wake(); got > time.Minute || got < 50*time.Second || b.loads > 0 {
-				t.Errorf("set by %v: NextWake in %v after %d loads, want a minute after none", by, got, b.loads)
+				t.Errorf("clock set by %v: NextWake in %v after %d loads, want in a minute after 0", by, got, b.loads)
 			}
 		}
 	}
 }
 
-// A stale report is corrected by what is loaded, also after the clock was set back.
-func TestLoaded_StaleAfterTheWallClockWasSetBack_WaitsUntilItIsDue(t *testing.T) {
+func TestLoaded_StaleReportAfterWallClockWasSetBack_WaitsUntilDue(t *testing.T) {
 	b := newBench(t, Config{})
 	b.s.epoch = setWall(t, b.s.epoch, time.Hour)
 	b.add("w", 1)
@@ -103,12 +102,12 @@ func TestLoaded_StaleAfterTheWallClockWasSetBack_WaitsUntilItIsDue(t *testing.T)
 		b.started(9)
 	}
 	if b.loads != 1 {
-		t.Errorf("the delivery was loaded %d times before it was due, want once", b.loads)
+		t.Errorf("loaded %d times before the due time, want once", b.loads)
 	}
 }
 
-// failLong fails a webhook for more than a minute: deliveries 1 and 2 wait for their next attempt,
-// 3 for as long as the receiver asked for.
+// failLong fails a webhook for more than longFailing. Deliveries 1 and 2 then wait for a scheduled
+// retry, delivery 3 for a time that the receiver asked for.
 func failLong(b *bench) {
 	b.Helper()
 	b.hook(acct, Untried, "w")
@@ -122,7 +121,7 @@ func failLong(b *bench) {
 	time.Sleep(longFailing)
 }
 
-// recoverNow has the next attempt succeed.
+// recoverNow lets the next attempt succeed.
 func recoverNow(b *bench) {
 	b.Helper()
 	b.add("w", 10)
@@ -130,13 +129,13 @@ func recoverNow(b *bench) {
 	b.hook(acct, Proven, "w")
 }
 
-func TestUpdate_ReceiverRecovers_BringsForwardWhatIsScheduledOnce(t *testing.T) {
+func TestUpdate_ReceiverRecovers_BringsScheduledRetriesForwardOnce(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		failLong(b)
 		recoverNow(b)
 		made := b.started(9, "w1", "w2")
 		b.started(9)
-		b.fail(time.Hour, made[0]) // fails for reasons of its own: it waits from now on
+		b.fail(time.Hour, made[0]) // fails for another reason: its next retry is not brought forward
 		b.succeed(made[1])
 		b.hook(acct, Failing, "w")
 		time.Sleep(longFailing)
@@ -147,7 +146,7 @@ func TestUpdate_ReceiverRecovers_BringsForwardWhatIsScheduledOnce(t *testing.T) 
 	})
 }
 
-func TestUpdate_ProvenAfterAShortFailing_BringsNothingForward(t *testing.T) {
+func TestUpdate_ProvenAfterShortFailure_BringsNothingForward(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		b.fail(time.Hour, b.started(9, "w1")...)
@@ -158,7 +157,7 @@ func TestUpdate_ProvenAfterAShortFailing_BringsNothingForward(t *testing.T) {
 	})
 }
 
-func TestUpdate_ProvenAfterAnOpenBreaker_BringsForward(t *testing.T) {
+func TestUpdate_ProvenAfterOpenBreaker_BringsRetriesForward(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.addAfter("w", 1, time.Hour)
 		b.open("w")
@@ -171,7 +170,7 @@ func TestUpdate_ProvenAfterAnOpenBreaker_BringsForward(t *testing.T) {
 	})
 }
 
-func TestBacklog_CountsWhatWaitsAndWhatIsUnderWay(t *testing.T) {
+func TestBacklog_CountsDeliveriesWaitingAndUnderWay(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		begun := time.Now().UTC()
 		b.add("a", 1, 2, 3)
@@ -201,7 +200,7 @@ func TestBacklog_CountsWhatWaitsAndWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestEnded_DeliveriesThatWait_AreNotCounted(t *testing.T) {
+func TestEnded_WaitingDeliveries_AreRemoved(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		made := b.started(9, "w1")
@@ -215,7 +214,7 @@ func TestEnded_DeliveriesThatWait_AreNotCounted(t *testing.T) {
 	})
 }
 
-func TestClear_ForgetsWhatWaitsAndNotWhatIsUnderWay(t *testing.T) {
+func TestClear_ForgetsWaitingDeliveriesButNotThoseUnderWay(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		down := errors.New("down")
 		b.add("w", 1, 2)
@@ -224,12 +223,12 @@ func TestClear_ForgetsWhatWaitsAndNotWhatIsUnderWay(t *testing.T) {
 		b.s.Clear(down)
 		b.wantPending(1)
 		if _, err := b.s.LongestWait(); !errors.Is(err, down) {
-			t.Errorf("LongestWait returns %v, want %v", err, down)
+			t.Errorf("LongestWait error = %v, want %v", err, down)
 		}
 		b.add("w", 1, 2) // reported again
 		b.s.Trouble(nil)
 		if _, err := b.s.LongestWait(); err != nil {
-			t.Errorf("LongestWait returns %v once all is reported", err)
+			t.Errorf("LongestWait error = %v after all was reported, want nil", err)
 		}
 		second := b.started(9, "w2")
 		b.succeed(made...)
@@ -239,7 +238,7 @@ func TestClear_ForgetsWhatWaitsAndNotWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestLongestWait_CountsSinceDueOrSinceTheLastAttempt(t *testing.T) {
+func TestLongestWait_CountsFromDueTimeOrLastAttempt(t *testing.T) {
 	inBench(t, Config{PerAccount: 2}, func(b *bench) {
 		want := func(what string, want time.Duration) {
 			t.Helper()

@@ -12,33 +12,33 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A world takes random steps: a store reports late, more than once and in another order, webhooks
-// come, go and change, and receivers succeed, fail and hang.
+// A world takes random steps. The store reports late, repeatedly and out of order; webhooks are
+// added, changed and deleted; receivers succeed, fail and hang.
 type world struct {
 	*bench
 	r       *rand.Rand
 	names   int
 	numbers uint64
-	lost    map[int32]bool // groups that another process has
+	lost    map[int32]bool // groups of another process
 	paused  map[int32]bool
 	late    []lateReport
-	under   []*attempt // made, and not answered
-	ended   []*attempt // answered, and not stored
-	ripe    int64      // when Next was last called
-	calm    bool       // nothing happens any more but attempts, which succeed
+	under   []*attempt // not answered yet
+	ended   []*attempt // answered, not stored yet
+	ripe    int64      // item time of the last Next
+	calm    bool       // the only events are attempts, which all succeed
 }
 
-// A lateReport is one that was not passed on yet.
+// A lateReport has not reached the scheduler yet.
 type lateReport struct {
 	webhook string // "": of a delivery
 	group   int32
 	pass    func()
 }
 
-// Whatever happens, and however a store reports it: the scheduler's counts are right, no limit is
-// exceeded, what is cut short holds more than its share of the slots, each delivery is attempted
-// until it is settled and never twice at a time, and at the end everything is forgotten.
-func TestScheduler_AtRandom_CountsLosesAndDoublesNothing(t *testing.T) {
+// For any sequence of events and reports: the scheduler's counters are right, it exceeds no limit,
+// it cancels only attempts in excess of a share, it attempts each delivery until it is settled and
+// never twice concurrently, and in the end it forgets everything.
+func TestScheduler_RandomEvents_KeepsInvariantsAndAttemptsEachDelivery(t *testing.T) {
 	cut, forward, requested := 0, 0, 0
 	seeds := uint64(120)
 	if testbubble.Raced {
@@ -48,7 +48,7 @@ func TestScheduler_AtRandom_CountsLosesAndDoublesNothing(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		steps, slots := 250, 1+r.IntN(60)
 		w := &world{r: r, names: 1 + r.IntN(40), numbers: 40}
-		if seed%2 == 0 { // few of everything, so that reports meet
+		if seed%2 == 0 { // few of everything, so that reports collide
 			slots, w.names, w.numbers = 1+r.IntN(6), 1+r.IntN(4), 3
 		}
 		config := Config{Slots: slots, PerAccount: 1 + r.IntN(slots), PerWebhook: 1 + r.IntN(16)}
@@ -82,11 +82,11 @@ func TestScheduler_AtRandom_CountsLosesAndDoublesNothing(t *testing.T) {
 		})
 	}
 	if cut == 0 || requested == 0 || forward == 0 && !testbubble.Raced { // few seeds bring anything forward
-		t.Errorf("%d attempts were cut short, %d brought forward, %d requested; want some of each", cut, forward, requested)
+		t.Errorf("coverage precondition failed: %d attempts canceled, %d brought forward, %d requested; want some of each", cut, forward, requested)
 	}
 }
 
-// name returns a webhook, which may not be there.
+// name returns the ID of a webhook, which may not exist.
 func (w *world) name() (id, account string) {
 	n := w.r.IntN(w.names)
 	return fmt.Sprint("w", n, "-"), fmt.Sprint("a", n%5)
@@ -97,7 +97,7 @@ func (w *world) check() {
 	w.s.check(w.T, w.ripe)
 }
 
-// report has something reported up to three times, sooner or later.
+// report queues up to three copies of a report, in any order.
 func (w *world) report(webhook string, group int32, pass func()) {
 	if w.lost[group] {
 		return
@@ -110,7 +110,7 @@ func (w *world) report(webhook string, group int32, pass func()) {
 	}
 }
 
-// pass passes a report on.
+// pass passes a report to the scheduler.
 func (w *world) pass() {
 	if len(w.late) > 0 {
 		i := w.r.IntN(len(w.late))
@@ -120,7 +120,7 @@ func (w *world) pass() {
 	}
 }
 
-// change changes a webhook and has it reported.
+// change changes a webhook and reports it.
 func (w *world) change(id string, change func(*Webhook)) {
 	if w.hooks[id] == nil {
 		return
@@ -133,7 +133,7 @@ func (w *world) change(id string, change func(*Webhook)) {
 	w.report(id, w.groups[next.Account], func() { w.s.Update(next) })
 }
 
-// enqueue makes a delivery pending that is not, or due now.
+// enqueue adds a pending delivery, or makes an existing one due now.
 func (w *world) enqueue() {
 	id, account := w.name()
 	if w.hooks[id] == nil { // new, or imported again
@@ -156,7 +156,7 @@ func (w *world) enqueue() {
 	}
 }
 
-// happen is something that happens beside the dispatcher.
+// happen takes a step outside of the dispatcher.
 func (w *world) happen() {
 	if w.calm {
 		w.pass()
@@ -200,7 +200,7 @@ func (w *world) happen() {
 	}
 }
 
-// erase deletes a webhook or an account. What was reported of the deliveries may still come.
+// erase deletes a webhook or an account. Queued reports of its deliveries may still arrive.
 func (w *world) erase(id, account string) {
 	w.forget(id, account, 0)
 	for d := range w.rows {
@@ -217,7 +217,7 @@ func (w *world) erase(id, account string) {
 	})
 }
 
-// lose has another process take over a group.
+// lose moves a group to another process.
 func (w *world) lose(group int32) {
 	w.forgetGroup(group)
 	delete(w.paused, group)
@@ -232,7 +232,7 @@ func (w *world) forgetGroup(group int32) {
 	})
 }
 
-// take has this process take over a group, whose deliveries are reported.
+// take moves a group to this process and reports its deliveries.
 func (w *world) take(group int32) {
 	delete(w.lost, group)
 	w.reportAll(group)
@@ -254,7 +254,7 @@ func compare(a, b delivery) int {
 	return int(a.number) - int(b.number)
 }
 
-// restart has the store begin to report again.
+// restart makes the store report everything again.
 func (w *world) restart() {
 	w.s.Clear(nil)
 	w.late = nil
@@ -266,7 +266,7 @@ func (w *world) restart() {
 	}
 }
 
-// step is one of the dispatcher's.
+// step takes a step of the dispatcher.
 func (w *world) step() {
 	w.Helper()
 	time.Sleep(time.Duration(w.r.ExpFloat64() * float64(100*time.Millisecond)))
@@ -276,14 +276,14 @@ func (w *world) step() {
 	w.begin()
 	for _, a := range w.under {
 		if !a.ended && (a.canceled || !a.ends.After(time.Now())) {
-			a.ended = true // it takes a while until the dispatcher knows
+			a.ended = true // the dispatcher notices later
 		}
 	}
 	w.finish(3)
 	w.check()
 }
 
-// tick inspects what is in flight, and checks what is cut short.
+// tick calls Tick and checks which attempts it cancels.
 func (w *world) tick() {
 	w.Helper()
 	crowded := w.s.crowdedAccounts > 0 || w.s.requestRoom() == 0
@@ -300,10 +300,10 @@ func (w *world) tick() {
 			continue
 		}
 		if a.turn || !a.canceled || a.webhook.health == healthy && !a.ended && !a.requests {
-			w.Fatalf("an attempt to %s was cut short that may not be: %+v", a.webhook.id, &a.Slot)
+			w.Fatalf("Tick canceled an attempt to %s that is exempt: %+v", a.webhook.id, &a.Slot)
 		}
 		if !crowded && w.s.spare() > 0 {
-			w.Fatalf("an attempt to %s was cut short with %d slots of the share to spare", a.webhook.id, w.s.spare())
+			w.Fatalf("Tick canceled an attempt to %s with %d spare slots in the share", a.webhook.id, w.s.spare())
 		}
 	}
 	w.check()
@@ -323,14 +323,14 @@ func (w *world) begin() (again bool) {
 	picked, more := w.pick(limit)
 	w.ripe = w.s.t
 	if len(picked) > limit {
-		w.Fatalf("%d attempts began, more than %d", len(picked), limit)
+		w.Fatalf("%d attempts began, want at most %d", len(picked), limit)
 	}
 	if !more {
 		w.s.checkNothingMissed(w.T, starved)
 	}
 	for _, a := range picked {
 		if !a.requests && a.webhook.inFlight > a.webhook.limit() {
-			w.Fatalf("%s has %d attempts in flight, more than %d", a.Webhook(), a.webhook.inFlight, a.webhook.limit())
+			w.Fatalf("%s has %d attempts in flight, want at most %d", a.Webhook(), a.webhook.inFlight, a.webhook.limit())
 		}
 	}
 	w.check()
@@ -339,7 +339,7 @@ func (w *world) begin() (again bool) {
 	w.unread = false
 	for _, a := range made {
 		if hook := a.Slot.webhook; hook.paused || hook.dropped || hook.off {
-			w.Fatalf("an attempt is made at %s, which is paused %v, dropped %v, off %v", hook.id, hook.paused, hook.dropped, hook.off)
+			w.Fatalf("attempt to %s, which is stopped: paused %v, dropped %v, off %v", hook.id, hook.paused, hook.dropped, hook.off)
 		}
 		took := time.Duration(w.r.ExpFloat64() * float64(60*time.Millisecond))
 		if !w.calm && a.Webhook() < "w2" || w.r.IntN(60) == 0 {
@@ -352,7 +352,7 @@ func (w *world) begin() (again bool) {
 	return more || len(made) < len(picked)
 }
 
-// finish answers and stores what has ended: one of so many stays for later.
+// finish answers and stores ended attempts, and leaves about one in most for later.
 func (w *world) finish(most int) {
 	w.Helper()
 	for _, a := range slices.Clone(w.under) {
@@ -391,7 +391,7 @@ func (w *world) finish(most int) {
 		if !w.calm && w.r.IntN(3) > 0 {
 			after = time.Duration(w.r.IntN(5000)) * time.Millisecond
 		}
-		if !w.calm && w.r.IntN(8) == 0 { // given back: no attempt was made
+		if !w.calm && w.r.IntN(8) == 0 { // the attempt does not count
 			w.s.End(&a.Slot, Fate{Pending: true, After: after})
 		} else {
 			w.settle(after, w.r.IntN(4) == 0, a)
@@ -399,8 +399,7 @@ func (w *world) finish(most int) {
 	}
 }
 
-// settleDown has everything attempted until it is settled, with nothing else to wake the
-// dispatcher than what it was told.
+// settleDown runs the dispatcher until everything is settled. Only NextWake and Wake wake it.
 func (w *world) settleDown() {
 	w.Helper()
 	w.calm = true
@@ -446,11 +445,11 @@ func (w *world) settleDown() {
 	}
 	for _, d := range slices.SortedFunc(maps.Keys(w.rows), compare) {
 		if r := w.rows[d]; r.pending {
-			w.Fatalf("%v is pending for ever: %+v; the webhook is %+v", d, r, w.s.State(d.webhook))
+			w.Fatalf("%v stays pending: %+v; webhook state %+v", d, r, w.s.State(d.webhook))
 		}
 	}
 	if len(w.under) > 0 || len(w.ended) > 0 || w.s.Busy() {
-		w.Fatalf("%d attempts have not ended, %d are not stored", len(w.under), len(w.ended))
+		w.Fatalf("%d attempts have not ended, %d are not stored; want none", len(w.under), len(w.ended))
 	}
 	w.s.Tick()
 	w.begin()

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	requestPause = time.Second      // between two requested attempts to one webhook, at least
-	requestLife  = 75 * time.Second // a request ends then: no webhook is left alone for longer
+	requestPause = time.Second      // minimum between two requested attempts to one webhook
+	requestLife  = 75 * time.Second // then a request expires; longer than any pause between probes
 
-	// maxRequested is how many requested attempts one webhook may have in flight: the oldest
-	// gives way to one more.
+	// maxRequested is the maximum number of requested attempts in flight to one webhook. One more
+	// cancels the oldest.
 	maxRequested = 4
 )
 
-// requests are the webhooks to which an attempt was requested although their receivers may be
-// down, and those that had one within the last second. Some may have nothing pending yet.
+// requests holds the webhooks whose attempt was requested, or was served within the last
+// requestPause. Some webhooks may not have a pending delivery yet.
 type requests struct {
 	list []*request // oldest first
 	all  map[string]*request
@@ -24,8 +24,8 @@ type requests struct {
 
 type request struct {
 	webhook string
-	at      time.Time // of the last call of Probe; zero: there was an attempt since
-	from    time.Time // of the next attempt, at the earliest
+	at      time.Time // last call of Probe; zero if it was served
+	from    time.Time // earliest time of the next attempt
 }
 
 func (s *Scheduler) request(webhook string) *request {
@@ -42,8 +42,8 @@ func (s *Scheduler) request(webhook string) *request {
 	return q
 }
 
-// pickRequested begins requested attempts. Accounts take turns, beginning with the one whose
-// last requested attempt is oldest: one that requests many does not hold up the others.
+// pickRequested begins requested attempts. Accounts take turns, starting with the account whose
+// last requested attempt is oldest, so that many requests of one account do not delay others.
 func (s *Scheduler) pickRequested(r *round) {
 	if len(s.requests.list) == 0 {
 		return
@@ -84,9 +84,9 @@ func (s *Scheduler) pickRequested(r *round) {
 	}
 }
 
-// beginRequested begins an attempt of what is due for the webhook.
+// beginRequested begins an attempt of the webhook's next due delivery. It skips duplicates.
 func (s *Scheduler) beginRequested(w *webhook, r *round) *Slot {
-	for l := w.dueLane(s.t); l != nil; l = w.dueLane(s.t) { // until it is no double
+	for l := w.dueLane(s.t); l != nil; l = w.dueLane(s.t) {
 		if slot := s.begin(l, r); slot != nil {
 			s.setRequested(slot)
 			return slot
@@ -95,7 +95,7 @@ func (s *Scheduler) beginRequested(w *webhook, r *round) *Slot {
 	return nil
 }
 
-// setRequested makes the slot one of a requested attempt.
+// setRequested marks the slot's attempt as requested.
 func (s *Scheduler) setRequested(slot *Slot) {
 	var oldest *Slot
 	n := 0
@@ -115,12 +115,12 @@ func (s *Scheduler) setRequested(slot *Slot) {
 	w.account.requested++
 	s.overShare = s.overShare || s.requestsCrowded(w.account)
 	if w.health == open {
-		w.turn = latest(w.turn, slot.begun.Add(2*requestPause)) // another one may be requested before
+		w.turn = latest(w.turn, slot.begun.Add(2*requestPause)) // a requested attempt may come first
 	}
 }
 
-// nextRequest returns when a requested attempt may begin if nothing else happens, or then if
-// that is sooner.
+// nextRequest returns the time when the next requested attempt may begin, or then if that is
+// sooner.
 func (s *Scheduler) nextRequest(then time.Time) time.Time {
 	if s.requestRoom() == 0 {
 		return then
@@ -137,17 +137,17 @@ func (s *Scheduler) nextRequest(then time.Time) time.Time {
 	return then
 }
 
-// requestRoom returns how many more requested attempts there may be: an eighth of the
-// slots are for them.
+// requestRoom returns how many more requested attempts may begin. Their limit is an eighth of the
+// slots.
 func (s *Scheduler) requestRoom() int { return max(0, s.requestSlots()-s.requested) }
 
 func (s *Scheduler) requestSlots() int { return max(1, s.slots/8) }
 
-// requestShare returns how many of them an account may have, so that one account's requests to
-// receivers that hang do not hold up those of others.
+// requestShare returns the limit per account, which keeps one account's requests to receivers that
+// hang from delaying others.
 func (s *Scheduler) requestShare() int { return max(1, s.requestSlots()/4) }
 
-// requestsCrowded reports whether the account can have no more requested attempts.
+// requestsCrowded reports whether the account may not begin another requested attempt.
 func (s *Scheduler) requestsCrowded(a *account) bool {
 	return s.requestRoom() == 0 || a.requested >= s.requestShare()
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// down has webhooks of an account whose breaker is open, with some deliveries of each due.
+// down adds webhooks with an open breaker to an account, each with due deliveries.
 func (b *bench) down(account string, deliveries int, ids ...string) {
 	b.Helper()
 	for _, id := range ids {
@@ -43,11 +43,11 @@ func TestProbe_OpenBreaker_BeginsOneAttemptASecond(t *testing.T) {
 	})
 }
 
-func TestProbe_NothingIsDueYet_WaitsForIt(t *testing.T) {
+func TestProbe_NothingDueYet_WaitsForDueTime(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.open("w")
 		b.hook(acct, Failing, "w")
-		for range 6 { // so that the next pause is a minute
+		for range 6 { // until the pause is a minute
 			b.add("w", 1)
 			time.Sleep(b.wake())
 			b.fail(time.Hour, b.started(9, "w1")...)
@@ -63,23 +63,23 @@ func TestProbe_NothingIsDueYet_WaitsForIt(t *testing.T) {
 	})
 }
 
-func TestProbe_OldRequest_Ends(t *testing.T) {
+func TestProbe_OldRequest_Expires(t *testing.T) {
 	for _, age := range []time.Duration{requestLife, requestLife + time.Millisecond} {
 		inBench(t, Config{}, func(b *bench) {
 			b.s.Probe("w")
 			time.Sleep(age)
-			b.down(acct, 1, "other") // so that time passes for the requests
+			b.down(acct, 1, "other") // advances the clock
 			b.hook(acct, Failing, "w")
 			b.add("w", 1)
 			made := b.start(9)
 			if got, want := made[0].requests, age == requestLife; got != want {
-				t.Errorf("after %v the attempt was requested: %v, want %v", age, got, want)
+				t.Errorf("after %v: requested = %v, want %v", age, got, want)
 			}
 		})
 	}
 }
 
-func TestProbe_DeliveryCameToNothing_NextNeedNotWait(t *testing.T) {
+func TestProbe_NoAttemptWasMade_NextNeedNotWait(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.down(acct, 2, "w")
 		b.rows[delivery{"w", 0}].pending = false
@@ -89,7 +89,7 @@ func TestProbe_DeliveryCameToNothing_NextNeedNotWait(t *testing.T) {
 	})
 }
 
-func TestProbe_AfterNudgeOfADeliveryUnderWay_RequestsNoOther(t *testing.T) {
+func TestProbe_AfterNudgeOfDeliveryUnderWay_RequestsNothing(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.down(acct, 3, "w")
 		b.s.Probe("w")
@@ -98,7 +98,7 @@ func TestProbe_AfterNudgeOfADeliveryUnderWay_RequestsNoOther(t *testing.T) {
 		b.nudge("w", 0)
 		b.s.Probe("w")
 		b.started(9)
-		b.s.Probe("w") // of its own
+		b.s.Probe("w") // not after a Nudge
 		b.started(9, "w1")
 		b.fail(time.Hour, made...)
 	})
@@ -115,13 +115,13 @@ func TestProbe_WebhookIsOff_WaitsUntilItIsOn(t *testing.T) {
 	})
 }
 
-func TestProbe_FifthAttemptUnderWay_CutsTheOldestShort(t *testing.T) {
+func TestProbe_FifthAttemptUnderWay_CancelsTheOldest(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.down(acct, 9, "w")
 		var made []*attempt
 		for n := range maxRequested + 1 {
 			if n > 0 && made[0].canceled {
-				t.Fatalf("the oldest is cut short with %d under way", n)
+				t.Fatalf("oldest attempt canceled with %d under way", n)
 			}
 			b.s.Probe("w")
 			made = append(made, b.started(9, fmt.Sprint("w", n))...)
@@ -129,14 +129,14 @@ func TestProbe_FifthAttemptUnderWay_CutsTheOldestShort(t *testing.T) {
 		}
 		for i, a := range made {
 			if a.canceled != (i == 0) {
-				t.Errorf("attempt %d was cut short: %v", i, a.canceled)
+				t.Errorf("attempt %d: canceled = %v", i, a.canceled)
 			}
 		}
 		b.s.check(t, 0)
 	})
 }
 
-// Requested attempts have an eighth of the slots, of which an account has a quarter.
+// Requested attempts may use an eighth of the slots, and one account a quarter of these.
 func TestProbe_OneAccountRequestsMany_LeavesRoomForOthers(t *testing.T) {
 	inBench(t, Config{Slots: 64}, func(b *bench) {
 		many := []string{"m0-", "m1-", "m2-", "m3-", "m4-"}
@@ -153,7 +153,7 @@ func TestProbe_OneAccountRequestsMany_LeavesRoomForOthers(t *testing.T) {
 	})
 }
 
-func TestProbe_NoRoomForRequests_CutsShortWhatTakesLong(t *testing.T) {
+func TestProbe_NoRoomForRequests_CancelsLateRequestedAttempt(t *testing.T) {
 	inBench(t, Config{Slots: 8}, func(b *bench) { // room for one
 		b.down("a", 1, "a")
 		b.down("b", 1, "b")
@@ -164,7 +164,7 @@ func TestProbe_NoRoomForRequests_CutsShortWhatTakesLong(t *testing.T) {
 		time.Sleep(maxRequestLatency)
 		b.s.Tick()
 		if !made[0].canceled {
-			t.Errorf("the attempt goes on after %v while another is requested", maxRequestLatency)
+			t.Errorf("attempt not canceled after %v while another is requested", maxRequestLatency)
 		}
 		b.started(9, "b0")
 	})

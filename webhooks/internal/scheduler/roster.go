@@ -5,10 +5,10 @@ import "maps"
 // A roster is a map that shrinks once most of its entries are deleted, as Go's maps do not.
 type roster[T any] struct {
 	all  map[string]T
-	most int // how many it had at most since it was made
+	most int // maximum length since all was allocated
 }
 
-// minShrunk is from how many entries on giving memory back is worth it.
+// minShrunk is the smallest maximum length that makes shrinking worthwhile.
 const minShrunk = 1024
 
 func (r *roster[T]) put(key string, value T) {

@@ -1,12 +1,12 @@
 package scheduler
 
-// A list is one of elements that know their neighbours in it.
+// A list is an intrusive doubly linked list.
 type list[E any, P interface {
 	*E
 	in() *links[E]
 }] struct{ first, last *E }
 
-// links are the neighbours of an element of a list.
+// links are the neighbors of an element in a list.
 type links[E any] struct{ before, after *E }
 
 func (l *list[E, P]) push(e *E) {
@@ -34,22 +34,23 @@ func (l *list[E, P]) remove(e *E) {
 	*at = links[E]{}
 }
 
-// A runQueue is the accounts that have something due of one kind and standing, in turn.
+// A runQueue holds the lines of accounts that have due items of one kind and standing, in round
+// robin order.
 type runQueue = list[line, *line]
 
-// A line is the lanes of one account in a runQueue, in turn.
+// A line holds an account's lanes in a runQueue, in round robin order.
 type line struct {
 	account  *account
 	kind     uint8
 	standing Standing
 	lanes    list[lane, *lane]
 	links    links[line]
-	out      bool // not in the runQueue: it is being picked from, or its account is full
+	out      bool // removed from the runQueue, while it is picked from or its account is full
 }
 
 func (l *line) in() *links[line] { return &l.links }
 
-// enterLine puts a lane at the end of its account's line.
+// enterLine appends a lane to its account's line.
 func (s *Scheduler) enterLine(l *lane) {
 	in := &l.account.lines[l.kind][l.standing]
 	if *in == nil {
@@ -61,7 +62,7 @@ func (s *Scheduler) enterLine(l *lane) {
 	l.line = *in
 }
 
-// leaveLine takes a lane out of its line.
+// leaveLine removes a lane from its line.
 func (s *Scheduler) leaveLine(l *lane) {
 	in := l.line
 	in.lanes.remove(l)
@@ -72,7 +73,7 @@ func (s *Scheduler) leaveLine(l *lane) {
 	}
 }
 
-// returnLine puts a line back at the end of its runQueue, unless it is empty.
+// returnLine appends a line to its runQueue, unless it is empty.
 func (s *Scheduler) returnLine(l *line) {
 	if l.out = false; l.lanes.first == nil {
 		s.endLine(l)
@@ -81,8 +82,8 @@ func (s *Scheduler) returnLine(l *line) {
 	s.runQueues[l.kind][l.standing].push(l)
 }
 
-// maxSpares is how many lines are kept to be used again: most are of accounts that have
-// something due now and then.
+// maxSpares is the number of lines kept for reuse. Most accounts have due items only now and
+// then.
 const maxSpares = 64
 
 func (s *Scheduler) newLine() *line {
@@ -95,7 +96,7 @@ func (s *Scheduler) newLine() *line {
 	return l
 }
 
-// endLine ends a line that is empty and in no runQueue.
+// endLine discards an empty line that is in no runQueue.
 func (s *Scheduler) endLine(l *line) {
 	l.account.lines[l.kind][l.standing] = nil
 	if *l = (line{}); len(s.spares) < maxSpares {
@@ -103,8 +104,8 @@ func (s *Scheduler) endLine(l *line) {
 	}
 }
 
-// pick begins attempts of healthy webhooks, live deliveries first. The standings take turns,
-// of a standing its accounts, and of an account its webhooks; over several calls, too.
+// pick begins attempts of healthy webhooks, live deliveries first. The standings take turns, and
+// so do the accounts of a standing and the webhooks of an account. The turns continue over calls.
 func (s *Scheduler) pick(r *round) {
 	unproven := s.boundUnproven()
 	for kind := range s.runQueues {
@@ -127,15 +128,15 @@ func (s *Scheduler) pick(r *round) {
 	}
 }
 
-// pickOne begins an attempt of the account whose turn it is in the queue, and reports whether
-// any may have one.
+// pickOne begins an attempt for the next account in the queue that may have one, and reports
+// whether there was one.
 func (s *Scheduler) pickOne(from *runQueue, r *round) bool {
 	for from.first != nil {
 		ln := from.first
 		from.remove(ln)
 		ln.out = true
 		if ln.account.full() {
-			continue // until freed
+			continue // freed puts the line back
 		}
 		picked := false
 		for !picked && ln.lanes.first != nil && !ln.account.full() {
@@ -149,19 +150,19 @@ func (s *Scheduler) pickOne(from *runQueue, r *round) bool {
 	return false
 }
 
-// pickFrom begins an attempt of the first lane of its line, if its webhook may have one, and
-// reports whether it did. The lane goes to the end of its line, or leaves it.
+// pickFrom begins an attempt of the first lane of a line, if its webhook may have one, and reports
+// whether it did. The lane moves to the end of its line, or leaves it.
 func (s *Scheduler) pickFrom(l *lane, r *round) bool {
 	s.moveLane(l, ready)
 	if l.standing != Proven && l.cap == s.firstCap && l.inFlight >= s.perUnproven {
-		return false // until one of its slots is free
+		return false // release arranges it again
 	}
 	slot := s.begin(l, r)
 	s.arrange(l.webhook)
 	return slot != nil
 }
 
-// freed puts the lines of an account that is no longer full back in their queues.
+// freed puts the lines of an account that is no longer full back into their queues.
 func (s *Scheduler) freed(a *account) {
 	for kind := range a.lines {
 		for _, ln := range a.lines[kind] {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fill adds deliveries that are due to webhooks of an account.
+// fill adds due deliveries to webhooks of an account.
 func (b *bench) fill(account string, standing Standing, webhooks, each int) {
 	for i := range webhooks {
 		id := fmt.Sprint(account, i, "-")
@@ -36,11 +36,11 @@ func TestNext_AccountsOfAllSizes_TakeTurnsAndSoDoTheirWebhooks(t *testing.T) {
 		var made []*attempt
 		for range 3 {
 			made = append(made, b.start(3)...)
-			b.succeed(made[len(made)-3:]...) // so that the one webhook may have all three
+			b.succeed(made[len(made)-3:]...) // raises the cap, so that one webhook may have all three
 		}
 		want := map[string]int{"many0-": 1, "many1-": 1, "many2-": 1, "few0-": 2, "few1-": 1, "one0-": 3}
 		if diff := cmp.Diff(want, byWebhook(made)); diff != "" {
-			t.Errorf("attempts of each webhook, three at a time (-want +got):\n%s", diff)
+			t.Errorf("attempts by webhook, in threes (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestNext_StandingsOfManyAccounts_TakeTurnsOverSeveralCalls(t *testing.T) {
 				b.succeed(made...)
 			}
 			if seen != 3 {
-				t.Errorf("%d at a time: %d of 3 webhooks had their turn with 40 accounts before each, want all", limit, seen)
+				t.Errorf("limit %d: %d of 3 webhooks behind 40 accounts each had a turn, want 3", limit, seen)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestNext_FirstAndNudgedAndRecovered_ComeFirstAndLast(t *testing.T) {
 	})
 }
 
-func TestNext_RecoveredOfOneAndLiveOfAnother_LiveComesFirst(t *testing.T) {
+func TestNext_RecoveredAndLiveOfDifferentWebhooks_LiveComesFirst(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.addRecovered("a", 1, 2)
 		b.add("b", 1, 2)
@@ -101,7 +101,7 @@ func TestNext_RecoveredOfOneAndLiveOfAnother_LiveComesFirst(t *testing.T) {
 	})
 }
 
-func TestNext_RecoveredThatIsNudged_IsLive(t *testing.T) {
+func TestNext_NudgedRecoveredDelivery_IsLive(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.addRecovered("w", 1, 2)
 		b.add("w", 3)
@@ -110,7 +110,7 @@ func TestNext_RecoveredThatIsNudged_IsLive(t *testing.T) {
 	})
 }
 
-func TestNext_WebhookAtItsCap_HasOneMoreForEachThatEnds(t *testing.T) {
+func TestNext_WebhookAtItsCap_BeginsOneForEachThatEnds(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1, 2, 3, 4)
 		made := b.started(9, "w1", "w2")
@@ -124,7 +124,7 @@ func TestNext_WebhookAtItsCap_HasOneMoreForEachThatEnds(t *testing.T) {
 	})
 }
 
-func TestNext_AccountAtItsCap_ReturnsToItsLineWhenASlotIsFree(t *testing.T) {
+func TestNext_AccountAtItsLimit_ReturnsToItsLineWhenASlotIsFree(t *testing.T) {
 	inBench(t, Config{PerAccount: 2}, func(b *bench) {
 		b.hook("big", Proven, "a", "b", "c")
 		b.hook("small", Proven, "z")
@@ -147,20 +147,20 @@ func TestNext_MoreUnrecordedThanAllowed_BeginsNone(t *testing.T) {
 		made := b.start(b.s.Room())
 		b.answer(Success, made[:3]...)
 		if got := b.s.Room(); got != 2 {
-			t.Errorf("room for %d with 1 of 4 in flight and 3 not recorded, 2 allowed; want 2", got)
+			t.Errorf("Room() = %d with 1 of 4 in flight and 3 unrecorded of 2 allowed, want 2", got)
 		}
 		b.start(2)
 		if got := b.s.Room(); got != 0 {
-			t.Errorf("room for %d with 3 of 4 in flight and 3 not recorded; want 0", got)
+			t.Errorf("Room() = %d with 3 of 4 in flight and 3 unrecorded, want 0", got)
 		}
 		b.settle(settled, false, made[:3]...)
 		if got, busy := b.s.Room(), b.s.Busy(); got != 1 || !busy {
-			t.Errorf("room for %d, busy %v with 3 of 4 in flight; want 1 and busy", got, busy)
+			t.Errorf("Room() = %d, Busy() = %v with 3 of 4 in flight, want 1, true", got, busy)
 		}
 	})
 }
 
-func TestNextTrial_BeginsOneAtAWebhookWithNothingUnderWay(t *testing.T) {
+func TestNextTrial_BeginsOneToAWebhookWithoutAttempts(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("busy", 1, 2)
 		made := b.started(1, "busy1")
@@ -181,9 +181,9 @@ func TestNextTrial_BeginsOneAtAWebhookWithNothingUnderWay(t *testing.T) {
 	})
 }
 
-// Unproven webhooks have two slots each until they have a quarter of all, and then one, up to
-// half of all; proven ones have the rest.
-func TestNext_ManyUnproven_HaveTheirShareOfTheSlots(t *testing.T) {
+// Unproven webhooks get two slots each up to a quarter of all slots, and then one each up to half.
+// Proven webhooks get the rest.
+func TestNext_ManyUnprovenWebhooks_GetHalfOfTheSlots(t *testing.T) {
 	inBench(t, Config{Slots: 32}, func(b *bench) {
 		b.fill("u", Untried, 10, 5)
 		made := b.start(32)
@@ -193,17 +193,17 @@ func TestNext_ManyUnproven_HaveTheirShareOfTheSlots(t *testing.T) {
 		for _, more := range []int{2, 0} {
 			got := b.start(32)
 			if made = append(made, got...); len(got) != more {
-				t.Errorf("%d more attempts, want %d: one for each webhook that has none", len(got), more)
+				t.Errorf("%d more attempts, want %d: one for each webhook without any", len(got), more)
 			}
 		}
 		b.fill("v", Untried, 20, 1)
 		made = append(made, b.start(32)...)
 		if len(made) != 16 || !b.s.starved {
-			t.Errorf("%d attempts of unproven webhooks, starved %v; want half of 32, and the others wait", len(made), b.s.starved)
+			t.Errorf("%d attempts of unproven webhooks, starved %v; want half of 32, true", len(made), b.s.starved)
 		}
 		b.fill("p", Proven, 20, 1)
 		if got := len(b.start(32)); got != 16 {
-			t.Errorf("%d attempts of proven webhooks, want the other half", got)
+			t.Errorf("%d attempts of proven webhooks, want the other 16", got)
 		}
 		b.succeed(made...)
 		for range 3 {
@@ -216,7 +216,7 @@ func TestNext_ManyUnproven_HaveTheirShareOfTheSlots(t *testing.T) {
 	})
 }
 
-func TestUpdate_WaitingWebhookIsProven_ChangesItsLine(t *testing.T) {
+func TestUpdate_WaitingWebhookBecomesProven_ChangesItsLine(t *testing.T) {
 	inBench(t, Config{Slots: 8}, func(b *bench) {
 		b.fill("u", Untried, 9, 1)
 		made := b.start(8)
@@ -236,7 +236,7 @@ func TestUpdate_WaitingWebhookIsProven_ChangesItsLine(t *testing.T) {
 	})
 }
 
-func TestNextTrial_NoWebhookIsHealthy_TakesTheOneWhoseTurnItIs(t *testing.T) {
+func TestNextTrial_NoHealthyWebhook_TakesTheNextTurn(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.down(acct, 2, "w")
 		var trials []*attempt

@@ -1,28 +1,28 @@
-// Package scheduler decides which pending delivery is attempted when, and how many attempts
-// run at a time: no receiver gets more than it can take, and none takes the slots that others
+// Package scheduler decides when each pending delivery is attempted, and how many attempts run
+// concurrently. It keeps receivers from being overloaded, and from taking the slots that others
 // need.
 //
-// A store reports pending deliveries (feed.go). The store is the truth and the scheduler's
-// memory a hint: a report may be doubled, late or stale, because each delivery is loaded from
-// the store just before its attempt, see [Scheduler.Loaded].
+// A store reports pending deliveries (feed.go). The store is authoritative and the scheduler's
+// memory is a hint: a report may be duplicated, late or stale, because each delivery is loaded
+// from the store just before its attempt, see [Scheduler.Loaded].
 //
-// Each mechanism has a file of its own:
+// Each mechanism has its own file:
 //
 //   - pending.go: the deliveries of each webhook, by due time;
 //   - run_queue.go: round robin over the accounts, and over the webhooks of each;
 //   - turns.go: slow and failing webhooks take turns within their share of the slots;
 //   - requested.go: attempts that a person requested;
 //   - aimd.go: an AIMD limit for each webhook: success raises it by one, failure halves it;
-//   - breaker.go: a circuit breaker for each webhook: open after some failures in a row, and
-//     half-open for one probe at a time until one succeeds;
-//   - bulkhead.go: webhooks that are slow or failing have a share of the slots between them,
-//     as have those that never succeeded;
-//   - late.go: attempts that take too long, some of which are cut short where slots are scarce;
+//   - breaker.go: a circuit breaker for each webhook, which opens after consecutive failures and
+//     then lets through one probe at a time until one succeeds;
+//   - bulkhead.go: all slow and failing webhooks together have a share of the slots, and so have
+//     all webhooks without a success;
+//   - late.go: detects late attempts, and cancels some of them while slots are scarce;
 //   - outage.go: a circuit breaker for this host.
 //
-// An attempt goes through five steps: [Scheduler.Next] takes a slot for it, Loaded says
-// whether it is made, [Scheduler.Observe] learns from its outcome, [Scheduler.Release] frees
-// the slot, and [Scheduler.End] says what becomes of the delivery once the result is stored.
+// An attempt goes through five steps: [Scheduler.Next] takes a slot, Loaded decides whether to
+// make the attempt, [Scheduler.Observe] evaluates its outcome, [Scheduler.Release] frees the
+// slot, and [Scheduler.End] reschedules or forgets the delivery once the result is stored.
 //
 // The scheduler knows IDs, durations and outcomes. It does not know events, requests or the
 // store.
@@ -35,31 +35,31 @@ import (
 	"github.com/storageapi/storageapi/internal/jitter"
 )
 
-// A Config says how much may be in flight.
+// A Config holds the limits on attempts.
 type Config struct {
-	Slots      int // attempts at a time
-	PerWebhook int // to one webhook
-	PerAccount int // to the webhooks of one account
+	Slots      int // maximum concurrent attempts
+	PerWebhook int // maximum for one webhook
+	PerAccount int // maximum for the webhooks of one account
 
-	// MaxUnrecorded is how many attempts may have ended without being recorded before
-	// no more begin.
+	// MaxUnrecorded is the number of ended attempts without a stored result at which no more
+	// attempts begin.
 	MaxUnrecorded int
 
 	Timeout time.Duration // of an attempt
 
-	// LongestRetry bounds how far in the future a delivery may be due: a later time comes from a
-	// clock that was wrong. 0: no bound.
+	// LongestRetry limits how far in the future a delivery may be due. A later due time was set
+	// by a wrong clock. 0: no limit.
 	LongestRetry time.Duration
 
-	Jitter *jitter.Source // of the pauses between probes; nil: random
+	Jitter *jitter.Source // for the pauses between probes; nil: random
 
-	// Wake, if not nil, is called after each report, and must return at once.
+	// Wake, if not nil, is called after each report. It must not block.
 	Wake func()
 }
 
-// A Scheduler holds the pending deliveries that a store has reported, and decides when each
-// is attempted. Its methods are safe for concurrent use, return at once and never call the
-// store. One goroutine alone begins and ends attempts.
+// A Scheduler holds the pending deliveries that a store has reported, and decides when each is
+// attempted. Its methods are safe for concurrent use, never block and never call the store. Only
+// one goroutine may begin and end attempts.
 type Scheduler struct {
 	perWebhook, perAccount, firstCap, maxUnrecorded int
 
@@ -68,55 +68,55 @@ type Scheduler struct {
 	wake         func()
 	inbox        inbox
 
-	mu   sync.Mutex // of all below
+	mu   sync.Mutex // guards all fields below
 	pool            // all slots
 
-	epoch time.Time // of the times of items, in milliseconds
-	now   time.Time // when mu was locked,
-	t     int64     // the same as a time of items
+	epoch time.Time // zero of item times, which are in milliseconds
+	now   time.Time // when mu was locked
+	t     int64     // now as an item time
 
 	webhooks roster[*webhook]
 	accounts roster[*account]
 	dropped  map[*webhook]bool       // forgotten, with attempts under way
-	idle     list[webhook, *webhook] // without anything pending or under way, longest idle first
+	idle     list[webhook, *webhook] // nothing pending or under way; longest idle first
 
 	waiting   int                        // items
 	later     timers                     // lanes whose first item is due later
-	runQueues [kinds][standings]runQueue // lanes of healthy webhooks with something due
-	turn      Standing                   // whose turn is next
-	spares    []*line                    // to be used again
-	queues    [healths]turnQueue         // webhooks that are not healthy, with something due
+	runQueues [kinds][standings]runQueue // lanes of healthy webhooks with a due item
+	turn      Standing                   // standing whose turn is next
+	spares    []*line                    // for reuse
+	queues    [healths]turnQueue         // unhealthy webhooks with a due item
 	served    uint64                     // attempts begun
 	requests  requests
 	paused    map[int32]bool // groups
 	loads     uint64         // calls of Next
 	trouble   error          // reported by the store
 
-	failing int // slots of webhooks that are slowFailing or open, except attempts cut short
+	failing int // slots of slowFailing and open webhooks, except canceled attempts
 
-	unproven      pool // slots of healthy webhooks that were unproven when they took them
-	perUnproven   int  // limit of those, in the Next under way
-	unprovenLimit int  // in the Next under way, if it leaves each unproven webhook one slot
-	unprovenBegun int  // in that Next
+	unproven      pool // slots that healthy webhooks took while unproven
+	perUnproven   int  // limit per unproven webhook in the current Next
+	unprovenLimit int  // limit on unproven slots in the current Next, if perUnproven is 1; else 0
+	unprovenBegun int  // unproven slots taken in the current Next
 
-	requested       int // slots of requested attempts, except those cut short
-	crowdedAccounts int // accounts with as much in flight as they may have
-	unrecorded      int // attempts that have ended, until they are recorded
+	requested       int // slots of requested attempts, except canceled ones
+	crowdedAccounts int // accounts at their limit
+	unrecorded      int // ended attempts without a stored result
 
-	young      list[Slot, *Slot] // slots whose attempt is not late, oldest first
-	late       list[Slot, *Slot] // slots whose attempt is, and may be cut short; oldest first
-	usual      time.Duration     // latency of attempts that succeed
-	successes  int               // averaged in usual; below sampleSize usual is not known yet
+	young      list[Slot, *Slot] // slots of attempts that are not late, oldest first
+	late       list[Slot, *Slot] // slots of late attempts that may be canceled, oldest first
+	usual      time.Duration     // average latency of successful attempts
+	successes  int               // samples in usual; below sampleSize, usual is not known yet
 	maxLatency time.Duration     // slower attempts are always late
 
-	searches  []*account // those that are searching
+	searches  []*account // accounts with searching set
 	overShare bool       // slots became scarce while some webhooks hold more than their share
-	inspected time.Time  // last inspection of what is in flight
-	planned   time.Time  // next one, as NextWake returned it
-	resumed   time.Time  // when this process last went on after a pause: not the receivers' fault
+	inspected time.Time  // last inspection of attempts
+	planned   time.Time  // next inspection, as returned by NextWake
+	resumed   time.Time  // end of the last pause of this process, which is no receiver's fault
 }
 
-// New returns a Scheduler without deliveries.
+// New returns an empty Scheduler.
 func New(config Config) *Scheduler {
 	return &Scheduler{
 		pool:          pool{slots: config.Slots},
@@ -133,23 +133,23 @@ func New(config Config) *Scheduler {
 	}
 }
 
-// lock locks mu, notes the time, and applies the reports that came while mu was held.
+// lock locks mu, sets the time, and applies queued reports.
 func (s *Scheduler) lock() {
 	s.mu.Lock()
-	s.begun()
+	s.locked()
 }
 
-func (s *Scheduler) begun() {
+func (s *Scheduler) locked() {
 	s.now = time.Now()
 	s.t = s.at(s.now)
 	s.drain()
 }
 
-// at returns a time as items have it.
+// at converts t to an item time.
 func (s *Scheduler) at(t time.Time) int64 { return t.Sub(s.epoch).Milliseconds() }
 
-// dueAt is at for a due time of the store. Without a monotonic reading it is by the wall clock, which
-// may have been set since the epoch: only what it differs from now counts.
+// dueAt converts a due time of the store to an item time. Such a time is of the wall clock, which
+// may have been set since the epoch, so dueAt uses its difference from now.
 func (s *Scheduler) dueAt(t time.Time) int64 {
 	due := s.at(s.now.Add(t.Sub(s.now)))
 	if s.longestRetry > 0 {
@@ -163,15 +163,15 @@ func (s *Scheduler) timeOf(t int64) time.Time {
 	return s.epoch.Add(time.Duration(t) * time.Millisecond)
 }
 
-// Room returns how many attempts may begin: as many as there are free slots, unless too
-// many wait to be recorded.
+// Room returns the number of attempts that may begin: the free slots, or fewer if too many results
+// wait to be recorded.
 func (s *Scheduler) Room() int {
 	s.lock()
 	defer s.mu.Unlock()
 	return min(s.free(), s.slots+s.maxUnrecorded-s.inFlight-s.unrecorded)
 }
 
-// InFlight returns how many attempts hold a slot.
+// InFlight returns the number of attempts that hold a slot.
 func (s *Scheduler) InFlight() int {
 	s.lock()
 	defer s.mu.Unlock()
@@ -185,8 +185,8 @@ func (s *Scheduler) Busy() bool {
 	return s.inFlight > 0 || s.unrecorded > 0
 }
 
-// NextWake returns when Tick and, if attempts may begin, Next should be called: at the given
-// time at the latest.
+// NextWake returns when to call Tick and, if attempts may begin, Next. The result is never after
+// at.
 func (s *Scheduler) NextWake(at time.Time, mayBegin bool) time.Time {
 	s.lock()
 	defer s.mu.Unlock()
@@ -208,8 +208,8 @@ func (s *Scheduler) NextWake(at time.Time, mayBegin bool) time.Time {
 	return earliest(at, s.nextRequest(at))
 }
 
-// Tick does periodic work, see NextWake: it finds late attempts, cuts short those that hold more
-// than their share of scarce slots, and forgets idle webhooks.
+// Tick does periodic work, see NextWake. It finds late attempts, cancels late attempts in excess
+// of their share of scarce slots, and forgets idle webhooks.
 func (s *Scheduler) Tick() {
 	s.lock()
 	defer s.mu.Unlock()
@@ -220,8 +220,8 @@ func (s *Scheduler) Tick() {
 // A State is the limiter's state of a webhook.
 type State struct {
 	InFlight int  // attempts
-	Cap      int  // how many there may be
-	Failures int  // attempts that failed since the last success
+	Cap      int  // limit on InFlight
+	Failures int  // consecutive failed attempts
 	Slow     bool // its attempts take long
 	Open     bool // its circuit breaker is open
 }

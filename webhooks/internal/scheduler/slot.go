@@ -6,38 +6,37 @@ import (
 	"time"
 )
 
-// An Attempt takes a slot.
+// An Attempt is a running attempt, which holds a slot.
 type Attempt interface {
-	Cancel()                        // cuts the attempt short
+	Cancel()                        // cancels the attempt
 	Ended() bool                    // reports whether it has ended
-	Wait(ctx context.Context) error // waits until it has ended, or returns ctx's error
+	Wait(ctx context.Context) error // waits until it has ended, or returns the error of ctx
 }
 
-// A Slot is held by an attempt. It belongs to the scheduler from Next to End; the zero Slot
-// can be used again after that.
+// A Slot is held by an attempt. It belongs to the scheduler from Next to End. Its memory can be
+// reused afterwards, if it is zeroed.
 type Slot struct {
 	webhook   *webhook
 	attempt   Attempt
 	item      item
 	kind      uint8 // of its lane
 	begun     time.Time
-	again     bool // the delivery was reported during the attempt: load it again
-	turn      bool // begun in a turn: never cut short
+	again     bool // the delivery was reported during the attempt; load it again
+	turn      bool // begun in a turn; never canceled as late
 	probe     bool // half-open probe
 	requested bool
 	unproven  bool
-	cut       bool // cut short: no longer counts in a bulkhead
+	cut       bool // canceled as late; no longer counts in a bulkhead
 	late      bool
-	suspends  bool // no other attempt to its webhook begins before it ends
-	loaded    bool // the attempt is made
-	released  bool // the attempt has ended, and is not recorded yet
+	suspends  bool // no other attempt to the webhook may begin until End
+	loaded    bool // Loaded has let the attempt proceed
+	released  bool // the attempt has ended, but End was not called yet
 
-	// The numbers of finished attempts, of all, of its account and of unproven webhooks, once
-	// every attempt that began earlier has finished.
+	// Marks in the pools of all slots, of the account and of unproven webhooks, see pool.mark.
 	mark, accountMark, unprovenMark int
 
 	links  links[Slot]        // in listed
-	listed *list[Slot, *Slot] // Scheduler.young or Scheduler.late
+	listed *list[Slot, *Slot] // Scheduler.young or Scheduler.late; nil if neither
 }
 
 func (s *Slot) in() *links[Slot] { return &s.links }
@@ -54,10 +53,10 @@ type round struct {
 	slot  func() (*Slot, Attempt)
 }
 
-// Next begins up to limit attempts, at most turns of them to webhooks that are not healthy;
-// requested attempts do not count as turns. It calls slot for each attempt, which returns the
-// zero Slot and the attempt that takes it. The caller must load each: see Loaded. more reports
-// that limit was reached, so that another call may begin more.
+// Next begins up to limit attempts, at most turns of them to unhealthy webhooks. Requested attempts
+// do not count as turns. For each attempt it calls slot, which must return a zero Slot and the
+// attempt that will hold it. The caller must load each delivery and call Loaded. more reports that
+// limit was reached, so that another call may begin more.
 func (s *Scheduler) Next(limit, turns int, slot func() (*Slot, Attempt)) (more bool) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -70,7 +69,7 @@ func (s *Scheduler) Next(limit, turns int, slot func() (*Slot, Attempt)) (more b
 	return r.limit == 0
 }
 
-// NextTrial begins one attempt, to a webhook with nothing else under way, if there is one.
+// NextTrial begins at most one attempt, to a webhook without other attempts.
 func (s *Scheduler) NextTrial(slot func() (*Slot, Attempt)) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -95,8 +94,8 @@ func (s *Scheduler) NextTrial(slot func() (*Slot, Attempt)) {
 	}
 }
 
-// begin begins an attempt of the first item of a lane. It returns nil, and drops the item, if the
-// delivery is already under way. The caller must arrange the webhook.
+// begin begins an attempt of the first item of a lane. If the delivery is already under way, it
+// drops the item and returns nil. The caller must call arrange afterwards.
 func (s *Scheduler) begin(l *lane, r *round) *Slot {
 	w := l.webhook
 	it := s.take(l)
@@ -106,7 +105,7 @@ func (s *Scheduler) begin(l *lane, r *round) *Slot {
 	r.limit--
 	s.served++
 	slot, attempt := r.slot()
-	if !w.tried && w.standing == Failing { // as it was when it was forgotten, or the process ended
+	if !w.tried && w.standing == Failing { // it was failing when it was forgotten or the process ended
 		w.failures, w.cap = openAfter-1, 1
 	}
 	w.tried = true
@@ -130,7 +129,7 @@ func (s *Scheduler) begin(l *lane, r *round) *Slot {
 	return slot
 }
 
-// find returns the slot of a delivery that is under way, or nil.
+// find returns the slot of a delivery under way, or nil.
 func (w *webhook) find(number uint64) *Slot {
 	for _, slot := range w.slots {
 		if slot.item.number == number {
@@ -140,18 +139,18 @@ func (w *webhook) find(number uint64) *Slot {
 	return nil
 }
 
-// An Outcome classifies how the receiver did in an attempt.
+// An Outcome is the evidence of an attempt about its receiver.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Unknown Outcome = iota // says nothing about the receiver
+	Unknown Outcome = iota // nothing
 	Success
 	Failure
 )
 
-// Observe learns from how an attempt ended and how long it took. Of attempts that ended
-// together, all are observed before the first is released.
+// Observe updates the webhook's limit, breaker and latency from an attempt. If several attempts
+// ended together, observe all of them before releasing the first.
 func (s *Scheduler) Observe(slot *Slot, outcome Outcome, took time.Duration) {
 	if outcome == Unknown {
 		return
@@ -182,7 +181,7 @@ func (s *Scheduler) Observe(slot *Slot, outcome Outcome, took time.Duration) {
 	s.arrange(w)
 }
 
-// Release frees the slot of an attempt that has ended. If suspend is set no other to its
+// Release frees the slot of an attempt that has ended. If suspend is set, no other attempt to the
 // webhook begins until End.
 func (s *Scheduler) Release(slot *Slot, suspend bool) {
 	s.lock()
@@ -218,7 +217,7 @@ func (s *Scheduler) release(slot *Slot) {
 	s.unpark(w.account)
 }
 
-// Suspend lets no other attempt to the webhook begin until End.
+// Suspend stops new attempts to the webhook until End.
 func (s *Scheduler) Suspend(slot *Slot) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -230,20 +229,20 @@ func (s *Scheduler) suspend(slot *Slot) {
 	if !slot.suspends {
 		slot.suspends = true
 		slot.webhook.suspends++
-		s.unpark(slot.webhook.account) // it may have been its turn
+		s.unpark(slot.webhook.account) // the webhook may have been next
 	}
 }
 
-// A Fate says what becomes of a delivery.
+// A Fate is the state of a delivery after an attempt.
 type Fate struct {
-	Pending  bool          // it is pending again, or still
+	Pending  bool          // still pending
 	After    time.Duration // until it is due again
-	Attempts int           // made so far; 0: as many as before
+	Attempts int           // made so far; 0 if this attempt does not count
 	Asked    bool          // the receiver asked for the wait
-	Stale    bool          // another process may have changed it: load it again
+	Stale    bool          // another process may have changed it; load it again
 }
 
-// End forgets an attempt that was released: its result is stored, or given up.
+// End ends a released attempt after its result was stored or given up.
 func (s *Scheduler) End(slot *Slot, fate Fate) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -255,7 +254,7 @@ func (s *Scheduler) End(slot *Slot, fate Fate) {
 		s.forgetSlot(slot, &it)
 	case !fate.Pending:
 		s.forgetSlot(slot, nil)
-	case fate.Attempts == 0: // no attempt was made
+	case fate.Attempts == 0:
 		it.due = max(it.due, s.t+fate.After.Milliseconds())
 		s.forgetSlot(slot, &it)
 	default:
@@ -267,8 +266,7 @@ func (s *Scheduler) End(slot *Slot, fate Fate) {
 	}
 }
 
-// forgetSlot removes a slot from its webhook. it is the pending delivery; nil if it is not
-// pending.
+// forgetSlot removes a slot from its webhook, and puts back the delivery unless it is nil.
 func (s *Scheduler) forgetSlot(slot *Slot, it *item) {
 	w := slot.webhook
 	i := slices.Index(w.slots, slot)
@@ -286,7 +284,7 @@ func (s *Scheduler) forgetSlot(slot *Slot, it *item) {
 	s.noteIdle(w)
 }
 
-// cutShort cuts an attempt short, so that its slot becomes free.
+// cutShort cancels an attempt to free its slot.
 func (s *Scheduler) cutShort(slot *Slot) {
 	slot.unlist()
 	slot.cut = true
@@ -308,7 +306,7 @@ func (s *Scheduler) uncount(slot *Slot) {
 	slot.requested, slot.unproven = false, false
 }
 
-// list puts the slot at the end of a list.
+// list moves the slot to the end of a list.
 func (s *Slot) list(l *list[Slot, *Slot]) {
 	s.unlist()
 	s.listed = l
@@ -322,11 +320,11 @@ func (s *Slot) unlist() {
 	}
 }
 
-// CancelAll cuts short all that is in flight.
+// CancelAll cancels all attempts in flight.
 func (s *Scheduler) CancelAll() { s.cancel("", "", true) }
 
-// Evict cuts short what is in flight to the webhook, or to all webhooks of the account, and
-// returns when it has ended, or the error of ctx.
+// Evict cancels the attempts in flight to the webhook, or to all webhooks of the account, and
+// waits until they have ended. It returns the error of ctx if that ends first.
 func (s *Scheduler) Evict(ctx context.Context, webhookID, account string) error {
 	for _, attempt := range s.cancel(webhookID, account, false) {
 		if err := attempt.Wait(ctx); err != nil {
@@ -339,7 +337,7 @@ func (s *Scheduler) Evict(ctx context.Context, webhookID, account string) error 
 func (s *Scheduler) cancel(webhookID, account string, all bool) (attempts []Attempt) {
 	s.lock()
 	defer s.mu.Unlock()
-	look := func(w *webhook) {
+	cancel := func(w *webhook) {
 		if !all && w.id != webhookID && w.account.id != account {
 			return
 		}
@@ -351,13 +349,13 @@ func (s *Scheduler) cancel(webhookID, account string, all bool) (attempts []Atte
 		}
 	}
 	for w := range s.dropped {
-		look(w)
+		cancel(w)
 	}
 	if w := s.webhooks.all[webhookID]; w != nil {
-		look(w)
+		cancel(w)
 	} else if webhookID == "" {
 		for _, w := range s.webhooks.all {
-			look(w)
+			cancel(w)
 		}
 	}
 	return attempts

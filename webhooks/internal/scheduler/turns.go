@@ -4,8 +4,8 @@ import (
 	"github.com/storageapi/storageapi/internal/heap"
 )
 
-// A turnQueue holds the webhooks of one health that have something due and may have another
-// attempt, by when their turn is.
+// A turnQueue holds the webhooks of one health that have a due item and may have another attempt,
+// ordered by their turn.
 type turnQueue struct{ heap.Heap[*webhook] }
 
 const parked = -2 // in account.parked
@@ -34,8 +34,8 @@ func (w *webhook) Before(other *webhook) bool {
 
 func (w *webhook) Moved(place int) { w.place = place }
 
-// pickTurns begins attempts of webhooks that are not healthy: one each in turn, as many as
-// their share of the slots has room for.
+// pickTurns begins up to most attempts of unhealthy webhooks, one each in turn, within their share
+// of the slots.
 func (s *Scheduler) pickTurns(r *round, most int) {
 	for most > 0 && s.spare() > 0 {
 		w := s.nextTurn(s.failingRoom())
@@ -56,15 +56,15 @@ func (s *Scheduler) pickTurns(r *round, most int) {
 
 // beginTurn begins an attempt of the webhook whose turn it is.
 func (s *Scheduler) beginTurn(w *webhook, r *round) *Slot {
-	s.queues[w.health].remove(w) // its order changes, and others may be put in meanwhile
+	s.queues[w.health].remove(w) // its key changes, and begin may put others into the queue
 	w.turn, w.served = s.now, s.served
 	slot := s.begin(w.dueLane(s.t), r)
 	s.arrange(w)
 	return slot
 }
 
-// nextTurn returns the webhook whose turn is next, or nil; failing is how many more slots
-// failing webhooks may have.
+// nextTurn returns the webhook whose turn is next, or nil. failing is the number of slots left for
+// failing webhooks.
 func (s *Scheduler) nextTurn(failing int) *webhook {
 	var first *webhook
 	for h := range s.queues {
@@ -76,7 +76,7 @@ func (s *Scheduler) nextTurn(failing int) *webhook {
 	return first
 }
 
-// unpark puts webhooks of the account back in their queues, as many as it has slots to spare.
+// unpark puts parked webhooks of the account back into their queues, one for each spare slot.
 func (s *Scheduler) unpark(a *account) {
 	if len(a.parked) == 0 || a.full() {
 		return

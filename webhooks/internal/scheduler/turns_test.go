@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// parkedWebhook has two slow webhooks of an account of four slots. One hangs, and the other has
-// something due and is parked: the account's share is used up.
+// parkedWebhook adds two slow webhooks to an account of four slots. One hangs and uses up the
+// account's share, so the other is parked with a due delivery.
 func parkedWebhook(b *bench, others int, search bool) {
 	b.Helper()
 	for i := range others {
@@ -26,11 +26,11 @@ func parkedWebhook(b *bench, others int, search bool) {
 	b.add("slow", 2)
 	b.started(9)
 	if w := b.s.webhooks.all["slow"]; w.place != parked {
-		b.Fatalf("the slow webhook is at %d, want it parked: %+v", w.place, w.account.pool)
+		b.Fatalf("place of the slow webhook = %d, want parked; account: %+v", w.place, w.account.pool)
 	}
 }
 
-// inspectAgain ends the search for late attempts in acct, by an attempt elsewhere.
+// inspectAgain ends the search for late attempts in acct by an attempt in another account.
 func inspectAgain(b *bench) {
 	b.Helper()
 	b.hook("other", Proven, "elsewhere")
@@ -40,7 +40,7 @@ func inspectAgain(b *bench) {
 	b.s.Tick()
 }
 
-func TestTurns_SearchForLateAttemptsEnds_ParkedWebhookHasItsTurn(t *testing.T) {
+func TestTurns_SearchForLateAttemptsEnds_ParkedWebhookGetsItsTurn(t *testing.T) {
 	inBench(t, Config{PerAccount: 4}, func(b *bench) {
 		parkedWebhook(b, 2, true)
 		inspectAgain(b)
@@ -48,7 +48,7 @@ func TestTurns_SearchForLateAttemptsEnds_ParkedWebhookHasItsTurn(t *testing.T) {
 	})
 }
 
-func TestTurns_OthersAreForgotten_ParkedWebhookHasItsTurn(t *testing.T) {
+func TestTurns_OthersAreForgotten_ParkedWebhookGetsItsTurn(t *testing.T) {
 	inBench(t, Config{PerAccount: 4}, func(b *bench) {
 		parkedWebhook(b, 6, false)
 		for i := range 4 {
@@ -58,7 +58,6 @@ func TestTurns_OthersAreForgotten_ParkedWebhookHasItsTurn(t *testing.T) {
 	})
 }
 
-// A webhook that is put back in its queue while another's turn begins must not upset the order.
 func TestTurns_UnparkedWhileATurnBegins_QueueStaysInOrder(t *testing.T) {
 	inBench(t, Config{PerAccount: 8}, func(b *bench) {
 		b.hook("other", Proven, "later")

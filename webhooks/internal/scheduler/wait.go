@@ -3,35 +3,34 @@ package scheduler
 import "time"
 
 const (
-	maxLooked    = 256 // lanes that LongestWait looks at, in each place
-	maxOfAccount = 4   // of them, lanes of one account
+	maxSampled    = 256 // lanes examined in the run queue, and in the timers
+	maxPerAccount = 4   // lanes of one account examined in the run queue
 )
 
-// LongestWait returns how long the webhook that waits longest for an attempt has done so:
-// among those that are healthy, proven and on, have nothing under way, and whose account may
-// have another attempt; and of what is pending for them what is due and was not recovered. It
-// looks at the webhooks whose turn comes next, some hundred at most. The error is the store's
-// trouble with reading what is pending.
+// LongestWait returns the longest time for which a live delivery has been due without an attempt.
+// It considers only webhooks that are healthy, proven, on and without attempts under way, and
+// whose account may have another attempt. It examines a few hundred webhooks at most, those whose
+// turn comes next. The error is the store's, see Trouble.
 func (s *Scheduler) LongestWait() (time.Duration, error) {
 	s.lock()
 	defer s.mu.Unlock()
-	oldest, looked := s.t, 0
-	look := func(l *lane) {
+	oldest, sampled := s.t, 0
+	examine := func(l *lane) {
 		if len(l.slots) == 0 {
 			oldest = min(oldest, max(l.waiting[0].due, l.since))
 		}
 	}
-	for line := s.runQueues[live][Proven].first; line != nil && looked < maxLooked; line = line.links.after {
+	for line := s.runQueues[live][Proven].first; line != nil && sampled < maxSampled; line = line.links.after {
 		l := line.lanes.first
-		for of := 0; l != nil && of < maxOfAccount; of++ {
-			look(l)
+		for n := 0; l != nil && n < maxPerAccount; n++ {
+			examine(l)
 			l = l.links.after
-			looked++
+			sampled++
 		}
 	}
-	for _, l := range s.later.Heap[:min(len(s.later.Heap), maxLooked)] { // became due since the last Next, or could not be loaded
+	for _, l := range s.later.Heap[:min(len(s.later.Heap), maxSampled)] { // became due since the last Next, or could not be loaded
 		if l.waiting[0].due <= s.t && l.kind == live && l.standing == Proven && l.health == healthy && !l.account.full() {
-			look(l)
+			examine(l)
 		}
 	}
 	for slot := s.young.last; slot != nil && !slot.loaded; slot = slot.links.before {

@@ -3,8 +3,8 @@ package scheduler
 import "time"
 
 // A Standing classifies a webhook by its stored health. Each standing has its own run queues,
-// which take turns, so that webhooks of one standing never wait behind those of another. All
-// webhooks that are not Proven are unproven.
+// which take turns, so that webhooks of one standing never wait behind those of another. Webhooks
+// that are not Proven are called unproven.
 type Standing uint8
 
 // The standings.
@@ -19,57 +19,57 @@ const (
 type Webhook struct {
 	ID, Account string
 	Version     uint64
-	On          bool // attempts may be made: it is active and not on hold
+	On          bool // attempts may be made: the webhook is active and not on hold
 	Standing    Standing
-	Record      any // the caller's
+	Record      any // opaque
 }
 
-// A webhook has deliveries pending or under way, or had until recently.
+// A webhook has deliveries pending or under way, or had them until recently.
 type webhook struct {
 	id      string
 	account *account
-	group   int32 // of the store
+	group   int32 // the store's group
 	version uint64
 	record  any
-	hinted  bool // record is from a report of a delivery, which may be of a webhook that was deleted and imported again
-	off     bool // as its record says
-	paused  bool // its group is
+	hinted  bool // record is from a report; the webhook may have been deleted and imported again since
+	off     bool // according to record
+	paused  bool // the group is paused
 	dropped bool // forgotten
 
 	lanes    [kinds]lane
 	slots    []*Slot // attempts from Next to End, in no order
 	standing Standing
-	failing  int64  // since when its standing is known to be Failing
-	since    int64  // when it last came to wait: an attempt ended, or it was turned on
-	down     bool   // its circuit breaker opened since the last success
-	nudged   bool   // a delivery under way was nudged: its attempt also serves the next Probe
-	unread   int    // loads in a row that found a delivery unread,
-	unreadIn uint64 // the last of them
-	loadAt   int64  // when the next one may be
+	failing  int64  // item time from which standing was Failing
+	since    int64  // item time of the start of its wait: an attempt ended, or it was turned on
+	down     bool   // the circuit breaker opened after the last success
+	nudged   bool   // a delivery under way was nudged; its next attempt also serves the next Probe
+	unread   int    // consecutive loads that found a delivery unread
+	unreadIn uint64 // the latest of these loads
+	loadAt   int64  // earliest item time of the next load
 
 	health   health
-	inFlight int // slots that are not free yet
-	cut      int // of them, those whose attempt was cut short
-	unproven int // of the others, those taken while the webhook was unproven
-	suspends int // attempts before whose end no other may begin
+	inFlight int // slots in use
+	cut      int // slots in use by canceled attempts
+	unproven int // other slots in use, taken while the webhook was unproven
+	suspends int // slots with suspends set
 
 	cap      int
-	filled   int       // successes while the cap was used up, since it last changed
-	ramping  bool      // the breaker was open: the cap doubles
-	changed  time.Time // when the cap last did, while ramping
-	failures int       // in a row
+	filled   int       // successes while the cap was fully used, since its last change
+	ramping  bool      // the cap doubles, since the breaker was open
+	changed  time.Time // last change of the cap, while ramping
+	failures int       // consecutive
 	tried    bool      // an attempt has begun
 
 	slow     bool      // attempts take long
-	late     int       // slots of attempts that have taken too long already
-	lastLate time.Time // when one last did
+	late     int       // slots of late attempts
+	lastLate time.Time // last late attempt
 	trusted  bool      // see Trust; until the next failure
 
-	turn   time.Time     // unless healthy: when it may next have an attempt
-	served uint64        // when it last had one, among those with the same turn
+	turn   time.Time     // unhealthy: earliest time of the next attempt
+	served uint64        // orders webhooks with the same turn by their last attempt
 	pause  time.Duration // open: between probes
-	place  int           // in its turnQueue, parked or nowhere
-	active time.Time     // when an attempt last began or ended
+	place  int           // index in its turnQueue, or parked or nowhere
+	active time.Time     // last begin or end of an attempt
 
 	idle  bool // in Scheduler.idle
 	links links[webhook]
@@ -77,14 +77,14 @@ type webhook struct {
 
 func (w *webhook) in() *links[webhook] { return &w.links }
 
-const trackedFor = 2 * time.Minute // a webhook that is idle
+const trackedFor = 2 * time.Minute // idle webhooks are remembered this long
 
-// An account is one with webhooks.
+// An account is an account with known webhooks.
 type account struct {
 	id string
 	pool
-	requested int // slots of requested attempts, except those cut short
-	probed    uint64
+	requested int                     // slots of requested attempts, except canceled ones
+	probed    uint64                  // Scheduler.served at the last requested attempt
 	lines     [kinds][standings]*line // nil: no lane is in it
 
 	// parked are webhooks whose turn came while the account held its share. Entries whose webhook
@@ -98,7 +98,7 @@ func (w *webhook) stopped() bool { return w.off || w.paused || w.dropped }
 // mayBegin reports whether the webhook's limit allows another attempt.
 func (w *webhook) mayBegin() bool { return w.suspends == 0 && w.inFlight < w.limit() }
 
-// held returns how many slots the webhook holds, except those of attempts cut short.
+// held returns the number of slots in use, except by canceled attempts.
 func (w *webhook) held() int { return w.inFlight - w.cut }
 
 // isEmpty reports whether nothing is pending for the webhook.
@@ -106,7 +106,7 @@ func (w *webhook) isEmpty() bool {
 	return len(w.slots)+len(w.lanes[live].waiting)+len(w.lanes[recovered].waiting) == 0
 }
 
-// webhookOf returns the webhook of a record, a new one if need be.
+// webhookOf returns the known webhook of a record, or adds it.
 func (s *Scheduler) webhookOf(r *Webhook, group int32) *webhook {
 	if w := s.webhooks.all[r.ID]; w != nil {
 		return w
@@ -129,7 +129,7 @@ func (s *Scheduler) webhookOf(r *Webhook, group int32) *webhook {
 	return w
 }
 
-// learn notes a record of a webhook, if it is no older than the known one.
+// learn sets a webhook's record, unless a later version is known.
 func (s *Scheduler) learn(w *webhook, r *Webhook) {
 	if r.Version < w.version {
 		return
@@ -145,13 +145,13 @@ func (s *Scheduler) learn(w *webhook, r *Webhook) {
 	}
 }
 
-// longFailing is for how long a webhook fails until its next success counts as a recovery.
+// longFailing is how long a webhook must fail for its next success to count as a recovery.
 const longFailing = time.Minute
 
-// setStanding sets the standing of a webhook. When a webhook becomes Proven after a long failing
-// or an open breaker, its receiver has recovered: deliveries that wait for a retry become due. A
-// delivery that then fails again waits for its next retry in any case, so that events that fail
-// for reasons of their own do not use up their attempts.
+// setStanding sets the standing of a webhook. If a webhook becomes Proven after longFailing or an
+// open breaker, its receiver has recovered, and deliveries that wait for a retry become due. If
+// such a delivery fails again, the next recovery does not bring its retry forward. So events that
+// fail for other reasons do not use up their attempts.
 func (s *Scheduler) setStanding(w *webhook, standing Standing) {
 	if w.standing == standing {
 		return
@@ -160,7 +160,7 @@ func (s *Scheduler) setStanding(w *webhook, standing Standing) {
 	if standing == Failing {
 		w.failing = s.t
 	}
-	for kind := range w.lanes { // from the line of the standing
+	for kind := range w.lanes { // leave the lines of the old standing
 		if l := &w.lanes[kind]; l.place == queued {
 			s.moveLane(l, ready)
 		}
@@ -176,7 +176,7 @@ func (s *Scheduler) setStanding(w *webhook, standing Standing) {
 	}
 }
 
-// drop forgets a webhook and what is pending for it, and cuts short what is under way.
+// drop forgets a webhook and its pending deliveries, and cancels its attempts.
 func (s *Scheduler) drop(w *webhook) {
 	w.dropped = true
 	for kind := range w.lanes {
@@ -197,8 +197,8 @@ func (s *Scheduler) drop(w *webhook) {
 	s.noteIdle(w)
 }
 
-// noteIdle schedules an empty webhook to be forgotten: after trackedFor, or at once if nothing was
-// learned about its receiver.
+// noteIdle forgets an empty webhook after trackedFor, or at once if nothing is known about its
+// receiver.
 func (s *Scheduler) noteIdle(w *webhook) {
 	switch {
 	case !w.isEmpty():
@@ -210,7 +210,7 @@ func (s *Scheduler) noteIdle(w *webhook) {
 	}
 }
 
-// revive notes that a webhook is no longer idle.
+// revive marks a webhook as not idle.
 func (s *Scheduler) revive(w *webhook) {
 	if w.idle {
 		w.idle = false
@@ -218,7 +218,7 @@ func (s *Scheduler) revive(w *webhook) {
 	}
 }
 
-// forget forgets a webhook without anything pending or under way.
+// forget forgets an empty webhook.
 func (s *Scheduler) forget(w *webhook) {
 	s.revive(w)
 	s.queues[w.health].remove(w)
@@ -232,10 +232,10 @@ func (s *Scheduler) forget(w *webhook) {
 	if w.account.webhooks--; w.account.webhooks == 0 {
 		s.accounts.delete(w.account.id)
 	}
-	s.unpark(w.account) // the others may have a larger share now
+	s.unpark(w.account) // the shares of the others may have grown
 }
 
-// forgetIdle forgets webhooks that have been idle for long.
+// forgetIdle forgets webhooks that have been idle for trackedFor.
 func (s *Scheduler) forgetIdle() {
 	for w := s.idle.first; w != nil && s.now.Sub(w.active) >= trackedFor; w = s.idle.first {
 		s.forget(w)

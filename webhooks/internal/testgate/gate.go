@@ -1,5 +1,5 @@
-// Package testgate bounds test events: how many are under way, and how often they begin.
-// Their senders choose where they go.
+// Package testgate limits test events: how many are under way, and how often they begin. It
+// needs to, since their senders choose the receivers.
 //
 //	pass, err := gate.Begin(account, webhook)
 //	defer gate.End(pass)
@@ -18,38 +18,36 @@ import (
 )
 
 const (
-	maxPasses        = 256         // under way at a time
-	maxAccountPasses = 8           // of one account, and how many it begins within interval
-	interval         = time.Second // between the beginnings of two to one webhook
+	maxPasses        = 256         // under way
+	maxAccountPasses = 8           // under way or begun within interval, per account
+	interval         = time.Second // minimum between two test events to one webhook
 )
 
 var (
-	// ErrBusy is returned by [Gate.Begin] if a test event is under way to the webhook already,
-	// or too many are.
+	// ErrBusy is returned by [Gate.Begin] if a test event to the webhook is under way already, or
+	// too many test events are.
 	ErrBusy = errors.New("a test event is under way already")
 
 	// ErrClosed is returned by [Gate.Begin] after [Gate.Close].
-	ErrClosed = errors.New("no more test events begin")
+	ErrClosed = errors.New("test events have stopped: the service is closed")
 )
 
-// A Gate knows the test events under way, and those of the last second. The zero Gate is
-// open.
+// A Gate tracks the test events under way and within the last interval. The zero Gate is open.
 type Gate struct {
 	mu       sync.Mutex
 	accounts map[string]*accountPasses
-	begun    []*Pass // of the last second, about in the order of their beginnings
+	begun    []*Pass // within the last interval, roughly ordered by At
 	underWay int
 	closed   bool
 }
 
-// accountPasses are those of one account.
 type accountPasses struct {
 	underWay map[string]*Pass // by webhook
-	begun    []*Pass          // of the last second, in the order of their beginnings
+	begun    []*Pass          // within the last interval, ordered by At
 }
 
-// A Pass lets a test event through. Its Canceler is canceled when the webhook is deleted or
-// the gate closed.
+// A Pass admits one test event. Its Canceler is canceled when the webhook is deleted or the gate
+// is closed.
 type Pass struct {
 	outbound.Canceler
 	At time.Time // when the test event may begin
@@ -57,8 +55,8 @@ type Pass struct {
 	account, webhook string
 }
 
-// Begin returns a pass for a test event to an account's webhook, until End, or ErrBusy or
-// ErrClosed.
+// Begin returns a pass for a test event to an account's webhook, or ErrBusy or ErrClosed. The
+// caller must wait until Pass.At before it sends, and call End afterwards.
 func (g *Gate) Begin(account, webhook string) (*Pass, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,9 +74,9 @@ func (g *Gate) Begin(account, webhook string) (*Pass, error) {
 		return nil, ErrBusy
 	}
 	begun := &Pass{account: account, webhook: webhook, At: now}
-	for i, before := range own.begun {
-		if before.webhook == webhook || i == len(own.begun)-maxAccountPasses {
-			if next := before.At.Add(interval); next.After(begun.At) {
+	for i, earlier := range own.begun {
+		if earlier.webhook == webhook || i == len(own.begun)-maxAccountPasses {
+			if next := earlier.At.Add(interval); next.After(begun.At) {
 				begun.At = next
 			}
 		}
@@ -95,7 +93,7 @@ func (g *Gate) Begin(account, webhook string) (*Pass, error) {
 	return begun, nil
 }
 
-// End ends a pass: nothing more will be sent.
+// End ends a pass. The caller must send nothing more.
 func (g *Gate) End(ended *Pass) {
 	ended.Canceler.End()
 	g.mu.Lock()
@@ -111,7 +109,7 @@ func (g *Gate) End(ended *Pass) {
 	g.forget(now)
 }
 
-// forget forgets what began more than a second ago.
+// forget forgets passes that began before the last interval.
 func (g *Gate) forget(now time.Time) {
 	for len(g.begun) > 0 && now.Sub(g.begun[0].At) >= interval {
 		account := g.begun[0].account
@@ -123,15 +121,15 @@ func (g *Gate) forget(now time.Time) {
 	}
 }
 
-// drop forgets an account that has no test events any more.
+// drop forgets an account without passes.
 func (g *Gate) drop(account string) {
 	if own := g.accounts[account]; len(own.underWay)+len(own.begun) == 0 {
 		delete(g.accounts, account)
 	}
 }
 
-// Evict cuts short the test event to a webhook that was deleted, and returns when
-// nothing more will be sent, or when ctx is done.
+// Evict cancels the test event to a deleted webhook. It returns nil when nothing more will be
+// sent, or the error of ctx if that ends first.
 func (g *Gate) Evict(ctx context.Context, account, webhook string) error {
 	g.mu.Lock()
 	var found *Pass
@@ -165,8 +163,8 @@ func (g *Gate) EvictAccount(ctx context.Context, account string) error {
 	return nil
 }
 
-// Close lets no more test events begin, and returns when those under way have ended. When
-// ctx is done it cuts them short, and waits for the grace.
+// Close rejects new test events and waits for those under way. When ctx ends it cancels them, and
+// waits at most grace for them.
 func (g *Gate) Close(ctx context.Context, grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true
@@ -186,7 +184,7 @@ func (g *Gate) Close(ctx context.Context, grace time.Duration) {
 		pass.Cancel()
 	}
 	for _, pass := range left {
-		_ = pass.Wait(late) // it may wait for the store
+		_ = pass.Wait(late) // a canceled test event may still wait for the store
 	}
 }
 
