@@ -162,7 +162,7 @@ func TestHistory_FilteredByWho_GoesOnOverPages(t *testing.T) {
 	key, _ := s.key(alice, "0", time.Time{})
 	for i := range 1200 {
 		ctx := notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorPerson, ID: []string{"ada", "bea"}[min(i/600, 1)]})
-		if _, err := s.api.Keys.Update(ctx, alice, key.ID, apikeys.UpdateParams{Name: ptr(fmt.Sprint("n", i))}); err != nil {
+		if _, err := s.api.Keys.Update(ctx, alice, key.ID, apikeys.UpdateParams{Name: new(fmt.Sprint("n", i))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,5 +184,3 @@ func TestHistory_FilteredByWho_GoesOnOverPages(t *testing.T) {
 		t.Errorf("%d changes by ada, want 600", seen)
 	}
 }
-
-func ptr[T any](v T) *T { return &v }

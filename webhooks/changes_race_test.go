@@ -24,12 +24,12 @@ func TestDeleteDuringEverything(t *testing.T) {
 			for _, do := range []func() error{
 				func() error {
 					_, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{
-						URL: ptr(webhook.URL), Active: ptr(true), If: func(_, _ webhooks.Webhook) error { return nil },
+						URL: new(webhook.URL), Active: new(true), If: func(_, _ webhooks.Webhook) error { return nil },
 					})
 					return err
 				},
 				func() error {
-					_, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(false)})
+					_, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(false)})
 					return err
 				},
 				func() error {

@@ -123,7 +123,7 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 			t.Errorf("told of %+v", n)
 		}
 		// Turned on again it has five days again.
-		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
+		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 		b.publish()

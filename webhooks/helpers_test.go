@@ -56,9 +56,6 @@ func subscribe(tb testing.TB, s *webhooks.WebhookService, url string) webhooks.W
 	return webhook
 }
 
-// ptr returns a pointer to a value, for [webhooks.UpdateParams].
-func ptr[T any](value T) *T { return &value }
-
 // publish publishes a balance.low event and returns its id.
 func publish(tb testing.TB, s *webhooks.WebhookService) string {
 	tb.Helper()

@@ -17,7 +17,7 @@ import (
 // setActive turns the webhook on or off.
 func (b *bubble) setActive(webhook webhooks.Webhook, active bool) {
 	b.Helper()
-	if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(active)}); err != nil {
+	if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(active)}); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -115,7 +115,7 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 			return errOutage // as the maintainer is told
 		},
 		"Update": func(b *bubble, w webhooks.Webhook, event string) error {
-			off := webhooks.UpdateParams{Active: ptr(false)}
+			off := webhooks.UpdateParams{Active: new(false)}
 			if _, err := b.service.Update(b.Context(), account, w.ID, off); !errors.Is(err, errOutage) {
 				return err
 			}
@@ -123,7 +123,7 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 				return err
 			}
 			synctest.Wait()
-			_, err := b.service.Update(b.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(true)})
+			_, err := b.service.Update(b.Context(), account, w.ID, webhooks.UpdateParams{Active: new(true)})
 			return err
 		},
 	} {

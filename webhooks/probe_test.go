@@ -102,7 +102,7 @@ func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
 			return ""
 		},
 		"another URL": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
-			_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{URL: ptr("https://b.example.com" + secretPath)})
+			_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{URL: new("https://b.example.com" + secretPath)})
 			b.must(err)
 			return ""
 		},
@@ -154,7 +154,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 				for i := range seconds * 10 {
 					b.must(b.service.Redeliver(b.Context(), webhook.Account, webhook.ID, events[len(events)-1-i%7]))
 					if i%3 == 0 {
-						_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{Active: ptr(true)})
+						_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{Active: new(true)})
 						b.must(err)
 					}
 					time.Sleep(100 * time.Millisecond)

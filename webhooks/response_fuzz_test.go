@@ -53,7 +53,7 @@ func FuzzResponse(f *testing.F) {
 			t.Errorf("%q: status %d", text, attempt.Status)
 		}
 		if got.off != "" {
-			if _, err := service.Update(t.Context(), account, got.WebhookID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
+			if _, err := service.Update(t.Context(), account, got.WebhookID, webhooks.UpdateParams{Active: new(true)}); err != nil {
 				t.Error(err)
 			}
 		}

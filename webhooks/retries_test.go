@@ -120,7 +120,7 @@ func TestAnInactiveWebhookIsOwed(t *testing.T) {
 		webhook := b.subscribe("a")
 		event := b.publish()
 		active := func(on bool) {
-			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(on)}); err != nil {
+			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(on)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -144,7 +144,7 @@ func TestTurningOffStopsRetries(t *testing.T) {
 		synctest.Wait()
 		for _, on := range []bool{false, true} {
 			b.wantState(event, webhooks.Pending, 1)
-			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(on)}); err != nil {
+			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(on)}); err != nil {
 				t.Fatal(err)
 			}
 			if !on {

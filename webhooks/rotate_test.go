@@ -143,7 +143,7 @@ func TestPreviousSecretIsNotLogged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		echo.Store(ptr("old: " + webhook.Secret.Reveal() + " new: " + rotated.Secret.Reveal() + " signatures: "))
+		echo.Store(new("old: " + webhook.Secret.Reveal() + " new: " + rotated.Secret.Reveal() + " signatures: "))
 		event := b.publish()
 		b.start()
 		time.Sleep(time.Second)
