@@ -76,8 +76,8 @@
 // # Mounting
 //
 // Paths are taken as they are: nothing is cleaned or redirected. [Config.Prefix] puts the
-// whole API elsewhere. Routers other than [http.ServeMux] are in examples/routers. [CORS]
-// lets programs in browsers call it.
+// whole API elsewhere. Routers other than [http.ServeMux], and CORS for programs in browsers,
+// are in examples/routers.
 //
 // # Ending
 //
