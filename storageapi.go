@@ -336,7 +336,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }
 
 // Run delivers webhooks until ctx is done or the Handler is closed. Then it
-// finishes the attempts under way, for no longer than Config.Webhooks.DrainTimeout,
+// finishes the attempts under way, for no longer than Config.Webhooks.Outbound.DrainTimeout,
 // and returns nil; what is left is delivered by the next Run. It returns
 // [ErrClosed] if the Handler is closed already, and [webhooks.ErrRunning] if it is
 // running already.

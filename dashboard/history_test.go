@@ -21,7 +21,7 @@ import (
 
 // TestHistory changes keys and webhooks by the pages and otherwise, and reads who did what.
 func TestHistory(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), Actor: func(*http.Request) string { return "ada@example.com" }})
 	s.get("history").want(http.StatusOK).says("Nothing yet")
 

@@ -20,7 +20,7 @@ import (
 
 // TestSearchForLongText finds what is as long as the field takes, and names in any script.
 func TestSearchForLongText(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	address := "https://example.com/" + strings.Repeat("a", 170)
 	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: address, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
 	if err != nil {
@@ -34,7 +34,7 @@ func TestSearchForLongText(t *testing.T) {
 // TestSearchShowsTheOnlyOne at once, and not one of several: of those on the page before, and of
 // those that have not been looked for yet.
 func TestSearchShowsTheOnlyOne(t *testing.T) {
-	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}, Webhooks: webhooks.Config{MaxPerAccount: 2000, AllowHosts: []string{"many.example.com", "late.example.com"}}})
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}, Webhooks: webhooks.Config{MaxPerAccount: 2000, Outbound: webhooks.Outbound{AllowHosts: []string{"many.example.com", "late.example.com"}}}})
 	for i := range 21 {
 		s.key(alice, fmt.Sprint("each ", i), time.Time{})
 	}
@@ -81,7 +81,7 @@ func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 
 // TestSearchOfEventsIsBounded shows some events at a time, each of them in the end.
 func TestSearchOfEventsIsBounded(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	for range 3 {
 		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}); err != nil {
 			t.Fatal(err)

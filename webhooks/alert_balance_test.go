@@ -56,7 +56,7 @@ func TestBalanceThresholds(t *testing.T) {
 		t.Run("the default is "+fallback, func(t *testing.T) {
 			box, config := newTeller(), webhooks.Config{}
 			if fallback != "" {
-				config.DefaultBalanceThreshold = sui(fallback)
+				config.Alerts.DefaultBalanceThreshold = sui(fallback)
 			}
 			s := newService(t, box, config)
 			a, b, none := watch(t, s, "10"), watch(t, s, "7.5"), watch(t, s, "")
@@ -90,7 +90,7 @@ func TestBalanceThresholds(t *testing.T) {
 
 func TestBalanceHysteresis(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{BalanceHysteresis: sui("2")})
+	s := newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{BalanceHysteresis: sui("2")}})
 	w := watch(t, s, "10")
 	report(t, s, "11", "9", "11.999999999", "9")
 	box.want(t, "not being back yet", low(w, "9", "10"))

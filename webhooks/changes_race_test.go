@@ -15,7 +15,7 @@ import (
 // Whatever is done to a webhook while it is deleted, it stays deleted, and nothing is
 // sent to it any more.
 func TestDeleteDuringEverything(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 4}, sleeping(3*time.Millisecond), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 4}}, sleeping(3*time.Millisecond), func(b *bubble) {
 		b.start()
 		for i := range 15 {
 			webhook := b.subscribe("a")

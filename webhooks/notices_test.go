@@ -55,7 +55,7 @@ func actions(list []notices.Notice) string {
 func TestNoticesOfFailing(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)
-	config := webhooks.Config{Notify: true, Retries: []time.Duration{time.Minute}}
+	config := webhooks.Config{Notify: true, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}
 	inBubble(t, config, func(w http.ResponseWriter, _ *http.Request) {
 		if fails.Load() {
 			w.WriteHeader(http.StatusInternalServerError)

@@ -206,7 +206,7 @@ func TestWithdrawnEvents(t *testing.T) {
 	store := newLedger()
 	receiver := newReceiver(t, func(http.ResponseWriter, *http.Request) {})
 	config := withTeams(t)
-	config.AllowNetworks = loopback
+	config.Outbound.AllowNetworks = loopback
 	service := newService(t, store, config)
 	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: receiver.url("127.0.0.1"), Events: []webhooks.EventType{typeTeamCreated, webhooks.TypeBalanceLow}})
 	if err != nil {

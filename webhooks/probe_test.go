@@ -31,7 +31,7 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook we
 			testbubble.Run(t, func(t *testing.T) {
 				o := &outage{hangs: hangs, gauge: newGauge()}
 				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &logbook{}}
-				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retries: []time.Duration{}, Logger: b.logs.logger()})
+				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Logger: b.logs.logger()})
 				b.service.SpeakPlain()
 				b.service.DialThrough(b.serve(o.handle))
 				webhook := b.subscribe("a")
@@ -186,7 +186,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 // A receiver that took a test event is trusted also if nothing is owed to it then.
 func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
 	o := &outage{gauge: newGauge()}
-	inBubble(t, webhooks.Config{Retries: []time.Duration{}}, o.handle, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, o.handle, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		for range 10 {

@@ -88,7 +88,7 @@ func TestBothSecretsSignDuringTheGrace(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}
-	inBubble(t, webhooks.Config{Retries: []time.Duration{10 * time.Minute, 20 * time.Minute, time.Hour}, RetryJitter: -1}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{10 * time.Minute, 20 * time.Minute, time.Hour}, Jitter: -1}}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.publish()
 		stop := b.start()

@@ -131,7 +131,7 @@ func TestSettle_Fails_GoesOnUntilItIsStored(t *testing.T) {
 func TestSettle_StoredElsewhere_IsStaleAndForgotten(t *testing.T) {
 	for name, code := range map[string]int{"settled": http.StatusOK, "pending again": http.StatusServiceUnavailable} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, webhooks.Config{Retries: []time.Duration{time.Hour}, RetryJitter: -1}, status(code), func(b *bubble) {
+			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}, Jitter: -1}}, status(code), func(b *bubble) {
 				b.subscribe("a")
 				b.store.beforeSettle = func(results []webhooks.AttemptResult, _ []webhooks.HealthChange) {
 					must(b.store.Store.Settle(b.Context(), results, nil))

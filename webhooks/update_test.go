@@ -171,7 +171,7 @@ func TestURLChangesDuringAnAttempt(t *testing.T) {
 				}
 			}
 			diary := &diary{}
-			inBubble(t, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, handler, func(b *bubble) {
 				webhook := b.subscribe("old")
 				underWay := b.publish()
 				b.start()
@@ -228,7 +228,7 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 // An attempt under way when the webhook is turned off goes on and counts; the rest
 // waits, what is published is skipped, and on again the rest goes on.
 func TestTurnedOffDuringAnAttempt(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 1, Concurrency: 2}, sleeping(10*time.Second), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1, Total: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		webhook := b.subscribe("a")
 		underWay, waiting := b.publish(), b.publish()
 		b.start()

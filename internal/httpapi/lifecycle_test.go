@@ -36,7 +36,7 @@ func TestNewHandlerRefuses(t *testing.T) {
 		{"waiting for a store", storageapi.Config{Store: memory.New(), Wait: 1}, []string{"Wait", "Store"}},
 		{"a path's prefix", storageapi.Config{Path: path, Prefix: "v2/"}, []string{"Config.Prefix"}},
 		{"prefix", storageapi.Config{Path: path, Keys: apikeys.Config{Prefix: "A B"}}, []string{"Keys", "Prefix"}},
-		{"concurrency", storageapi.Config{Path: path, Webhooks: webhooks.Config{Concurrency: -1}}, []string{"Webhooks", "Concurrency"}},
+		{"concurrency", storageapi.Config{Path: path, Webhooks: webhooks.Config{Concurrency: webhooks.Concurrency{Total: -1}}}, []string{"Webhooks", "Concurrency"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 func TestSecretsStayIn(t *testing.T) {
 	r, faults, log := newReceiver(t), newFaulty(), new(logBuffer)
 	config := storageapi.Config{Store: faults, Logger: log.logger(), Webhooks: r.config()}
-	config.Webhooks.Retries = []time.Duration{} // an attempt only
+	config.Webhooks.Retry.Delays = []time.Duration{} // an attempt only
 	var mu sync.Mutex
 	var observed []string
 	note := func(event any) {

@@ -86,7 +86,7 @@ func parse(args []string, usage io.Writer) (*scenario, error) {
 	flags.DurationVar(&s.duration, "duration", 10*time.Second, "how long each rate lasts")
 	flags.IntVar(&s.hosts, "hosts", 1, "receiver hosts, each an address of 127.0.0.0/8 (more than 1: on Linux), at most 100000")
 	flags.IntVar(&s.webhooks, "webhooks", 100, "webhooks, each in an account of its own, at least one for each host; events go to one after the other")
-	flags.IntVar(&s.idle, "idle", 0, "Config.Webhooks.MaxIdleConns; 0: its default")
+	flags.IntVar(&s.idle, "idle", 0, "Config.Webhooks.Outbound.MaxIdleConns; 0: its default")
 	flags.StringVar(&s.ids, "ids", "ulid", "event ids: ulid, those of the library, which ascend; or uuid, random ones of the host's own")
 	flags.IntVar(&s.body, "body", 256, "bytes of each event's body, about")
 	flags.IntVar(&s.purged, "purged", 0, "events to deliver and purge before")
