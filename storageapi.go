@@ -103,7 +103,6 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
-	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -116,21 +115,9 @@ type Config struct {
 	// not exist, its directory must. One process at a time can use it.
 	Path string
 
-	// Wait is how long [NewHandler] waits where another process still has the file of Path
-	// open: more than the predecessor of a host takes to shut down, for hosts that are
-	// started before that has ended. It goes on as soon as the file is closed. Negative: not
-	// at all. Default: half a second.
-	Wait time.Duration
-
-	// SealingKeys are AES-256 keys, 32 random bytes each, under which the
-	// webhooks' signing secrets are sealed in the file. The first one seals, all
-	// of them open: to replace a key put the new one before it, open the file
-	// once, which seals all secrets again, and leave the old one away. Default:
-	// the secrets are in the file as they are, which is readable by its owner
-	// only.
-	SealingKeys [][]byte
-
-	// Store keeps everything instead of a file. It stays the caller's to close,
+	// Store keeps everything instead of a file that NewHandler opens: one of another backend, or a
+	// file with options of its own, such as bolt.Wait for a host that starts before its
+	// predecessor has ended, and bolt.Sealed to encrypt signing secrets. The caller closes it,
 	// after the Handler.
 	Store store.Store
 
@@ -243,26 +230,12 @@ func NewHandler(config Config) (*Handler, error) {
 		return nil, errors.New("storageapi: Config: Path or Store must be given")
 	case config.Path != "" && config.Store != nil:
 		return nil, errors.New("storageapi: Config: Path and Store must not both be given")
-	case config.Store != nil && len(config.SealingKeys) > 0:
-		return nil, errors.New("storageapi: Config: SealingKeys are for Path; a Store seals by itself")
-	case config.Store != nil && config.Wait != 0:
-		return nil, errors.New("storageapi: Config: Wait is for Path; a Store is open already")
 	case config.Store != nil:
 		return newHandler(config, nil)
 	}
 	var options []bolt.Option
-	if config.Wait != 0 {
-		options = append(options, bolt.Wait(config.Wait))
-	}
 	if config.Observe.Committed != nil {
 		options = append(options, bolt.Observe(config.Observe, config.Logger))
-	}
-	if len(config.SealingKeys) > 0 {
-		keys, err := signing.NewKeyring(config.SealingKeys...)
-		if err != nil {
-			return nil, fmt.Errorf("storageapi: Config.SealingKeys: %w", err)
-		}
-		options = append(options, bolt.Sealed(keys))
 	}
 	file, err := bolt.Open(config.Path, options...)
 	if err != nil {

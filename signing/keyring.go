@@ -47,6 +47,10 @@ const (
 // so that sealing can be introduced; nothing protects these against being changed or moved. The zero Secret is an empty
 // record under every Keyring: there is nothing to hide, and it signs nothing.
 //
+// A Keyring does no I/O, so that a store can use it inside a transaction. With a key management service keep the key
+// encrypted by the service in the host's configuration, and decrypt it once, before the store is opened: neither a slow
+// nor an unreachable service then holds up a delivery.
+//
 // A Keyring prints, marshals and logs as "[redacted]". It is safe for concurrent use.
 type Keyring struct {
 	open func() []sealer // a function for the reason that Secret has one
