@@ -100,6 +100,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
@@ -135,7 +136,7 @@ type Config struct {
 	Scopes []scopes.Declaration
 
 	// Keys configures the keys. Its zero value works; its Logger defaults to
-	// the one below, and its Scopes are those above.
+	// the one below.
 	Keys apikeys.Config
 
 	// Webhooks configures webhooks and their delivery. Its zero value works;
@@ -251,22 +252,18 @@ func NewHandler(config Config) (*Handler, error) {
 
 // newHandler puts a Handler together on config.Store.
 func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
-	if config.Keys.Scopes != nil || config.Webhooks.Scopes != nil {
-		return nil, errors.New("storageapi: Config.Keys.Scopes and Config.Webhooks.Scopes must not be given: Config.Scopes declares scopes")
-	}
 	vocabulary, err := scopes.NewVocabulary(config.Scopes...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Scopes: %w", err)
 	}
-	config.Keys.Scopes, config.Webhooks.Scopes = vocabulary, vocabulary
-	config.Keys.Notify, config.Webhooks.Notify = config.Notify != nil, config.Notify != nil
+	wired := wiring.Settings{Scopes: vocabulary, Notify: config.Notify != nil}
 	config.Keys.Observe = observe.Join(config.Observe, config.Keys.Observe)
 	config.Webhooks.Observe = observe.Join(config.Observe, config.Webhooks.Observe)
-	keys, err := apikeys.New(config.Store, config.Keys)
+	keys, err := apikeys.New(config.Store, config.Keys, wired)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
 	}
-	hooks, err := webhooks.New(config.Store, config.Webhooks)
+	hooks, err := webhooks.New(config.Store, config.Webhooks, wired)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}

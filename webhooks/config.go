@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/observe"
-	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
@@ -48,14 +47,6 @@ type Config struct {
 
 	// Alerts is what the Report methods publish, and when.
 	Alerts Alerts
-
-	// Scopes are the scopes that Events may name. Default: those of docs/spec.md, section
-	// 5. storageapi.Config.Scopes sets it.
-	Scopes *scopes.Vocabulary
-
-	// Notify says that the notices of what happens to webhooks wait until the host has taken
-	// them. storageapi.Config.Notify sets it. Default: they are kept, and wait for nothing.
-	Notify bool
 
 	// Logger logs deliveries that are given up, webhooks that are disabled and failures
 	// of the store, and at debug level each attempt. Default: slog.Default().

@@ -37,7 +37,7 @@ type dispatcher struct {
 	free     []*inflight   // recorded, to be used again
 }
 
-func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
+func newDispatcher(store Store, sender *sender, config Config, notify bool) *dispatcher {
 	activity := newActivity()
 	d := &dispatcher{
 		activity: activity,
@@ -46,7 +46,7 @@ func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
 		config:   config,
 		halt:     &halt{store: store, logger: config.Logger, activity: activity},
 		reporter: newReporter(store, config),
-		notices:  &noticeMaker{now: config.Now, notify: config.Notify},
+		notices:  &noticeMaker{now: config.Now, notify: notify},
 		waking:   make(chan struct{}, 1),
 	}
 	d.scheduler = scheduler.New(scheduler.Config{

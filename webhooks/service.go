@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
@@ -43,8 +44,9 @@ type WebhookService struct {
 
 // New returns a WebhookService on the given store, which stays the caller's to
 // close, after Run has returned. It starts nothing: see [WebhookService.Run].
-// The error names the field of config that makes no sense.
-func New(store Store, config Config) (*WebhookService, error) {
+// The error names the field of config that is invalid. The settings are for package storageapi.
+func New(store Store, config Config, settings ...wiring.Settings) (*WebhookService, error) {
+	wired := wiring.Of(settings)
 	if store == nil {
 		return nil, errors.New("webhooks: nil Store")
 	}
@@ -52,12 +54,12 @@ func New(store Store, config Config) (*WebhookService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
-	events, err := newVocabulary(config.Events, config.Scopes)
+	events, err := newVocabulary(config.Events, wired.Scopes)
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
 	guard := outbound.NewGuard(config.Outbound.AllowNetworks, config.Outbound.AllowHosts)
-	dispatcher := newDispatcher(store, newSender(guard, config), config)
+	dispatcher := newDispatcher(store, newSender(guard, config), config, wired.Notify)
 	s := &WebhookService{
 		store:      store,
 		guard:      guard,
