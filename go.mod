@@ -1,6 +1,6 @@
 module github.com/storageapi/storageapi
 
-go 1.25.0
+go 1.26.0
 
 require (
 	code.dny.dev/ssrf v0.3.0

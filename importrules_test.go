@@ -18,7 +18,7 @@ const module = "github.com/storageapi/storageapi"
 // importRules says which packages of this module, and of other modules, each
 // package may import, tests apart. The standard library is free to all.
 var importRules = map[string][]string{
-	".":                {"notices", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/transfer"},
+	".":                {"notices", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "internal/wiring", "store/transfer"},
 	"store/capability": {},
 
 	"scopes":   {},
@@ -26,8 +26,8 @@ var importRules = map[string][]string{
 	"notices":  {},
 	"observe":  {"notices"},
 	"auth":     {"observe", "scopes", "internal/lasting", "internal/observing"},
-	"apikeys":  {"store/capability", "notices", "observe", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
-	"webhooks": {"store/capability", "notices", "observe", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
+	"apikeys":  {"store/capability", "notices", "observe", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook", "internal/wiring"},
+	"webhooks": {"store/capability", "notices", "observe", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/wiring", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting":  {},
 	"webhooks/internal/jsontext":  {},
@@ -74,6 +74,7 @@ var importRules = map[string][]string{
 	"internal/testbubble": {},
 	"internal/testdir":    {},
 	"internal/testhook":   {},
+	"internal/wiring":     {"scopes"},
 
 	// Programs show and measure what others can do: they import what others can.
 	"internal/load": {".", "apikeys", "observe", "scopes", "webhooks"},

@@ -208,23 +208,23 @@ func (d *hostDocument) setLimits(config *Config) {
 	}
 	d.setCount("An account can have 1,000 keys, unless the service sets another limit.", "keys", config.Keys.MaxPerAccount)
 	d.setCount("An account can have 100 webhooks, unless the service sets another limit.", "webhooks", config.Webhooks.MaxPerAccount)
-	if timeout := config.Webhooks.Timeout; timeout > 0 {
+	if timeout := config.Webhooks.Outbound.Timeout; timeout > 0 {
 		d.replaceAll("within 15 seconds", "within "+spell(timeout))
 	}
-	switch limit := config.Webhooks.FailingLimit; {
+	switch limit := config.Webhooks.Retry.DisableAfter; {
 	case limit < 0:
 		d.replaceAll("the receiver responded 410, or all attempts had failed for 5 days.", "the receiver responded 410.")
 	case limit > 0:
 		d.replaceAll("all attempts had failed for 5 days", "all attempts had failed for "+spell(limit))
 	}
-	if ratios := config.Webhooks.ApproachingRatios; ratios != nil {
+	if ratios := config.Webhooks.Alerts.ApproachingRatios; ratios != nil {
 		var list []string
 		for _, ratio := range ratios {
 			list = append(list, fmt.Sprintf("%.6g%%", 100*ratio))
 		}
 		d.replaceAll("Sent once a period, at 80% of the limit unless the service sets another ratio.", sent("Sent once a period for each of these parts of the limit: ", list))
 	}
-	if leads := config.Webhooks.FileLeads; leads != nil {
+	if leads := config.Webhooks.Alerts.FileLeads; leads != nil {
 		leads = slices.Clone(leads)
 		slices.Sort(leads)
 		var list []string

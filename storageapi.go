@@ -76,8 +76,8 @@
 // # Mounting
 //
 // Paths are taken as they are: nothing is cleaned or redirected. [Config.Prefix] puts the
-// whole API elsewhere. Routers other than [http.ServeMux] are in examples/routers. [CORS]
-// lets programs in browsers call it.
+// whole API elsewhere. Routers other than [http.ServeMux], and CORS for programs in browsers,
+// are in examples/routers.
 //
 // # Ending
 //
@@ -100,10 +100,10 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
-	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -116,21 +116,9 @@ type Config struct {
 	// not exist, its directory must. One process at a time can use it.
 	Path string
 
-	// Wait is how long [NewHandler] waits where another process still has the file of Path
-	// open: more than the predecessor of a host takes to shut down, for hosts that are
-	// started before that has ended. It goes on as soon as the file is closed. Negative: not
-	// at all. Default: half a second.
-	Wait time.Duration
-
-	// SealingKeys are AES-256 keys, 32 random bytes each, under which the
-	// webhooks' signing secrets are sealed in the file. The first one seals, all
-	// of them open: to replace a key put the new one before it, open the file
-	// once, which seals all secrets again, and leave the old one away. Default:
-	// the secrets are in the file as they are, which is readable by its owner
-	// only.
-	SealingKeys [][]byte
-
-	// Store keeps everything instead of a file. It stays the caller's to close,
+	// Store keeps everything instead of a file that NewHandler opens: one of another backend, or a
+	// file with options of its own, such as bolt.Wait for a host that starts before its
+	// predecessor has ended, and bolt.Sealed to encrypt signing secrets. The caller closes it,
 	// after the Handler.
 	Store store.Store
 
@@ -148,7 +136,7 @@ type Config struct {
 	Scopes []scopes.Declaration
 
 	// Keys configures the keys. Its zero value works; its Logger defaults to
-	// the one below, and its Scopes are those above.
+	// the one below.
 	Keys apikeys.Config
 
 	// Webhooks configures webhooks and their delivery. Its zero value works;
@@ -243,26 +231,12 @@ func NewHandler(config Config) (*Handler, error) {
 		return nil, errors.New("storageapi: Config: Path or Store must be given")
 	case config.Path != "" && config.Store != nil:
 		return nil, errors.New("storageapi: Config: Path and Store must not both be given")
-	case config.Store != nil && len(config.SealingKeys) > 0:
-		return nil, errors.New("storageapi: Config: SealingKeys are for Path; a Store seals by itself")
-	case config.Store != nil && config.Wait != 0:
-		return nil, errors.New("storageapi: Config: Wait is for Path; a Store is open already")
 	case config.Store != nil:
 		return newHandler(config, nil)
 	}
 	var options []bolt.Option
-	if config.Wait != 0 {
-		options = append(options, bolt.Wait(config.Wait))
-	}
 	if config.Observe.Committed != nil {
 		options = append(options, bolt.Observe(config.Observe, config.Logger))
-	}
-	if len(config.SealingKeys) > 0 {
-		keys, err := signing.NewKeyring(config.SealingKeys...)
-		if err != nil {
-			return nil, fmt.Errorf("storageapi: Config.SealingKeys: %w", err)
-		}
-		options = append(options, bolt.Sealed(keys))
 	}
 	file, err := bolt.Open(config.Path, options...)
 	if err != nil {
@@ -278,22 +252,18 @@ func NewHandler(config Config) (*Handler, error) {
 
 // newHandler puts a Handler together on config.Store.
 func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
-	if config.Keys.Scopes != nil || config.Webhooks.Scopes != nil {
-		return nil, errors.New("storageapi: Config.Keys.Scopes and Config.Webhooks.Scopes must not be given: Config.Scopes declares scopes")
-	}
 	vocabulary, err := scopes.NewVocabulary(config.Scopes...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Scopes: %w", err)
 	}
-	config.Keys.Scopes, config.Webhooks.Scopes = vocabulary, vocabulary
-	config.Keys.Notify, config.Webhooks.Notify = config.Notify != nil, config.Notify != nil
+	wired := wiring.Settings{Scopes: vocabulary, Notify: config.Notify != nil}
 	config.Keys.Observe = observe.Join(config.Observe, config.Keys.Observe)
 	config.Webhooks.Observe = observe.Join(config.Observe, config.Webhooks.Observe)
-	keys, err := apikeys.New(config.Store, config.Keys)
+	keys, err := apikeys.New(config.Store, config.Keys, wired)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
 	}
-	hooks, err := webhooks.New(config.Store, config.Webhooks)
+	hooks, err := webhooks.New(config.Store, config.Webhooks, wired)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}
@@ -336,7 +306,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }
 
 // Run delivers webhooks until ctx is done or the Handler is closed. Then it
-// finishes the attempts under way, for no longer than Config.Webhooks.DrainTimeout,
+// finishes the attempts under way, for no longer than Config.Webhooks.Outbound.DrainTimeout,
 // and returns nil; what is left is delivered by the next Run. It returns
 // [ErrClosed] if the Handler is closed already, and [webhooks.ErrRunning] if it is
 // running already.

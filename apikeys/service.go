@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/observing"
+	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 )
@@ -27,17 +28,9 @@ type Config struct {
 	// account create at most half of them, see [ErrShareLimit].
 	MaxPerAccount int
 
-	// Scopes are the scopes that keys can be created with. Default: those of docs/spec.md,
-	// section 5. [storageapi.Config.Scopes] sets it.
-	Scopes *scopes.Vocabulary
-
 	// Legacy describes the values of imported keys, at most 4 kinds, see
 	// [KeyService.Import]. Default: none.
 	Legacy []Legacy
-
-	// Notify says that the notices of what happens to keys wait until the host has taken
-	// them. [storageapi.Config.Notify] sets it. Default: they are kept, and wait for nothing.
-	Notify bool
 
 	// Observe is told of the changes of keys: see [observe.Observer.Changed].
 	// [storageapi.Config.Observe] is told as well. Default: nothing is told.
@@ -71,9 +64,10 @@ type KeyService struct {
 }
 
 // New returns a KeyService on the given store, which stays the caller's to
-// close, after the service. It starts nothing. A store that is nil and a config
-// that makes no sense are errors, the latter a [*ValidationError].
-func New(store Store, config Config) (*KeyService, error) {
+// close, after the service. It starts nothing. A nil store and an invalid config are
+// errors, the latter a [*ValidationError]. The settings are for package storageapi.
+func New(store Store, config Config, settings ...wiring.Settings) (*KeyService, error) {
+	wired := wiring.Of(settings)
 	if store == nil {
 		return nil, errors.New("apikeys: nil Store")
 	}
@@ -101,9 +95,9 @@ func New(store Store, config Config) (*KeyService, error) {
 		legacy:   legacies,
 		prefix:   config.Prefix,
 		maxCount: config.MaxPerAccount,
-		scopes:   config.Scopes,
+		scopes:   wired.Scopes,
 		now:      config.Now,
-		notify:   config.Notify,
+		notify:   wired.Notify,
 		observer: observing.NewChanges(config.Observe, config.Logger),
 		uses:     uses{store: store, log: config.Logger, closing: make(chan struct{}), writing: make(chan struct{}, 1)},
 	}, nil

@@ -21,7 +21,7 @@ import (
 
 // TestHistory changes keys and webhooks by the pages and otherwise, and reads who did what.
 func TestHistory(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), Actor: func(*http.Request) string { return "ada@example.com" }})
 	s.get("history").want(http.StatusOK).says("Nothing yet")
 
@@ -161,7 +161,7 @@ func TestHistory_FilteredByWho_GoesOnOverPages(t *testing.T) {
 	key, _ := s.key(alice, "0", time.Time{})
 	for i := range 1200 {
 		ctx := notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorPerson, ID: []string{"ada", "bea"}[min(i/600, 1)]})
-		if _, err := s.api.Keys.Update(ctx, alice, key.ID, apikeys.UpdateParams{Name: ptr(fmt.Sprint("n", i))}); err != nil {
+		if _, err := s.api.Keys.Update(ctx, alice, key.ID, apikeys.UpdateParams{Name: new(fmt.Sprint("n", i))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,5 +183,3 @@ func TestHistory_FilteredByWho_GoesOnOverPages(t *testing.T) {
 		t.Errorf("%d changes by ada, want 600", seen)
 	}
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -44,7 +44,7 @@ func (r *receiver) answer(status int, body string) {
 func (r *receiver) config() webhooks.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
-	return webhooks.Config{RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Retries: []time.Duration{}}
+	return webhooks.Config{Outbound: webhooks.Outbound{RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}
 }
 
 // newDelivering returns a site that delivers to the receiver, and a webhook there.

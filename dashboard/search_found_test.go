@@ -19,7 +19,7 @@ import (
 )
 
 func TestSearch_LongestQueryAndAnyScript_FindsMatches(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	address := "https://example.com/" + strings.Repeat("a", 170)
 	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: address, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
 	if err != nil {
@@ -32,7 +32,7 @@ func TestSearch_LongestQueryAndAnyScript_FindsMatches(t *testing.T) {
 
 // It does not redirect if earlier pages had results, or if part of the lists was not searched yet.
 func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
-	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}, Webhooks: webhooks.Config{MaxPerAccount: 2000, AllowHosts: []string{"many.example.com", "late.example.com"}}})
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}, Webhooks: webhooks.Config{MaxPerAccount: 2000, Outbound: webhooks.Outbound{AllowHosts: []string{"many.example.com", "late.example.com"}}}})
 	for i := range 21 {
 		s.key(alice, fmt.Sprint("each ", i), time.Time{})
 	}
@@ -78,7 +78,7 @@ func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 }
 
 func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	for range 3 {
 		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}); err != nil {
 			t.Fatal(err)

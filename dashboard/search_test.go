@@ -44,7 +44,7 @@ func (p *page) leadsOn(to string) {
 
 // TestSearch finds everything by all that people know of it.
 func TestSearch(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"a.example.com", "b.example.com"}}})
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"a.example.com", "b.example.com"}}}})
 	backup, token := s.key(alice, "Nightly Backup", time.Time{})
 	deploy, _ := s.key(alice, "CI <deploy>", time.Time{})
 	var hooks []webhooks.Webhook
@@ -124,7 +124,7 @@ func TestSearchIsBounded(t *testing.T) {
 
 // TestWhoMaySearch finds only what the user may see.
 func TestWhoMaySearch(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	key, _ := s.key(alice, "example", time.Time{})
 	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
 	if err != nil {

@@ -113,12 +113,12 @@ func (b *bench) script(name string, arguments ...string) (string, error) {
 	return string(out), err
 }
 
-// release makes a release, without CI: it is what runs this test.
+// release makes a signed release, without CI: it is what runs this test.
 func (b *bench) release(version string) string {
 	b.Helper()
-	out, err := b.script("make", "-checked", version)
+	out, err := b.script("make", "-checked", "-sign", version)
 	if err != nil {
-		b.Fatalf("release/make -checked %s: %v\n%s", version, err, out)
+		b.Fatalf("release/make -checked -sign %s: %v\n%s", version, err, out)
 	}
 	return out
 }

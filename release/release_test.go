@@ -39,7 +39,7 @@ func TestRelease(t *testing.T) {
 	b.write("untidy.go", "package storageapi\n")
 	b.refuses("the tree is not clean", "-checked", "v0.1.0")
 	b.must(os.Remove(filepath.Join(b.tree, "untidy.go")))
-	b.write("store/postgres/untidy.go", "package postgres\n\nimport _ \"example.com/unknown\"\n")
+	b.write("store/postgres/untidy_test.go", "package postgres\n\nimport _ \"example.com/unknown\"\n")
 	b.commit("a package that no go.sum knows")
 	unknown := b.state()
 	b.refuses("the release could not be made", "-checked", "v0.1.0")
@@ -47,6 +47,18 @@ func TestRelease(t *testing.T) {
 		t.Fatalf("before:\n%s\nafter a failure:\n%s", unknown, after)
 	}
 	b.git("reset", "-q", "--hard", "HEAD~1")
+	b.refuses("unknown option -signed", "-signed", "v0.1.0")
+	b.git("config", "gpg.format", "ssh")
+	b.git("config", "user.signingKey", filepath.Join(b.dir, "missing"))
+	b.refuses("v0.1.0 could not be made", "-checked", "-sign", "v0.1.0")
+	if after := b.state(); after != before {
+		t.Fatalf("before:\n%s\nafter a signature that failed:\n%s", before, after)
+	}
+	key := filepath.Join(b.dir, "key")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		t.Skipf("ssh-keygen: %v\n%s", err, out)
+	}
+	b.git("config", "user.signingKey", key)
 	for _, version := range []string{"0.1.0", "v0.1", "v0.1.0-rc.1", "v01.0.0", "v0.0.0", "v2.0.0", "v0.1.0 v0.2.0"} {
 		b.refuses("", append([]string{"-checked"}, strings.Fields(version)...)...)
 	}
@@ -63,6 +75,11 @@ func TestRelease(t *testing.T) {
 	}
 	if got := b.git("status", "--porcelain"); got != "" {
 		t.Errorf("the tree is not clean after it: %s", got)
+	}
+	for tag := range strings.FieldsSeq(b.git("tag")) {
+		if !strings.Contains(b.git("cat-file", "tag", tag), "-----BEGIN SSH SIGNATURE-----") {
+			t.Errorf("%s is not signed", tag)
+		}
 	}
 	tags := b.git("tag")
 	for file := range strings.FieldsSeq(b.git("ls-files", "*go.mod")) {
@@ -100,7 +117,7 @@ func TestAPIDiff(t *testing.T) {
 	script, err := os.ReadFile("apidiff")
 	b.must(err)
 	b.write("release/apidiff", string(script))
-	b.write("go.mod", "module example.com/tiny\n\ngo 1.25.0\n")
+	b.write("go.mod", "module example.com/tiny\n\ngo 1.26.0\n")
 	b.write("tiny.go", "package tiny\n\nfunc Kept() {}\nfunc Gone() {}\n")
 	b.commit("the first")
 	check := func(version, says string, succeeds bool) {
@@ -113,12 +130,15 @@ func TestAPIDiff(t *testing.T) {
 			t.Errorf("release/apidiff %s: %v, says %q, want %q", version, err, out, says)
 		}
 	}
-	check("", "there is no release to compare with yet", true)
-	check("v0.1.0", "there is no release to compare with yet", true)
+	check("", "there is no release yet: wrote release/baseline", true)
+	check("v0.1.0", "nothing of release/baseline is broken", true)
+	b.write("tiny.go", "package tiny\n\nfunc Kept() {}\n")
+	check("v0.1.0", "Gone: removed", true)
+	b.git("checkout", "-q", "tiny.go")
 	b.git("tag", "v0.1.0")
 	b.write("more.go", "package tiny\n\nfunc More() {}\n")
 	b.commit("more")
-	check("v0.1.1", "nothing that v0.1.0 had is broken", true)
+	check("v0.1.1", "nothing of v0.1.0 is broken", true)
 	b.write("tiny.go", "package tiny\n\nfunc Kept() {}\n")
 	b.commit("less")
 	check("", "Gone: removed", true)

@@ -61,8 +61,8 @@ func TestNamesThatNoScopeCanHave(t *testing.T) {
 		if text, err := s.MarshalText(); !errors.Is(err, scopes.ErrUnknown) {
 			t.Errorf("%q marshals as %q, %v", s, text, err)
 		}
-		if set := scopes.Of(s); !set.IsEmpty() || set.Has(s) {
-			t.Errorf("Of(%q) = %q", s, set)
+		if !panics(func() { scopes.Of(scopes.FilesRead, s) }) || !panics(func() { scopes.All().With(s) }) {
+			t.Errorf("Of and With take %q, want a panic", s)
 		}
 		if scopes.All().Has(s) || scopes.Of("a:b").With("files:read").Has(s) {
 			t.Errorf("a set has %q", s)
@@ -71,6 +71,12 @@ func TestNamesThatNoScopeCanHave(t *testing.T) {
 			t.Errorf("FromNames(%q) = %q, %v", s, set, err)
 		}
 	}
+}
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
 }
 
 func TestParseRefusesWhatIsNoScope(t *testing.T) {

@@ -25,9 +25,9 @@ type Set struct {
 	unknown string // names that a key holds and that are not declared any more
 }
 
-// Of returns the set of the given scopes in their order, duplicates folded
-// into the first. What has not the form of a scope's name, such as the zero Scope, is
-// left out.
+// Of returns the set of the given scopes in their order, without duplicates. It is meant for
+// constants, and panics if a scope is malformed, such as the zero Scope: use [FromNames] or
+// [ParseSet] for names from elsewhere.
 func Of(members ...Scope) Set {
 	var set Set
 	for _, s := range members {
@@ -66,7 +66,7 @@ func FromNames(names []string) (Set, error) {
 }
 
 // With returns the set with s added at the end, or the set itself if s is a member
-// already or has not the form of a scope's name.
+// already. It panics if s is malformed, as [Of] does.
 func (set Set) With(s Scope) Set {
 	if set.Has(s) {
 		return set
@@ -74,7 +74,7 @@ func (set Set) With(s Scope) Set {
 	n := number(s)
 	switch {
 	case n == 0 && !s.wellFormed():
-		return set
+		panic(fmt.Sprintf("scopes: malformed scope %s: want a name such as files:read", quote(string(s))))
 	case n == 0 && set.names == "" && set.bits != 0: // the first other one
 		set.names, set.order = set.String(), 0
 		fallthrough

@@ -49,6 +49,10 @@ const (
 // against being changed or moved. The zero Secret is an empty record in every Keyring. It needs no
 // protection, since it signs nothing.
 //
+// A Keyring does no I/O, so that a store can use it inside a transaction. With a key management service keep the key
+// encrypted by the service in the host's configuration, and decrypt it once, before the store is opened: neither a slow
+// nor an unreachable service then holds up a delivery.
+//
 // A Keyring prints, marshals and logs as "[redacted]". It is safe for concurrent use.
 type Keyring struct {
 	open func() []sealer // a function for the same reason as Secret.open

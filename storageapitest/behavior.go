@@ -31,7 +31,7 @@ func RetryAfter(d time.Duration) Behavior {
 	}))
 }
 
-// Slow answers 200 after d. Longer than Config.Timeout of package webhooks, by default 15
+// Slow answers 200 after d. Longer than Config.Outbound.Timeout of package webhooks, by default 15
 // seconds, no answer comes in time.
 func Slow(d time.Duration) Behavior {
 	return Handle(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -41,7 +41,7 @@ func TestSameBytes(t *testing.T) {
 
 	noon := time.Now().Truncate(time.Second)
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New(), Webhooks: webhooks.Config{
-		RootCAs: roots, Now: func() time.Time { return noon },
+		Outbound: webhooks.Outbound{RootCAs: roots}, Now: func() time.Time { return noon },
 	}})
 	if err != nil {
 		t.Fatal(err)

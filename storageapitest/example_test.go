@@ -49,7 +49,7 @@ func ExampleKit_Revoke() {
 // A receiver that fails once gets the event again.
 func ExampleReceiver_Script() {
 	kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{
-		Webhooks: webhooks.Config{Retries: []time.Duration{time.Millisecond}}, // 5 s by default; a bubble needs no such change
+		Webhooks: webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Millisecond}}}, // 5 s by default; a bubble needs no such change
 	}))
 	receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
 	receiver.Script(storageapitest.Status(http.StatusInternalServerError).Times(1))

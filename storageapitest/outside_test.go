@@ -24,7 +24,7 @@ func TestOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"go.mod": "module example.com/host\n\ngo 1.25.0\n\nrequire github.com/storageapi/storageapi v0.0.0\n\n" +
+		"go.mod": "module example.com/host\n\ngo 1.26.0\n\nrequire github.com/storageapi/storageapi v0.0.0\n\n" +
 			"replace github.com/storageapi/storageapi => " + root + "\n",
 		"go.sum":       string(sums),
 		"host_test.go": outsideTest,

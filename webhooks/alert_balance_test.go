@@ -56,7 +56,7 @@ func TestBalanceThresholds(t *testing.T) {
 		t.Run("the default is "+fallback, func(t *testing.T) {
 			box, config := newTeller(), webhooks.Config{}
 			if fallback != "" {
-				config.DefaultBalanceThreshold = sui(fallback)
+				config.Alerts.DefaultBalanceThreshold = sui(fallback)
 			}
 			s := newService(t, box, config)
 			a, b, none := watch(t, s, "10"), watch(t, s, "7.5"), watch(t, s, "")
@@ -90,7 +90,7 @@ func TestBalanceThresholds(t *testing.T) {
 
 func TestBalanceHysteresis(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{BalanceHysteresis: sui("2")})
+	s := newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{BalanceHysteresis: sui("2")}})
 	w := watch(t, s, "10")
 	report(t, s, "11", "9", "11.999999999", "9")
 	box.want(t, "not being back yet", low(w, "9", "10"))
@@ -130,7 +130,7 @@ func TestBalanceWhenWebhooksChange(t *testing.T) {
 		noError(t, err)
 	}
 	threshold := func(text string) webhooks.UpdateParams {
-		return webhooks.UpdateParams{BalanceThreshold: ptr(sui(text))}
+		return webhooks.UpdateParams{BalanceThreshold: new(sui(text))}
 	}
 	change(at, threshold("25"))
 	box.want(t, "raising a threshold", low(at, "20", "25"))
@@ -150,7 +150,7 @@ func TestBalanceWhileOff(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, webhooks.Config{})
 	w := watch(t, s, "10")
-	if _, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(false)}); err != nil {
+	if _, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	report(t, s, "9")
@@ -159,7 +159,7 @@ func TestBalanceWhileOff(t *testing.T) {
 	if err != nil || len(page.Deliveries) != 1 || page.Deliveries[0].State != webhooks.Skipped {
 		t.Errorf("the deliveries are %v, %v", page, err)
 	}
-	if _, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
+	if _, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	report(t, s, "9", "8")
@@ -204,7 +204,7 @@ func TestBalanceLeftDue(t *testing.T) {
 		if len(log.lines("not told yet", w.ID)) != 1 {
 			t.Errorf("the log has %s", log)
 		}
-		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(false)}) // nothing is to be sent from here
+		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}) // nothing is to be sent from here
 		noError(t, err)
 		box.fail, box.Store = nil, box.Store.(failingReview).Store
 		start(t, s)

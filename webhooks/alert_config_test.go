@@ -13,19 +13,19 @@ import (
 func TestAlertConfig(t *testing.T) {
 	for field, configs := range map[string][]webhooks.Config{
 		"": {
-			{ApproachingRatios: []float64{0.000001, 0.999999, 0.5, 0.5}, FileLeads: []time.Duration{1, 3652 * 24 * time.Hour}, FileScanInterval: time.Second},
-			{ApproachingRatios: []float64{}, DefaultBalanceThreshold: math.MaxUint64, BalanceHysteresis: math.MaxUint64},
+			{Alerts: webhooks.Alerts{ApproachingRatios: []float64{0.000001, 0.999999, 0.5, 0.5}, FileLeads: []time.Duration{1, 3652 * 24 * time.Hour}, FileScanInterval: time.Second}},
+			{Alerts: webhooks.Alerts{ApproachingRatios: []float64{}, DefaultBalanceThreshold: math.MaxUint64, BalanceHysteresis: math.MaxUint64}},
 		},
-		"ApproachingRatios": {
-			{ApproachingRatios: []float64{0.8, 0}}, {ApproachingRatios: []float64{1}}, {ApproachingRatios: []float64{-0.1}}, {ApproachingRatios: []float64{80}},
-			{ApproachingRatios: []float64{math.NaN()}}, {ApproachingRatios: []float64{0.9999999}}, {ApproachingRatios: []float64{1e-7}},
-			{ApproachingRatios: make([]float64, 21)},
+		"Alerts.ApproachingRatios": {
+			{Alerts: webhooks.Alerts{ApproachingRatios: []float64{0.8, 0}}}, {Alerts: webhooks.Alerts{ApproachingRatios: []float64{1}}}, {Alerts: webhooks.Alerts{ApproachingRatios: []float64{-0.1}}}, {Alerts: webhooks.Alerts{ApproachingRatios: []float64{80}}},
+			{Alerts: webhooks.Alerts{ApproachingRatios: []float64{math.NaN()}}}, {Alerts: webhooks.Alerts{ApproachingRatios: []float64{0.9999999}}}, {Alerts: webhooks.Alerts{ApproachingRatios: []float64{1e-7}}},
+			{Alerts: webhooks.Alerts{ApproachingRatios: make([]float64, 21)}},
 		},
-		"FileLeads": {
-			{FileLeads: []time.Duration{}}, {FileLeads: []time.Duration{0}}, {FileLeads: []time.Duration{-1}},
-			{FileLeads: []time.Duration{3653 * 24 * time.Hour}}, {FileLeads: make([]time.Duration, 21)},
+		"Alerts.FileLeads": {
+			{Alerts: webhooks.Alerts{FileLeads: []time.Duration{}}}, {Alerts: webhooks.Alerts{FileLeads: []time.Duration{0}}}, {Alerts: webhooks.Alerts{FileLeads: []time.Duration{-1}}},
+			{Alerts: webhooks.Alerts{FileLeads: []time.Duration{3653 * 24 * time.Hour}}}, {Alerts: webhooks.Alerts{FileLeads: make([]time.Duration, 21)}},
 		},
-		"FileScanInterval": {{FileScanInterval: -1}, {FileScanInterval: time.Millisecond}},
+		"Alerts.FileScanInterval": {{Alerts: webhooks.Alerts{FileScanInterval: -1}}, {Alerts: webhooks.Alerts{FileScanInterval: time.Millisecond}}},
 	} {
 		for _, config := range configs {
 			_, err := webhooks.New(memory.New(), config)
@@ -41,7 +41,7 @@ func TestAlertConfig(t *testing.T) {
 // What a host does to its Config later changes nothing.
 func TestAlertConfigIsCopied(t *testing.T) {
 	box, ratios := newTeller(), []float64{0.8}
-	s := newService(t, box, webhooks.Config{ApproachingRatios: ratios, Now: testclock.At(noon).Now})
+	s := newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{ApproachingRatios: ratios}, Now: testclock.At(noon).Now})
 	ratios[0] = 0.1
 	noError(t, s.ReportTransactions(t.Context(), account, 7, 10, "2026-11"))
 	box.want(t, "7 of 10")

@@ -22,7 +22,7 @@ const (
 
 // ReportFiles reports files of an account and when they expire: all that it has, or those
 // that expire soon, as often as the host likes. A file that expires within one of
-// [Config.FileLeads] is notified once for that lead and that expiry, in files.expiring
+// [Alerts.FileLeads] is notified once for that lead and that expiry, in files.expiring
 // events of at most 100 files each. A file that is first reported when several leads have
 // begun is notified for the shortest only. A file that has expired is not notified.
 //

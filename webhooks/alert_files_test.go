@@ -76,7 +76,7 @@ func TestFilesAreToldOncePerLead(t *testing.T) {
 
 func TestFilesThatAreLate(t *testing.T) {
 	box, clock := newTeller(), testclock.At(noon)
-	s := newService(t, box, webhooks.Config{Now: clock.Now, FileLeads: []time.Duration{time.Hour, 10 * time.Hour, time.Minute}})
+	s := newService(t, box, webhooks.Config{Now: clock.Now, Alerts: webhooks.Alerts{FileLeads: []time.Duration{time.Hour, 10 * time.Hour, time.Minute}}})
 	file := expiring("file", noon.Add(30*time.Minute))
 	for range 2 {
 		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))

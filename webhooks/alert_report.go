@@ -16,8 +16,8 @@ import (
 // ReportBalance reports an account's balance, as often as the host likes: a report that
 // changes nothing writes nothing. Each webhook of the account that subscribes to
 // balance.low, even one that is off, is notified once when the balance is below its
-// [Webhook.BalanceThreshold], or else [Config.DefaultBalanceThreshold]. It is notified again
-// only after a report at or above that threshold plus [Config.BalanceHysteresis]. If the
+// [Webhook.BalanceThreshold], or else [Alerts.DefaultBalanceThreshold]. It is notified again
+// only after a report at or above that threshold plus [Alerts.BalanceHysteresis]. If the
 // last reported balance is below the threshold of a webhook that is created or changed
 // later, that webhook is notified immediately, but for such changes within five seconds once
 // at most.
@@ -38,7 +38,7 @@ func (s *WebhookService) ReportBalance(ctx context.Context, account string, bala
 // ReportBandwidth reports how many bytes of its limit an account has used in a period, as
 // often as the host likes: a report that changes nothing writes nothing. It publishes
 // bandwidth.limit_approaching once the use has reached a part of
-// [Config.ApproachingRatios], and bandwidth.limit_reached once it has reached the limit,
+// [Alerts.ApproachingRatios], and bandwidth.limit_reached once it has reached the limit,
 // each once a period; several at once in this order. A limit of 0 is no limit. A limit
 // that is higher than that of the report before makes all of them possible again in the
 // same period.

@@ -47,7 +47,7 @@ const (
 )
 
 func newScanner(s *WebhookService, config Config) *scanner {
-	return &scanner{s, config.Files, config.FileScanInterval, config.Logger}
+	return &scanner{s, config.Alerts.Files, config.Alerts.FileScanInterval, config.Logger}
 }
 
 // run scans until ctx is done.
@@ -67,10 +67,10 @@ func (s *scanner) run(ctx context.Context) {
 	}
 }
 
-// scanApart is scan on a goroutine of its own, which Config.Files may end.
+// scanApart is scan on a goroutine of its own, which Config.Alerts.Files may end.
 func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error) {
 	if returned := <-hostcode.Go(func() { wait, err = s.scan(ctx) }); !returned {
-		return 0, errors.New("Config.Files ended its goroutine")
+		return 0, errors.New("Config.Alerts.Files ended its goroutine")
 	}
 	return wait, err
 }
@@ -102,7 +102,7 @@ func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New("panic in Config.Files") // its value could hold anything
+			err = errors.New("panic in Config.Alerts.Files") // its value could hold anything
 		}
 	}()
 	step := scanned{due: make(map[string][]ExpiringFile)}
@@ -159,7 +159,7 @@ func (s *scanned) add(service *WebhookService, f *StoredFile) {
 // report reports what was found.
 func (s *scanner) report(ctx context.Context, step *scanned) error {
 	if step.refused > 0 {
-		s.logger.Warn("storageapi: files that Config.Files yields break a rule, and are passed over", "files", step.refused, "the_first", step.why)
+		s.logger.Warn("storageapi: files that Config.Alerts.Files yields break a rule, and are passed over", "files", step.refused, "the_first", step.why)
 	}
 	for account, files := range step.due {
 		if err := s.service.ReportFiles(ctx, account, files); err != nil {

@@ -97,7 +97,7 @@ func TestScan(t *testing.T) {
 		began := time.Now()
 		files := newShelf(3, 1000, func(i int) time.Time { return began.Add(time.Duration(i)*time.Minute + 30*time.Second) })
 		box := newTeller()
-		config := webhooks.Config{Files: files.source, FileScanInterval: 6 * time.Minute, FileLeads: []time.Duration{first, last}}
+		config := webhooks.Config{Alerts: webhooks.Alerts{Files: files.source, FileScanInterval: 6 * time.Minute, FileLeads: []time.Duration{first, last}}}
 		stop := start(t, newService(t, box, config))
 		time.Sleep(time.Minute)
 		if told, looked := slices.Concat(box.toldFiles(t)...), files.yielded(); len(told) != 168 || looked != 168 {
@@ -148,7 +148,7 @@ func TestScanGoesOn(t *testing.T) {
 				files.breaks, files.panics = 25_000, panics
 				files.files[5].File.ID = "" // breaks a rule
 				box, log := newTeller(), &logbook{}
-				config := webhooks.Config{Files: files.source, Logger: log.logger()}
+				config := webhooks.Config{Alerts: webhooks.Alerts{Files: files.source}, Logger: log.logger()}
 				stop := start(t, newService(t, box, config))
 				time.Sleep(time.Second)
 				stop()
@@ -190,7 +190,7 @@ func TestScanAfterFailure(t *testing.T) {
 		files := newShelf(1, 10, func(int) time.Time { return soon })
 		files.breaks = 5
 		box := newTeller()
-		start(t, newService(t, box, webhooks.Config{Files: files.source, Logger: new(logbook).logger()}))
+		start(t, newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{Files: files.source}, Logger: new(logbook).logger()}))
 		time.Sleep(59 * time.Second)
 		box.wantFiles(t, "the failure")
 		time.Sleep(2 * time.Second)
@@ -221,10 +221,10 @@ func TestScanByOneOfSeveral(t *testing.T) {
 			}
 		}
 		box := newTeller()
-		start(t, newService(t, box, webhooks.Config{Files: slow}))
+		start(t, newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{Files: slow}}))
 		synctest.Wait()
 		for range 3 {
-			start(t, newService(t, box, webhooks.Config{Files: files.source}))
+			start(t, newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{Files: files.source}}))
 		}
 		time.Sleep(59 * time.Second)
 		if asked := files.begun(); len(asked) != 1 {
@@ -270,9 +270,9 @@ func TestScanIsClaimedInTheEnd(t *testing.T) {
 			return files.source(ctx, after, before)
 		}
 		box := newTeller()
-		start(t, newService(t, box, webhooks.Config{Files: held}))
+		start(t, newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{Files: held}}))
 		synctest.Wait()
-		start(t, newService(t, hasty{box}, webhooks.Config{Files: files.source}))
+		start(t, newService(t, hasty{box}, webhooks.Config{Alerts: webhooks.Alerts{Files: files.source}}))
 		time.Sleep(59 * time.Second)
 		if asked := files.begun(); len(asked) != 0 {
 			t.Errorf("scans began after %q beside the one under way", asked)

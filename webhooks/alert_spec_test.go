@@ -153,7 +153,7 @@ func newSubject(store store.Store) *subject {
 	s := &subject{store: store}
 	for range 2 {
 		s.services = append(s.services, must(webhooks.New(spied{store}, webhooks.Config{
-			BalanceHysteresis: specHysteresis, ApproachingRatios: specRatios, Now: testclock.At(noon).Now,
+			Alerts: webhooks.Alerts{BalanceHysteresis: specHysteresis, ApproachingRatios: specRatios}, Now: testclock.At(noon).Now,
 		})))
 	}
 	return s

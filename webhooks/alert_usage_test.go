@@ -70,7 +70,7 @@ func TestUse(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			box := newTeller()
-			s := newService(t, box, webhooks.Config{ApproachingRatios: test.ratios, Now: testclock.At(noon).Now})
+			s := newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{ApproachingRatios: test.ratios}, Now: testclock.At(noon).Now})
 			for _, step := range test.steps {
 				noError(t, s.ReportTransactions(t.Context(), account, step.used, step.limit, step.period))
 				box.want(t, fmt.Sprintf("%d of %d in %s", step.used, step.limit, step.period), step.told...)

@@ -22,11 +22,11 @@ type sender struct {
 
 func newSender(guard *outbound.Guard, config Config) *sender {
 	return &sender{
-		client:  outbound.New(guard, config.RootCAs, config.MaxIdleConns),
+		client:  outbound.New(guard, config.Outbound.RootCAs, config.Outbound.MaxIdleConns),
 		header:  http.CanonicalHeaderKey(config.SignatureHeader),
-		timeout: config.Timeout,
+		timeout: config.Outbound.Timeout,
 		now:     config.Now,
-		traces:  config.SendTraceparent,
+		traces:  config.Outbound.SendTraceparent,
 	}
 }
 
@@ -126,7 +126,7 @@ func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.h
 
 // RequestHeader returns the header of the request that the attempt sent for the event, as
 // this service sends it: with "[redacted]" in place of the signatures, and without Host,
-// Content-Length and the Traceparent of [Config.SendTraceparent]. It is nil if it did not come to a request, for want of a
+// Content-Length and the Traceparent of [Outbound.SendTraceparent]. It is nil if it did not come to a request, for want of a
 // connection; an attempt that timed out may not have come to one either.
 func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {

@@ -60,7 +60,7 @@ var bomb = sync.OnceValue(func() string {
 // flooded returns a function that makes an attempt at a receiver that answers so.
 func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhooks.Attempt {
 	receiver := newRawReceiver(tb, respond)
-	service := newService(tb, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried})
+	service := newService(tb, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried}})
 	task := webhooks.Task{
 		Event:   mustSeal(tb, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
 		Webhook: &webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: floodSecret}, Attempt: 1,

@@ -15,7 +15,7 @@ import (
 // Whatever is done to a webhook while it is deleted, it stays deleted, and nothing is
 // sent to it any more.
 func TestDeleteDuringEverything(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 4}, sleeping(3*time.Millisecond), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 4}}, sleeping(3*time.Millisecond), func(b *bubble) {
 		b.start()
 		for i := range 15 {
 			webhook := b.subscribe("a")
@@ -24,12 +24,12 @@ func TestDeleteDuringEverything(t *testing.T) {
 			for _, do := range []func() error{
 				func() error {
 					_, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{
-						URL: ptr(webhook.URL), Active: ptr(true), If: func(_, _ webhooks.Webhook) error { return nil },
+						URL: new(webhook.URL), Active: new(true), If: func(_, _ webhooks.Webhook) error { return nil },
 					})
 					return err
 				},
 				func() error {
-					_, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(false)})
+					_, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(false)})
 					return err
 				},
 				func() error {

@@ -26,7 +26,7 @@ func BenchmarkAttempt(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			receiver := newSink(b, false, answer)
 			b.Run("client", func(b *testing.B) {
-				service := newService(b, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool()})
+				service := newService(b, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool()}})
 				webhook := webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
 				inParallel(b, func() bool {
 					got := service.Attempt(b.Context(), &webhooks.Task{Event: event, Webhook: &webhook, Attempt: 1})
@@ -75,7 +75,7 @@ func BenchmarkIdleConns(b *testing.B) {
 	event := mustSeal(b, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance})
 	var kept, left, floor float64
 	for b.Loop() {
-		service := newService(b, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool(), MaxIdleConns: hosts})
+		service := newService(b, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), MaxIdleConns: hosts}})
 		before := heap()
 		inGoroutines(8, hosts, func(i int) {
 			webhook := webhooks.Webhook{ID: "wh_1", URL: urls[i], Secret: signing.NewSecret()}

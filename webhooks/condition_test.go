@@ -29,7 +29,7 @@ func TestConditions(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(1e9)), If: condition("update", no)})
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{BalanceThreshold: new(webhooks.Amount(1e9)), If: condition("update", no)})
 	refused(err)
 	_, err = service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: time.Hour, If: condition("rotate", no)})
 	refused(err)
@@ -98,7 +98,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 			event := publish(t, service)
 			var asked []webhooks.Webhook
 			got, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
-				BalanceThreshold: ptr(webhooks.Amount(5)),
+				BalanceThreshold: new(webhooks.Amount(5)),
 				If: func(before, _ webhooks.Webhook) error {
 					if asked = append(asked, before); len(asked) == 1 {
 						return test.meanwhile(t, made.ID, event)
@@ -127,7 +127,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 				if asks++; asks > 1 && before.Active {
 					t.Errorf("asked about %+v", before)
 				}
-				_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: ptr(false)})
+				_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: new(false)})
 				return err
 			}})
 			if err != nil || asks > 2 || got.Active && asks != 2 {
@@ -142,7 +142,7 @@ func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
 	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
-		Active: ptr(false),
+		Active: new(false),
 		If: func(_, _ webhooks.Webhook) error {
 			return service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{})
 		},

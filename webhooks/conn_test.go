@@ -46,7 +46,7 @@ var payloads = map[string]webhooks.Data{
 func attempts(t *testing.T, receiver *receiver) func(webhooks.Data) webhooks.Attempt {
 	t.Helper()
 	service := newService(t, memory.New(), webhooks.Config{
-		AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried,
+		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried},
 	})
 	webhook := webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
 	return func(data webhooks.Data) webhooks.Attempt {
@@ -264,14 +264,14 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// Config.MaxIdleConns is how many connections are kept.
+// Config.Outbound.MaxIdleConns is how many connections are kept.
 func TestMaxIdleConns(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
 	for keep, want := range map[int][2]int64{0: {3, 3}, 1: {5, 8}, 3: {3, 3}, -1: {9, 9}} { // at least, at most
 		receiver := newReceiver(t, status(http.StatusNoContent))
 		service := newService(t, memory.New(), webhooks.Config{
-			AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried, MaxIdleConns: keep,
+			Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried, MaxIdleConns: keep},
 		})
 		for _, host := range []string{"127.0.0.1", "127.0.0.1", "other.example.com", "other.example.com", "hooks.example.com", "hooks.example.com", "127.0.0.1", "other.example.com", "hooks.example.com"} {
 			if got := try(t, service, receiver.url(host)); got.Status != http.StatusNoContent {

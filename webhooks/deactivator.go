@@ -28,14 +28,14 @@ const (
 )
 
 // notice returns how long a webhook stays on after the host was warned of it, at least.
-func (d *deactivator) notice() time.Duration { return min(maxNotice, d.config.FailingLimit/2) }
+func (d *deactivator) notice() time.Duration { return min(maxNotice, d.config.Retry.DisableAfter/2) }
 
 // turnsOffAt returns when a webhook that is failing will be turned off, or zero.
 func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
-	if !webhook.Claimable() || !webhook.FailedAgain || d.config.FailingLimit < 0 {
+	if !webhook.Claimable() || !webhook.FailedAgain || d.config.Retry.DisableAfter < 0 {
 		return time.Time{}
 	}
-	at, warned := webhook.FailingSince.Add(d.config.FailingLimit), webhook.WarnedAt
+	at, warned := webhook.FailingSince.Add(d.config.Retry.DisableAfter), webhook.WarnedAt
 	if warned.IsZero() { // the host is warned at half the time, or else now
 		warned = d.config.Now()
 	}
@@ -47,12 +47,12 @@ func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 
 // look judges some of the webhooks that have failed for long.
 func (d *deactivator) look(ctx context.Context) (more bool, err error) {
-	if d.config.FailingLimit < 0 {
+	if d.config.Retry.DisableAfter < 0 {
 		return false, nil
 	}
 	now := d.config.Now().UTC().Truncate(time.Millisecond)
 	sure := now.Add(-d.doubt())
-	list, err := d.store.FailingWebhooks(ctx, sure.Add(-d.config.FailingLimit/2-time.Millisecond), Page{After: d.after, Limit: deactivateStep})
+	list, err := d.store.FailingWebhooks(ctx, sure.Add(-d.config.Retry.DisableAfter/2-time.Millisecond), Page{After: d.after, Limit: deactivateStep})
 	d.after = ""
 	if err != nil {
 		return false, err
@@ -84,7 +84,7 @@ var errOther = errors.New("the webhook is not as it was when it was judged")
 // still what was judged: an attempt that has succeeded meanwhile keeps it on.
 func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time.Time) error {
 	warns := judged.WarnedAt.IsZero()
-	if !warns && (sure.Sub(judged.FailingSince) <= d.config.FailingLimit || sure.Sub(judged.WarnedAt) < d.notice()) {
+	if !warns && (sure.Sub(judged.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(judged.WarnedAt) < d.notice()) {
 		return nil
 	}
 	var stored notices.Notice

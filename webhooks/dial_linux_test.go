@@ -40,7 +40,7 @@ func TestTheTimeoutBoundsConnecting(t *testing.T) {
 		}
 	}
 	full := &receiver{address: address.String()}
-	got := attempt(t, full.url("hooks.example.com"), func(c *webhooks.Config) { c.Timeout = timeout })
+	got := attempt(t, full.url("hooks.example.com"), func(c *webhooks.Config) { c.Outbound.Timeout = timeout })
 	if fails(t, got, slow); got.Attempt.Duration < timeout || got.Attempt.Duration > timeout+5*time.Second {
 		t.Errorf("it took %v", got.Attempt.Duration)
 	}

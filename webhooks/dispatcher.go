@@ -37,7 +37,7 @@ type dispatcher struct {
 	free     []*inflight   // recorded, to be used again
 }
 
-func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
+func newDispatcher(store Store, sender *sender, config Config, notify bool) *dispatcher {
 	activity := newActivity()
 	d := &dispatcher{
 		activity: activity,
@@ -46,12 +46,12 @@ func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
 		config:   config,
 		halt:     &halt{store: store, logger: config.Logger, activity: activity},
 		reporter: newReporter(store, config),
-		notices:  &noticeMaker{now: config.Now, notify: config.Notify},
+		notices:  &noticeMaker{now: config.Now, notify: notify},
 		waking:   make(chan struct{}, 1),
 	}
 	d.scheduler = scheduler.New(scheduler.Config{
-		Slots: config.Concurrency, PerWebhook: config.PerWebhook, PerAccount: config.PerAccount,
-		MaxUnrecorded: maxSettle, Timeout: config.Timeout, LongestRetry: longestRetry(config.Retries, config.RetryJitter),
+		Slots: config.Concurrency.Total, PerWebhook: config.Concurrency.PerWebhook, PerAccount: config.Concurrency.PerAccount,
+		MaxUnrecorded: maxSettle, Timeout: config.Outbound.Timeout, LongestRetry: longestRetry(config.Retry.Delays, config.Retry.Jitter),
 		Jitter: &d.jitter, Wake: d.wake,
 	})
 	return d
@@ -90,8 +90,8 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutShort()
 	// None of them ever has to wait: what they are sent is bounded by Scheduler.Room.
-	finished := make(chan *inflight, d.config.Concurrency)
-	settler := newSettler(d, d.config.Concurrency+maxSettle)
+	finished := make(chan *inflight, d.config.Concurrency.Total)
+	settler := newSettler(d, d.config.Concurrency.Total+maxSettle)
 	go settler.run(attempts)
 	defer close(settler.results)
 	workers := newWorkerPool(func(f *inflight) {
@@ -131,7 +131,7 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	}
 
 	d.activity.enter(RunDraining)
-	late := time.AfterFunc(max(d.config.DrainTimeout, 0), cutShort)
+	late := time.AfterFunc(max(d.config.Outbound.DrainTimeout, 0), cutShort)
 	defer late.Stop()
 	tooLate := attempts.Done()
 	for d.scheduler.Busy() {

@@ -65,17 +65,17 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		each     int // most requests at a time to one webhook
 		all      int
 	}{
-		{webhooks.Config{Concurrency: 5, PerWebhook: 2, PerAccount: 5}, 4, 2, 5},
-		{webhooks.Config{Concurrency: 5, PerWebhook: 2, PerAccount: 3}, 4, 2, 3},
-		{webhooks.Config{Concurrency: 8, PerWebhook: 2}, 4, 2, 4},
-		{webhooks.Config{Concurrency: 1, PerWebhook: 1}, 4, 1, 1},
-		{webhooks.Config{Concurrency: 100, PerWebhook: 3}, 2, 3, 6},
+		{webhooks.Config{Concurrency: webhooks.Concurrency{Total: 5, PerWebhook: 2, PerAccount: 5}}, 4, 2, 5},
+		{webhooks.Config{Concurrency: webhooks.Concurrency{Total: 5, PerWebhook: 2, PerAccount: 3}}, 4, 2, 3},
+		{webhooks.Config{Concurrency: webhooks.Concurrency{Total: 8, PerWebhook: 2}}, 4, 2, 4},
+		{webhooks.Config{Concurrency: webhooks.Concurrency{Total: 1, PerWebhook: 1}}, 4, 1, 1},
+		{webhooks.Config{Concurrency: webhooks.Concurrency{Total: 100, PerWebhook: 3}}, 2, 3, 6},
 		{webhooks.Config{}, 1, 16, 16},
-		{webhooks.Config{PerAccount: 20}, 10, 16, 20},
-		{webhooks.Config{PerAccount: 5}, 1, 5, 5},
-		{webhooks.Config{Concurrency: 4}, 1, 4, 4},
+		{webhooks.Config{Concurrency: webhooks.Concurrency{PerAccount: 20}}, 10, 16, 20},
+		{webhooks.Config{Concurrency: webhooks.Concurrency{PerAccount: 5}}, 1, 5, 5},
+		{webhooks.Config{Concurrency: webhooks.Concurrency{Total: 4}}, 1, 4, 4},
 	} {
-		t.Run(fmt.Sprintf("%d of %d of %d", test.config.PerWebhook, test.config.PerAccount, test.config.Concurrency), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d of %d of %d", test.config.Concurrency.PerWebhook, test.config.Concurrency.PerAccount, test.config.Concurrency.Total), func(t *testing.T) {
 			gauge := newGauge()
 			handler := func(_ http.ResponseWriter, r *http.Request) {
 				defer gauge.enter(r.Host)()
@@ -115,7 +115,7 @@ func TestAHangingWebhookDoesNotStopTheOthers(t *testing.T) {
 			sleeping(time.Hour)(w, r)
 		}
 	}
-	inBubble(t, webhooks.Config{Concurrency: 6, PerWebhook: 4}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 6, PerWebhook: 4}}, handler, func(b *bubble) {
 		b.subscribe("slow")
 		for range 300 {
 			b.publish()
@@ -142,7 +142,7 @@ func TestAHangingWebhookDoesNotStopTheOthers(t *testing.T) {
 // Webhooks take turns: of two with a backlog, the one with the shorter one is not
 // behind the other's.
 func TestWebhooksTakeTurns(t *testing.T) {
-	inBubble(t, webhooks.Config{Concurrency: 4, PerWebhook: 4}, sleeping(time.Second), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 4, PerWebhook: 4}}, sleeping(time.Second), func(b *bubble) {
 		b.subscribe("long")
 		for range 100 {
 			b.publish()

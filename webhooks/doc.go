@@ -37,7 +37,7 @@
 // falls below its threshold. [WebhookService.ReportBandwidth] and
 // [WebhookService.ReportTransactions] notify once a period that a limit is approaching and
 // that it is reached. [WebhookService.ReportFiles] notifies of each file once for each of
-// [Config.FileLeads] before it expires; with [Config.Files] the service asks for the files
+// [Alerts.FileLeads] before it expires; with [Alerts.Files] the service asks for the files
 // itself. What was notified is stored in the same transaction as its event, under a
 // deduplication key where there is one for each file: a process that is killed loses no
 // alert and repeats none, and neither do several that share a store. A report that changes
@@ -46,20 +46,20 @@
 // # Delivering
 //
 // [WebhookService.Run] delivers what is due. A delivery succeeds with a 2xx status. Any
-// other result is retried on the backoff schedule of [Config.Retries], with jitter. A
+// other result is retried on the backoff schedule of [RetryPolicy.Delays], with jitter. A
 // Retry-After header lengthens a wait, up to 24 hours; 410 Gone turns the webhook off, and
-// so does nothing but failures for [Config.FailingLimit]. Redirects are not followed,
+// so does nothing but failures for [RetryPolicy.DisableAfter]. Redirects are not followed,
 // proxies are not used, and special-purpose addresses are not dialled, whichever name
 // resolves to them.
 //
 // # Isolation
 //
 // No receiver gets more than it can take, and none takes the slots of others, of which
-// there are [Config.Concurrency]:
+// there are [Concurrency.Total]:
 //
 //   - Fair queueing: webhooks with due deliveries take turns, round robin.
 //   - AIMD concurrency limit: a webhook begins with two attempts at a time. Success raises
-//     that up to [Config.PerWebhook], failure halves it.
+//     that up to [Concurrency.PerWebhook], failure halves it.
 //   - Circuit breaker: it opens after five failures in a row. The half-open probe is one
 //     attempt, every second at first and every minute later; the backlog waits without
 //     using up attempts. After a success the flow at most doubles each second.

@@ -14,7 +14,7 @@ import (
 
 // When Run is to end, what is under way finishes, and nothing else begins.
 func TestDraining(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 1, Concurrency: 2}, sleeping(10*time.Second), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1, Total: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		b.subscribe("a")
 		underWay, waiting := b.publish(), b.publish()
 		stop := b.start()
@@ -42,7 +42,7 @@ func TestDrainTimeout(t *testing.T) {
 		"two seconds": {2 * time.Second, 2 * time.Second}, "none": {-1, 0}, "as long as the attempt": {0, 14 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := webhooks.Config{DrainTimeout: test.config, Retries: []time.Duration{time.Hour}}
+			config := webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: test.config}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}}}
 			inBubble(t, config, sleeping(20*time.Second), func(b *bubble) {
 				b.subscribe("a")
 				event := b.publish()
@@ -81,7 +81,7 @@ func TestDeleteCutsShort(t *testing.T) {
 		defer underWay.enter(r.Host)()
 		sleeping(10*time.Second)(w, r)
 	}
-	inBubble(t, webhooks.Config{PerWebhook: 3}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 3}}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.subscribe("b")
 		var events []string
@@ -119,7 +119,7 @@ func TestDeleteCutsShort(t *testing.T) {
 
 // However events, claims and Delete fall together, nothing is sent after it.
 func TestDeleteUnderLoad(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 3}, sleeping(3*time.Millisecond), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 3}}, sleeping(3*time.Millisecond), func(b *bubble) {
 		b.start()
 		for i := range 15 {
 			webhook := b.subscribe("a")
@@ -163,7 +163,7 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	hanging, quick := newTCPReceiver(t, hang), newReceiver(t, status(http.StatusOK))
 	before := runtime.NumGoroutine()
 	config, store := reaching(&logbook{}), newLedger()
-	config.DrainTimeout = -1
+	config.Outbound.DrainTimeout = -1
 	service := newService(t, store, config)
 	subscribe(t, service, quick.url("hooks.example.com"))
 	subscribe(t, service, hanging.url("hooks.example.com"))

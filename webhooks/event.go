@@ -47,7 +47,7 @@ type EncodedEvent struct {
 	Timestamp time.Time // UTC, to the millisecond
 
 	// TraceContext is that of [Event], which is sent to receivers only with
-	// [Config.SendTraceparent]. Empty: none.
+	// [Outbound.SendTraceparent]. Empty: none.
 	TraceContext string
 
 	// Body is the JSON that receivers get, to the byte:

@@ -61,7 +61,7 @@ func ExampleFileSource() {
 			}
 		}
 	}
-	_, err := webhooks.New(memory.New(), webhooks.Config{Files: files, FileScanInterval: time.Hour})
+	_, err := webhooks.New(memory.New(), webhooks.Config{Alerts: webhooks.Alerts{Files: files, FileScanInterval: time.Hour}})
 	fmt.Println(err) // Run scans
 	// Output:
 	// <nil>

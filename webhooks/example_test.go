@@ -27,8 +27,10 @@ func Example() {
 
 	// The host. It opens this machine to deliveries, which nobody else should.
 	hooks, err := webhooks.New(memory.New(), webhooks.Config{
-		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		RootCAs:       roots,
+		Outbound: webhooks.Outbound{
+			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			RootCAs:       roots,
+		},
 	})
 	if err != nil {
 		panic(err)

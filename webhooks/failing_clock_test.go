@@ -19,7 +19,7 @@ func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
 			var clock testclock.Clock
 			diary := &diary{}
 			config := webhooks.Config{
-				Observe: diary.observer(), Retries: []time.Duration{},
+				Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{}},
 				Now: clock.Now,
 			}
 			inBubble(t, config, status(http.StatusInternalServerError), func(b *bubble) {
@@ -60,7 +60,7 @@ func TestAProcessThatWasDownTurnsNothingOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{}}
+			config := webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}
 			service := b.newService(store, config)
 			stop := start(b, service)
 			if then != nil {

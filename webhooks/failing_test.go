@@ -72,7 +72,7 @@ const day = 24 * time.Hour
 // host is warned after half that time; each is told once, restarts or not.
 func TestAWebhookThatFailsForDays(t *testing.T) {
 	diary := &diary{}
-	config := webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{time.Minute}}
+	config := webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}
 	inBubble(t, config, status(http.StatusInternalServerError), func(b *bubble) {
 		webhook := b.subscribe("a")
 		stop := b.start()
@@ -123,7 +123,7 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 			t.Errorf("told of %+v", n)
 		}
 		// Turned on again it has five days again.
-		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
+		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 		b.publish()
@@ -143,7 +143,7 @@ func TestASuccessEndsTheFailing(t *testing.T) {
 		}
 	}
 	diary := &diary{}
-	inBubble(t, webhooks.Config{Observe: diary.observer(), FailingLimit: 4 * day, Retries: []time.Duration{}}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{DisableAfter: 4 * day, Delays: []time.Duration{}}}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		fail := func(d time.Duration) {
@@ -170,7 +170,7 @@ func TestASuccessEndsTheFailing(t *testing.T) {
 // Without a limit it goes on for ever.
 func TestNoFailingLimit(t *testing.T) {
 	diary := &diary{}
-	inBubble(t, webhooks.Config{Observe: diary.observer(), FailingLimit: -1}, status(http.StatusNotFound), func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{DisableAfter: -1}}, status(http.StatusNotFound), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		for range 20 {
@@ -231,7 +231,7 @@ func TestOneFailureAfterAQuietWeek(t *testing.T) {
 				}
 			}
 			diary := &diary{}
-			inBubble(t, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{}}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, handler, func(b *bubble) {
 				webhook := b.subscribe("a")
 				b.start()
 				b.publish()
@@ -279,7 +279,7 @@ func TestASuccessWhileItIsJudged(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
 		store := &wavering{Store: b.store}
-		b.service = b.newService(store, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{}})
+		b.service = b.newService(store, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}})
 		webhook := b.subscribe("a")
 		b.start()
 		for range 20 {
@@ -318,7 +318,7 @@ func TestGoneIsToldOnce(t *testing.T) {
 // The host is told of each attempt, once it is recorded.
 func TestAttemptsAreTold(t *testing.T) {
 	diary := &diary{}
-	inBubble(t, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{time.Minute, time.Minute}}, failing(2), func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Minute}}}, failing(2), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		event := b.publish()

@@ -37,9 +37,9 @@ func (s *interrupted) Deliver(ctx context.Context, to webhooks.Scheduler) error 
 }
 
 func TestRun_DeliverFails_BeginsAgainAndRepeatsNoAttempt(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 2}, sleeping(10*time.Second), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		store := &interrupted{flaky: b.store, fails: make(chan error)}
-		b.service = b.newService(store, webhooks.Config{PerWebhook: 2})
+		b.service = b.newService(store, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 2}})
 		b.subscribe("a")
 		b.start()
 		var events []string

@@ -27,9 +27,9 @@ func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusOK))
 	open := func(networks ...string) func(*webhooks.Config) {
 		return func(config *webhooks.Config) {
-			config.AllowNetworks = nil
+			config.Outbound.AllowNetworks = nil
 			for _, network := range networks {
-				config.AllowNetworks = append(config.AllowNetworks, netip.MustParsePrefix(network))
+				config.Outbound.AllowNetworks = append(config.Outbound.AllowNetworks, netip.MustParsePrefix(network))
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func TestTheGuardRefusesStoredAddresses(t *testing.T) {
 	named := subscribe(t, lax, receiver.url("127.0.0.1")).ID
 	subscribe(t, lax, receiver.url("localhost"))
 	config := reaching(logs)
-	config.AllowNetworks = nil
+	config.Outbound.AllowNetworks = nil
 	strict := newService(t, store, config)
 	start(t, strict)
 	publish(t, strict)
@@ -117,7 +117,7 @@ func TestTheGuardRefusesEverySpecialAddress(t *testing.T) {
 	}, ssrf.IPv6DeniedPrefixes...) {
 		addrs = append(addrs, ends(prefix)...)
 	}
-	service := newService(t, memory.New(), webhooks.Config{Timeout: unhurried})
+	service := newService(t, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{Timeout: unhurried}})
 	for _, addr := range addrs {
 		failed(t, try(t, service, "https://"+nameOf(addr)+":65535/"), nowhere)
 		failed(t, try(t, service, "https://"+bracketed(addr)+":65535/"), blocked)
@@ -138,7 +138,7 @@ func TestTheGuardRefusesEverySpelling(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	_, port, _ := net.SplitHostPort(receiver.address)
-	service := newService(t, memory.New(), webhooks.Config{RootCAs: trusted().pool(), Timeout: unhurried})
+	service := newService(t, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{RootCAs: trusted().pool(), Timeout: unhurried}})
 	for _, scheme := range []string{"https", "http", "HTTPS", "ftp", ""} {
 		for _, host := range spellings {
 			got := try(t, service, scheme+"://"+host+":"+port+"/")
@@ -178,7 +178,7 @@ func TestTheGuardRefusesEverySpellingOfTheSystem(t *testing.T) {
 		t.Skipf("this system takes it for %v, %v", addrs, err)
 	}
 	receiver := newReceiver(t, status(http.StatusOK))
-	service := newService(t, memory.New(), webhooks.Config{RootCAs: trusted().pool(), Timeout: unhurried})
+	service := newService(t, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{RootCAs: trusted().pool(), Timeout: unhurried}})
 	for _, host := range []string{"127.1", "2130706433", "0177.0.0.1", "017700000001", "0x7f.0.0.1", "0x7f.1", "0x7f000001", "0X7F000001", "0", "0x0", "localhost"} {
 		failed(t, try(t, service, receiver.url(host)), nowhere)
 	}
@@ -204,7 +204,7 @@ func TestRebinding(t *testing.T) {
 		w.Header().Set("Connection", "close") // the next attempt has to dial
 	})
 	service := newService(t, memory.New(), webhooks.Config{
-		RootCAs: trusted().pool(), AllowNetworks: []netip.Prefix{netip.PrefixFrom(harmless, 32)}, Timeout: unhurried,
+		Outbound: webhooks.Outbound{RootCAs: trusted().pool(), AllowNetworks: []netip.Prefix{netip.PrefixFrom(harmless, 32)}, Timeout: unhurried},
 	})
 	answers := [][]netip.Addr{{harmless}, {private}, {harmless}, {private, harmless}, {harmless, private}, {private, private}, {}, {harmless}, {private}}
 	takeTurns(name, answers...)
@@ -233,7 +233,7 @@ func TestAllowHosts(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	config := reaching(&logbook{})
-	config.AllowNetworks, config.AllowHosts = nil, []string{"Hooks.Example.COM", "azure.example.com.", "localhost", "six.example.com"}
+	config.Outbound.AllowNetworks, config.Outbound.AllowHosts = nil, []string{"Hooks.Example.COM", "azure.example.com.", "localhost", "six.example.com"}
 	service := newService(t, memory.New(), config)
 	for _, host := range []string{"hooks.example.com", "HOOKS.example.com", "hooks.example.com."} {
 		if got := try(t, service, receiver.url(host)); got.Error != "" {
@@ -255,7 +255,7 @@ func TestAllowHosts(t *testing.T) {
 		t.Error("the receiver was reached")
 	}
 	// TLS is verified all the same.
-	config.RootCAs = newAuthority().pool()
+	config.Outbound.RootCAs = newAuthority().pool()
 	failed(t, try(t, newService(t, memory.New(), config), receiver.url("hooks.example.com")), tlsUnknown)
 }
 
@@ -264,7 +264,7 @@ func TestConnectionsOfOpenHostsAreTheirs(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	config := reaching(&logbook{})
-	config.AllowNetworks, config.AllowHosts = nil, []string{"hooks.example.com"}
+	config.Outbound.AllowNetworks, config.Outbound.AllowHosts = nil, []string{"hooks.example.com"}
 	service := newService(t, memory.New(), config)
 	for range 3 {
 		if got := try(t, service, receiver.url("hooks.example.com")); got.Error != "" {

@@ -70,7 +70,7 @@ func TestHealthTellsOfRun(t *testing.T) {
 
 // A service without anything to do is well, and so is one with attempts that take long.
 func TestHealthOfAnIdleService(t *testing.T) {
-	inBubble(t, webhooks.Config{Concurrency: 1, Timeout: 10 * time.Minute}, sleeping(5*time.Minute), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 1}, Outbound: webhooks.Outbound{Timeout: 10 * time.Minute}}, sleeping(5*time.Minute), func(b *bubble) {
 		b.subscribe("a")
 		b.start()
 		for range 3 {
@@ -307,7 +307,7 @@ func TestHealthOfPublishing(t *testing.T) {
 // Receivers that are down, hanging or slow, and any backlog of theirs, do not count.
 func TestHealthDoesNotMindReceivers(t *testing.T) {
 	const webhookCount = 500
-	config := webhooks.Config{Concurrency: 64, PerAccount: 64, Retries: []time.Duration{time.Minute, time.Hour}}
+	config := webhooks.Config{Concurrency: webhooks.Concurrency{Total: 64, PerAccount: 64}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Hour}}}
 	for name, handler := range map[string]http.HandlerFunc{
 		"down": status(http.StatusServiceUnavailable), "hanging": sleeping(time.Hour), "slow": sleeping(12 * time.Second),
 	} {

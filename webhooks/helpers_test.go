@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -31,9 +32,9 @@ var (
 	onBalance  = []webhooks.EventType{webhooks.TypeBalanceLow}
 )
 
-func newService(tb testing.TB, store webhooks.Store, config webhooks.Config) *webhooks.WebhookService {
+func newService(tb testing.TB, store webhooks.Store, config webhooks.Config, settings ...wiring.Settings) *webhooks.WebhookService {
 	tb.Helper()
-	service, err := webhooks.New(store, config)
+	service, err := webhooks.New(store, config, settings...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -55,9 +56,6 @@ func subscribe(tb testing.TB, s *webhooks.WebhookService, url string) webhooks.W
 	}
 	return webhook
 }
-
-// ptr returns a pointer to a value, for [webhooks.UpdateParams].
-func ptr[T any](value T) *T { return &value }
 
 // publish publishes a balance.low event and returns its id.
 func publish(tb testing.TB, s *webhooks.WebhookService) string {

@@ -17,7 +17,7 @@ import (
 // setActive turns the webhook on or off.
 func (b *bubble) setActive(webhook webhooks.Webhook, active bool) {
 	b.Helper()
-	if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(active)}); err != nil {
+	if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(active)}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -43,7 +43,7 @@ func (b *bubble) wantRecovered(id string, want int) {
 
 // What met a webhook that was off comes when it is recovered, oldest first.
 func TestRecoverSkipped(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 1}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
 		other := b.subscribe("b")
 		b.setActive(webhook, false)
@@ -78,7 +78,7 @@ func TestRecoverSkipped(t *testing.T) {
 // What is published now goes before what is recovered.
 func TestLiveGoesBeforeRecovered(t *testing.T) {
 	slow := func(w http.ResponseWriter, _ *http.Request) { time.Sleep(100 * time.Millisecond) }
-	inBubble(t, webhooks.Config{PerWebhook: 1}, slow, func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, slow, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.setActive(webhook, false)
 		for range 200 {
@@ -131,7 +131,7 @@ func TestRedeliver(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}
-	inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		event := b.publish()
@@ -169,7 +169,7 @@ func TestRedeliver(t *testing.T) {
 // Each thing is kept as long as the host says, and no longer.
 func TestRetention(t *testing.T) {
 	config := webhooks.Config{
-		Retries:   []time.Duration{},
+		Retry:     webhooks.RetryPolicy{Delays: []time.Duration{}},
 		Retention: webhooks.Retention{Payloads: time.Hour, Attempts: 2 * time.Hour, EventIDs: 3 * time.Hour},
 	}
 	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
@@ -222,7 +222,7 @@ func TestRetention(t *testing.T) {
 // No attempt is made for an event that is older than its retention, and none that has begun
 // before is lost.
 func TestRetention_DueAtItsEdge_ExpiresOrIsRecorded(t *testing.T) {
-	config := webhooks.Config{Retries: []time.Duration{time.Second}, Retention: webhooks.Retention{Payloads: time.Hour}}
+	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Second}}, Retention: webhooks.Retention{Payloads: time.Hour}}
 	for name, test := range map[string]struct {
 		due      time.Duration // after the first attempt
 		attempts int           // that are made

@@ -36,7 +36,7 @@ func TestAnObserverThatDoesNotReturn(t *testing.T) {
 					(*h)()
 				}
 			}}
-			inBubble(t, webhooks.Config{Observe: observer, DrainTimeout: drain}, status(http.StatusOK), func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: observer, Outbound: webhooks.Outbound{DrainTimeout: drain}}, status(http.StatusOK), func(b *bubble) {
 				h := forever(b)
 				hang.Store(&h)
 				b.subscribe("a")
@@ -91,7 +91,7 @@ func (b *bubble) wantAllDelivered(want int) {
 	}
 }
 
-// Config.Files that does not return, or ends its goroutine, keeps Run no longer, and
+// Config.Alerts.Files that does not return, or ends its goroutine, keeps Run no longer, and
 // no later scan from being made.
 func TestFilesThatDoNotReturn(t *testing.T) {
 	var calls atomic.Int64
@@ -100,7 +100,7 @@ func TestFilesThatDoNotReturn(t *testing.T) {
 		calls.Add(1)
 		return func(func(webhooks.StoredFile, error) bool) { (*do.Load())() }
 	}
-	config := webhooks.Config{Files: files, DrainTimeout: 3 * time.Second}
+	config := webhooks.Config{Alerts: webhooks.Alerts{Files: files}, Outbound: webhooks.Outbound{DrainTimeout: 3 * time.Second}}
 	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
 		exit := runtime.Goexit
 		do.Store(&exit)
@@ -117,7 +117,7 @@ func TestFilesThatDoNotReturn(t *testing.T) {
 		if took := time.Since(begun); took > 4*time.Second {
 			t.Errorf("Run returned after %v", took)
 		}
-		if lines := b.logs.lines("level=ERROR", "task still running", "Config.Files"); len(lines) != 1 {
+		if lines := b.logs.lines("level=ERROR", "task still running", "Config.Alerts.Files"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 	})
@@ -135,7 +135,7 @@ func TestCloseEndsTestEvents(t *testing.T) {
 		"at once":  {-1, 10 * time.Second, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, webhooks.Config{DrainTimeout: test.drain}, sleeping(test.takes), func(b *bubble) {
+			inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: test.drain}}, sleeping(test.takes), func(b *bubble) {
 				webhook := b.subscribe("a")
 				sent := make(chan error, 1)
 				go func() {
@@ -178,7 +178,7 @@ func TestNothingIsToldAfterRun(t *testing.T) {
 			}
 		},
 	}
-	inBubble(t, webhooks.Config{Observe: observer, DrainTimeout: time.Second}, status(http.StatusGone), func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: observer, Outbound: webhooks.Outbound{DrainTimeout: time.Second}}, status(http.StatusGone), func(b *bubble) {
 		end = make(chan struct{}) // of the bubble
 		b.subscribe("a")
 		stop := b.start()

@@ -127,7 +127,7 @@ func (c *isolation) start(b *testing.B) {
 	}
 	b.Cleanup(func() { file.Close() })
 	c.service = newService(b, file, webhooks.Config{
-		AllowNetworks: loopback, RootCAs: trusted().pool(), Logger: slog.New(slog.DiscardHandler), Concurrency: c.slots, DrainTimeout: -1,
+		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), DrainTimeout: -1}, Logger: slog.New(slog.DiscardHandler), Concurrency: webhooks.Concurrency{Total: c.slots},
 		MaxPerAccount: -1,
 	})
 	types := []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}

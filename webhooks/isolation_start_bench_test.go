@@ -104,7 +104,7 @@ func (c *startIsolation) account(i int) string { return fmt.Sprint("acct_", i%c.
 
 func (c *startIsolation) restart(b *testing.B, store webhooks.Store) {
 	c.service = newService(b, store, webhooks.Config{
-		AllowNetworks: loopback, RootCAs: trusted().pool(), Logger: slog.New(slog.DiscardHandler), DrainTimeout: -1, MaxPerAccount: -1,
+		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), DrainTimeout: -1}, Logger: slog.New(slog.DiscardHandler), MaxPerAccount: -1,
 	})
 }
 

@@ -54,12 +54,12 @@ func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
 	}{
 		// A tenth of 1,000 webhooks with the default of 1,024 slots.
 		"1 of 100, 10,000 pending":        {webhooks.Config{}, 1, 99, 1, 10_000, 0, 0},
-		"50 of 1,000":                     {webhooks.Config{Concurrency: 102}, 1, 95, 5, 0, 0, 0},
-		"200 of 1,000":                    {webhooks.Config{Concurrency: 102}, 1, 80, 20, 0, 0, 0},
-		"200 of 1,000 in many accounts":   {webhooks.Config{Concurrency: 102}, 10, 80, 20, 0, 0, 0},
-		"200 of 1,000, 60 slots":          {webhooks.Config{Concurrency: 6}, 1, 80, 20, 0, 500 * time.Millisecond, 0},
-		"200 of 1,000, 60 slots, backlog": {webhooks.Config{Concurrency: 6, PerAccount: 6}, 10, 80, 20, 100, 8 * time.Second, 0}, // what is usual is not known yet
-		"all but one":                     {webhooks.Config{Concurrency: 100}, 1, 1, 200, 0, 500 * time.Millisecond, 0},
+		"50 of 1,000":                     {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 102}}, 1, 95, 5, 0, 0, 0},
+		"200 of 1,000":                    {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 102}}, 1, 80, 20, 0, 0, 0},
+		"200 of 1,000 in many accounts":   {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 102}}, 10, 80, 20, 0, 0, 0},
+		"200 of 1,000, 60 slots":          {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 6}}, 1, 80, 20, 0, 500 * time.Millisecond, 0},
+		"200 of 1,000, 60 slots, backlog": {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 6, PerAccount: 6}}, 10, 80, 20, 100, 8 * time.Second, 0}, // what is usual is not known yet
+		"all but one":                     {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 100}}, 1, 1, 200, 0, 500 * time.Millisecond, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hangers := newHangers()
@@ -121,7 +121,7 @@ func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
 func TestTheShareOfTheSlow(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
-	config := webhooks.Config{Concurrency: 40, PerAccount: 40, Timeout: 10 * time.Second, Retries: []time.Duration{500 * time.Hour}}
+	config := webhooks.Config{Concurrency: webhooks.Concurrency{Total: 40, PerAccount: 40}, Outbound: webhooks.Outbound{Timeout: 10 * time.Second}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}
 	inBubble(t, config, hangers.handle, func(b *bubble) {
 		for i := range 120 {
 			b.subscribeFor("others", fmt.Sprint("fast", i))
@@ -178,7 +178,7 @@ func TestTheShareOfTheSlow(t *testing.T) {
 func TestAnAccountIsBounded(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
-	inBubble(t, webhooks.Config{PerAccount: 12}, hangers.handle, func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerAccount: 12}}, hangers.handle, func(b *bubble) {
 		for i := range 20 {
 			b.subscribeFor("bad", fmt.Sprint("slow", i))
 		}
@@ -225,7 +225,7 @@ func TestASlowReceiverIsServed(t *testing.T) {
 		}
 		sleeping(3*time.Second)(w, r)
 	}
-	inBubble(t, webhooks.Config{Concurrency: 100, PerAccount: 100}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 100, PerAccount: 100}}, handler, func(b *bubble) {
 		for i := range 30 {
 			b.subscribeFor("other", fmt.Sprint("slow", i))
 			b.publishFor("other")
@@ -257,7 +257,7 @@ func TestASlowReceiverIsServed(t *testing.T) {
 // A receiver that hangs for a while is soon served like any other again.
 func TestAHangThatEnds(t *testing.T) {
 	hangers := newHangers()
-	inBubble(t, webhooks.Config{Concurrency: 40}, hangers.handle, func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 40}}, hangers.handle, func(b *bubble) {
 		for i := range 30 {
 			b.subscribe(fmt.Sprint("slow", i))
 		}

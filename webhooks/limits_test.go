@@ -42,7 +42,7 @@ func TestTheCapAdapts(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}
-	inBubble(t, webhooks.Config{PerWebhook: 6}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 6}}, handler, func(b *bubble) {
 		b.subscribe("a")
 		b.publishMany(200)
 		begun := time.Now()
@@ -129,7 +129,7 @@ func checkNoBurst(t *testing.T, list []hit, begin time.Time, step time.Duration,
 // intervals; the rest of its backlog uses up no attempts.
 func TestAnOutageIsProbed(t *testing.T) {
 	outage := newOutage()
-	inBubble(t, webhooks.Config{Retries: []time.Duration{500 * time.Hour}}, outage.handle, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}, outage.handle, func(b *bubble) {
 		b.subscribe("a")
 		const events = 300
 		var ids []string
@@ -169,7 +169,7 @@ func TestAnOutageIsProbed(t *testing.T) {
 // once a second at most.
 func TestRecoveryRamps(t *testing.T) {
 	outage := newOutage()
-	inBubble(t, webhooks.Config{Retries: []time.Duration{500 * time.Hour}}, outage.handle, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}, outage.handle, func(b *bubble) {
 		b.subscribe("a")
 		b.publishMany(5000)
 		b.start()
@@ -206,11 +206,11 @@ func TestARestartWithABacklog(t *testing.T) {
 			outage := newOutage()
 			outage.over.Store(up)
 			outage.takes = roundTrip
-			inBubble(t, webhooks.Config{Retries: []time.Duration{500 * time.Hour}}, outage.handle, func(b *bubble) {
+			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}, outage.handle, func(b *bubble) {
 				b.subscribe("a")
 				b.publishMany(events)
 				for range 2 {
-					b.service = b.newService(b.store, webhooks.Config{Retries: []time.Duration{500 * time.Hour}})
+					b.service = b.newService(b.store, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}})
 					before, begun := len(b.hits.of("a")), time.Now()
 					stop := b.start()
 					time.Sleep(20 * time.Second)
@@ -270,7 +270,7 @@ func TestAFlappingReceiver(t *testing.T) {
 // What is our own fault does not count against the receiver.
 func TestOurOwnFailuresSlowNobodyDown(t *testing.T) {
 	handler := func(http.ResponseWriter, *http.Request) { time.Sleep(roundTrip) }
-	inBubble(t, webhooks.Config{Retries: []time.Duration{}}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, handler, func(b *bubble) {
 		b.subscribe("a")
 		var spoilt atomic.Int64
 		b.store.spoil = func(task *webhooks.LoadedDelivery) {

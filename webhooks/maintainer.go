@@ -39,7 +39,7 @@ func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, e
 		store:       d.store,
 		clock:       storeClock{store: d.store, logger: d.config.Logger},
 		retention:   d.config.Retention,
-		margin:      d.config.Retention.margin(d.config.Timeout),
+		margin:      d.config.Retention.margin(d.config.Outbound.Timeout),
 		halt:        d.halt,
 		failing:     &d.failing,
 		notices:     d.notices,

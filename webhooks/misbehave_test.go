@@ -150,7 +150,7 @@ func TestReceiversThatMisbehave(t *testing.T) {
 			t.Parallel()
 			got := attempt(t, newRawReceiver(t, test.respond).url("hooks.example.com"), func(config *webhooks.Config) {
 				if test.reasons[0] == slow {
-					config.Timeout = 300 * time.Millisecond
+					config.Outbound.Timeout = 300 * time.Millisecond
 				}
 			})
 			for _, reason := range test.reasons {
@@ -226,7 +226,7 @@ func TestTheTimeoutBoundsEverything(t *testing.T) {
 	}
 	t.Run("the name server", func(t *testing.T) {
 		t.Parallel()
-		service := newService(t, memory.New(), webhooks.Config{Timeout: timeout})
+		service := newService(t, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{Timeout: timeout}})
 		webhook := webhooks.Webhook{ID: "wh_1", URL: "https://silent.example.com/", Secret: signing.NewSecret()}
 		event := mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance})
 		got := service.Attempt(t.Context(), &webhooks.Task{Event: event, Webhook: &webhook, Attempt: 1})
@@ -238,7 +238,7 @@ func TestTheTimeoutBoundsEverything(t *testing.T) {
 	for name, receiver := range receivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := attempt(t, receiver.url("hooks.example.com"), func(c *webhooks.Config) { c.Timeout = timeout })
+			got := attempt(t, receiver.url("hooks.example.com"), func(c *webhooks.Config) { c.Outbound.Timeout = timeout })
 			if got.Attempt.Duration > timeout+5*time.Second {
 				t.Errorf("it took %v", got.Attempt.Duration)
 			}

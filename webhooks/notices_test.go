@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -55,7 +56,7 @@ func actions(list []notices.Notice) string {
 func TestNoticesOfFailing(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)
-	config := webhooks.Config{Notify: true, Retries: []time.Duration{time.Minute}}
+	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}
 	inBubble(t, config, func(w http.ResponseWriter, _ *http.Request) {
 		if fails.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -98,12 +99,12 @@ func TestNoticesOfFailing(t *testing.T) {
 		if actions(list) != "webhook.off webhook.off" || list[0].Reason != "failing" || list[0].Since.IsZero() {
 			t.Errorf("told %+v", list)
 		}
-	})
+	}, wiring.Settings{Notify: true})
 }
 
 // That a receiver is gone is told once, however many attempts say so.
 func TestNoticeOfGone(t *testing.T) {
-	inBubble(t, webhooks.Config{Notify: true}, status(http.StatusGone), func(b *bubble) {
+	inBubble(t, webhooks.Config{}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")
 		b.publishMany(20)
 		b.start()
@@ -112,12 +113,12 @@ func TestNoticeOfGone(t *testing.T) {
 		if actions(list) != "webhook.created webhook.off" || list[1].Reason != "gone" {
 			t.Errorf("told %+v", list)
 		}
-	})
+	}, wiring.Settings{Notify: true})
 }
 
 // That the store could not be written is told once it can be again.
 func TestNoticeOfTheStore(t *testing.T) {
-	inBubble(t, webhooks.Config{Notify: true}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		b.start()
 		time.Sleep(time.Hour)
@@ -140,5 +141,5 @@ func TestNoticeOfTheStore(t *testing.T) {
 		if n := list[0]; n.Since.Sub(begun) > time.Minute || n.Until.Sub(begun) < time.Hour || n.Until.Sub(begun) > time.Hour+2*time.Minute {
 			t.Errorf("from %v to %v", n.Since.Sub(begun), n.Until.Sub(begun))
 		}
-	})
+	}, wiring.Settings{Notify: true})
 }

@@ -37,7 +37,7 @@ func TestWhatIsObserved(t *testing.T) {
 		Attempted: func(observe.Attempt) { note(func() { attempted++ }) },
 		Settled:   func(s observe.Settlement) { note(func() { settled += s.Size }) },
 		Changed:   func(n notices.Notice) { note(func() { actions = append(actions, n.Action) }) },
-	}, ApproachingRatios: []float64{0.5}}
+	}, Alerts: webhooks.Alerts{ApproachingRatios: []float64{0.5}}}
 	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
 		ctx := context.WithValue(b.Context(), key{}, "publisher's")
 		webhook := must(b.service.Create(b.Context(), account, webhooks.CreateParams{
@@ -109,7 +109,7 @@ func TestObservedAfterALongDrain(t *testing.T) {
 		store := &slowSettler{Store: memory.New(), until: make(chan struct{})}
 		b := &bubble{T: t, logs: &logbook{}}
 		b.dial = b.serve(status(http.StatusOK))
-		b.service = b.newService(store, webhooks.Config{DrainTimeout: time.Second, Observe: observe.Observer{Attempted: func(observe.Attempt) {
+		b.service = b.newService(store, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: time.Second}, Observe: observe.Observer{Attempted: func(observe.Attempt) {
 			time.Sleep(100 * time.Millisecond)
 			attempted.Add(1)
 		}}})

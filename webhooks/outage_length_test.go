@@ -56,7 +56,7 @@ func testOutage(t *testing.T, length time.Duration, breaker func(*bubble) func(o
 		}
 	}
 	retries := slices.Repeat([]time.Duration{time.Minute}, 20)
-	inBubble(t, webhooks.Config{Retries: retries}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: retries}}, handler, func(b *bubble) {
 		breaks := breaker(b)
 		for i := range many {
 			b.subscribe(fmt.Sprint("w", i))

@@ -115,7 +115,7 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 			return errOutage // as the maintainer is told
 		},
 		"Update": func(b *bubble, w webhooks.Webhook, event string) error {
-			off := webhooks.UpdateParams{Active: ptr(false)}
+			off := webhooks.UpdateParams{Active: new(false)}
 			if _, err := b.service.Update(b.Context(), account, w.ID, off); !errors.Is(err, errOutage) {
 				return err
 			}
@@ -123,12 +123,12 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 				return err
 			}
 			synctest.Wait()
-			_, err := b.service.Update(b.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(true)})
+			_, err := b.service.Update(b.Context(), account, w.ID, webhooks.UpdateParams{Active: new(true)})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := webhooks.Config{DefaultBalanceThreshold: 2}
+			config := webhooks.Config{Alerts: webhooks.Alerts{DefaultBalanceThreshold: 2}}
 			inBubble(t, config, status(http.StatusOK), func(b *bubble) {
 				webhook, err := b.service.Create(b.Context(), account, webhooks.CreateParams{
 					URL: "https://a.example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring},
@@ -177,7 +177,7 @@ func TestAShortOutageOfSettlements(t *testing.T) {
 func TestALongOutageOfSettlements(t *testing.T) {
 	// Not even an error that looks like an ended context makes it poll.
 	outage := fmt.Errorf("%w: %w", errOutage, context.Canceled)
-	inBubble(t, webhooks.Config{PerWebhook: 2}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 2}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		b.store.fail(nil, outage)
 		b.start()
@@ -254,7 +254,7 @@ func TestASettlementThatIsRefused(t *testing.T) {
 
 // Not even if it is all that there is to settle.
 func TestALoneSettlementThatIsRefused(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 1}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
 		b.store.refuses(func(r *webhooks.AttemptResult) bool { return r.WebhookID == poison })
 		b.start()
@@ -313,7 +313,7 @@ func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
 func TestAHungStore(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		memory := newFlaky().Store
-		service := newService(t, hung{memory}, webhooks.Config{DrainTimeout: time.Second})
+		service := newService(t, hung{memory}, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: time.Second}})
 		webhook := subscribe(t, service, anyURL)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -346,7 +346,7 @@ func TestAHungStore(t *testing.T) {
 
 // A store that is broken for good does not keep Run from ending.
 func TestDrainingDuringAnOutage(t *testing.T) {
-	inBubble(t, webhooks.Config{DrainTimeout: 3 * time.Second}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: 3 * time.Second}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		b.store.fail(nil, errOutage)
 		stop := b.start()
@@ -368,7 +368,7 @@ func TestDrainingDuringAnOutage(t *testing.T) {
 
 // A panic, of whatever origin, is one failed attempt of one delivery.
 func TestAPanicIsAFailedAttempt(t *testing.T) {
-	inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute}}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned := b.publish()
 		b.store.spoil = func(l *webhooks.LoadedDelivery) {
@@ -394,7 +394,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 // A record that cannot be read fails like any other attempt, since it may be
 // readable again, ends as dead, and holds up nothing.
 func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 1, Retries: []time.Duration{time.Minute}}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned, next := b.publish(), b.publish()
 		b.store.spoil = func(l *webhooks.LoadedDelivery) {
@@ -425,7 +425,7 @@ func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
 		"key":     fmt.Errorf("a record: %w", signing.ErrSealed),
 	} {
 		t.Run(reason, func(t *testing.T) {
-			inBubble(t, webhooks.Config{Retries: []time.Duration{}}, status(http.StatusOK), func(b *bubble) {
+			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, status(http.StatusOK), func(b *bubble) {
 				b.subscribe("a")
 				newer, next := b.publish(), b.publish()
 				var reads atomic.Int64
@@ -461,7 +461,7 @@ func TestWebhooksThatCannotBeUsed(t *testing.T) {
 		"no usable URL":            func(l *webhooks.LoadedDelivery) { l.Webhook.URL = "https://SENTINEL\x00" },
 	} {
 		t.Run(reason, func(t *testing.T) {
-			inBubble(t, webhooks.Config{Retries: []time.Duration{}}, status(http.StatusOK), func(b *bubble) {
+			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, status(http.StatusOK), func(b *bubble) {
 				b.subscribe("a")
 				b.store.spoil = spoil
 				b.start()

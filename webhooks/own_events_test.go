@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -50,17 +51,25 @@ var (
 	}
 )
 
-func withTeams(tb testing.TB) webhooks.Config {
+// withTeams returns a Config that declares the event of readTeams, and the Settings that declare
+// the scope.
+func withTeams(tb testing.TB) (webhooks.Config, wiring.Settings) {
 	tb.Helper()
 	vocabulary, err := scopes.NewVocabulary(readTeams)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return webhooks.Config{Events: []webhooks.EventDeclaration{declaredTeam}, Scopes: vocabulary}
+	return webhooks.Config{Events: []webhooks.EventDeclaration{declaredTeam}}, wiring.Settings{Scopes: vocabulary}
+}
+
+func newTeamService(tb testing.TB) *webhooks.WebhookService {
+	tb.Helper()
+	config, settings := withTeams(tb)
+	return newService(tb, memory.New(), config, settings)
 }
 
 func TestOwnEventBody(t *testing.T) {
-	service := newService(t, memory.New(), withTeams(t))
+	service := newTeamService(t)
 	for name, data := range map[string]webhooks.Data{"a value": teamCreated{"team_1", "R&D <é>"}, "a pointer": &teamCreated{"team_1", "R&D <é>"}} {
 		encoded, err := service.Encode(webhooks.Event{ID: "evt_1", Account: account, Timestamp: noon, Data: data})
 		if err != nil {
@@ -74,7 +83,7 @@ func TestOwnEventBody(t *testing.T) {
 }
 
 func TestOwnEventsThatAreRefused(t *testing.T) {
-	service := newService(t, memory.New(), withTeams(t))
+	service := newTeamService(t)
 	text := func(s string, err error) ownData { return ownData{func() ([]byte, error) { return []byte(s), err }} }
 	for name, data := range map[string]webhooks.Data{
 		"a type that is not declared": undeclared{},
@@ -110,7 +119,7 @@ type teamWithBalance struct {
 func (teamWithBalance) EventType() webhooks.EventType { return typeTeamCreated }
 
 func TestOwnEventThatEmbedsAnother(t *testing.T) {
-	service := newService(t, memory.New(), withTeams(t))
+	service := newTeamService(t)
 	for name, embedded := range map[string]*webhooks.BalanceLow{"nothing": nil, "what breaks its rules": {Balance: 2, Threshold: 1}} {
 		if _, err := service.Encode(webhooks.Event{ID: "evt_1", Account: account, Data: teamWithBalance{embedded, "team_1"}}); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -161,22 +170,22 @@ func TestEventDeclarationsThatAreWrong(t *testing.T) {
 		"an empty schema":     {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(``) }), "Events[0].Schema"},
 		"too many":            {many, "Events"},
 	} {
-		config := withTeams(t)
+		config, settings := withTeams(t)
 		config.Events = test.events
-		_, err := webhooks.New(memory.New(), config)
+		_, err := webhooks.New(memory.New(), config, settings)
 		var wrong *webhooks.ValidationError
 		if !errors.As(err, &wrong) || wrong.Field != test.field {
 			t.Errorf("%s: %v, want the field %s", name, err, test.field)
 		}
 	}
-	config := withTeams(t)
-	if config.Events = many[:122]; len(newService(t, memory.New(), config).EventTypes()) != webhooks.MaxEventTypes {
+	config, settings := withTeams(t)
+	if config.Events = many[:122]; len(newService(t, memory.New(), config, settings).EventTypes()) != webhooks.MaxEventTypes {
 		t.Error("there are not as many as there may be")
 	}
 }
 
 func TestSubscribingToOwnEvents(t *testing.T) {
-	service := newService(t, memory.New(), withTeams(t))
+	service := newTeamService(t)
 	events := []webhooks.EventType{typeTeamCreated, webhooks.TypeFilesExpiring, typeTeamCreated}
 	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: events})
 	if err != nil {
@@ -205,9 +214,9 @@ func TestSubscribingToOwnEvents(t *testing.T) {
 func TestWithdrawnEvents(t *testing.T) {
 	store := newLedger()
 	receiver := newReceiver(t, func(http.ResponseWriter, *http.Request) {})
-	config := withTeams(t)
-	config.AllowNetworks = loopback
-	service := newService(t, store, config)
+	config, settings := withTeams(t)
+	config.Outbound.AllowNetworks = loopback
+	service := newService(t, store, config, settings)
 	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: receiver.url("127.0.0.1"), Events: []webhooks.EventType{typeTeamCreated, webhooks.TypeBalanceLow}})
 	if err != nil {
 		t.Fatal(err)

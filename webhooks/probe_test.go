@@ -31,7 +31,7 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook we
 			testbubble.Run(t, func(t *testing.T) {
 				o := &outage{hangs: hangs, gauge: newGauge()}
 				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &logbook{}}
-				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retries: []time.Duration{}, Logger: b.logs.logger()})
+				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Logger: b.logs.logger()})
 				b.service.SpeakPlain()
 				b.service.DialThrough(b.serve(o.handle))
 				webhook := b.subscribe("a")
@@ -102,7 +102,7 @@ func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
 			return ""
 		},
 		"another URL": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
-			_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{URL: ptr("https://b.example.com" + secretPath)})
+			_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{URL: new("https://b.example.com" + secretPath)})
 			b.must(err)
 			return ""
 		},
@@ -154,7 +154,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 				for i := range seconds * 10 {
 					b.must(b.service.Redeliver(b.Context(), webhook.Account, webhook.ID, events[len(events)-1-i%7]))
 					if i%3 == 0 {
-						_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{Active: ptr(true)})
+						_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{Active: new(true)})
 						b.must(err)
 					}
 					time.Sleep(100 * time.Millisecond)
@@ -186,7 +186,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 // A receiver that took a test event is trusted also if nothing is owed to it then.
 func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
 	o := &outage{gauge: newGauge()}
-	inBubble(t, webhooks.Config{Retries: []time.Duration{}}, o.handle, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, o.handle, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		for range 10 {

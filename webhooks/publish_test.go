@@ -44,13 +44,13 @@ func TestPublishMatchesWebhooks(t *testing.T) {
 	create(account, webhooks.TypeFilesExpiring)
 	create("acct_2", webhooks.TypeBalanceLow)
 	off := create(account, webhooks.TypeBalanceLow)
-	if _, err := service.Update(t.Context(), account, off, webhooks.UpdateParams{Active: ptr(false)}); err != nil {
+	if _, err := service.Update(t.Context(), account, off, webhooks.UpdateParams{Active: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 
 	event := publish(t, service)
 	late := create(account, webhooks.TypeBalanceLow)
-	if _, err := service.Update(t.Context(), account, off, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
+	if _, err := service.Update(t.Context(), account, off, webhooks.UpdateParams{Active: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{first, second}, owedTo(t, service, event)); diff != "" {

@@ -209,7 +209,7 @@ const unhurried = time.Minute
 // reaching returns a config that reaches the tests' receivers.
 func reaching(logs *logbook) webhooks.Config {
 	return webhooks.Config{
-		AllowNetworks: loopback, RootCAs: trusted().pool(), Retries: []time.Duration{time.Hour}, Timeout: unhurried, Logger: logs.logger(),
+		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}}, Logger: logs.logger(),
 	}
 }
 

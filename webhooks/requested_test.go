@@ -26,7 +26,7 @@ func TestRedeliver_AnotherAccountRedeliversToHangingReceivers_IsWithinASecond(t 
 				hangers.handle(w, r)
 			}
 			retries := []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Hour}
-			inBubble(t, webhooks.Config{Concurrency: concurrency, Retries: retries}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: concurrency}, Retry: webhooks.RetryPolicy{Delays: retries}}, handler, func(b *bubble) {
 				var slow []webhooks.Webhook
 				for i := range 60 { // too few to know what is usual
 					slow = append(slow, b.subscribeFor("loops", fmt.Sprint("slow", i)))

@@ -28,7 +28,7 @@ func FuzzResponse(f *testing.F) {
 	receiver := newRawReceiver(f, func(conn net.Conn) { say(answer.Load().(string))(conn) })
 	store, logs := newLedger(), &logbook{}
 	config := reaching(logs)
-	config.Timeout, config.Logger = time.Second, nil
+	config.Outbound.Timeout, config.Logger = time.Second, nil
 	service := newService(f, store, config)
 	subscribe(f, service, receiver.url("127.0.0.1"))
 	start(f, service)
@@ -53,7 +53,7 @@ func FuzzResponse(f *testing.F) {
 			t.Errorf("%q: status %d", text, attempt.Status)
 		}
 		if got.off != "" {
-			if _, err := service.Update(t.Context(), account, got.WebhookID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
+			if _, err := service.Update(t.Context(), account, got.WebhookID, webhooks.UpdateParams{Active: new(true)}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 type Retention struct {
 	// Payloads are the bodies of events. No attempt is made for older events: a pending delivery
 	// ends as dead, see [ClassExpired]. The bodies are removed 15 minutes later, or twice
-	// Config.Timeout if that is longer, when no attempt that had begun before is under way.
-	// Longer than all Retries together. Default: 30 days.
+	// [Outbound.Timeout] if that is longer, when no attempt that had begun before is under way.
+	// Longer than all of [RetryPolicy.Delays] together. Default: 30 days.
 	Payloads time.Duration
 
 	// Attempts are the deliveries and attempts that can be listed, and
@@ -48,7 +48,7 @@ func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retent
 	all := longest(retries, jitter)
 	switch payloads := lifetime(r.Payloads); {
 	case payloads <= all:
-		return r, invalid("Retention.Payloads", fmt.Sprintf("must be longer than all Retries together, which are up to %v", all))
+		return r, invalid("Retention.Payloads", fmt.Sprintf("must be longer than all Retry.Delays together, which are up to %v", all))
 	case lifetime(r.Attempts) < payloads:
 		return r, invalid("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
 	case lifetime(r.EventIDs) < payloads:

@@ -18,7 +18,7 @@ func TestRetriesUntilDead(t *testing.T) {
 		"default": nil, "short": {10 * time.Second, time.Minute}, "none": {}, "at once": {0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, webhooks.Config{Retries: schedule}, status(http.StatusInternalServerError), func(b *bubble) {
+			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: schedule}}, status(http.StatusInternalServerError), func(b *bubble) {
 				if schedule == nil {
 					schedule = webhooks.DefaultRetries()
 				}
@@ -56,7 +56,7 @@ func TestRetriesUntilDead(t *testing.T) {
 // Every attempt is the same event, signed anew.
 func TestRetriesAreTheSameEvent(t *testing.T) {
 	schedule := []time.Duration{time.Minute, time.Hour, time.Hour}
-	inBubble(t, webhooks.Config{Retries: schedule}, failing(2), func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: schedule}}, failing(2), func(b *bubble) {
 		b.subscribe("a")
 		b.start()
 		event := b.publish()
@@ -82,7 +82,7 @@ func TestRetryAfterIsWaitedFor(t *testing.T) {
 				w.Header().Set("Retry-After", value)
 				fail(w, r)
 			}
-			inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, handler, func(b *bubble) {
 				b.subscribe("a")
 				b.start()
 				b.publish()
@@ -101,7 +101,7 @@ func TestRetryAfterIsWaitedFor(t *testing.T) {
 
 // An attempt that times out is over when it is, not later.
 func TestAHangingReceiverTimesOut(t *testing.T) {
-	inBubble(t, webhooks.Config{Retries: []time.Duration{}}, sleeping(time.Hour), func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, sleeping(time.Hour), func(b *bubble) {
 		b.subscribe("a")
 		b.start()
 		event := b.publish()
@@ -120,7 +120,7 @@ func TestAnInactiveWebhookIsOwed(t *testing.T) {
 		webhook := b.subscribe("a")
 		event := b.publish()
 		active := func(on bool) {
-			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(on)}); err != nil {
+			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(on)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -137,14 +137,14 @@ func TestAnInactiveWebhookIsOwed(t *testing.T) {
 // Turning a webhook off between two attempts stops the retries, and does not use
 // any up.
 func TestTurningOffStopsRetries(t *testing.T) {
-	inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute, time.Minute}}, failing(2), func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Minute}}}, failing(2), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		event := b.publish()
 		synctest.Wait()
 		for _, on := range []bool{false, true} {
 			b.wantState(event, webhooks.Pending, 1)
-			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(on)}); err != nil {
+			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(on)}); err != nil {
 				t.Fatal(err)
 			}
 			if !on {
@@ -158,7 +158,7 @@ func TestTurningOffStopsRetries(t *testing.T) {
 
 // After 410 what else the webhook is owed waits.
 func TestGoneLeavesTheRestOwed(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 1}, status(http.StatusGone), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")
 		first, second := b.publish(), b.publish()
 		b.start()

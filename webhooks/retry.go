@@ -47,7 +47,7 @@ func (d *dispatcher) judge(s *settlement, res result) {
 	default:
 		s.Outcome = GiveUp
 		task := &s.Task
-		if wait, ok := nextRetry(&d.jitter, d.config.Retries, d.config.RetryJitter, task.Attempt-task.Before, res.retryAfter,
+		if wait, ok := nextRetry(&d.jitter, d.config.Retry.Delays, d.config.Retry.Jitter, task.Attempt-task.Before, res.retryAfter,
 			task.Webhook.ID, task.Event.ID, strconv.Itoa(task.Attempt)); ok {
 			s.Outcome, s.RetryAfter, s.Asked = Retry, wait, wait == res.retryAfter && wait > 0
 		}

@@ -88,7 +88,7 @@ func TestBothSecretsSignDuringTheGrace(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}
-	inBubble(t, webhooks.Config{Retries: []time.Duration{10 * time.Minute, 20 * time.Minute, time.Hour}, RetryJitter: -1}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{10 * time.Minute, 20 * time.Minute, time.Hour}, Jitter: -1}}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.publish()
 		stop := b.start()
@@ -143,7 +143,7 @@ func TestPreviousSecretIsNotLogged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		echo.Store(ptr("old: " + webhook.Secret.Reveal() + " new: " + rotated.Secret.Reveal() + " signatures: "))
+		echo.Store(new("old: " + webhook.Secret.Reveal() + " new: " + rotated.Secret.Reveal() + " signatures: "))
 		event := b.publish()
 		b.start()
 		time.Sleep(time.Second)

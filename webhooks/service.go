@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
@@ -36,15 +37,16 @@ type WebhookService struct {
 	dispatcher *dispatcher
 	maintainer *maintainer
 	tests      testgate.Gate
-	scanner    *scanner // nil without Config.Files
+	scanner    *scanner // nil without Config.Alerts.Files
 	running    atomic.Bool
 	asker      asker // for Health
 }
 
 // New returns a WebhookService on the given store, which stays the caller's to
 // close, after Run has returned. It starts nothing: see [WebhookService.Run].
-// The error names the field of config that makes no sense.
-func New(store Store, config Config) (*WebhookService, error) {
+// The error names the field of config that is invalid. The settings are for package storageapi.
+func New(store Store, config Config, settings ...wiring.Settings) (*WebhookService, error) {
+	wired := wiring.Of(settings)
 	if store == nil {
 		return nil, errors.New("webhooks: nil Store")
 	}
@@ -52,12 +54,12 @@ func New(store Store, config Config) (*WebhookService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
-	events, err := newVocabulary(config.Events, config.Scopes)
+	events, err := newVocabulary(config.Events, wired.Scopes)
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
-	guard := outbound.NewGuard(config.AllowNetworks, config.AllowHosts)
-	dispatcher := newDispatcher(store, newSender(guard, config), config)
+	guard := outbound.NewGuard(config.Outbound.AllowNetworks, config.Outbound.AllowHosts)
+	dispatcher := newDispatcher(store, newSender(guard, config), config, wired.Notify)
 	s := &WebhookService{
 		store:      store,
 		guard:      guard,
@@ -66,7 +68,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		logger:     config.Logger,
 		events:     events,
 		trace:      config.TraceContext,
-		alerts:     config.alertPolicy(),
+		alerts:     config.Alerts.policy(),
 		dispatcher: dispatcher,
 		notices:    dispatcher.notices,
 		asker:      asker{store: store, scheduler: dispatcher.scheduler},
@@ -75,7 +77,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)
 	}
 	s.maintainer = newMaintainer(dispatcher, s.reevaluateDue)
-	if config.Files != nil {
+	if config.Alerts.Files != nil {
 		s.scanner = newScanner(s, config)
 	}
 	return s, nil
@@ -85,24 +87,24 @@ func New(store Store, config Config) (*WebhookService, error) {
 var ErrRunning = errors.New("webhooks: Run is running already")
 
 // Run delivers what is due until ctx is done. Then it starts nothing new, waits
-// for the attempts under way up to [Config.DrainTimeout], cuts short what is
+// for the attempts under way up to [Outbound.DrainTimeout], cuts short what is
 // left and gives it back to be delivered later, and returns nil. A function of [Config.Observe] or
-// [Config.Files] that has not returned a second after that is logged and left behind. If
+// [Alerts.Files] that has not returned a second after that is logged and left behind. If
 // it is running already it returns [ErrRunning] at once. It can be run again.
 func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	s.logger.Info("storageapi: delivering webhooks; about max_idle_conns receivers' hosts keep a connection", "max_idle_conns", max(s.dispatcher.config.MaxIdleConns, 0))
+	s.logger.Info("storageapi: delivering webhooks; about max_idle_conns receivers' hosts keep a connection", "max_idle_conns", max(s.dispatcher.config.Outbound.MaxIdleConns, 0))
 	defer s.dispatcher.sender.client.CloseIdle() // those of test events, too
 	defer s.running.Store(false)
 	s.dispatcher.activity.enter(RunWaiting)
 	defer s.dispatcher.activity.enter(RunEnded)
-	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.DrainTimeout)
+	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.Outbound.DrainTimeout)
 	defer cancel()
 	others := map[string]<-chan bool{"maintenance": hostcode.Go(func() { s.maintainer.run(ctx) })}
 	if s.scanner != nil {
-		others["Config.Files"] = hostcode.Go(func() { s.scanner.run(ctx) })
+		others["Config.Alerts.Files"] = hostcode.Go(func() { s.scanner.run(ctx) })
 	}
 	// The store reports until all results are recorded: it may then give deliveries to another
 	// process.
@@ -136,10 +138,10 @@ func (s *WebhookService) Run(ctx context.Context) error {
 var ErrClosed = errors.New("webhooks: the service is closed")
 
 // Close begins no more test events, waits for those under way up to
-// [Config.DrainTimeout], cuts short what is left, and returns once nothing more is sent
+// [Outbound.DrainTimeout], cuts short what is left, and returns once nothing more is sent
 // of them, and [Config.Observe] is told of all changes, or a second later. What Run does it leaves alone: end its context for that.
 func (s *WebhookService) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), max(s.dispatcher.config.DrainTimeout, 0))
+	ctx, cancel := context.WithTimeout(context.Background(), max(s.dispatcher.config.Outbound.DrainTimeout, 0))
 	defer cancel()
 	s.tests.Close(ctx, hostcode.Grace)
 	s.dispatcher.reporter.Close()

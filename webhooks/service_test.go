@@ -110,7 +110,7 @@ func TestAccountsAreApart(t *testing.T) {
 		"Get":    func(a, id string) error { _, err := service.Get(t.Context(), a, id); return err },
 		"Delete": func(a, id string) error { return service.Delete(t.Context(), a, id, webhooks.DeleteParams{}) },
 		"Update": func(a, id string) error {
-			_, err := service.Update(t.Context(), a, id, webhooks.UpdateParams{Active: ptr(false)})
+			_, err := service.Update(t.Context(), a, id, webhooks.UpdateParams{Active: new(false)})
 			return err
 		},
 		"RotateSecret": func(a, id string) error {
@@ -181,7 +181,7 @@ func TestServicePassesOnTheStoresFailure(t *testing.T) {
 			return service.Delete(ctx, account, webhook.ID, webhooks.DeleteParams{})
 		},
 		"Update": func(ctx context.Context) error {
-			_, err := service.Update(ctx, account, webhook.ID, webhooks.UpdateParams{Active: ptr(false)})
+			_, err := service.Update(ctx, account, webhook.ID, webhooks.UpdateParams{Active: new(false)})
 			return err
 		},
 		"RotateSecret": func(ctx context.Context) error {

@@ -55,7 +55,7 @@ func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
 				t.Errorf("call %d of Settle has %d results, want the results in the first alone", conflicts+1, len(results))
 			}
 			if conflicts++; conflicts <= 2 && len(health) == 1 {
-				must(b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(conflicts))}))
+				must(b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{BalanceThreshold: new(webhooks.Amount(conflicts))}))
 			}
 		}
 		b.start()
@@ -76,7 +76,7 @@ func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
 func TestSettle_PersonTurnsItOffFirst_KeepsThat(t *testing.T) {
 	for when, before := range whenAPersonChangesIt {
 		t.Run(when, func(t *testing.T) {
-			change := webhooks.UpdateParams{Active: ptr(false)}
+			change := webhooks.UpdateParams{Active: new(false)}
 			changedDuringAttempt(t, before, change, func(b *bubble, got webhooks.Webhook, diary *diary, event string) {
 				b.wantState(event, webhooks.Dead, 1)
 				if _, off := diary.told(); got.Active || got.OffReason != "" || len(off) != 0 {
@@ -90,7 +90,7 @@ func TestSettle_PersonTurnsItOffFirst_KeepsThat(t *testing.T) {
 func TestSettle_ResultOfAnotherURL_ChangesNothingOfTheWebhook(t *testing.T) {
 	for when, before := range whenAPersonChangesIt {
 		t.Run(when, func(t *testing.T) {
-			change := webhooks.UpdateParams{URL: ptr("https://b.example.com" + secretPath)}
+			change := webhooks.UpdateParams{URL: new("https://b.example.com" + secretPath)}
 			changedDuringAttempt(t, before, change, func(b *bubble, got webhooks.Webhook, _ *diary, event string) {
 				b.wantState(event, webhooks.Dead, 1)
 				if !got.Active || !got.FailingSince.IsZero() {
@@ -131,7 +131,7 @@ func TestSettle_Fails_GoesOnUntilItIsStored(t *testing.T) {
 func TestSettle_StoredElsewhere_IsStaleAndForgotten(t *testing.T) {
 	for name, code := range map[string]int{"settled": http.StatusOK, "pending again": http.StatusServiceUnavailable} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, webhooks.Config{Retries: []time.Duration{time.Hour}, RetryJitter: -1}, status(code), func(b *bubble) {
+			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}, Jitter: -1}}, status(code), func(b *bubble) {
 				b.subscribe("a")
 				b.store.beforeSettle = func(results []webhooks.AttemptResult, _ []webhooks.HealthChange) {
 					must(b.store.Store.Settle(b.Context(), results, nil))

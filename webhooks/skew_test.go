@@ -25,7 +25,7 @@ func (f *flaky) isAhead(by time.Duration) {
 
 // What is past its time is so by the store's clock, whatever this node's says.
 func TestRetentionGoesByTheStoresClock(t *testing.T) {
-	config := webhooks.Config{Retries: []time.Duration{}, Retention: webhooks.Retention{Payloads: time.Hour}}
+	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Retention: webhooks.Retention{Payloads: time.Hour}}
 	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.store.isAhead(-30 * time.Minute)

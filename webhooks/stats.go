@@ -20,7 +20,7 @@ type Stats struct {
 
 	// IdleConns is how many connections to receivers this process keeps just now, and MaxIdleConns how
 	// many it may: about as many receivers' hosts fit. If events go to more, most deliveries
-	// begin with a TLS handshake: see [Config.MaxIdleConns].
+	// begin with a TLS handshake: see [Outbound.MaxIdleConns].
 	IdleConns, MaxIdleConns int
 
 	// What this service has done since New.
@@ -58,7 +58,7 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	}
 	d := s.dispatcher
 	return Stats{
-		FileBytes: size, FreeBytes: free, IdleConns: d.sender.client.IdleConns(), MaxIdleConns: max(d.config.MaxIdleConns, 0),
+		FileBytes: size, FreeBytes: free, IdleConns: d.sender.client.IdleConns(), MaxIdleConns: max(d.config.Outbound.MaxIdleConns, 0),
 		Pending: backlog.Pending, Held: backlog.Held, OldestDue: backlog.age(), InFlight: d.scheduler.InFlight(), LongestWait: wait,
 		Delivered: d.reporter.delivered.Load(), Failed: d.reporter.failed.Load(), Dead: d.reporter.dead.Load(),
 		Halted: d.halt.cause(),
@@ -72,7 +72,7 @@ type WebhookStats struct {
 	LimiterState LimiterState  // of this process
 
 	// TurnsOffAt is when the webhook will be turned off if no attempt succeeds before:
-	// see [Config.FailingLimit]. Zero if it is off or on hold, if its last attempt succeeded, and
+	// see [RetryPolicy.DisableAfter]. Zero if it is off or on hold, if its last attempt succeeded, and
 	// as long as only one event has failed.
 	TurnsOffAt time.Time
 }

@@ -21,7 +21,7 @@ func TestStats(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 	}
-	inBubble(t, webhooks.Config{Retries: []time.Duration{}, PerWebhook: 1}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Concurrency: webhooks.Concurrency{PerWebhook: 1}}, handler, func(b *bubble) {
 		b.subscribe("good")
 		b.subscribe("bad")
 		slow, off := b.subscribe("slow"), b.subscribe("off")
@@ -56,7 +56,7 @@ func TestStats(t *testing.T) {
 
 // How many hosts fit into the kept connections is told, at the start and at any time.
 func TestRun_Started_TellsHowManyConnectionsAreKept(t *testing.T) {
-	inBubble(t, webhooks.Config{MaxIdleConns: 2}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{MaxIdleConns: 2}}, status(http.StatusOK), func(b *bubble) {
 		for _, name := range []string{"a", "b", "c"} {
 			b.subscribe(name)
 		}

@@ -47,7 +47,7 @@ func (s *storm) restart() {
 }
 
 func (*storm) config() webhooks.Config {
-	return webhooks.Config{MaxPerAccount: -1, Retries: []time.Duration{500 * time.Hour}, Logger: (&logbook{}).logger()}
+	return webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}, Logger: (&logbook{}).logger()}
 }
 
 // publishAll publishes an event to all that hang and then, at the same time, one to

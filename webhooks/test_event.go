@@ -24,7 +24,7 @@ type TestEvent struct {
 
 // SendTest sends an event of [TypeTest] to the account's webhook, active or not, and
 // returns its attempt; or [ErrHeld] if the webhook is on hold. It is signed and sent like any other event, once, and takes no
-// longer than [Config.Timeout], or two seconds more if this host may be to blame. Its data is {"webhookId":…}. Nothing of it is stored,
+// longer than [Outbound.Timeout], or two seconds more if this host may be to blame. Its data is {"webhookId":…}. Nothing of it is stored,
 // counted or told to [Config.Observe], and its failure changes nothing of the webhook.
 //
 // If it arrives at an active webhook whose circuit breaker is open, the next attempt of a

@@ -108,7 +108,7 @@ func (fake) Type() webhooks.EventType { return webhooks.TypeTest }
 func TestSendTestIsGuarded(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusOK))
 	store, config := memory.New(), reaching(&logbook{})
-	config.AllowNetworks = nil
+	config.Outbound.AllowNetworks = nil
 	service := newService(t, store, config)
 	webhook := webhooks.Webhook{ID: "wh_1", Account: account, URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
 	if err := store.CreateWebhook(t.Context(), webhook, webhooks.CreateOptions{}); err != nil {

@@ -248,9 +248,8 @@ func (c *throughput) start(b *testing.B) {
 	b.Cleanup(func() { _ = file.Close() })
 	c.counted = &countdown{Store: file, done: make(chan struct{})}
 	c.api = newService(b, c.counted, webhooks.Config{
-		AllowNetworks: loopback, RootCAs: trusted().pool(), Logger: slog.New(slog.DiscardHandler),
-		Concurrency: benchWorkers, PerWebhook: benchWorkers, PerAccount: benchWorkers,
-		MaxIdleConns: cmp.Or(c.kept, max(c.hosts, 1024)),
+		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), MaxIdleConns: cmp.Or(c.kept, max(c.hosts, 1024))}, Logger: slog.New(slog.DiscardHandler),
+		Concurrency: webhooks.Concurrency{Total: benchWorkers, PerWebhook: benchWorkers, PerAccount: benchWorkers},
 	})
 	if c.plain {
 		c.api.SpeakPlain()

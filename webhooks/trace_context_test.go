@@ -33,7 +33,7 @@ func TestTraceContextIsKept(t *testing.T) {
 	var mu sync.Mutex
 	told := make(map[string][]string) // by type of the event
 	config := webhooks.Config{
-		TraceContext: traceOf, Retries: []time.Duration{3 * day}, ApproachingRatios: []float64{},
+		TraceContext: traceOf, Retry: webhooks.RetryPolicy{Delays: []time.Duration{3 * day}}, Alerts: webhooks.Alerts{ApproachingRatios: []float64{}},
 		Observe: observe.Observer{Attempted: func(a observe.Attempt) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -113,7 +113,7 @@ func TestTraceparentIsSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got http.Header
 			handler := func(_ http.ResponseWriter, r *http.Request) { got = r.Header }
-			inBubble(t, webhooks.Config{SendTraceparent: test.send}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{SendTraceparent: test.send}}, handler, func(b *bubble) {
 				b.subscribe("a")
 				stop := b.start()
 				noError(t, b.service.Publish(b.Context(), webhooks.Event{Account: account, TraceContext: test.trace, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))

@@ -23,18 +23,18 @@ func TestUpdateChangesWhatIsGiven(t *testing.T) {
 		want   func(*webhooks.Webhook)
 	}{
 		{webhooks.UpdateParams{}, func(*webhooks.Webhook) {}},
-		{webhooks.UpdateParams{URL: ptr("https://example.org/other")}, func(w *webhooks.Webhook) { w.URL = "https://example.org/other" }},
+		{webhooks.UpdateParams{URL: new("https://example.org/other")}, func(w *webhooks.Webhook) { w.URL = "https://example.org/other" }},
 		{
 			webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}},
 			func(w *webhooks.Webhook) {
 				w.Events = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}
 			},
 		},
-		{webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(7))}, func(w *webhooks.Webhook) { w.BalanceThreshold = 7 }},
-		{webhooks.UpdateParams{Active: ptr(false)}, func(w *webhooks.Webhook) { w.Active, w.OffAt = false, noon }},
-		{webhooks.UpdateParams{Active: ptr(false)}, func(w *webhooks.Webhook) {}},
+		{webhooks.UpdateParams{BalanceThreshold: new(webhooks.Amount(7))}, func(w *webhooks.Webhook) { w.BalanceThreshold = 7 }},
+		{webhooks.UpdateParams{Active: new(false)}, func(w *webhooks.Webhook) { w.Active, w.OffAt = false, noon }},
+		{webhooks.UpdateParams{Active: new(false)}, func(w *webhooks.Webhook) {}},
 		{
-			webhooks.UpdateParams{URL: ptr(anyURL), Events: onBalance, BalanceThreshold: ptr(webhooks.Amount(0)), Active: ptr(true)},
+			webhooks.UpdateParams{URL: new(anyURL), Events: onBalance, BalanceThreshold: new(webhooks.Amount(0)), Active: new(true)},
 			func(w *webhooks.Webhook) {
 				*w = made
 				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring}
@@ -71,15 +71,15 @@ func TestUpdateChecksWhatIsGiven(t *testing.T) {
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
 	for field, params := range map[string]webhooks.UpdateParams{
-		"url":    {URL: ptr("http://example.com"), BalanceThreshold: ptr(webhooks.Amount(7))},
-		"events": {Events: []webhooks.EventType{webhooks.TypeTest}, Active: ptr(false)},
+		"url":    {URL: new("http://example.com"), BalanceThreshold: new(webhooks.Amount(7))},
+		"events": {Events: []webhooks.EventType{webhooks.TypeTest}, Active: new(false)},
 	} {
 		_, err := service.Update(t.Context(), account, made.ID, params)
 		wantInvalid(t, err, field)
 		_, err = service.Update(t.Context(), account, "wh_none", params) // before it is looked for
 		wantInvalid(t, err, field)
 	}
-	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: ptr(""), Events: []webhooks.EventType{}})
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: new(""), Events: []webhooks.EventType{}})
 	wantInvalid(t, err, "url")
 	_, err = service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Events: []webhooks.EventType{}})
 	wantInvalid(t, err, "events")
@@ -96,11 +96,11 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 	made := subscribe(t, service, anyURL)
 	url := func(i int) string { return fmt.Sprint(anyURL, "/", i) }
 	writers := []func(i int) webhooks.UpdateParams{
-		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{URL: ptr(url(i))} },
-		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{Active: ptr(i%2 == 0)} },
+		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{URL: new(url(i))} },
+		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{Active: new(i%2 == 0)} },
 		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{Events: webhooks.EventTypes()[:1+i%6]} },
 		func(i int) webhooks.UpdateParams {
-			return webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(i))}
+			return webhooks.UpdateParams{BalanceThreshold: new(webhooks.Amount(i))}
 		},
 	}
 	var wg sync.WaitGroup
@@ -135,7 +135,7 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 		made := subscribe(t, service, anyURL)
 		wg.Go(func() {
 			for {
-				if _, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: ptr(true)}); errors.Is(err, webhooks.ErrNotFound) {
+				if _, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: new(true)}); errors.Is(err, webhooks.ErrNotFound) {
 					return
 				}
 			}
@@ -171,12 +171,12 @@ func TestURLChangesDuringAnAttempt(t *testing.T) {
 				}
 			}
 			diary := &diary{}
-			inBubble(t, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, handler, func(b *bubble) {
 				webhook := b.subscribe("old")
 				underWay := b.publish()
 				b.start()
 				time.Sleep(time.Second)
-				got, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{URL: ptr("https://new.example.com" + secretPath)})
+				got, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{URL: new("https://new.example.com" + secretPath)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -215,11 +215,11 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: ptr(anyURL), Active: ptr(true), Events: webhooks.EventTypes()})
+	same, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: new(anyURL), Active: new(true), Events: webhooks.EventTypes()})
 	if err != nil || same.FailingSince.IsZero() || same.WarnedAt.IsZero() {
 		t.Errorf("with its own URL: %+v, %v", same, err)
 	}
-	moved, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: ptr(anyURL + "/2")})
+	moved, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: new(anyURL + "/2")})
 	if err != nil || !moved.FailingSince.IsZero() || !moved.WarnedAt.IsZero() {
 		t.Errorf("with another URL: %+v, %v", moved, err)
 	}
@@ -228,7 +228,7 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 // An attempt under way when the webhook is turned off goes on and counts; the rest
 // waits, what is published is skipped, and on again the rest goes on.
 func TestTurnedOffDuringAnAttempt(t *testing.T) {
-	inBubble(t, webhooks.Config{PerWebhook: 1, Concurrency: 2}, sleeping(10*time.Second), func(b *bubble) {
+	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1, Total: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		webhook := b.subscribe("a")
 		underWay, waiting := b.publish(), b.publish()
 		b.start()

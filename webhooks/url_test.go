@@ -165,7 +165,7 @@ func TestAllowNetworksOpensWhatItNames(t *testing.T) {
 		{prefixes("::/0"), []string{"[::1]", "[fe80::1]", "[::ffff:127.0.0.1]"}, []string{"127.0.0.1"}},
 	}
 	for _, test := range tests {
-		service := newService(t, memory.New(), webhooks.Config{AllowNetworks: test.open})
+		service := newService(t, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: test.open}})
 		for _, host := range test.refused {
 			refuse(t, service, "https://"+host+"/")
 		}

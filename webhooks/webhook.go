@@ -84,7 +84,7 @@ type OffReason string
 // The reasons.
 const (
 	OffGone    OffReason = "gone"    // its receiver answered 410 Gone
-	OffFailing OffReason = "failing" // its attempts have all failed for [Config.FailingLimit], those of two events at least
+	OffFailing OffReason = "failing" // its attempts have all failed for [RetryPolicy.DisableAfter], those of two events at least
 )
 
 // NoteFailure notes a failed attempt to send the webhook the event, begun then, as a

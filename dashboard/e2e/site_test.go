@@ -42,7 +42,7 @@ func newSite(t *testing.T) *site {
 		Path: filepath.Join(t.TempDir(), "storage.db"),
 		Keys: apikeys.Config{Now: now},
 		Webhooks: webhooks.Config{
-			RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Retries: []time.Duration{}, Timeout: 2 * patience,
+			Outbound: webhooks.Outbound{RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: 2 * patience}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}},
 			Now: now,
 		},
 		Logger: slog.New(slog.DiscardHandler),

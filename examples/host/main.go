@@ -32,6 +32,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -54,7 +55,12 @@ func run(ctx context.Context, out io.Writer, path, listen, metrics, password str
 	if password == "" {
 		return errors.New("set PASSWORD, to sign in with")
 	}
-	if h.api, err = storageapi.NewHandler(h.config(path)); err != nil {
+	file, err := bolt.Open(path, bolt.Wait(30*time.Second)) // for the process before this one to end
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }() // 4.
+	if h.api, err = storageapi.NewHandler(h.config(file)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.api.Close()) }() // 3. attempts under way finish
@@ -125,10 +131,9 @@ type teamCreated struct {
 func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
 
 // config declares what the host adds, and is told of attempts.
-func (h *host) config(path string) storageapi.Config {
+func (h *host) config(file *bolt.Store) storageapi.Config {
 	return storageapi.Config{
-		Path: path,
-		Wait: 30 * time.Second, // for the process before this one to end
+		Store: file,
 		Scopes: []scopes.Declaration{
 			{Scope: teamsRead, Description: "List teams"},
 			{Scope: teamsWrite, Description: "Create teams"},

@@ -31,9 +31,11 @@ func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error)
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Path: filepath.Join(dir, "storage.db"),
 		Webhooks: webhooks.Config{
-			RootCAs:       receiver.roots,
-			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-			Retries:       []time.Duration{},
+			Outbound: webhooks.Outbound{
+				RootCAs:       receiver.roots,
+				AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			},
+			Retry: webhooks.RetryPolicy{Delays: []time.Duration{}},
 		},
 		Logger: slog.New(slog.DiscardHandler), // what fails here is meant to
 	})

@@ -29,8 +29,10 @@ func startHost(ctx context.Context, dir string, trusted *x509.CertPool) (*host, 
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Path: filepath.Join(dir, "storage.db"),
 		Webhooks: webhooks.Config{
-			RootCAs:       trusted,
-			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			Outbound: webhooks.Outbound{
+				RootCAs:       trusted,
+				AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			},
 		},
 	})
 	if err != nil {

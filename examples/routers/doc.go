@@ -7,5 +7,5 @@
 // What they have in common: the API goes under its own prefix as it is, without one being
 // stripped; whatever is not the host's there gets to it, so that unknown paths and methods are
 // answered in the API's form; and what the guard found out is in the request's context.
-// storageapi.CORS goes around the whole router: a preflight then meets no route.
+// CORS middleware goes around the whole router: a preflight request then meets no route.
 package routers

@@ -1,10 +1,11 @@
 module github.com/storageapi/storageapi/examples/routers
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
+	github.com/jub0bs/cors v0.13.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/storageapi/storageapi v0.0.0
 )

@@ -48,7 +48,7 @@ func checkRouter(t *testing.T, mount func(*storageapi.Handler, http.Handler) htt
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := storageapi.CORS(storageapi.CORSConfig{Origins: []string{"https://app.example.com"}}, mount(api, settings))
+	root, err := CORS(mount(api, settings), "https://app.example.com")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,12 +131,21 @@ func checkRouter(t *testing.T, mount func(*storageapi.Handler, http.Handler) htt
 	want(call("GET", "/settings/", "", "Cookie", "session=1"), 303, "")
 	want(call("GET", "/settings/api-keys", ""), 403, "sign in")
 
-	// A browser asks before it sends.
+	// A browser asks before it sends, and shows the program the exposed headers.
+	const origin = "https://app.example.com"
 	for _, path := range []string{"/v2/api-keys", "/v2/environments/env_1"} {
-		asked := call("OPTIONS", path, "", "Origin", "https://app.example.com", "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "api-key")
+		asked := call("OPTIONS", path, "", "Origin", origin, "Access-Control-Request-Method", "PATCH", "Access-Control-Request-Headers", "api-key,content-type,idempotency-key,if-match")
 		want(asked, 204, "")
-		if got := asked.Header.Get("Access-Control-Allow-Headers"); !strings.Contains(got, "Api-Key") {
-			t.Errorf("%s: a page may send %q", path, got)
+		if got := asked.Header.Get("Access-Control-Allow-Origin"); got != origin {
+			t.Errorf("preflight of %s: allowed origin %q, want %q", path, got, origin)
 		}
+	}
+	if other := call("OPTIONS", "/v2/api-keys", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "GET"); other.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error("another origin may call")
+	}
+	read := call("GET", "/v2/api-keys", "", append([]string{"Origin", origin}, key...)...)
+	want(read, 200, `"data"`)
+	if got := read.Header.Get("Access-Control-Expose-Headers"); !strings.Contains(strings.ToLower(got), "etag") {
+		t.Errorf("exposed headers %q, want ETag among them", got)
 	}
 }

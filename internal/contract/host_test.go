@@ -61,9 +61,11 @@ func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 		Logger:    slog.New(slog.DiscardHandler),
 		RateLimit: auth.RateLimit{PerSecond: 1e6},
 		Webhooks: webhooks.Config{
-			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-			RootCAs:       h.receiver.roots,
-			Retries:       []time.Duration{},
+			Outbound: webhooks.Outbound{
+				AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+				RootCAs:       h.receiver.roots,
+			},
+			Retry: webhooks.RetryPolicy{Delays: []time.Duration{}},
 		},
 	}
 	if d.configure != nil {

@@ -66,11 +66,15 @@ func runHost(config hostConfig) error {
 	c := storageapi.Config{
 		Path: config.Path,
 		Webhooks: webhooks.Config{
-			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-			RootCAs:       roots,
-			Retries:       retries(),
-			Concurrency:   32,
-			PerWebhook:    4,
+			Outbound: webhooks.Outbound{
+				AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+				RootCAs:       roots,
+			},
+			Retry: webhooks.RetryPolicy{Delays: retries()},
+			Concurrency: webhooks.Concurrency{
+				Total:      32,
+				PerWebhook: 4,
+			},
 			MaxPerAccount: -1, // whoever dies leaves some behind
 		},
 		Keys:   apikeys.Config{MaxPerAccount: -1},

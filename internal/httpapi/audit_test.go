@@ -35,7 +35,7 @@ func history(t *testing.T, api *storageapi.Handler, account string) (list []stri
 // TestEveryChangeIsInTheAuditTrail makes every kind of change by HTTP: each that changes
 // something has one line, and others have none.
 func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
-	h := serve(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	h := serve(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	admin := h.admin(alice)
 	key := keysPath + "/" + h.do("POST", keysPath, admin, `{"name":"a","scopes":["files:read"]}`).want(201, "").text("id")
 	h.do("PATCH", key, admin, `{"name":"a"}`).want(200, "")

@@ -48,7 +48,7 @@ func newReceiver(t *testing.T) *receiver {
 func (r *receiver) config() webhooks.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
-	return webhooks.Config{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, RootCAs: roots}
+	return webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, RootCAs: roots}}
 }
 
 var eventsOfAllTypes = []webhooks.Data{

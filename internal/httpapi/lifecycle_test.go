@@ -31,12 +31,9 @@ func TestNewHandlerRefuses(t *testing.T) {
 		{"both", storageapi.Config{Path: path, Store: memory.New()}, []string{"Path", "Store"}},
 		{"no directory", storageapi.Config{Path: filepath.Join(dir, "none", "x.db")}, []string{"Path", "none/x.db"}},
 		{"a directory", storageapi.Config{Path: dir}, []string{"Path", dir}},
-		{"a short sealing key", storageapi.Config{Path: path, SealingKeys: [][]byte{make([]byte, 32), make([]byte, 31)}}, []string{"SealingKeys", "key 2"}},
-		{"sealing keys for a store", storageapi.Config{Store: memory.New(), SealingKeys: [][]byte{make([]byte, 32)}}, []string{"SealingKeys"}},
-		{"waiting for a store", storageapi.Config{Store: memory.New(), Wait: 1}, []string{"Wait", "Store"}},
 		{"a path's prefix", storageapi.Config{Path: path, Prefix: "v2/"}, []string{"Config.Prefix"}},
 		{"prefix", storageapi.Config{Path: path, Keys: apikeys.Config{Prefix: "A B"}}, []string{"Keys", "Prefix"}},
-		{"concurrency", storageapi.Config{Path: path, Webhooks: webhooks.Config{Concurrency: -1}}, []string{"Webhooks", "Concurrency"}},
+		{"concurrency", storageapi.Config{Path: path, Webhooks: webhooks.Config{Concurrency: webhooks.Concurrency{Total: -1}}}, []string{"Webhooks", "Concurrency"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

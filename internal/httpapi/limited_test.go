@@ -54,7 +54,7 @@ func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 func TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo(t *testing.T) {
 	c := newClock()
 	config := c.config()
-	config.Webhooks = webhooks.Config{MaxPerAccount: 4, AllowHosts: []string{"example.com"}} // 20 idempotency keys of limited keys
+	config.Webhooks = webhooks.Config{MaxPerAccount: 4, Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}} // 20 idempotency keys of limited keys
 	h := serve(t, config)
 	admin := h.admin(alice)
 	leaked, value := h.key(alice, scopes.AccountRead)
@@ -83,7 +83,7 @@ func TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo(t *testing.T) {
 func TestWebhooks_LimitedKey_CreatesHalf(t *testing.T) {
 	c := newClock()
 	config := c.config()
-	config.Webhooks = webhooks.Config{MaxPerAccount: 5, AllowHosts: []string{"example.com"}}
+	config.Webhooks = webhooks.Config{MaxPerAccount: 5, Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}
 	h := serve(t, config)
 	admin := h.admin(alice)
 	_, limited := h.key(alice, scopes.FilesRead)

@@ -22,7 +22,7 @@ import (
 func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	r, faults, log := newReceiver(t), newFaulty(), new(logBuffer)
 	config := storageapi.Config{Store: faults, Logger: log.logger(), Webhooks: r.config()}
-	config.Webhooks.Retries = []time.Duration{} // an attempt only
+	config.Webhooks.Retry.Delays = []time.Duration{} // an attempt only
 	var mu sync.Mutex
 	var observed []string
 	note := func(event any) {

@@ -116,7 +116,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	var status atomic.Int64
 	r.status = func() int { return int(status.Load()) }
 	config := storageapi.Config{Webhooks: r.config()}
-	config.Webhooks.Retries = []time.Duration{} // an attempt only
+	config.Webhooks.Retry.Delays = []time.Duration{} // an attempt only
 	h := serve(t, config)
 	admin := h.admin(alice)
 	made := h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s/hook","events":["balance.low"]}`, r.URL)).want(201, "")

@@ -1,6 +1,6 @@
 module github.com/storageapi/storageapi/internal/interop
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1

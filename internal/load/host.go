@@ -52,9 +52,9 @@ func openHost(s *scenario, r *receiver, l *ledger) (*host, error) {
 
 // open opens the file and starts deliveries.
 func (h *host) open(config webhooks.Config) (err error) {
-	config.RootCAs = h.receiver.trusted
-	config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	config.MaxIdleConns = h.idle
+	config.Outbound.RootCAs = h.receiver.trusted
+	config.Outbound.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	config.Outbound.MaxIdleConns = h.idle
 	h.api, err = storageapi.NewHandler(storageapi.Config{
 		Path: h.db, Webhooks: config, Keys: apikeys.Config{MaxPerAccount: -1},
 		Logger: slog.New(slog.DiscardHandler),
@@ -150,7 +150,7 @@ func (h *host) purge(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	time.Sleep(2 * retention)
-	if err := h.open(webhooks.Config{Retries: []time.Duration{}, Retention: webhooks.Retention{
+	if err := h.open(webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Retention: webhooks.Retention{
 		Payloads: retention, Attempts: retention, EventIDs: retention,
 	}}); err != nil {
 		return err

@@ -85,7 +85,7 @@ func parse(args []string, usage io.Writer) (*scenario, error) {
 	flags.DurationVar(&s.duration, "duration", 10*time.Second, "how long each rate lasts")
 	flags.IntVar(&s.hosts, "hosts", 1, "receiver hosts, each an address of 127.0.0.0/8 (more than 1: on Linux), at most 100000")
 	flags.IntVar(&s.webhooks, "webhooks", 100, "webhooks, each in its own account, at least one for each host; events go to one after the other")
-	flags.IntVar(&s.idle, "idle", 0, "Config.Webhooks.MaxIdleConns; 0: its default")
+	flags.IntVar(&s.idle, "idle", 0, "Config.Webhooks.Outbound.MaxIdleConns; 0: its default")
 	flags.StringVar(&s.ids, "ids", "ulid", "event IDs: ulid, made by the library, ascending; or uuid, made by the host, random")
 	flags.IntVar(&s.body, "body", 256, "approximate size of each event's body, in bytes")
 	flags.IntVar(&s.purged, "purged", 0, "events to deliver and purge first")

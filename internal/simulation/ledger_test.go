@@ -325,16 +325,16 @@ func (l *ledger) check(d *delivery, le *load, r *webhooks.AttemptResult) {
 	}
 	n := le.attempt - le.before
 	if r.Outcome == webhooks.GiveUp {
-		if n <= len(config.Retries) && le.status != 410 && r.Attempt.Class != webhooks.ClassExpired {
-			w.breach("nothing is given up early", d.about(), "%s is given up for %s after attempt %d of %d", d.event, d.webhook, n, len(config.Retries)+1)
+		if n <= len(config.Retry.Delays) && le.status != 410 && r.Attempt.Class != webhooks.ClassExpired {
+			w.breach("nothing is given up early", d.about(), "%s is given up for %s after attempt %d of %d", d.event, d.webhook, n, len(config.Retry.Delays)+1)
 		}
 		return
 	}
-	if n > len(config.Retries) {
+	if n > len(config.Retry.Delays) {
 		w.breach("nothing is tried for ever", d.about(), "%s is to have a retry for %s after attempt %d", d.event, d.webhook, n)
 		return
 	}
-	wait, jitter := config.Retries[n-1], 0.2
+	wait, jitter := config.Retry.Delays[n-1], 0.2
 	low, high := time.Duration(float64(wait)*(1-jitter)), time.Duration(float64(wait)*(1+jitter))
 	if r.RetryAfter < max(low, le.asked) || r.RetryAfter > max(high, le.asked+time.Second) {
 		w.breach("retries come on schedule", d.about(), "after attempt %d of %s for %s the next is due in %v, which should be in %v ± 20 %%, and not before %v",

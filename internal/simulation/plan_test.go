@@ -67,26 +67,26 @@ func newPlan(seed uint64, onDisk bool) plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := plan{rand: r, onDisk: onDisk, accounts: 2}
 	p.config = webhooks.Config{
-		Concurrency:             pick(r, 8, 16, 64, 1024),
-		DefaultBalanceThreshold: 10,
-		MaxPerAccount:           -1,
-		Files:                   noFiles, // they are reported; the scan has its progress to keep
+		Concurrency:   webhooks.Concurrency{Total: pick(r, 8, 16, 64, 1024)},
+		Alerts:        webhooks.Alerts{DefaultBalanceThreshold: 10, Files: noFiles},
+		MaxPerAccount: -1,
+		// they are reported; the scan has its progress to keep
 	}
-	p.config.Retries = pick(r, webhooks.DefaultRetries(), []time.Duration{5 * time.Second, time.Minute, 10 * time.Minute}, []time.Duration{time.Second, 30 * time.Second, time.Hour, 2 * time.Hour})
-	p.config.FailingLimit = pick(r, 0, 0, 6*time.Hour)
+	p.config.Retry.Delays = pick(r, webhooks.DefaultRetries(), []time.Duration{5 * time.Second, time.Minute, 10 * time.Minute}, []time.Duration{time.Second, 30 * time.Second, time.Hour, 2 * time.Hour})
+	p.config.Retry.DisableAfter = pick(r, 0, 0, 6*time.Hour)
 	if r.IntN(6) == 0 {
-		p.crowd = 3 * min(p.config.Concurrency, 24)
-		p.config.Concurrency = min(p.config.Concurrency, 24)
+		p.crowd = 3 * min(p.config.Concurrency.Total, 24)
+		p.config.Concurrency.Total = min(p.config.Concurrency.Total, 24)
 	}
 	if r.IntN(3) == 0 {
 		p.flood = pick(r, floodResends, floodRefused, floodRenames, floodNames)
 		p.floodAt = time.Hour + time.Duration(r.Int64N(int64(day-2*time.Hour)))
 	}
 	if r.IntN(4) == 0 {
-		p.config.MaxIdleConns = 2 // fewer than receivers
+		p.config.Outbound.MaxIdleConns = 2 // fewer than receivers
 	}
 	if p.flood == floodNames {
-		p.config.Concurrency, p.crowd = 1024, 0 // or else slots are what is short
+		p.config.Concurrency.Total, p.crowd = 1024, 0 // or else slots are what is short
 	}
 	p.eras = []era{{0, 0, day}}
 	if onDisk && r.IntN(3) == 0 { // less than payloads are kept

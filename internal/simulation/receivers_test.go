@@ -306,7 +306,7 @@ func (r *receivers) count(one *receiver, event string) (over func()) {
 		what string
 		most int
 	}{
-		{"webhook " + webhookOf(one.host), r.world.perWebhook}, {"account " + one.account, r.world.perAccount}, {"all", config.Concurrency},
+		{"webhook " + webhookOf(one.host), r.world.perWebhook}, {"account " + one.account, r.world.perAccount}, {"all", config.Concurrency.Total},
 		{"delivery of " + event + " to " + one.host, 1},
 	}
 	r.mu.Lock()

@@ -65,8 +65,8 @@ func newWorld(seed uint64, dir string, tally *tally) *world {
 	w := &world{seed: seed, plan: newPlan(seed, dir != ""), tally: tally, gone: make(map[string]time.Duration)}
 	w.faults = &faults{rand: rand.New(rand.NewPCG(seed, 2)), windows: w.plan.windows, armed: make(map[string][]fault)}
 	w.ledger, w.receivers, w.events = newLedger(w), newReceivers(w), newEvents(w)
-	w.perWebhook = min(16, w.plan.config.Concurrency)
-	w.perAccount = max(w.plan.config.Concurrency/2, w.perWebhook)
+	w.perWebhook = min(16, w.plan.config.Concurrency.Total)
+	w.perAccount = max(w.plan.config.Concurrency.Total/2, w.perWebhook)
 	for i := range w.plan.accounts {
 		w.accounts = append(w.accounts, newAccount(w, i))
 	}
@@ -165,7 +165,7 @@ func (w *world) comeRight() {
 	w.receivers.mu.Unlock()
 	w.restart(strikeStop)
 	longest := time.Duration(0)
-	for _, wait := range w.plan.config.Retries {
+	for _, wait := range w.plan.config.Retry.Delays {
 		longest = max(longest, wait)
 	}
 	time.Sleep(longest*12/10 + time.Hour)

@@ -82,10 +82,10 @@ var (
 // An Option changes how a file is opened.
 type Option func(*Store)
 
-// Sealed keeps the webhooks' signing secrets sealed under the first of the keys.
-// [Open] seals secrets that are not, in a file that was in plain or sealed under another of
-// the keys. The old records may still be found in free pages of the file until those are
-// written again.
+// Sealed encrypts the webhooks' signing secrets under the first of the keys, and decrypts with
+// all of them. [Open] encrypts secrets again that are in plain text or under another of the keys: to
+// replace a key put the new one before it, open the file once, and remove the old one. Free pages
+// of the file may contain the old records until they are written again.
 func Sealed(keys *signing.Keyring) Option { return func(s *Store) { s.keys = keys } }
 
 // Wait lets [Open] wait for up to d where the file is still open, for a host that is started

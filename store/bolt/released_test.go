@@ -114,8 +114,8 @@ func makeReleased(t *testing.T, name string) {
 // releasedConfig is that of the host that wrote the file, and of the one that opens it.
 func releasedConfig(path string) storageapi.Config {
 	config := storageapi.Config{Path: path, Logger: slog.New(slog.DiscardHandler)}
-	config.Webhooks.DefaultBalanceThreshold = 10
-	config.Webhooks.Files = func(_ context.Context, after string, _ time.Time) iter.Seq2[webhooks.StoredFile, error] {
+	config.Webhooks.Alerts.DefaultBalanceThreshold = 10
+	config.Webhooks.Alerts.Files = func(_ context.Context, after string, _ time.Time) iter.Seq2[webhooks.StoredFile, error] {
 		return func(yield func(webhooks.StoredFile, error) bool) {
 			if after == "" {
 				yield(webhooks.StoredFile{Account: "acct_2", Cursor: expiringFile.ID, File: expiringFile}, nil)

@@ -180,7 +180,7 @@ func TestDeliveriesAfterSilence(t *testing.T) {
 	receiver := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.Header.Get("Webhook-Id") }))
 	defer receiver.Close()
 	service, err := webhooks.New(s, webhooks.Config{
-		RootCAs: rootsOf(receiver), AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Logger: slog.New(slog.DiscardHandler),
+		Outbound: webhooks.Outbound{RootCAs: rootsOf(receiver), AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -65,8 +65,8 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 	t.Cleanup(p.Close)
 	node := func(runs bool) *webhooks.WebhookService {
 		service, err := webhooks.New(openOn(t, p, option), webhooks.Config{
-			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, RootCAs: roots, Logger: slog.New(slog.DiscardHandler),
-			Retries: []time.Duration{time.Hour}, DrainTimeout: -1,
+			Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, RootCAs: roots, DrainTimeout: -1}, Logger: slog.New(slog.DiscardHandler),
+			Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}},
 		})
 		if err != nil {
 			t.Fatal(err)

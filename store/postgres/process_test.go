@@ -50,10 +50,12 @@ func runNode(dsn string) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(os.Getenv(rootsEnv)))
 	service, err := webhooks.New(s, webhooks.Config{
-		RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Timeout: 2 * time.Second, PerWebhook: nodeCap,
-		Retries: []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second},
-		Logger:  slog.New(slog.DiscardHandler), // the database will be away, and that is to be seen by what is delivered
+		Outbound: webhooks.Outbound{
+			RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			Timeout: 2 * time.Second,
+		}, Concurrency: webhooks.Concurrency{PerWebhook: nodeCap},
+		Retry:  webhooks.RetryPolicy{Delays: []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second}},
+		Logger: slog.New(slog.DiscardHandler), // the database will be away, and that is to be seen by what is delivered
 	})
 	check(err)
 	go meter(ctx, service, func(int) {})
@@ -275,7 +277,7 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	service, err := webhooks.New(s, webhooks.Config{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	service, err := webhooks.New(s, webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +375,7 @@ func TestCrashes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	service, err := webhooks.New(s, webhooks.Config{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	service, err := webhooks.New(s, webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
