@@ -78,6 +78,7 @@ func publishOne(t *testing.T, s *postgres.Store, id string) {
 // What is redelivered once its settlement is stored, and read before the node has heard of that, is
 // delivered again.
 func TestRedeliverBesideSettling(t *testing.T) {
+	t.Parallel()
 	m := &meanwhile{statement: "retried as ("}
 	s := m.opened(t)
 	task := onlyTask(t, s)
@@ -162,6 +163,7 @@ func TestCrashOfAServerProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server")
 	}
+	t.Parallel()
 	p, c := migrated(t, "fsync=off", "wal_writer_delay=10s")
 	s := openOn(t, p)
 	endpoints(t, s, 1)

@@ -63,7 +63,11 @@ func pool(t testing.TB) *pgxpool.Pool {
 			}
 			dsn = server.own.DSN("postgres")
 		}
-		server.pool, server.err = pgxpool.New(context.Background(), dsn)
+		var config *pgxpool.Config
+		if config, server.err = pgxpool.ParseConfig(dsn); server.err == nil {
+			config.MaxConns = 40 // tests that run at the same time share them
+			server.pool, server.err = pgxpool.NewWithConfig(context.Background(), config)
+		}
 	})
 	if server.err != nil {
 		skip(t, server.err)

@@ -33,6 +33,7 @@ var (
 // at a random operation, and back to memory at another, again and again, and what was copied
 // goes on in its place. They answer alike, and have the same in the end.
 func TestCopyTwins(t *testing.T) {
+	t.Parallel()
 	seed := *twinSeed
 	if seed == 0 {
 		seed = rand.Uint64()

@@ -24,6 +24,7 @@ func TestDump(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	t.Parallel()
 	const backlog, dumps = 20, 5
 	schema, option := migratedSchema(t)
 	nodes := []*postgres.Store{open(t, option), open(t, option)}

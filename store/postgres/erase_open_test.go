@@ -18,6 +18,7 @@ import (
 // TestErase_PublicationOpen_ReceiptComesAfterItsEnd: an erasure, also one that is cut short and goes on at another
 // node, ends only after the transactions that had published before it, and removes what they have stored.
 func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		prepared bool
 		end      string

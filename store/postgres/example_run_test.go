@@ -19,6 +19,7 @@ import (
 // TestExample runs examples/postgres and kills one of its nodes: whoever calls sees
 // nothing of it.
 func TestExample(t *testing.T) {
+	t.Parallel()
 	c, err := cluster.Start("fsync=off")
 	if err != nil {
 		skip(t, err)

@@ -75,6 +75,7 @@ func openThrough(t *testing.T, schema postgres.Option, through func(net.Conn) ne
 // TestFailingCommits loses connections while steps are under way, those that commit
 // among them.
 func TestFailingCommits(t *testing.T) {
+	t.Parallel()
 	storetest.RunFailing(t, func(t *testing.T) storetest.FailingStore {
 		schema, lossy := inSchema(t), new(atomic.Bool)
 		s := openThrough(t, schema, func(conn net.Conn) net.Conn { return &lossyConn{conn, lossy} })

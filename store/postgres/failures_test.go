@@ -66,6 +66,7 @@ func in(t testing.TB, schema, sql string) {
 
 // What failed is found by the index of what failed, however much has not.
 func TestFailuresByIndex(t *testing.T) {
+	t.Parallel()
 	const many, every = 200_000, 20_000
 	name, option := migratedSchema(t)
 	s := open(t, option)

@@ -19,6 +19,7 @@ import (
 // Each event is delivered once, however late its transaction is committed: those that are open
 // while thousands of others are published delay none of them, and none is passed over.
 func TestLookBesideOpenTransactions(t *testing.T) {
+	t.Parallel()
 	const others, transactionsOfHost, hooks = 2000, 30, 10
 	option := inSchema(t)
 	s, other := open(t, option), open(t, option)

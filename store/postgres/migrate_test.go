@@ -39,6 +39,7 @@ func migratedSchema(t *testing.T) (string, postgres.Option) {
 }
 
 func TestMigrateAtOnce(t *testing.T) {
+	t.Parallel()
 	t.Run("with advisory locks", func(t *testing.T) { migrateAtOnce(t, pool(t)) })
 	t.Run("with advisory locks that lock nothing", func(t *testing.T) {
 		migrateAtOnce(t, poolWith(t, `pg_advisory_xact_lock(bigint) returns void language sql as 'select'`))

@@ -54,6 +54,7 @@ func settleAs(t *testing.T, s store.Store, task storetest.Task, outcome webhooks
 // A plan made while the queue is empty is not one that reads all of it once it is
 // full.
 func TestPlansOfAnEmptyQueue(t *testing.T) {
+	t.Parallel()
 	name, option := migratedSchema(t)
 	p, err := pgxpool.NewWithConfig(t.Context(), pool(t).Config())
 	if err != nil {

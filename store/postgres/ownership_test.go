@@ -801,6 +801,7 @@ func TestDeliveriesWhileShardsMove(t *testing.T) {
 // When nodes die instead, what they had claimed is claimed again. None is lost, and none is
 // settled twice.
 func TestDeliveriesWhileNodesDie(t *testing.T) {
+	t.Parallel()
 	claimed, again := deliverWhileShardsMove(t, 600, true)
 	t.Logf("%d of %d were claimed again", again, claimed)
 }

@@ -322,6 +322,7 @@ func TestNew_NoPartReady_MakesParts(t *testing.T) {
 
 // Parts are ready ahead, one after the other, and there are few.
 func TestPartsAhead(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	for age, least := range map[time.Duration]time.Duration{
 		8 * time.Minute: 2 * time.Minute, 8 * time.Hour: 6 * time.Hour, 8 * day: 2 * day, 90 * day: 20 * day, 0: 60 * day,
@@ -362,6 +363,7 @@ func TestPartsAhead(t *testing.T) {
 // A host that always has a transaction open which has published keeps no part from being made or
 // dropped, and waits for none of that.
 func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
+	t.Parallel()
 	s := newParted(t)
 	s.publish("1")
 	s.deliver(webhooks.Deliver, "1")
@@ -414,6 +416,7 @@ func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
 // That a transaction keeps a part for an hour is an error of Purge, which is logged and in Health; what
 // waits for the part is canceled.
 func TestPurge_PartKeptForAnHour_Fails(t *testing.T) {
+	t.Parallel()
 	s := newParted(t)
 	border := time.Now().Add(-2 * time.Hour)
 	in(t, s.schema, fmt.Sprintf(`
@@ -488,9 +491,10 @@ func TestPurgeOfTheFuture(t *testing.T) {
 
 // A Purge may end anywhere, for its context or its connection, and others may purge meanwhile.
 func TestPurgeCutShort(t *testing.T) {
+	t.Parallel()
 	s := newParted(t)
 	line := newRelay(t)
-	far, err := postgres.Open(t.Context(), line.dsn(t, "pool_max_conns=2"), s.option)
+	far, err := postgres.Open(t.Context(), line.dsn(t, "pool_max_conns=2 application_name=cut_short"), s.option)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -518,7 +522,7 @@ func TestPurgeCutShort(t *testing.T) {
 		group.Go(func() { // the server ends sessions
 			for range 5 {
 				time.Sleep(rand.N(50 * time.Millisecond))
-				if _, err := pool(t).Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity where client_addr is not null and pid <> pg_backend_pid()`); err != nil {
+				if _, err := pool(t).Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'cut_short'`); err != nil {
 					t.Error(err)
 				}
 			}
@@ -545,6 +549,7 @@ func TestPurgeCutShort(t *testing.T) {
 
 // Lists, claims, settlements and publications go on while parts are made and dropped.
 func TestPartsComeAndGoAtWork(t *testing.T) {
+	t.Parallel()
 	s := newParted(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -140,6 +140,7 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 // What is planned while tables are empty does not read them through once they are full:
 // on connections of the host's, and on our own.
 func TestPlansOfEmptyTables(t *testing.T) {
+	t.Parallel()
 	var late bool // the server tells half a second late what was read, as if by other steps
 	if err := pool(t).QueryRow(t.Context(), `select current_setting('server_version_num')::int < 150000`).Scan(&late); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/storageapi/storageapi/store"
@@ -9,10 +10,18 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, emptySchema(t)) })
+	t.Parallel()
+	var known sync.Map // tests that have opened a store
+	storetest.Run(t, func(t *testing.T) store.Store {
+		if _, again := known.LoadOrStore(t, true); !again {
+			t.Parallel()
+		}
+		return open(t, emptySchema(t))
+	})
 }
 
 func TestStoreDurable(t *testing.T) {
+	t.Parallel()
 	options := map[string]postgres.Option{}
 	storetest.RunDurable(t, func(t *testing.T, dir string) store.Store {
 		if options[dir] == nil {
