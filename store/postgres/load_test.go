@@ -255,7 +255,7 @@ func TestLoading_PublishedMeanwhile_IsClaimedOnce(t *testing.T) {
 	counter := s.Count()
 	of := make(map[string]storetest.Task)
 	claimed := func() (n int) {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		tasks, err := storetest.WorkerOf(counter).Await(ctx, 10)
 		if err != nil && ctx.Err() == nil {
