@@ -21,6 +21,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
+	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/webhooks"
@@ -43,7 +44,6 @@ type Store struct {
 	keys     *signing.Keyring // nil: secrets are kept in plain
 	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
-	index    webhookIndex
 	alerts   alerts
 
 	feed       feed
@@ -52,8 +52,12 @@ type Store struct {
 	closeOnce  sync.Once
 	sweeper    sweeper
 
-	log      *eventlog.Log
-	keyCache *keyCache // nil: none
+	log *eventlog.Log
+
+	// Rows that are in memory, see package mirror.
+	keyRows     *keyRows
+	webhookRows *webhookRows
+	accountRows *accountRows
 
 	erasing  erasing
 	parking  parking
@@ -103,7 +107,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: pagefile.DefaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyCache: newKeyCache(defaultCachedKeys)}
+	s := &Store{wait: pagefile.DefaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows()}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	for _, option := range options {
 		option(s)
@@ -179,18 +183,25 @@ func (s *Store) prepare(file *os.File) (err error) {
 	return s.loadClock(logWriter.LastPublished())
 }
 
-// ended is called between transactions. If one was not done, it forgets what its steps have
-// counted, and what they were about to change of webhooks.
+// ended is called between transactions.
 func (s *Store) ended(done bool) {
 	s.parking.ended(done)
-	s.keyCache.ended(done || s.writer.Halted() == nil)
+	outcome := mirror.Applied
+	switch {
+	case !done && s.writer.Halted() != nil:
+		outcome = mirror.Unknown
+	case !done:
+		outcome = mirror.Undone
+	}
+	s.keyRows.End(outcome)
+	s.webhookRows.End(outcome)
+	s.accountRows.End(outcome)
 	if done {
 		return
 	}
 	s.keyCounts.forgetAll()
 	s.madeCounts.forgetAll()
 	s.requests.forgetAll()
-	s.index.forgetChanging()
 }
 
 // Close waits for the steps under way, including those that wait for a commit, writes
@@ -205,8 +216,9 @@ func (s *Store) Close() error {
 	if s.observer != nil {
 		s.observer.queue.Close()
 	}
-	s.keyCache.close()
-	if err := errors.Join(kept, s.db.Close()); err != nil {
+	err := errors.Join(kept, s.db.Close())
+	s.keyRows.Clear() // after the last read
+	if err != nil {
 		return fmt.Errorf("close %s: %w", path, err)
 	}
 	return nil

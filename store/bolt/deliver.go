@@ -107,7 +107,7 @@ func (p *pager) read(ctx context.Context) (pause time.Duration, more bool) {
 
 func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	began := time.Now()
-	version := p.store.index.readVersion()
+	version := p.store.webhookRows.Version()
 	tx, err := p.store.view(ctx)
 	if err != nil {
 		return err

@@ -100,50 +100,61 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 	return err
 }
 
-// KeyByHash implements [apikeys.Store]. The record is in memory, if the hash was asked for of
-// late, or else one lookup finds it; a previous hash takes two.
+// KeyByHash implements [apikeys.Store]. The row is in memory if the hash was asked for recently;
+// otherwise this costs one lookup in the file, or two for a previous hash.
 func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
 	if err := ctx.Err(); err != nil {
 		return key, err
 	}
-	if s.keyCache.get(&hash, &key) {
-		if s.erasing.has(key.Account) {
-			return apikeys.Key{}, apikeys.ErrNotFound
+	row, ok := s.keyRows.Get(hash)
+	if !ok {
+		version := s.keyRows.Version()
+		if row, err = s.readKeyRow(ctx, hash.Sum[:]); err != nil {
+			return key, err
 		}
-		return key, nil
+		s.keyRows.Fill(hash, row, version)
 	}
-	removed, wanted := s.keyCache.begin(&hash)
-	if err := s.readByHash(ctx, &key, hash.Sum[:]); err != nil {
+	if err := record.DecodeKeyRow(&key, hash.Sum[:], row); err != nil {
 		return apikeys.Key{}, err
 	}
 	if s.erasing.has(key.Account) {
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
-	if wanted {
-		s.keyCache.add(&hash, &key, removed)
-	}
 	return key, nil
 }
 
-func (s *Store) readByHash(ctx context.Context, key *apikeys.Key, hash []byte) (err error) {
+func (s *Store) readKeyRow(ctx context.Context, hash []byte) (row string, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	return readKey(tx, key, hash)
+	return keyRow(tx, hash)
+}
+
+// keyRow returns the row of a hash, current or previous, as [record.DecodeKeyRow] takes it.
+func keyRow(tx *bbolt.Tx, hash []byte) (string, error) {
+	bucket := tx.Bucket(bucketKeys)
+	value := bucket.Get(hash)
+	var alias []byte
+	if current, ok := record.DecodeAlias(value); ok {
+		alias, value = value, bucket.Get(current)
+	}
+	if value == nil {
+		return "", apikeys.ErrNotFound
+	}
+	if alias == nil {
+		return string(value), nil
+	}
+	return string(alias) + string(value), nil
 }
 
 func readKey(tx *bbolt.Tx, key *apikeys.Key, hash []byte) error {
-	bucket := tx.Bucket(bucketKeys)
-	value := bucket.Get(hash)
-	if current, ok := record.DecodeAlias(value); ok {
-		hash, value = current, bucket.Get(current)
+	row, err := keyRow(tx, hash)
+	if err != nil {
+		return err
 	}
-	if value == nil {
-		return apikeys.ErrNotFound
-	}
-	return record.DecodeKey(key, hash, value)
+	return record.DecodeKeyRow(key, hash, row)
 }
 
 // KeyByID implements [apikeys.Store].
@@ -318,12 +329,12 @@ func putKey(b *batch, key, old apikeys.Key) error {
 		return err
 	}
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
-		b.keyCache.mark(&key.Previous)
+		b.keyRows.Drop(b, key.Previous)
 		if err := b.Put(bucketKeys, bytes.Clone(key.Previous.Sum[:]), record.EncodeAlias(key.Hash)); err != nil {
 			return err
 		}
 	}
-	b.keyCache.mark(&key.Hash)
+	b.keyRows.Drop(b, key.Hash)
 	hash := bytes.Clone(key.Hash.Sum[:])
 	if err := b.Put(bucketKeys, hash, append(record.EncodeKey(&key), fields...)); err != nil {
 		return err
@@ -336,7 +347,7 @@ func deleteHashes(b *batch, key apikeys.Key) error {
 		if hash.IsZero() {
 			continue
 		}
-		b.keyCache.mark(&hash)
+		b.keyRows.Drop(b, hash)
 		if err := b.Delete(bucketKeys, bytes.Clone(hash.Sum[:])); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // newPendingReader returns a reader that passes to visit the pending deliveries of webhooks that readers see. version is
-// that of the index, before tx began.
+// that of webhookRows, from before tx began.
 func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(webhooks.PendingDelivery)) *eventlog.PendingReader {
 	hooks := make(map[string]*webhooks.Webhook) // nil: it is deleted, or its account is being erased
 	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d webhooks.PendingDelivery) {
@@ -28,14 +28,14 @@ func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(webhoo
 }
 
 // webhookSeen returns the webhook of that ID as readers of tx see it, or as it is by now; nil if
-// it is deleted. version is that of the index before tx began.
+// it is deleted. version is that of webhookRows, from before tx began.
 func (s *Store) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWebhook {
-	w, changing := s.index.webhook(id)
-	if w != nil && !changing {
+	w, ok := s.webhookRows.Get(id)
+	if ok {
 		return w
 	}
 	if w = s.readIndexed(tx, id); w != nil {
-		s.index.putRead(w, version)
+		s.webhookRows.Fill(id, w, version)
 	}
 	return w
 }

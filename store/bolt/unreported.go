@@ -37,7 +37,7 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webho
 
 // eachPending visits the pending deliveries whose numbers are in the range of their bucket.
 func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d webhooks.PendingDelivery)) (err error) {
-	version := s.index.readVersion()
+	version := s.webhookRows.Version()
 	tx, err := s.view(ctx)
 	if err != nil {
 		return err

@@ -211,15 +211,13 @@ func (m *Mirror[K, V]) end(key K, outcome Outcome) {
 	}
 }
 
-// Clear drops all values, and all fills that have begun.
+// Clear drops everything, and all fills that have begun. No transaction may follow.
 func (m *Mirror[K, V]) Clear() {
 	m.version.Add(1)
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
-		for key, r := range s.rows {
-			m.drop(s, key, r)
-		}
+		s.rows, s.weight = make(map[K]*row[V]), 0
 		s.mu.Unlock()
 	}
 }
