@@ -58,6 +58,9 @@ type Store struct {
 	keyRows     *keyRows
 	webhookRows *webhookRows
 	accountRows *accountRows
+	keyCounts   counts
+	madeCounts  counts // of keys that API keys have created
+	requests    requests
 
 	erasing  erasing
 	parking  parking
@@ -70,9 +73,6 @@ type Store struct {
 	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.
-	keyCounts    counts
-	madeCounts   counts // of keys that API keys have created
-	requests     requests
 	recovered    []byte     // the webhook whose recovery was advanced last
 	marked       clock.Mark // as it is in the file
 	copiesMarked uint64     // what copies was when the clock was marked, see [Store.markCopies]
@@ -107,7 +107,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: pagefile.DefaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows()}
+	s := &Store{wait: pagefile.DefaultWait, keyCounts: newCounts(nil), madeCounts: newCounts(madeByKey), requests: newRequests(), freeRoom: freeRoom, keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows()}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	for _, option := range options {
 		option(s)
@@ -196,12 +196,9 @@ func (s *Store) ended(done bool) {
 	s.keyRows.End(outcome)
 	s.webhookRows.End(outcome)
 	s.accountRows.End(outcome)
-	if done {
-		return
-	}
-	s.keyCounts.forgetAll()
-	s.madeCounts.forgetAll()
-	s.requests.forgetAll()
+	s.keyCounts.rows.End(outcome)
+	s.madeCounts.rows.End(outcome)
+	s.requests.rows.End(outcome)
 }
 
 // Close waits for the steps under way, including those that wait for a commit, writes

@@ -29,7 +29,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		switch {
 		case b.Get(bucketKeyIDs, record.Prefixed(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
 			return apikeys.ErrExists
-		case options.MaxCount > 0 && s.keyCounts.of(b.tx, key.Account) >= options.MaxCount:
+		case options.MaxCount > 0 && s.keyCounts.of(b, key.Account) >= options.MaxCount:
 			return apikeys.ErrLimit
 		}
 		if err := s.checkShare(b, key.Account, &options); err != nil {
@@ -38,7 +38,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
 			return err
 		}
-		s.countKey(&key, 1)
+		s.countKey(b, &key, 1)
 		if err := b.tell(options.Notice); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 
 // checkShare returns apikeys.ErrShareLimit if a key that another asks for is more than its share.
 func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOptions) error {
-	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b.tx, account)) || !options.Share.MayExceed(s.madeCounts.of(b.tx, account)) {
+	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b, account)) || !options.Share.MayExceed(s.madeCounts.of(b, account)) {
 		return nil
 	}
 	by, _, err := keyByID(b.tx, record.Prefixed(account, options.By.KeyID))
@@ -75,16 +75,16 @@ func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOpti
 }
 
 // madeByKey reports whether the key of a row of bucketKeyIDs was created by an API key.
-func madeByKey(tx *bbolt.Tx, hash []byte) bool {
+func madeByKey(b *batch, hash []byte) bool {
 	var key apikeys.Key
-	return readKey(tx, &key, hash) == nil && key.CreatedBy.Kind == notices.ActorKey
+	return readKey(b.tx, &key, hash) == nil && key.CreatedBy.Kind == notices.ActorKey
 }
 
-// countKey tells that a key was added, or removed if n is -1.
-func (s *Store) countKey(key *apikeys.Key, n int) {
-	s.keyCounts.add(key.Account, n)
+// countKey notes that the step will add a key, or remove it if n is -1.
+func (s *Store) countKey(b *batch, key *apikeys.Key, n int) {
+	s.keyCounts.add(b, key.Account, n)
 	if key.CreatedBy.Kind == notices.ActorKey {
-		s.madeCounts.add(key.Account, n)
+		s.madeCounts.add(b, key.Account, n)
 	}
 }
 
@@ -273,7 +273,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 
 // removeKey removes the key of that row with its hashes and its uses.
 func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
-	s.countKey(&key, -1)
+	s.countKey(b, &key, -1)
 	if err := b.Delete(bucketKeyIDs, row); err != nil {
 		return err
 	}
