@@ -36,7 +36,7 @@ var tables = []table{
 	{schema.Keys, (*verifier).key},
 	{schema.KeyIDs, (*verifier).keyID},
 	{schema.KeyUses, func(_ *verifier, k, value []byte) ([]ref, string) {
-		return []ref{{schema.KeyIDs, k, nil, "there is no such key"}}, wantLength(value, len(new(record.Uses).Encode()))
+		return []ref{{schema.KeyIDs, k, nil, "there is no such key"}}, unless(record.ValidUses(value), fmt.Sprintf("has %d bytes, and should have 8 or 24", len(value)))
 	}},
 	{schema.Expiry, (*verifier).expiry},
 	{schema.Webhooks, (*verifier).webhook},
