@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -17,9 +18,12 @@ import (
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
+	"github.com/storageapi/storageapi/internal/observing"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/files"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
@@ -66,7 +70,7 @@ type Store struct {
 	parking  parking
 	clock    clock.Clock
 	copies   atomic.Uint64                            // of the file that were begun, and 1 for those before it was opened
-	freeRoom func(*os.File) (bytes int64, known bool) // freeRoom but in tests
+	freeRoom func(*os.File) (bytes int64, known bool) // files.FreeRoom but in tests
 
 	noticeLease noticeLease
 
@@ -107,7 +111,11 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: pagefile.DefaultWait, keyCounts: newCounts(nil), madeCounts: newCounts(madeByKey), requests: newRequests(), freeRoom: freeRoom, keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows()}
+	s := &Store{
+		wait: pagefile.DefaultWait, freeRoom: files.FreeRoom,
+		keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows(),
+		keyCounts: newCounts(nil), madeCounts: newCounts(madeByKey), requests: newRequests(),
+	}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	for _, option := range options {
 		option(s)
@@ -266,4 +274,27 @@ func closed(err error) error {
 		return store.ErrClosed
 	}
 	return err
+}
+
+// An observer tells an Observer of commits.
+type observer struct {
+	told  func(observe.Commit)
+	queue *observing.Queue
+}
+
+// Observe has o told of each commit of the file: see [observe.Observer.Committed]. The logger
+// is told of its failures; nil is [slog.Default]. storageapi.NewHandler does so with the file that it opens.
+func Observe(o observe.Observer, logger *slog.Logger) Option {
+	if o.Committed == nil {
+		return func(*Store) {}
+	}
+	if logger == nil {
+		logger = slog.Default()
+	}
+	return func(s *Store) { s.observer = &observer{o.Committed, observing.NewQueue(logger, o.Lost)} }
+}
+
+func (o *observer) committed(steps int, took time.Duration, err error) {
+	c := observe.Commit{Steps: steps, Duration: took, Err: err}
+	o.queue.Add(func() { o.told(c) })
 }
