@@ -15,14 +15,13 @@ type batch struct {
 	log   *eventlog.Step
 	tx    *bbolt.Tx // for reading
 
-	keyCache *keyCache
+	keyRows *keyRows
 
 	// alerts is what they left of alerts, by row: the memory of them does not
 	// know it yet.
 	alerts map[string][]byte
 
-	webhooks webhookChanges
-	closed   map[string]bool // accounts whose erasure has begun
+	closed map[string]bool // accounts whose erasure has begun
 
 	unparked bool // see [batch.unpark]
 }
@@ -33,7 +32,7 @@ func (s *Store) newBatch(tx *groupcommit.Tx, log *eventlog.Writer) *batch {
 	id := tx.Bolt.ID()
 	tx.AfterCommit(func() { s.parking.committed(s.file, id) })
 	rootOf(tx.Bolt).FillPercent = 0.75 // see [batch.mergeRoot]
-	b := &batch{Tx: tx, store: s, tx: tx.Bolt, keyCache: s.keyCache}
+	b := &batch{Tx: tx, store: s, tx: tx.Bolt, keyRows: s.keyRows}
 	b.log = log.Begin(tx, func() error { return s.mark(b, markBusy) })
 	return b
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -17,10 +18,14 @@ import (
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
+	"github.com/storageapi/storageapi/internal/observing"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/files"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
+	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/webhooks"
@@ -43,7 +48,6 @@ type Store struct {
 	keys     *signing.Keyring // nil: secrets are kept in plain
 	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
-	index    webhookIndex
 	alerts   alerts
 
 	feed       feed
@@ -52,23 +56,27 @@ type Store struct {
 	closeOnce  sync.Once
 	sweeper    sweeper
 
-	log      *eventlog.Log
-	keyCache *keyCache // nil: none
+	log *eventlog.Log
+
+	// Rows that are in memory, see package mirror.
+	keyRows     *keyRows
+	webhookRows *webhookRows
+	accountRows *accountRows
+	keyCounts   counts
+	madeCounts  counts // of keys that API keys have created
+	requests    requests
 
 	erasing  erasing
 	parking  parking
 	clock    clock.Clock
 	copies   atomic.Uint64                            // of the file that were begun, and 1 for those before it was opened
-	freeRoom func(*os.File) (bytes int64, known bool) // freeRoom but in tests
+	freeRoom func(*os.File) (bytes int64, known bool) // files.FreeRoom but in tests
 
 	noticeLease noticeLease
 
 	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.
-	keyCounts    counts
-	madeCounts   counts // of keys that API keys have created
-	requests     requests
 	recovered    []byte     // the webhook whose recovery was advanced last
 	marked       clock.Mark // as it is in the file
 	copiesMarked uint64     // what copies was when the clock was marked, see [Store.markCopies]
@@ -103,7 +111,11 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: pagefile.DefaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyCache: newKeyCache(defaultCachedKeys)}
+	s := &Store{
+		wait: pagefile.DefaultWait, freeRoom: files.FreeRoom,
+		keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows(),
+		keyCounts: newCounts(nil), madeCounts: newCounts(madeByKey), requests: newRequests(),
+	}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	for _, option := range options {
 		option(s)
@@ -179,18 +191,22 @@ func (s *Store) prepare(file *os.File) (err error) {
 	return s.loadClock(logWriter.LastPublished())
 }
 
-// ended is called between transactions. If one was not done, it forgets what its steps have
-// counted, and what they were about to change of webhooks.
+// ended is called between transactions.
 func (s *Store) ended(done bool) {
 	s.parking.ended(done)
-	s.keyCache.ended(done || s.writer.Halted() == nil)
-	if done {
-		return
+	outcome := mirror.Applied
+	switch {
+	case !done && s.writer.Halted() != nil:
+		outcome = mirror.Unknown
+	case !done:
+		outcome = mirror.Undone
 	}
-	s.keyCounts.forgetAll()
-	s.madeCounts.forgetAll()
-	s.requests.forgetAll()
-	s.index.forgetChanging()
+	s.keyRows.End(outcome)
+	s.webhookRows.End(outcome)
+	s.accountRows.End(outcome)
+	s.keyCounts.rows.End(outcome)
+	s.madeCounts.rows.End(outcome)
+	s.requests.rows.End(outcome)
 }
 
 // Close waits for the steps under way, including those that wait for a commit, writes
@@ -205,8 +221,9 @@ func (s *Store) Close() error {
 	if s.observer != nil {
 		s.observer.queue.Close()
 	}
-	s.keyCache.close()
-	if err := errors.Join(kept, s.db.Close()); err != nil {
+	err := errors.Join(kept, s.db.Close())
+	s.keyRows.Clear() // after the last read
+	if err != nil {
 		return fmt.Errorf("close %s: %w", path, err)
 	}
 	return nil
@@ -257,4 +274,27 @@ func closed(err error) error {
 		return store.ErrClosed
 	}
 	return err
+}
+
+// An observer tells an Observer of commits.
+type observer struct {
+	told  func(observe.Commit)
+	queue *observing.Queue
+}
+
+// Observe has o told of each commit of the file: see [observe.Observer.Committed]. The logger
+// is told of its failures; nil is [slog.Default]. storageapi.NewHandler does so with the file that it opens.
+func Observe(o observe.Observer, logger *slog.Logger) Option {
+	if o.Committed == nil {
+		return func(*Store) {}
+	}
+	if logger == nil {
+		logger = slog.Default()
+	}
+	return func(s *Store) { s.observer = &observer{o.Committed, observing.NewQueue(logger, o.Lost)} }
+}
+
+func (o *observer) committed(steps int, took time.Duration, err error) {
+	c := observe.Commit{Steps: steps, Duration: took, Err: err}
+	o.queue.Add(func() { o.told(c) })
 }

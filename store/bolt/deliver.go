@@ -7,8 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -107,7 +110,7 @@ func (p *pager) read(ctx context.Context) (pause time.Duration, more bool) {
 
 func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	began := time.Now()
-	version := p.store.index.readVersion()
+	version := p.store.webhookRows.Version()
 	tx, err := p.store.view(ctx)
 	if err != nil {
 		return err
@@ -128,5 +131,94 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 		p.scheduler.Add(p.page)
 	}
 	p.left[bucket] = left
+	return nil
+}
+
+// newPendingReader returns a reader that passes to visit the pending deliveries of webhooks that readers see. version is
+// that of webhookRows, from before tx began.
+func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(webhooks.PendingDelivery)) *eventlog.PendingReader {
+	hooks := make(map[string]*webhooks.Webhook) // nil: it is deleted, or its account is being erased
+	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d webhooks.PendingDelivery) {
+		w, known := hooks[string(webhook)]
+		if !known {
+			if found := s.webhookSeen(tx, version, string(webhook)); found != nil && !s.erasing.has(found.Account) {
+				w = &found.Webhook
+			}
+			hooks[string(webhook)] = w
+		}
+		if d.Webhook = w; w != nil {
+			visit(d)
+		}
+	}}
+}
+
+// webhookSeen returns the webhook of that ID as readers of tx see it, or as it is by now; nil if
+// it is deleted. version is that of webhookRows, from before tx began.
+func (s *Store) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWebhook {
+	w, ok := s.webhookRows.Get(id)
+	if ok {
+		return w
+	}
+	if w = s.readIndexed(tx, id); w != nil {
+		s.webhookRows.Fill(id, w, version)
+	}
+	return w
+}
+
+// Unreported implements [webhooks.Deliveries].
+func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
+	if err := s.writer.Applied(ctx); err != nil {
+		return webhooks.Backlog{}, err
+	}
+	err = s.eachPending(ctx, s.feed.unreported(), func(now time.Time, d webhooks.PendingDelivery) {
+		if webhookID != "" && d.Webhook.ID != webhookID {
+			return
+		}
+		backlog.Pending++
+		if d.Webhook.Claimable() && !d.Due.After(now) && (backlog.OldestDue.IsZero() || d.Due.Before(backlog.OldestDue)) {
+			backlog.OldestDue = d.Due
+		}
+	})
+	if err != nil {
+		return webhooks.Backlog{}, err
+	}
+	if !backlog.OldestDue.IsZero() {
+		backlog.OldestDue = record.Round(backlog.OldestDue)
+	}
+	if webhookID == "" {
+		backlog.Held, err = s.countHeld(ctx)
+	}
+	return backlog, err
+}
+
+// eachPending visits the pending deliveries whose numbers are in the range of their bucket.
+func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d webhooks.PendingDelivery)) (err error) {
+	version := s.webhookRows.Version()
+	tx, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.done(tx, catchFaults(), &err)
+	now := time.Now()
+	r := s.newPendingReader(tx, version, func(d webhooks.PendingDelivery) { visit(now, d) })
+	r.Full = func() bool { return ctx.Err() != nil }
+	for bucket, numbers := range ranges {
+		if !numbers.IsEmpty() {
+			r.Read(bucket, numbers)
+		}
+	}
+	return ctx.Err()
+}
+
+// Ping implements [webhooks.Deliveries].
+func (s *Store) Ping(ctx context.Context) (err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.done(tx, catchFaults(), &err)
+	if tx.Bucket(bucketMeta).Get(keySchema) == nil {
+		return ErrSchema
+	}
 	return nil
 }

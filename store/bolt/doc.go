@@ -23,6 +23,10 @@
 // fails within a second, or waits with [Wait]. The records of keys in use are also in memory, see
 // [CacheKeys], and while a service's Run delivers, some 30 bytes for each pending delivery.
 //
+// Rows of the file that are in memory (keys, webhooks and their subscribers, counts of keys and requests) follow the one
+// rule of internal/mirror. Alerts do not, since they are a write-behind buffer, and neither does the set of accounts that are being
+// erased, which is complete.
+//
 // # The schema
 //
 // The file carries the number of its schema, which docs/format.md describes. [Open] refuses a file of another one

@@ -312,8 +312,7 @@ func (e *erasure) prefixed(b *batch, bucket []byte, kind string, limit int) (key
 func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, error) {
 	return func(s *Store, b *batch, e *erasure, limit int) ([]byte, error) {
 		keys := e.prefixed(b, bucketRequests, kind, limit)
-		s.requests.counts[kind].add(e.account, -len(keys))
-		delete(s.requests.full, kind+e.account)
+		s.requests.add(b, kind, e.account, -len(keys))
 		e.erased.IdempotencyKeys += len(keys)
 		return nil, b.DeleteAll(bucketRequests, keys)
 	}

@@ -213,7 +213,7 @@ func (m *importer) add(r transfer.Record) error {
 	s := m.store
 	switch r := r.(type) {
 	case *transfer.Key:
-		s.countKey(&r.Key, 1)
+		s.countKey(m.batch, &r.Key, 1)
 		if err := putKey(m.batch, r.Key, apikeys.Key{}); err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func (m *importer) addRequest(r *transfer.Request) error {
 	kind := requestKind(r)
 	made := record.Request{ID: r.Made.ID, Fingerprint: r.Made.Fingerprint, At: record.Round(transfer.NoLater(r.At, time.Now())), KeyID: r.KeyID}
 	key := requestKey(kind, r.Account, r.IdempotencyKey)
-	m.store.requests.counts[kind].add(r.Account, 1)
+	m.store.requests.add(m.batch, kind, r.Account, 1)
 	if err := m.Put(bucketRequests, key, made.Encode()); err != nil {
 		return err
 	}

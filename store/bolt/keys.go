@@ -29,7 +29,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		switch {
 		case b.Get(bucketKeyIDs, record.Prefixed(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
 			return apikeys.ErrExists
-		case options.MaxCount > 0 && s.keyCounts.of(b.tx, key.Account) >= options.MaxCount:
+		case options.MaxCount > 0 && s.keyCounts.of(b, key.Account) >= options.MaxCount:
 			return apikeys.ErrLimit
 		}
 		if err := s.checkShare(b, key.Account, &options); err != nil {
@@ -38,7 +38,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
 			return err
 		}
-		s.countKey(&key, 1)
+		s.countKey(b, &key, 1)
 		if err := b.tell(options.Notice); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 
 // checkShare returns apikeys.ErrShareLimit if a key that another asks for is more than its share.
 func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOptions) error {
-	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b.tx, account)) || !options.Share.MayExceed(s.madeCounts.of(b.tx, account)) {
+	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b, account)) || !options.Share.MayExceed(s.madeCounts.of(b, account)) {
 		return nil
 	}
 	by, _, err := keyByID(b.tx, record.Prefixed(account, options.By.KeyID))
@@ -75,16 +75,16 @@ func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOpti
 }
 
 // madeByKey reports whether the key of a row of bucketKeyIDs was created by an API key.
-func madeByKey(tx *bbolt.Tx, hash []byte) bool {
+func madeByKey(b *batch, hash []byte) bool {
 	var key apikeys.Key
-	return readKey(tx, &key, hash) == nil && key.CreatedBy.Kind == notices.ActorKey
+	return readKey(b.tx, &key, hash) == nil && key.CreatedBy.Kind == notices.ActorKey
 }
 
-// countKey tells that a key was added, or removed if n is -1.
-func (s *Store) countKey(key *apikeys.Key, n int) {
-	s.keyCounts.add(key.Account, n)
+// countKey notes that the step will add a key, or remove it if n is -1.
+func (s *Store) countKey(b *batch, key *apikeys.Key, n int) {
+	s.keyCounts.add(b, key.Account, n)
 	if key.CreatedBy.Kind == notices.ActorKey {
-		s.madeCounts.add(key.Account, n)
+		s.madeCounts.add(b, key.Account, n)
 	}
 }
 
@@ -100,50 +100,61 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 	return err
 }
 
-// KeyByHash implements [apikeys.Store]. The record is in memory, if the hash was asked for of
-// late, or else one lookup finds it; a previous hash takes two.
+// KeyByHash implements [apikeys.Store]. The row is in memory if the hash was asked for recently;
+// otherwise this costs one lookup in the file, or two for a previous hash.
 func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
 	if err := ctx.Err(); err != nil {
 		return key, err
 	}
-	if s.keyCache.get(&hash, &key) {
-		if s.erasing.has(key.Account) {
-			return apikeys.Key{}, apikeys.ErrNotFound
+	row, ok := s.keyRows.Get(hash)
+	if !ok {
+		version := s.keyRows.Version()
+		if row, err = s.readKeyRow(ctx, hash.Sum[:]); err != nil {
+			return key, err
 		}
-		return key, nil
+		s.keyRows.Fill(hash, row, version)
 	}
-	removed, wanted := s.keyCache.begin(&hash)
-	if err := s.readByHash(ctx, &key, hash.Sum[:]); err != nil {
+	if err := record.DecodeKeyRow(&key, hash.Sum[:], row); err != nil {
 		return apikeys.Key{}, err
 	}
 	if s.erasing.has(key.Account) {
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
-	if wanted {
-		s.keyCache.add(&hash, &key, removed)
-	}
 	return key, nil
 }
 
-func (s *Store) readByHash(ctx context.Context, key *apikeys.Key, hash []byte) (err error) {
+func (s *Store) readKeyRow(ctx context.Context, hash []byte) (row string, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	return readKey(tx, key, hash)
+	return keyRow(tx, hash)
+}
+
+// keyRow returns the row of a hash, current or previous, as [record.DecodeKeyRow] takes it.
+func keyRow(tx *bbolt.Tx, hash []byte) (string, error) {
+	bucket := tx.Bucket(bucketKeys)
+	value := bucket.Get(hash)
+	var alias []byte
+	if current, ok := record.DecodeAlias(value); ok {
+		alias, value = value, bucket.Get(current)
+	}
+	if value == nil {
+		return "", apikeys.ErrNotFound
+	}
+	if alias == nil {
+		return string(value), nil
+	}
+	return string(alias) + string(value), nil
 }
 
 func readKey(tx *bbolt.Tx, key *apikeys.Key, hash []byte) error {
-	bucket := tx.Bucket(bucketKeys)
-	value := bucket.Get(hash)
-	if current, ok := record.DecodeAlias(value); ok {
-		hash, value = current, bucket.Get(current)
+	row, err := keyRow(tx, hash)
+	if err != nil {
+		return err
 	}
-	if value == nil {
-		return apikeys.ErrNotFound
-	}
-	return record.DecodeKey(key, hash, value)
+	return record.DecodeKeyRow(key, hash, row)
 }
 
 // KeyByID implements [apikeys.Store].
@@ -262,7 +273,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 
 // removeKey removes the key of that row with its hashes and its uses.
 func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
-	s.countKey(&key, -1)
+	s.countKey(b, &key, -1)
 	if err := b.Delete(bucketKeyIDs, row); err != nil {
 		return err
 	}
@@ -318,12 +329,12 @@ func putKey(b *batch, key, old apikeys.Key) error {
 		return err
 	}
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
-		b.keyCache.mark(&key.Previous)
+		b.keyRows.Drop(b, key.Previous)
 		if err := b.Put(bucketKeys, bytes.Clone(key.Previous.Sum[:]), record.EncodeAlias(key.Hash)); err != nil {
 			return err
 		}
 	}
-	b.keyCache.mark(&key.Hash)
+	b.keyRows.Drop(b, key.Hash)
 	hash := bytes.Clone(key.Hash.Sum[:])
 	if err := b.Put(bucketKeys, hash, append(record.EncodeKey(&key), fields...)); err != nil {
 		return err
@@ -336,10 +347,61 @@ func deleteHashes(b *batch, key apikeys.Key) error {
 		if hash.IsZero() {
 			continue
 		}
-		b.keyCache.mark(&hash)
+		b.keyRows.Drop(b, hash)
 		if err := b.Delete(bucketKeys, bytes.Clone(hash.Sum[:])); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// putUses stores the uses of a key, if they are others than before.
+func putUses(b *batch, row []byte, used, before record.Uses) error {
+	if used == before {
+		return nil
+	}
+	return b.Put(bucketKeyUses, row, used.Encode())
+}
+
+// ExpiringKeys implements [apikeys.Store]. One that cannot be read is left out: no value is
+// its own.
+func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (list []apikeys.Key, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, catchFaults(), &err)
+	after, before := record.ExpiryKey(query.After), record.TimeKey(query.Before)
+	c := tx.Bucket(bucketExpiry).Cursor()
+	row, _ := c.Seek(after)
+	if bytes.Equal(row, after) {
+		row, _ = c.Next()
+	}
+	for ; row != nil && bytes.Compare(row[:min(8, len(row))], before) < 0 && len(list) < query.Limit; row, _ = c.Next() {
+		account, id, _ := bytes.Cut(row[min(8, len(row)):], []byte{0})
+		if s.erasing.has(string(account)) {
+			continue
+		}
+		if key, _, unreadable := keyByID(tx, record.Prefixed(string(account), string(id))); unreadable == nil {
+			list = append(list, key)
+		}
+	}
+	return list, nil
+}
+
+// listExpiry has key found by when it expires, instead of old.
+func (b *batch) listExpiry(key, old *apikeys.Key) error {
+	is, was := apikeys.ExpiryOf(key), apikeys.ExpiryOf(old)
+	if is.At.Equal(was.At) {
+		return nil
+	}
+	if !was.At.IsZero() {
+		if err := b.Delete(bucketExpiry, record.ExpiryKey(was)); err != nil {
+			return err
+		}
+	}
+	if is.At.IsZero() {
+		return nil
+	}
+	return b.Put(bucketExpiry, record.ExpiryKey(is), nil)
 }

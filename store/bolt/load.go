@@ -43,7 +43,7 @@ type loader struct {
 	tx      *bbolt.Tx
 	log     *eventlog.View
 	err     error  // why there is none
-	version uint64 // of the index, before tx
+	version uint64 // of webhookRows, before tx
 }
 
 // begin begins the transaction, unless that was done, and reports whether there is one.
@@ -56,7 +56,7 @@ func (l *loader) begin() bool {
 			l.err = fmt.Errorf("read %s: panic: %v", l.store.db.Path(), p)
 		}
 	}()
-	l.version = l.store.index.readVersion()
+	l.version = l.store.webhookRows.Version()
 	if l.tx, l.err = l.store.view(l.ctx); l.err == nil {
 		l.log = l.store.log.View(l.tx)
 	}
@@ -130,7 +130,7 @@ func (s *Store) age(published time.Time) time.Duration {
 // webhook returns the webhook of that id: as it is by now, or as readers of the transaction
 // see it; nil if there is none.
 func (l *loader) webhook(id string) *indexedWebhook {
-	if w, changing := l.store.index.webhook(id); w != nil && !changing {
+	if w, ok := l.store.webhookRows.Get(id); ok {
 		return w
 	}
 	if !l.begin() {

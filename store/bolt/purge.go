@@ -2,8 +2,11 @@ package bolt
 
 import (
 	"context"
+	"errors"
+	"math"
 	"time"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -80,4 +83,155 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// A webhook that is deleted may leave rows of pending deliveries, which count for nothing
+// without it. They are found only by looking at all that is pending. So its ID is listed in
+// bucketDeleted, and the next sweep looks for the rows of all listed webhooks at once.
+type sweeper struct {
+	turn chan struct{} // of one: a sweep is for one call at a time
+
+	// How far the sweep has come. It begins again after a restart.
+	ids    map[string]bool // nil: none is under way
+	bucket int             // AsPublished or Attempted
+	left   eventlog.Range
+}
+
+const (
+	maxSweepTime = 20 * time.Millisecond // that a step looks for rows
+	maxSwept     = 10_000                // webhooks in a sweep
+	sweptAtOnce  = 1000                  // rows that are removed in a step of a sweep that a call waits for
+)
+
+// errLeftovers is returned by a step that creates a webhook with the ID of a deleted one
+// whose rows may still be there: they would be pending for the new one.
+var errLeftovers = errors.New("rows of a deleted webhook of that ID may still be there")
+
+// noteDeleted lists a webhook that is deleted, unless nothing at all is pending.
+func (b *batch) noteDeleted(account, id string) error {
+	if b.log.NothingPending() {
+		return nil
+	}
+	return b.Put(bucketDeleted, []byte(id), []byte(account))
+}
+
+// hasLeftovers reports whether a webhook of that ID cannot be created yet.
+func (b *batch) hasLeftovers(id string) bool { return b.Get(bucketDeleted, []byte(id)) != nil }
+
+// sweepAll removes all rows that deleted webhooks have left.
+func (s *Store) sweepAll(ctx context.Context) error {
+	for more := true; more; {
+		var err error
+		if more, err = s.sweep(ctx, sweptAtOnce, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes about limit rows that deleted webhooks have left, and reports whether there may
+// be more. The step goes on with also, unless that is nil, and tells it how many it has removed. If
+// the step fails the rows stay to be removed.
+func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, removed int) error) (more bool, err error) {
+	if err := s.takeTurn(ctx, s.sweeper.turn); err != nil {
+		return false, err
+	}
+	defer func() { <-s.sweeper.turn }()
+	w := &s.sweeper
+	if w.ids == nil {
+		if w.ids, err = s.deletedWebhooks(ctx); err != nil {
+			return false, err
+		}
+		w.bucket, w.left = eventlog.AsPublished, eventlog.Range{Last: math.MaxUint64}
+	}
+	var found []webhooks.DeliveryRef
+	left := w.left
+	if w.ids != nil {
+		if found, left, err = s.findLeftovers(ctx, limit); err != nil {
+			return false, err
+		}
+	}
+	ends := left.IsEmpty() && w.bucket == eventlog.Attempted
+	if len(found) > 0 || ends || also != nil {
+		err = s.writer.Run(ctx, func(b *batch) error {
+			if err := b.removeLeftovers(found, ends); err != nil || also == nil {
+				return err
+			}
+			return also(b, len(found))
+		})
+	}
+	if w.ids == nil || err != nil {
+		return false, err
+	}
+	switch w.left = left; {
+	case ends:
+		w.ids = nil
+	case left.IsEmpty():
+		w.bucket, w.left = eventlog.Attempted, eventlog.Range{Last: math.MaxUint64}
+	}
+	return true, nil
+}
+
+// deletedWebhooks returns those whose rows the next sweep removes; nil if there are none.
+func (s *Store) deletedWebhooks(ctx context.Context) (ids map[string]bool, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, catchFaults(), &err)
+	c := tx.Bucket(bucketDeleted).Cursor()
+	for id, _ := c.First(); id != nil && len(ids) < maxSwept; id, _ = c.Next() {
+		if ids == nil {
+			ids = make(map[string]bool)
+		}
+		ids[string(id)] = true
+	}
+	return ids, nil
+}
+
+// findLeftovers looks for rows in the bucket that the sweep is at, and returns what is left to
+// be looked at.
+func (s *Store) findLeftovers(ctx context.Context, limit int) (found []webhooks.DeliveryRef, left eventlog.Range, err error) {
+	began := time.Now()
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, left, err
+	}
+	defer s.done(tx, catchFaults(), &err)
+	r := eventlog.PendingReader{View: s.log.View(tx), Now: began}
+	r.Full = func() bool { return len(found) >= limit || time.Since(began) > maxSweepTime }
+	r.Visit = func(webhook []byte, d webhooks.PendingDelivery) {
+		if s.sweeper.ids[string(webhook)] {
+			found = append(found, webhooks.DeliveryRef{WebhookID: string(webhook), Number: d.Number})
+		}
+	}
+	return found, r.Read(s.sweeper.bucket, s.sweeper.left), nil
+}
+
+// removeLeftovers removes rows, and the webhooks of a sweep that ends from bucketDeleted. A
+// webhook that is not there is erased: by now there may be another of its ID.
+func (b *batch) removeLeftovers(found []webhooks.DeliveryRef, ends bool) error {
+	if len(found) == 0 && !ends {
+		return nil
+	}
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	for _, l := range found {
+		if !b.hasLeftovers(l.WebhookID) {
+			continue
+		}
+		if err := b.log.Discard(l); err != nil {
+			return err
+		}
+	}
+	if !ends {
+		return nil
+	}
+	for id := range b.store.sweeper.ids {
+		if err := b.Delete(bucketDeleted, []byte(id)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

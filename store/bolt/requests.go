@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -21,15 +22,19 @@ const (
 // forgetStep is how many requests are forgotten at most when one is noted.
 const forgetStep = 8
 
-// requests remembers how many accounts have made. As with counts, only steps of the
-// writer use it.
+// requests remember how many accounts have made, by kind and account. Only steps use them.
 type requests struct {
-	counts map[string]*counts // by kind
-	full   map[string]fullness
+	rows *mirror.Mirror[string, accountRequests]
 }
 
-// A fullness says that an account has as many requests as it may, by kind and account:
-// they need not be counted before the oldest of them is forgotten.
+// accountRequests is how many requests of a kind an account has made.
+type accountRequests struct {
+	count int
+	full  fullness
+}
+
+// A fullness says that an account has as many requests as it may: they need not be counted before the oldest of them
+// is forgotten.
 type fullness struct {
 	most     int
 	lifetime time.Duration
@@ -37,27 +42,44 @@ type fullness struct {
 }
 
 func newRequests() requests {
-	r := requests{make(map[string]*counts), make(map[string]fullness)}
-	for _, kind := range []string{keyRequest, webhookRequest} {
-		r.counts[kind] = &counts{bucket: bucketRequests, kind: kind}
-	}
-	return r
+	return requests{mirror.New[string](mirror.Options[accountRequests]{Max: maxCounts})}
 }
 
-func (r *requests) forgetAll() {
-	for _, c := range r.counts {
-		c.forgetAll()
+// of returns how many requests of the kind the account has made.
+func (r *requests) of(b *batch, kind, account string) accountRequests {
+	made, ok := r.rows.InStep(kind + account)
+	if ok {
+		return made
 	}
-	clear(r.full)
+	prefix := requestKey(kind, account, "")
+	rows := b.tx.Bucket(bucketRequests).Cursor()
+	for k, _ := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = rows.Next() {
+		made.count++
+	}
+	r.rows.Keep(kind+account, made)
+	return made
+}
+
+// add notes that the step will add n requests, or remove some if n is negative.
+func (r *requests) add(b *batch, kind, account string, n int) {
+	if made, ok := r.rows.InStep(kind + account); ok {
+		r.rows.Set(b, kind+account, accountRequests{count: made.count + n})
+	} else {
+		r.rows.Drop(b, kind+account)
+	}
 }
 
 // check returns ErrIdempotencyKeys if the account has made as many requests as it may. Some of
 // those that are too old to be known it forgets.
 func (r *requests) check(b *batch, kind, account string, options *apikeys.CreateOptions) error {
-	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.counts[kind].of(b.tx, account) < options.MaxIdempotencyKeys {
+	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 {
 		return nil
 	}
-	if f := r.full[kind+account]; f.most == options.MaxIdempotencyKeys && f.lifetime == options.IdempotencyTTL && time.Now().Before(f.until) {
+	made := r.of(b, kind, account)
+	if made.count < options.MaxIdempotencyKeys {
+		return nil
+	}
+	if f := made.full; f.most == options.MaxIdempotencyKeys && f.lifetime == options.IdempotencyTTL && time.Now().Before(f.until) {
 		return apikeys.ErrIdempotencyKeys
 	}
 	oldest, known := time.Time{}, 0
@@ -77,10 +99,8 @@ func (r *requests) check(b *batch, kind, account string, options *apikeys.Create
 		}
 	}
 	if known >= options.MaxIdempotencyKeys {
-		if len(r.full) >= maxCounts {
-			clear(r.full)
-		}
-		r.full[kind+account] = fullness{options.MaxIdempotencyKeys, options.IdempotencyTTL, oldest.Add(options.IdempotencyTTL)}
+		made.full = fullness{options.MaxIdempotencyKeys, options.IdempotencyTTL, oldest.Add(options.IdempotencyTTL)}
+		r.rows.Keep(kind+account, made)
 		return apikeys.ErrIdempotencyKeys
 	}
 	return r.forget(b, old, since)
@@ -126,7 +146,7 @@ func (r *requests) note(b *batch, kind, account, id string, options *apikeys.Cre
 	made := record.Request{ID: id, Fingerprint: options.Fingerprint, At: record.Round(time.Now()), KeyID: options.By.KeyID}
 	key := requestKey(kind, account, options.IdempotencyKey)
 	if b.Get(bucketRequests, key) == nil {
-		r.counts[kind].add(account, 1)
+		r.add(b, kind, account, 1)
 	}
 	if err := b.Put(bucketRequests, key, made.Encode()); err != nil {
 		return err
@@ -165,15 +185,15 @@ func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 			return err
 		}
 		kind, account := requestOwner(key)
-		r.counts[kind].add(account, -1)
+		r.add(b, kind, account, -1)
 	}
 	return b.DeleteAll(bucketRequestTimes, old)
 }
 
 // forgetOf forgets the requests that a key has made. It looks at all of the account.
 func (r *requests) forgetOf(b *batch, account, keyID string) error {
-	for kind, counts := range r.counts {
-		if counts.of(b.tx, account) == 0 {
+	for _, kind := range []string{keyRequest, webhookRequest} {
+		if r.of(b, kind, account).count == 0 {
 			continue
 		}
 		var made, times [][]byte // not deleted at once: a cursor skips keys after that
@@ -188,8 +208,7 @@ func (r *requests) forgetOf(b *batch, account, keyID string) error {
 			continue
 		}
 		slices.SortFunc(times, bytes.Compare)
-		counts.add(account, -len(made))
-		delete(r.full, kind+account)
+		r.add(b, kind, account, -len(made))
 		if err := b.DeleteAll(bucketRequests, made); err != nil {
 			return err
 		}

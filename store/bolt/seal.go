@@ -43,7 +43,7 @@ func (s *Store) reseal() error {
 }
 
 // resealFrom seals the secrets of some webhooks from that row on, and returns the row to
-// go on with, or else marks the file as sealed. The index is empty: Open calls it.
+// go on with, or else marks the file as sealed. Open calls it, when no webhook is in memory.
 func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	var records [][2][]byte // key and value; not written at once, for the cursor's sake
 	c := b.tx.Bucket(bucketWebhooks).Cursor()

@@ -50,7 +50,7 @@ var tables = []table{
 		return schema.Keys, hash
 	}, orphan: "there is no key of that hash, account and ID"},
 	{bucket: schema.KeyUses, check: func(_ *verifier, k, value []byte) ([]ref, string) {
-		return []ref{{schema.KeyIDs, k, nil, "there is no such key"}}, wantLength(value, len(new(record.Uses).Encode()))
+		return []ref{{schema.KeyIDs, k, nil, "there is no such key"}}, unless(record.ValidUses(value), fmt.Sprintf("has %d bytes, and should have 8 or 24", len(value)))
 	}},
 	{bucket: schema.Expiry, key: atLeast(9, "a time, an account and an ID"), owner: func(v *verifier, k, _ []byte) (bucket, key []byte) {
 		account, id, _ := bytes.Cut(k[8:], []byte{0})

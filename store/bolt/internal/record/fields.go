@@ -1,6 +1,9 @@
 package record
 
-import "slices"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // A record of a key, a webhook or an event ends with optional fields of later versions, each
 // encoded as a tag, a length and a value of that length.
@@ -20,6 +23,21 @@ func (d *decoder) fields(know func(tag uint64, value []byte) bool) {
 			d.failed, d.newer = true, tag > 0
 		}
 	}
+}
+
+// cutField returns the first of the fields, and the rest.
+func cutField(fields string) (tag uint64, value, rest string, ok bool) {
+	tag, fields, first := cutUvarint(fields)
+	length, fields, second := cutUvarint(fields)
+	if !first || !second || length > uint64(len(fields)) {
+		return 0, "", "", false
+	}
+	return tag, fields[:length], fields[length:], true
+}
+
+func cutUvarint(s string) (n uint64, rest string, ok bool) {
+	n, size := binary.Uvarint([]byte(s[:min(len(s), binary.MaxVarintLen64)]))
+	return n, s[max(size, 0):], size > 0
 }
 
 func (e *encoder) field(tag uint64, value ...byte) {

@@ -20,6 +20,17 @@ func DecodeAlias(record []byte) (current []byte, ok bool) {
 	return record[1:], true
 }
 
+const aliasSize = 1 + len(apikeys.Hash{}.Sum)
+
+// DecodeKeyRow decodes the row of a hash. A row with an alias continues with the record of the
+// current hash.
+func DecodeKeyRow(key *apikeys.Key, hash []byte, row string) error {
+	if len(row) >= aliasSize && row[0] == 0 {
+		return DecodeKeyText(key, []byte(row[1:aliasSize]), row[aliasSize:])
+	}
+	return DecodeKeyText(key, hash, row)
+}
+
 // A key record is read on every request, so its layout is fast to read: a head of fixed size, the
 // previous hash if there is one, and all strings together, for one allocation. The hash is not
 // repeated, since it is the row's key.
@@ -79,49 +90,52 @@ func EncodeKey(key *apikeys.Key) []byte {
 }
 
 // DecodeKey decodes the key stored under hash.
-func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
-	if len(record) < keyHead || record[keyVersion] != Version {
+func DecodeKey(key *apikeys.Key, hash, record []byte) error {
+	return DecodeKeyText(key, hash, string(record))
+}
+
+// DecodeKeyText is DecodeKey without an allocation: the key's strings are parts of the record.
+func DecodeKeyText(key *apikeys.Key, hash []byte, record string) (err error) {
+	var head [keyHead]byte
+	if copy(head[:], record) < keyHead || head[keyVersion] != Version {
 		return ErrCorrupt
 	}
 	copy(key.Hash.Sum[:], hash)
-	key.CreatedAt = timeOf(binary.LittleEndian.Uint64(record[keyCreated:]))
-	key.ExpiresAt = timeOf(binary.LittleEndian.Uint64(record[keyExpires:]))
-	key.PreviousExpiresAt = timeOf(binary.LittleEndian.Uint64(record[keyGrace:]))
-	id := int(binary.LittleEndian.Uint16(record[keyID:]))
-	account := id + int(binary.LittleEndian.Uint16(record[keyAccount:]))
-	names := account + int(binary.LittleEndian.Uint16(record[keyNames:]))
-	name := names + int(binary.LittleEndian.Uint16(record[keyName:]))
-	rest := record[keyHead:]
-	if record[keyPrevious] == 1 && len(rest) >= len(key.Previous.Sum) {
-		rest = rest[copy(key.Previous.Sum[:], rest):]
+	key.CreatedAt = timeOf(binary.LittleEndian.Uint64(head[keyCreated:]))
+	key.ExpiresAt = timeOf(binary.LittleEndian.Uint64(head[keyExpires:]))
+	key.PreviousExpiresAt = timeOf(binary.LittleEndian.Uint64(head[keyGrace:]))
+	id := int(binary.LittleEndian.Uint16(head[keyID:]))
+	account := id + int(binary.LittleEndian.Uint16(head[keyAccount:]))
+	names := account + int(binary.LittleEndian.Uint16(head[keyNames:]))
+	name := names + int(binary.LittleEndian.Uint16(head[keyName:]))
+	text := record[keyHead:]
+	if head[keyPrevious] == 1 && len(text) >= len(key.Previous.Sum) {
+		text = text[copy(key.Previous.Sum[:], text):]
 	}
-	if name > len(rest) {
+	if name > len(text) {
 		return ErrCorrupt
 	}
-	text := string(rest) // shared by all strings of the key
-	if name < len(rest) {
-		d := decoder{rest: rest[name:]}
-		d.fields(func(tag uint64, value []byte) bool {
-			end := len(text) - len(d.rest)
-			text := text[end-len(value) : end]
-			switch tag {
-			case keyHint:
-				key.Hint = text
-			case keyCreatedBy:
-				key.CreatedBy = notices.ParseActor(text)
-			case keyPreviousHint:
-				key.PreviousHint = text
-			default:
-				return false
-			}
-			return true
-		})
-		if d.failed {
+	for fields := text[name:]; fields != ""; {
+		tag, value, rest, ok := cutField(fields)
+		if !ok {
 			return ErrCorrupt
+		}
+		fields = rest
+		switch tag {
+		case keyHint:
+			key.Hint = value
+		case keyCreatedBy:
+			key.CreatedBy = notices.ParseActor(value)
+		case keyPreviousHint:
+			key.PreviousHint = value
+		default:
+			if tag == 0 || tag%2 == 1 {
+				return ErrCorrupt
+			}
 		}
 	}
 	key.ID, key.Account, key.Name = text[:id], text[id:account], text[names:name]
-	if key.Scopes, err = scopes.Unpack(binary.LittleEndian.Uint64(record[keyScopes:]), text[account:names]); err != nil {
+	if key.Scopes, err = scopes.Unpack(binary.LittleEndian.Uint64(head[keyScopes:]), text[account:names]); err != nil {
 		return ErrCorrupt
 	}
 	return nil

@@ -40,20 +40,28 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// Encode returns the record. Few keys are rotated, so uses of the current value alone are stored as
+// one time.
 func (u *Uses) Encode() []byte {
-	value := make([]byte, 0, 24)
-	for _, at := range []time.Time{u.Any, u.Current, u.Previous} {
-		value = binary.BigEndian.AppendUint64(value, fixedTime(at))
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, 24), fixedTime(u.Any))
+	if u.Current.Equal(u.Any) && u.Previous.IsZero() {
+		return value
 	}
-	return value
+	value = binary.BigEndian.AppendUint64(value, fixedTime(u.Current))
+	return binary.BigEndian.AppendUint64(value, fixedTime(u.Previous))
 }
 
-// DecodeUses decodes Uses. Missing fields are zero.
+// DecodeUses decodes Uses, or returns zero Uses if the record has an invalid length.
 func DecodeUses(value []byte) (u Uses) {
-	for i, at := range []*time.Time{&u.Any, &u.Current, &u.Previous} {
-		if len(value) >= 8*(i+1) {
-			*at = timeOf(binary.BigEndian.Uint64(value[8*i:]))
-		}
+	if !ValidUses(value) {
+		return u
+	}
+	u.Any = timeOf(binary.BigEndian.Uint64(value))
+	if u.Current = u.Any; len(value) > 8 {
+		u.Current, u.Previous = timeOf(binary.BigEndian.Uint64(value[8:])), timeOf(binary.BigEndian.Uint64(value[16:]))
 	}
 	return u
 }
+
+// ValidUses reports whether a value has the length of a record of Uses.
+func ValidUses(value []byte) bool { return len(value) == 8 || len(value) == 24 }

@@ -1,14 +1,14 @@
 //go:build linux || darwin || freebsd
 
-package bolt
+package files
 
 import (
 	"os"
 	"syscall"
 )
 
-// freeRoom returns how many bytes may be written to the file system that a file is on.
-func freeRoom(file *os.File) (bytes int64, known bool) {
+// FreeRoom returns how many bytes may be written to the file system that a file is on.
+func FreeRoom(file *os.File) (bytes int64, known bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Fstatfs(int(file.Fd()), &s); err != nil {
 		return 0, false

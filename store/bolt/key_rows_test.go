@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,22 +17,15 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// A countedReads is a store of one key with a cache, which counts how often a key is read from the file.
-type countedReads struct {
+// A oneKeyStore is a store of one key.
+type oneKeyStore struct {
 	*Store
-	t     *testing.T
-	key   apikeys.Key
-	reads int
+	t   *testing.T
+	key apikeys.Key
 }
 
-func countReads(t *testing.T) *countedReads {
-	s := &countedReads{Store: openTemp(t), t: t}
-	s.keyCache.test = func(at keyFence) bool {
-		if at == readBegins {
-			s.reads++
-		}
-		return false
-	}
+func storeOneKey(t *testing.T) *oneKeyStore {
+	s := &oneKeyStore{Store: openTemp(t), t: t}
 	s.key = apikeys.Key{ID: "key", Account: "acct", Name: "old", Hash: hashNumber(1)}
 	if err := s.CreateKey(t.Context(), s.key, apikeys.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -46,29 +38,28 @@ func hashNumber(n byte) (hash apikeys.Hash) {
 	return hash
 }
 
-// name returns the key's name by its hash, and how often it was read from the file for that.
-func (s *countedReads) name() (name string, reads int) {
+// name returns the key's name by its hash, and whether it was in memory before.
+func (s *oneKeyStore) name() (name string, inMemory bool) {
 	s.t.Helper()
-	before := s.reads
+	_, inMemory = s.keyRows.Get(hashNumber(1))
 	key, err := s.KeyByHash(s.t.Context(), hashNumber(1))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return key.Name, s.reads - before
+	return key.Name, inMemory
 }
 
-// warm has the key be in memory, and fails if that cannot be had.
-func (s *countedReads) warm() {
+// warm has the key be in memory, and fails if two reads do not do that.
+func (s *oneKeyStore) warm() {
 	s.t.Helper()
-	for range 3 {
-		if _, reads := s.name(); reads == 0 {
-			return
-		}
+	s.name()
+	s.name()
+	if _, inMemory := s.name(); !inMemory {
+		s.t.Error("the key is not in memory after two reads")
 	}
-	s.t.Error("the key is not in memory after three reads")
 }
 
-func (s *countedReads) rename(to string, fail func()) error {
+func (s *oneKeyStore) rename(to string, fail func()) error {
 	_, err := s.UpdateKey(s.t.Context(), "acct", "key", func(k *apikeys.Key, _ *notices.Notice) error {
 		k.Name = to
 		fail()
@@ -77,22 +68,22 @@ func (s *countedReads) rename(to string, fail func()) error {
 	return err
 }
 
-// TestKeysAreInMemory: a key that is asked for again is not read from the file, until it is changed, but also once more
-// after that, and after a change that failed. A last use is no change.
+// TestKeysAreInMemory: a key that was asked for twice is in memory until it is changed. A last use is no change, and
+// a change that is undone takes nothing away.
 func TestKeysAreInMemory(t *testing.T) {
-	s := countReads(t)
+	s := storeOneKey(t)
 	s.warm()
 	changes := []struct {
 		name   string
 		change func() error
-		reads  int
+		stays  bool
 		fails  bool
 	}{
 		{"last use", func() error {
 			return s.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", Hash: hashNumber(1), At: hour(1)}})
-		}, 0, false},
-		{"rename", func() error { return s.rename("new", func() {}) }, 1, false},
-		{"panic before writing", func() error { return s.rename("new", func() { panic("test") }) }, 0, true},
+		}, true, false},
+		{"rename", func() error { return s.rename("new", func() {}) }, false, false},
+		{"panic before writing", func() error { return s.rename("new", func() { panic("test") }) }, true, true},
 		{"panic after writing", func() error {
 			return s.writer.Run(t.Context(), func(b *batch) error {
 				if err := putKey(b, s.key, s.key); err != nil {
@@ -100,19 +91,19 @@ func TestKeysAreInMemory(t *testing.T) {
 				}
 				panic("test")
 			})
-		}, 1, true},
+		}, true, true},
 		{"failed commit", func() error {
 			boltfault.Around(s.Store, func(func() error) error { return errFull })
 			defer boltfault.Around(s.Store, nil)
 			return s.rename("newer", func() {})
-		}, 1, true},
+		}, true, true},
 	}
 	for _, c := range changes {
 		if err := c.change(); (err != nil) != c.fails {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if _, reads := s.name(); reads != c.reads {
-			t.Errorf("%s: the key was read %d times from the file after it, want %d", c.name, reads, c.reads)
+		if _, inMemory := s.name(); inMemory != c.stays {
+			t.Errorf("%s: the key is in memory after it: %v, want %v", c.name, inMemory, c.stays)
 		}
 		s.warm()
 	}
@@ -124,41 +115,36 @@ func TestKeysAreInMemory(t *testing.T) {
 // TestKeysInDoubtAreReadFromTheFile: if a commit fails and it is not known what is on the disk, readers see whatever the
 // system makes of that: what was committed, and later what was there before.
 func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
-	for _, leftOut := range []bool{false, true} {
-		s := countReads(t)
-		inner := s.keyCache.test
-		s.keyCache.test = func(at keyFence) bool { return inner(at) || leftOut && at == fenceKept }
-		s.warm()
-		boltfault.Around(s.Store, func(commit func() error) error { return errors.Join(commit(), errBad) })
-		_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key, _ *notices.Notice) error {
-			k.Hash, k.Previous = hashNumber(2), hashNumber(3)
-			return nil
-		})
-		if !errors.Is(err, errBad) {
-			t.Fatalf("err = %v", err)
+	s := storeOneKey(t)
+	s.warm()
+	boltfault.Around(s.Store, func(commit func() error) error { return errors.Join(commit(), errBad) })
+	_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key, _ *notices.Notice) error {
+		k.Hash, k.Previous = hashNumber(2), hashNumber(3)
+		return nil
+	})
+	if !errors.Is(err, errBad) {
+		t.Fatalf("err = %v", err)
+	}
+	found := func() (found [3]bool) {
+		for i := range found {
+			_, err := s.KeyByHash(t.Context(), hashNumber(byte(i+1)))
+			found[i] = err == nil
 		}
-		found := func() (found [3]bool) {
-			for i := range found {
-				_, err := s.KeyByHash(t.Context(), hashNumber(byte(i+1)))
-				found[i] = err == nil
-			}
-			return found
+		return found
+	}
+	for range 4 {
+		if got, want := found(), [3]bool{false, true, true}; got != want {
+			t.Fatalf("found: %v, want %v", got, want)
 		}
-		for range 4 {
-			if got, want := found(), [3]bool{false, true, true}; got != want {
-				t.Fatalf("found: %v, want %v", got, want)
-			}
-		}
-		s.loseLastCommit()
-		want := [3]bool{true, leftOut, leftOut}
-		if got := found(); got != want {
-			t.Errorf("found after the commit was lost: %v, want %v", got, want)
-		}
+	}
+	s.loseLastCommit()
+	if got, want := found(), [3]bool{true, false, false}; got != want {
+		t.Errorf("found after the commit was lost: %v, want %v", got, want)
 	}
 }
 
 // loseLastCommit has the file be as before the last commit, as if the system had dropped a page that it could not write.
-func (s *countedReads) loseLastCommit() {
+func (s *oneKeyStore) loseLastCommit() {
 	s.t.Helper()
 	id := 0
 	if err := s.db.View(func(tx *bbolt.Tx) error { id = tx.ID(); return nil }); err != nil {
@@ -175,24 +161,22 @@ func (s *countedReads) loseLastCommit() {
 	}
 }
 
-// TestKeysAreNotReadAfterClose: also not by one that began to read before, and ended after.
+// TestKeysAreNotReadAfterClose: a key in memory is not, and one that a reader has read before adds it after.
 func TestKeysAreNotReadAfterClose(t *testing.T) {
-	for _, leftOut := range []bool{false, true} {
-		s := countReads(t)
-		ends := 0
-		s.keyCache.test = func(at keyFence) bool {
-			if at == readEnds {
-				if ends++; ends == 1 {
-					if err := s.Close(); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-			return leftOut && at == fenceClosed
-		}
-		s.name()
-		if _, err := s.KeyByHash(t.Context(), hashNumber(1)); errors.Is(err, store.ErrClosed) == leftOut || ends != 1 {
-			t.Errorf("leaving the fence out: %v: err = %v after Close", leftOut, err)
+	s := storeOneKey(t)
+	s.warm()
+	version := s.keyRows.Version()
+	row, err := s.readKeyRow(t.Context(), s.key.Hash.Sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.keyRows.Fill(s.key.Hash, row, version)
+		if _, err := s.KeyByHash(t.Context(), s.key.Hash); !errors.Is(err, store.ErrClosed) {
+			t.Errorf("err = %v after Close, want ErrClosed", err)
 		}
 	}
 }
@@ -200,7 +184,7 @@ func TestKeysAreNotReadAfterClose(t *testing.T) {
 // TestKeysInMemoryAreBounded: keys of which more are in use than fit give way to others, and each is what it is.
 func TestKeysInMemoryAreBounded(t *testing.T) {
 	s := openTemp(t)
-	s.keyCache = newKeyCache(8)
+	s.keyRows = newKeyRows(8)
 	const count = 100
 	err := s.writer.Run(t.Context(), func(b *batch) error {
 		for i := range count {
@@ -224,11 +208,11 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 		}
 	}
 	kept := 0
-	for i := range s.keyCache.sets {
-		for way := range s.keyCache.sets[i].keys {
-			if s.keyCache.sets[i].keys[way].Load() != nil {
-				kept++
-			}
+	for i := range count {
+		hash := hashNumber(byte(i + 1))
+		hash.Sum[0] = byte(i)
+		if _, ok := s.keyRows.Get(hash); ok {
+			kept++
 		}
 	}
 	if kept != 8 {
@@ -236,7 +220,7 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// TestKeysInMemoryAreWhole: all that is in a key's record is kept, whichever of its hashes it stands under.
+// TestKeysInMemoryAreWhole: a key in memory is as it is in the file, whichever of its hashes leads to it.
 func TestKeysInMemoryAreWhole(t *testing.T) {
 	key := apikeys.Key{
 		ID: "key", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead, scopes.Scope("own:read")),
@@ -250,22 +234,24 @@ func TestKeysInMemoryAreWhole(t *testing.T) {
 		}
 	}
 	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // they are not in the record
-	for _, key := range []apikeys.Key{key, {ID: "key", Hash: hashNumber(1)}} {
-		for _, hash := range []apikeys.Hash{hashNumber(1), hashNumber(2)} {
-			var got apikeys.Key
-			if packKey(&hash, &key).unpack(&got); got != key {
-				t.Errorf("got  %+v\nwant %+v", got, key)
+	s := openTemp(t)
+	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, hash := range []apikeys.Hash{hashNumber(1), hashNumber(2)} {
+		for range 3 {
+			if got, err := s.KeyByHash(t.Context(), hash); err != nil || got != key {
+				t.Errorf("got  %+v, %v\nwant %+v", got, err, key)
 			}
 		}
-	}
-	key.Name = strings.Repeat("n", 1<<16)
-	if packKey(&key.Hash, &key) != nil {
-		t.Error("a text too long was packed")
+		if _, ok := s.keyRows.Get(hash); !ok {
+			t.Error("the key is not in memory")
+		}
 	}
 }
 
 func TestKeysInMemoryCostNoAllocation(t *testing.T) {
-	s := countReads(t)
+	s := storeOneKey(t)
 	s.warm()
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() { _, _ = s.KeyByHash(ctx, hashNumber(1)) }); n != 0 {

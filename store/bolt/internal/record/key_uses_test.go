@@ -1,0 +1,31 @@
+package record
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestUses_Encode_Decodes: most keys were never rotated, and have one time.
+func TestUses_Encode_Decodes(t *testing.T) {
+	first, second := time.UnixMilli(1_000).UTC(), time.UnixMilli(2_000).UTC()
+	for _, test := range []struct {
+		uses Uses
+		size int
+	}{
+		{Uses{}, 8},
+		{Uses{Any: first, Current: first}, 8},
+		{Uses{Any: second, Current: first}, 24}, // by a value that is neither of its own any longer
+		{Uses{Any: second, Current: second, Previous: first}, 24},
+		{Uses{Any: second, Previous: second}, 24},
+	} {
+		value := test.uses.Encode()
+		if got := DecodeUses(value); len(value) != test.size || !cmp.Equal(got, test.uses) {
+			t.Errorf("%+v: decoded as %+v from %d bytes, want %d bytes", test.uses, got, len(value), test.size)
+		}
+		if !ValidUses(value) || ValidUses(value[:7]) {
+			t.Errorf("ValidUses of %d and 7 bytes: %v, %v, want true, false", len(value), ValidUses(value), ValidUses(value[:7]))
+		}
+	}
+}

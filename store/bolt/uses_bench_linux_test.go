@@ -1,0 +1,45 @@
+package bolt_test
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testhook"
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+// BenchmarkUses measures what is written to the file when the last uses of 65,536 keys among 1 M are written, as a service
+// does once a minute: "MB". Each key was used before.
+func BenchmarkUses(b *testing.B) {
+	count, used := 1_000_000, 1<<16
+	if testing.Short() {
+		count, used = 100_000, 6554
+	}
+	s, err := bolt.Open(filepath.Join(b.TempDir(), "keys.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	tokens := bolt.Fill(b, s, count, 1000)
+	service, err := apikeys.New(s, apikeys.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer service.Close()
+	var bytes float64
+	for b.Loop() {
+		rand.Shuffle(count, func(i, j int) { tokens[i], tokens[j] = tokens[j], tokens[i] })
+		for _, token := range tokens[:used] {
+			if _, err := service.Verify(b.Context(), token); err != nil {
+				b.Fatal(err)
+			}
+		}
+		before := written(b)
+		testhook.WriteUses(service)
+		bytes += written(b) - before
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(bytes/float64(b.N)/1e6, "MB")
+}

@@ -1,0 +1,184 @@
+package bolt
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// maxIndexed bounds how many webhooks are in memory by ID, about a KiB each, and how many accounts
+// and webhooks are in the lists of accounts.
+const maxIndexed = 32_768
+
+// webhookRows are webhooks by ID, decoded.
+type webhookRows = mirror.Mirror[string, *indexedWebhook]
+
+// accountRows are the webhooks of accounts.
+type accountRows = mirror.Mirror[string, *accountWebhooks]
+
+func newWebhookRows() *webhookRows {
+	return mirror.New[string](mirror.Options[*indexedWebhook]{Max: maxIndexed})
+}
+
+func newAccountRows() *accountRows {
+	return mirror.New[string](mirror.Options[*accountWebhooks]{Max: maxIndexed, Weight: func(a *accountWebhooks) int { return 1 + len(a.list) }})
+}
+
+// An indexedWebhook is shared and must not be changed.
+type indexedWebhook struct {
+	webhooks.Webhook
+	err error // why it cannot be decoded: nothing is sent to it, and it subscribes to nothing
+}
+
+// accountWebhooks are the webhooks of an account, in the order of their IDs. They are shared by steps, which change a clone.
+type accountWebhooks struct {
+	list        []*indexedWebhook
+	subscribers []subscribers // of list by type of event, made for the first step that needs them
+}
+
+// accountWebhooks returns the account's webhooks as the batch sees them.
+func (s *Store) accountWebhooks(b *batch, account string) *accountWebhooks {
+	all, ok := s.accountRows.InStep(account)
+	if ok {
+		return all
+	}
+	all = s.readAccount(b.tx, account)
+	s.accountRows.Keep(account, all)
+	for _, w := range all.list {
+		s.webhookRows.Keep(w.ID, w)
+	}
+	return all
+}
+
+// indexed returns the webhook of that id as the batch sees it; nil if there is none.
+func (s *Store) indexed(b *batch, id string) *indexedWebhook {
+	w, ok := s.webhookRows.InStep(id)
+	if ok {
+		return w
+	}
+	if w = s.readIndexed(b.tx, id); w != nil {
+		s.webhookRows.Keep(id, w)
+	}
+	return w
+}
+
+// changeWebhook notes that the step that calls it will store a webhook, or delete it if w is nil.
+func (s *Store) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
+	if all, ok := s.accountRows.InStep(account); ok {
+		s.accountRows.Set(b, account, all.with(id, w))
+	} else {
+		s.accountRows.Drop(b, account)
+	}
+	if w != nil {
+		s.webhookRows.Set(b, id, w)
+	} else {
+		s.webhookRows.Drop(b, id)
+	}
+}
+
+// readIndexed reads the webhook of that id; nil if there is none.
+func (s *Store) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
+	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
+	if account == nil {
+		return nil
+	}
+	return s.decodeIndexed(string(account), id, tx.Bucket(bucketWebhooks).Get(record.Prefixed(string(account), id)))
+}
+
+// readAccount reads the webhooks of an account.
+func (s *Store) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
+	all, prefix := new(accountWebhooks), record.Prefixed(account, "")
+	c := tx.Bucket(bucketWebhooks).Cursor()
+	for k, value := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = c.Next() {
+		all.list = append(all.list, s.decodeIndexed(account, string(k[len(prefix):]), value))
+	}
+	return all
+}
+
+func (s *Store) decodeIndexed(account, id string, value []byte) *indexedWebhook {
+	w, err := record.DecodeWebhook(account, id, value, s.keys)
+	if err != nil {
+		w = webhooks.Webhook{Account: account, ID: id}
+	}
+	return &indexedWebhook{w, err}
+}
+
+// at returns the place of the webhook of that id in the list, and whether it is there.
+func (a *accountWebhooks) at(id string) (int, bool) {
+	return slices.BinarySearchFunc(a.list, id, func(w *indexedWebhook, id string) int { return strings.Compare(w.ID, id) })
+}
+
+// with returns a clone in which the webhook is w, or is missing if w is nil.
+func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
+	list := slices.Clone(a.list)
+	switch i, there := a.at(id); {
+	case w == nil && there:
+		list = slices.Delete(list, i, i+1)
+	case w != nil && there:
+		list[i] = w
+	case w != nil:
+		list = slices.Insert(list, i, w)
+	}
+	return &accountWebhooks{list: list}
+}
+
+// subscribers are the webhooks of an account that are subscribed to a type of event.
+// They are shared and must not be changed.
+type subscribers struct {
+	to               webhooks.EventType
+	active, inactive []string          // IDs
+	hooks            []*indexedWebhook // the active ones
+}
+
+// subscribedTo returns the subscribers to events of the type.
+func (a *accountWebhooks) subscribedTo(t webhooks.EventType) subscribers {
+	if a.subscribers == nil {
+		a.subscribers = a.allSubscribers()
+	}
+	for _, s := range a.subscribers {
+		if s.to == t {
+			return s
+		}
+	}
+	return subscribers{}
+}
+
+func (a *accountWebhooks) allSubscribers() []subscribers {
+	list := make([]subscribers, 0, 4)
+	for _, w := range a.list {
+		for n, t := range w.Events {
+			if slices.Contains(w.Events[:n], t) {
+				continue
+			}
+			i := slices.IndexFunc(list, func(s subscribers) bool { return s.to == t })
+			if i < 0 {
+				i = len(list)
+				list = append(list, subscribers{to: t})
+			}
+			if w.Active {
+				list[i].active = append(list[i].active, w.ID)
+				list[i].hooks = append(list[i].hooks, w)
+			} else {
+				list[i].inactive = append(list[i].inactive, w.ID)
+			}
+		}
+	}
+	return list
+}
+
+// only returns the one subscriber with that id, if there is one.
+func (s subscribers) only(id string) (one subscribers) {
+	if i := slices.Index(s.active, id); i >= 0 {
+		one.active, one.hooks = s.active[i:i+1:i+1], s.hooks[i:i+1]
+	}
+	if i := slices.Index(s.inactive, id); i >= 0 {
+		one.inactive = s.inactive[i : i+1 : i+1]
+	}
+	return one
+}
