@@ -310,3 +310,26 @@ func TestParking_DiskFull_ParksLater(t *testing.T) {
 		t.Errorf("later: %+v", state)
 	}
 }
+
+// In the steps of a purge, pages that were freed stay listed for a while: parked at once, they would
+// be cut into extents that are too short for a row of many pages.
+func TestParking_WithinPurge_LeavesPagesListed(t *testing.T) {
+	s := openTemp(t)
+	publishFrom(t, s, 0, 6000)
+	end := time.Now().Add(time.Second)
+	for more := true; more; {
+		var err error
+		if more, err = s.purgeStep(t.Context(), webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end, Limit: 1000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state := spareOf(t, s); state.listed < 2*s.listPage() || state.listed > keptInPurge {
+		t.Fatalf("coverage precondition failed: %+v", state)
+	}
+	if more := s.park(t.Context(), true); more || spareOf(t, s).spare > 0 {
+		t.Errorf("within the purge: got more = %v, %+v, want nothing parked", more, spareOf(t, s))
+	}
+	if more := s.park(t.Context(), false); !more || spareOf(t, s).spare == 0 {
+		t.Errorf("after it: got more = %v, %+v, want pages parked", more, spareOf(t, s))
+	}
+}
