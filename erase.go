@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 )
 
@@ -36,8 +36,8 @@ const (
 // account was closed, see postgres.Store.EnqueueTx. Of an account that has nothing, also after an Erase whose answer was
 // lost, the Receipt is zero.
 //
-// What the account was told of goes, too. One notice is stored afterwards, and told if [Config.Notify] is set:
-// [notices.AccountErased], with who asked. It goes by age as all others, or when the account is erased again. If
+// What the account was told of goes, too. One audit entry is stored afterwards, and told if [Config.Notify] is set:
+// [audit.AccountErased], with who asked. It goes by age as all others, or when the account is erased again. If
 // the process is killed between the last step and that, or the answer of the last step is lost, there is none.
 //
 // What it cannot remove: copies of the file; pages of the file that are free now, whose bytes stay until
@@ -78,16 +78,16 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// tellErased stores the notice of an erasure, if it has removed anything but notices.
+// tellErased stores the audit entry of an erasure, if it has removed anything but audit entries.
 func (h *Handler) tellErased(ctx context.Context, account string, erased store.Receipt) error {
-	if erased.Notices = 0; erased.IsZero() {
+	if erased.AuditEntries = 0; erased.IsZero() {
 		return nil
 	}
-	n := notices.Of(ctx, account, notices.AccountErased, notices.Target{Kind: notices.TargetAccount})
+	n := audit.Of(ctx, account, audit.AccountErased, audit.Target{Kind: audit.TargetAccount})
 	n.At = time.Now().UTC().Truncate(time.Millisecond)
-	n.ID, n.Pending = h.ids.New(id.Notice, n.At), h.notify
-	if _, err := h.store.AddNotices(ctx, []notices.Notice{n}); err != nil {
-		return fmt.Errorf("storageapi: erase account: it is erased, but the notice of that was not stored: %w", err)
+	n.ID, n.Pending = h.ids.New(id.AuditEntry, n.At), h.notify
+	if _, err := h.store.AddAuditEntries(ctx, []audit.Entry{n}); err != nil {
+		return fmt.Errorf("storageapi: erase account: it is erased, but the audit entry of that was not stored: %w", err)
 	}
 	return nil
 }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/testhook"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
@@ -77,7 +77,7 @@ func TestHandlerErase(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(store.Receipt{Keys: 1, Webhooks: 1, Events: 1, Deliveries: 1, Notices: 2 + round}, erased); diff != "" {
+				if diff := cmp.Diff(store.Receipt{Keys: 1, Webhooks: 1, Events: 1, Deliveries: 1, AuditEntries: 2 + round}, erased); diff != "" {
 					t.Errorf("receipt (-want +got):\n%s", diff)
 				}
 				<-ended
@@ -85,9 +85,9 @@ func TestHandlerErase(t *testing.T) {
 					t.Errorf("status %d after Erase, want 401", status)
 				}
 			}
-			audit, err := api.Notices.List(t.Context(), "acct", notices.Query{Limit: 9})
-			if err != nil || len(audit.Notices) != 1 || audit.Notices[0].Action != notices.AccountErased {
-				t.Errorf("after Erase the audit trail is %+v, %v, want AccountErased alone", audit, err)
+			auditLog, err := api.Audit.List(t.Context(), "acct", audit.Query{Limit: 9})
+			if err != nil || len(auditLog.Entries) != 1 || auditLog.Entries[0].Action != audit.AccountErased {
+				t.Errorf("after Erase the audit log is %+v, %v, want AccountErased alone", auditLog, err)
 			}
 			if _, err := api.Erase(t.Context(), ""); err == nil {
 				t.Error("Erase of no account: no error")

@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -112,8 +112,8 @@ func (e *accountExport) record(r transfer.Record) error {
 			"id": r.ID, "webhookId": r.WebhookID, "states": r.States, "from": shownTime(r.From), "to": shownTime(r.To),
 			"createdAt": shownTime(r.CreatedAt), "recovered": r.Recovered, "done": r.Done,
 		})
-	case *transfer.Notice:
-		return e.line("notice", exportedNotice(&r.Notice))
+	case *transfer.AuditEntry:
+		return e.line("auditEntry", exportedAuditEntry(&r.Entry))
 	}
 	return fmt.Errorf("a record of kind %q is not known", r.Kind())
 }
@@ -139,7 +139,7 @@ func exportedEvent(r *transfer.Event) line {
 	}
 }
 
-func exportedNotice(n *notices.Notice) line {
+func exportedAuditEntry(n *audit.Entry) line {
 	return line{
 		"id": n.ID, "at": shownTime(n.At), "action": n.Action, "target": line{"kind": n.Target.Kind, "id": n.Target.ID},
 		"actor": line{"kind": n.Actor.Kind, "id": n.Actor.ID}, "changed": n.Changed, "requestId": n.RequestID, "clientAddress": n.ClientAddress,

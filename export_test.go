@@ -74,7 +74,7 @@ func TestExportAccount(t *testing.T) {
 			t.Errorf("event: %v, want the body %q and one delivery", last, body)
 		}
 	}
-	if diff := cmp.Diff(map[string]float64{"account": 1, "key": 1, "webhook": 1, "idempotencyKey": 1, "event": 1, "notice": 3, "end": 1}, kinds); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"account": 1, "key": 1, "webhook": 1, "idempotencyKey": 1, "event": 1, "auditEntry": 3, "end": 1}, kinds); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 	counts := last["lines"].(map[string]any)
@@ -98,7 +98,7 @@ type failingWriter struct{ err error }
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
 // What ExportAccount counts of an account, the receipt of Erase counts. Afterwards there is the
-// notice of that erasure; and nothing, only the first and the last line, once that is erased.
+// audit entry of that erasure; and nothing, only the first and the last line, once that is erased.
 func TestExportAccountBesideErase(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"file": {Path: filepath.Join(t.TempDir(), "storage.db")}, "memory": {Store: memory.New()},
@@ -136,7 +136,7 @@ func TestExportAccountBesideErase(t *testing.T) {
 			if diff := cmp.Diff(counted, erased); diff != "" || erased.DedupKeys == 0 || erased.Alerts == 0 || erased.Deliveries < 6 {
 				t.Errorf("the receipt %+v (-export +receipt):\n%s", erased, diff)
 			}
-			if diff := cmp.Diff(store.Receipt{Notices: 1}, exportedCounts(t, api, "acct")); diff != "" {
+			if diff := cmp.Diff(store.Receipt{AuditEntries: 1}, exportedCounts(t, api, "acct")); diff != "" {
 				t.Errorf("after Erase (-want +export):\n%s", diff)
 			}
 			if _, err := api.Erase(t.Context(), "acct"); err != nil {
@@ -173,7 +173,7 @@ func exportedCounts(t *testing.T, api *storageapi.Handler, account string) (n st
 	total := 2
 	for kind, count := range map[string]*int{
 		"key": &n.Keys, "webhook": &n.Webhooks, "event": &n.Events, "recovery": &n.Recoveries, "alert": &n.Alerts,
-		"toldOnce": &n.DedupKeys, "idempotencyKey": &n.IdempotencyKeys, "notice": &n.Notices,
+		"toldOnce": &n.DedupKeys, "idempotencyKey": &n.IdempotencyKeys, "auditEntry": &n.AuditEntries,
 	} {
 		*count = last.Lines[kind]
 		total += *count

@@ -18,8 +18,8 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
@@ -33,7 +33,7 @@ type ailment struct {
 	unwritable, silent, stuck, idle, halted, unclaimable, purging atomic.Bool
 
 	over    chan struct{}          // ends what hangs
-	telling atomic.Pointer[func()] // called once, while a notice is added; nil: nothing
+	telling atomic.Pointer[func()] // called once, while an audit entry is added; nil: nothing
 }
 
 var errDisk = errors.New("dial host=db.internal user=secret-user /var/lib/secret.db: no space left on device")
@@ -52,14 +52,14 @@ func (s *ailment) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int
 	return s.Store.Enqueue(ctx, event)
 }
 
-func (s *ailment) AddNotices(ctx context.Context, list []notices.Notice) (int, error) {
+func (s *ailment) AddAuditEntries(ctx context.Context, list []audit.Entry) (int, error) {
 	if err := s.written(); err != nil {
 		return 0, err
 	}
 	if telling := s.telling.Swap(nil); telling != nil {
 		(*telling)()
 	}
-	return s.Store.AddNotices(ctx, list)
+	return s.Store.AddAuditEntries(ctx, list)
 }
 
 // Purge has always more to do, and takes its time, while it is purging.
@@ -115,14 +115,14 @@ type patient struct {
 	*testing.T
 	store     *ailment
 	api       *storageapi.Handler
-	recovered []notices.Notice // that the host was told; read it when Run has ended
+	recovered []audit.Entry // that the host was told; read it when Run has ended
 }
 
 func inHealth(t *testing.T, test func(*patient)) {
 	testbubble.Run(t, func(t *testing.T) {
 		p := &patient{T: t, store: &ailment{Store: memory.New(), over: make(chan struct{})}}
-		notify := func(_ context.Context, n notices.Notice) error {
-			if n.Action == notices.StoreRecovered {
+		notify := func(_ context.Context, n audit.Entry) error {
+			if n.Action == audit.StoreRecovered {
 				p.recovered = append(p.recovered, n)
 			}
 			return nil
@@ -162,7 +162,7 @@ func (p *patient) subscribe() webhooks.Webhook {
 	p.Helper()
 	w, err := p.api.Webhooks.Create(p.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
 	if err == nil {
-		_, err = p.store.UpdateWebhook(p.Context(), "acct", w.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+		_, err = p.store.UpdateWebhook(p.Context(), "acct", w.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.ProvenAt = time.Now()
 			return nil
 		})
@@ -430,7 +430,7 @@ func TestHealthAsksForARestart(t *testing.T) {
 			if err := p.publish(); err != nil {
 				p.Fatal(err)
 			}
-			_, err := p.store.UpdateWebhook(p.Context(), "acct", held.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+			_, err := p.store.UpdateWebhook(p.Context(), "acct", held.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 				w.Held = true
 				return nil
 			})

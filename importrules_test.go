@@ -18,16 +18,16 @@ const module = "github.com/storageapi/storageapi"
 // importRules says which packages of this module, and of other modules, each
 // package may import, tests apart. The standard library is free to all.
 var importRules = map[string][]string{
-	".":                {"notices", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "internal/wiring", "store/transfer"},
+	".":                {"audit", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "internal/wiring", "store/transfer"},
 	"store/capability": {},
 
 	"scopes":   {},
 	"signing":  {},
-	"notices":  {},
-	"observe":  {"notices"},
+	"audit":    {},
+	"observe":  {"audit"},
 	"auth":     {"observe", "scopes", "internal/lasting", "internal/observing"},
-	"apikeys":  {"store/capability", "notices", "observe", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook", "internal/wiring"},
-	"webhooks": {"store/capability", "notices", "observe", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/wiring", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
+	"apikeys":  {"store/capability", "audit", "observe", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook", "internal/wiring"},
+	"webhooks": {"store/capability", "audit", "observe", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/wiring", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting":  {},
 	"webhooks/internal/jsontext":  {},
@@ -36,38 +36,38 @@ var importRules = map[string][]string{
 	"webhooks/internal/scheduler": {"internal/heap", "internal/jitter"},
 	"webhooks/internal/testgate":  {"webhooks/internal/outbound"},
 
-	"store":                           {"auth", "notices", "apikeys", "webhooks", "store/transfer"},
-	"store/transfer":                  {"store/capability", "apikeys", "notices", "webhooks", "scopes", "signing"},
-	"store/memory":                    {"store/capability", "notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/transfer"},
-	"store/bolt":                      {"store/capability", "notices", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store":                           {"auth", "audit", "apikeys", "webhooks", "store/transfer"},
+	"store/transfer":                  {"store/capability", "apikeys", "audit", "webhooks", "scopes", "signing"},
+	"store/memory":                    {"store/capability", "audit", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/transfer"},
+	"store/bolt":                      {"store/capability", "audit", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/eventlog":    {"webhooks", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
-	"store/bolt/internal/record":      {"notices", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
+	"store/bolt/internal/record":      {"audit", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/files":       {},
 	"store/bolt/internal/mirror":      {},
 	"store/bolt/internal/pagefile":    {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/bolt/internal/schema":      {"webhooks", "store/bolt/internal/pagefile", "go.etcd.io/bbolt"},
-	"store/bolt/boltops":              {"apikeys", "notices", "webhooks", "signing", "store/bolt", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
+	"store/bolt/boltops":              {"apikeys", "audit", "webhooks", "signing", "store/bolt", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
 	"store/bolt/internal/groupcommit": {"auth", "store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
-	"store/storetest":                 {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
+	"store/storetest":                 {"audit", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What tests of hosts use is for outsiders, too.
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
 	// What people see stands on what hosts use.
-	"dashboard": {"notices", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
+	"dashboard": {"audit", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
 
 	"internal/arrival":   {},
 	"internal/boltfault": {},
 	"internal/clock":     {},
 	"internal/crash":     {},
 	"internal/cursor":    {},
-	"internal/httpapi":   {"notices", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
+	"internal/httpapi":   {"audit", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
 	"internal/heap":      {},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/input":     {},
 	"internal/jitter":    {},
 	"internal/lasting":   {},
-	"internal/observing": {"notices", "observe"},
+	"internal/observing": {"audit", "observe"},
 
 	"internal/pipenet":    {},
 	"internal/simulation": {},
@@ -79,7 +79,7 @@ var importRules = map[string][]string{
 
 	// Programs show and measure what others can do: they import what others can.
 	"internal/load": {".", "apikeys", "observe", "scopes", "webhooks"},
-	"examples/*":    {"notices", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/bolt/boltops", "store/memory", "webhooks"},
+	"examples/*":    {"audit", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/bolt/boltops", "store/memory", "webhooks"},
 }
 
 // TestImports keeps the packages in their order. Modules within this one have

@@ -15,8 +15,8 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -28,7 +28,7 @@ type listener struct {
 	told  []string
 }
 
-func (l *listener) notify(_ context.Context, n notices.Notice) error {
+func (l *listener) notify(_ context.Context, n audit.Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fails {
@@ -54,7 +54,7 @@ func (l *listener) want(t *testing.T, want ...string) {
 func TestNotify(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, l := memory.New(), &listener{}
-		start := func(notify func(context.Context, notices.Notice) error) (*storageapi.Handler, func()) {
+		start := func(notify func(context.Context, audit.Entry) error) (*storageapi.Handler, func()) {
 			api, err := storageapi.NewHandler(storageapi.Config{Store: store, Notify: notify, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
@@ -102,9 +102,9 @@ func TestNotify(t *testing.T) {
 		_, stop = start(l.notify)
 		time.Sleep(2 * time.Second)
 		l.want(t, "key.deleted")
-		page, err := api.Notices.List(t.Context(), "acct", notices.Query{Limit: 9})
-		if err != nil || len(page.Notices) != 4 {
-			t.Errorf("the audit trail has %d lines, want 4: %v", len(page.Notices), err)
+		page, err := api.Audit.List(t.Context(), "acct", audit.Query{Limit: 9})
+		if err != nil || len(page.Entries) != 4 {
+			t.Errorf("the audit log has %d lines, want 4: %v", len(page.Entries), err)
 		}
 		stop()
 	})
@@ -119,15 +119,15 @@ func TestAttribute(t *testing.T) {
 	defer api.Close()
 	r := httptest.NewRequest("POST", "/", strings.NewReader(""))
 	r.RemoteAddr = "[2001:db8::1]:443"
-	ctx := api.Attribute(r, notices.Actor{Kind: notices.ActorPerson, ID: "mia"})
+	ctx := api.Attribute(r, audit.Actor{Kind: audit.ActorPerson, ID: "mia"})
 	if _, _, err := api.Keys.Create(ctx, "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.All()}); err != nil {
 		t.Fatal(err)
 	}
-	page, err := api.Notices.List(t.Context(), "acct", notices.Query{Limit: 9})
-	if err != nil || len(page.Notices) != 1 {
+	page, err := api.Audit.List(t.Context(), "acct", audit.Query{Limit: 9})
+	if err != nil || len(page.Entries) != 1 {
 		t.Fatalf("%v, %v", page, err)
 	}
-	if n := page.Notices[0]; n.Actor != (notices.Actor{Kind: notices.ActorPerson, ID: "mia"}) || n.ClientAddress != "2001:db8::1" {
+	if n := page.Entries[0]; n.Actor != (audit.Actor{Kind: audit.ActorPerson, ID: "mia"}) || n.ClientAddress != "2001:db8::1" {
 		t.Errorf("%+v", n)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -39,7 +39,7 @@ func TestObserve(t *testing.T) {
 		Observe: observe.Observer{
 			Authenticated: func(_ context.Context, a observe.Authentication) { note(string(a.Outcome)) },
 			Published:     func(context.Context, observe.Publication) { note("published") },
-			Changed:       func(n notices.Notice) { note(string(n.Action)) },
+			Changed:       func(n audit.Entry) { note(string(n.Action)) },
 			Committed: func(c observe.Commit) {
 				if c.Err != nil || c.Steps == 0 {
 					t.Errorf("told %+v", c)

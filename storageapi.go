@@ -39,7 +39,7 @@
 //	DELETE /v2/notifications/webhooks/{id}     delete a webhook
 //	GET    /v2/notifications/events            list the account's events
 //	GET    /v2/notifications/events/{id}/body  get the body of one
-//	GET    /v2/audit-events                    list what happened to both
+//	GET    /v2/audit-log                    list what happened to both
 //
 // And under /v2/notifications/webhooks/{id}:
 //
@@ -97,11 +97,11 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/wiring"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
@@ -152,12 +152,12 @@ type Config struct {
 	Authorize auth.Authorize
 
 	// Notify is told what happens to keys and webhooks, and who did it: a key was created or
-	// is about to expire, a webhook fails or was turned off, and more, see [notices.Action].
+	// is about to expire, a webhook fails or was turned off, and more, see [audit.Action].
 	// Unlike Observe it misses nothing: what happens from the first start with a Notify
 	// on waits in the store until Notify has returned nil, also while no process is there.
-	// [Handler.Run] calls it, see [notices.Config.Notify] for how. All processes that share a
-	// store need it. Default: none; what happens is kept for the audit trail all the same.
-	Notify func(ctx context.Context, notice notices.Notice) error
+	// [Handler.Run] calls it, see [audit.Config.Notify] for how. All processes that share a
+	// store need it. Default: none; what happens is kept for the audit log all the same.
+	Notify func(ctx context.Context, entry audit.Entry) error
 
 	// Observe is told what this process does, for metrics and traces: requests authenticated,
 	// keys and webhooks changed, events published, deliveries claimed, attempted and recorded,
@@ -167,7 +167,7 @@ type Config struct {
 
 	// LogRefusals logs how many requests were answered 401, and why, to the Logger: once a minute
 	// one line for each source that had any. Of more than 256 sources the others share a line.
-	// The audit trail has none of them. Default: not logged.
+	// The audit log has none of them. Default: not logged.
 	LogRefusals bool
 
 	// ClientAddress returns the address of the client that sent a request, for the audit
@@ -177,7 +177,7 @@ type Config struct {
 	// RemoteAddr.
 	ClientAddress func(*http.Request) string
 
-	// RequestID returns the id that the host has given a request, for the audit trail: 1 to
+	// RequestID returns the id that the host has given a request, for the audit log: 1 to
 	// 64 visible ASCII characters. Default: none.
 	RequestID func(*http.Request) string
 
@@ -191,14 +191,14 @@ type Config struct {
 type Handler struct {
 	Keys     *apikeys.KeyService
 	Webhooks *webhooks.WebhookService
-	Notices  *notices.Service    // what happened to both: the audit trail
+	Audit    *audit.Service      // what happened to both: the audit log
 	Auth     *auth.Authenticator // guards the host's own routes
 
 	api       http.Handler
-	attribute func(*http.Request, notices.Actor) context.Context
+	attribute func(*http.Request, audit.Actor) context.Context
 	store     store.Store
 	notify    bool         // Config.Notify is set
-	ids       id.Generator // of notices
+	ids       id.Generator // of audit entries
 	document  []byte       // see [Handler.OpenAPI]
 	ownsStore io.Closer    // nil if the store is the host's
 
@@ -267,9 +267,9 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}
-	audit, err := notices.New(config.Store, notices.Config{
+	auditLog, err := audit.New(config.Store, audit.Config{
 		Notify: config.Notify, Logger: config.Logger,
-		Scan: func(ctx context.Context) error { return keys.AddExpiring(ctx, config.Store.AddNotices) },
+		Scan: func(ctx context.Context) error { return keys.AddExpiring(ctx, config.Store.AddAuditEntries) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
@@ -290,13 +290,13 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 		Auth:      authenticator,
 		Authorize: config.Authorize,
 		Logger:    config.Logger,
-		Notices:   audit,
+		Audit:     auditLog,
 		Attribute: config.attribute,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Notices: audit, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, notify: config.Notify != nil, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Audit: auditLog, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, notify: config.Notify != nil, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil
@@ -326,7 +326,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		h.Notices.Run(ctx)
+		h.Audit.Run(ctx)
 	}()
 	err := h.Webhooks.Run(ctx)
 	cancel()

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // UpdateParams says what to change of a key. What is nil stays as it is.
@@ -73,7 +73,7 @@ type DeleteParams struct{ If Condition }
 // Delete removes the account's key of that id, or returns [ErrNotFound]. Once
 // it has returned nil, no request with the key is let through.
 func (s *KeyService) Delete(ctx context.Context, account, keyID string, params DeleteParams) error {
-	var notice notices.Notice
+	var entry audit.Entry
 	err := errChanged
 	for errors.Is(err, errChanged) {
 		check, refused := s.ask(ctx, account, keyID, params.If, func(key *Key) { *key = Key{} })
@@ -84,20 +84,20 @@ func (s *KeyService) Delete(ctx context.Context, account, keyID string, params D
 		if missing != nil {
 			return fmt.Errorf("delete API key: %w", missing)
 		}
-		notice = s.notice(ctx, notices.KeyDeleted, &key)
+		entry = s.entry(ctx, audit.KeyDeleted, &key)
 		err = s.store.DeleteKey(ctx, account, keyID, func(now Key) error {
-			if now.Name != key.Name || now.Hint != key.Hint { // the notice names it as it is
+			if now.Name != key.Name || now.Hint != key.Hint { // the audit entry names it as it is
 				return errChanged
 			}
 			if check == nil {
 				return nil
 			}
 			return check(now)
-		}, notice)
+		}, entry)
 	}
 	if err != nil {
 		return fmt.Errorf("delete API key: %w", err)
 	}
-	s.observer.Changed(&notice)
+	s.observer.Changed(&entry)
 	return nil
 }

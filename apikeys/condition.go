@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/input"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // A Condition decides whether a key may be changed from what it is to what it would be:
@@ -31,13 +31,13 @@ var errChanged = errors.New("the API key was changed meanwhile")
 // change changes a key by apply, on a condition, and returns it.
 func (s *KeyService) change(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (Key, error) {
 	before := s.uses.unwritten()
-	var stored notices.Notice
+	var stored audit.Entry
 	for {
 		check, err := s.ask(ctx, account, keyID, condition, apply)
 		if err != nil {
 			return Key{}, err
 		}
-		changed, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key, notice *notices.Notice) error {
+		changed, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key, entry *audit.Entry) error {
 			if check != nil {
 				if err := check(*key); err != nil {
 					return err
@@ -45,8 +45,8 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 			}
 			old := *key
 			apply(key)
-			stored = s.changeNotice(ctx, &old, key)
-			*notice = stored
+			stored = s.changeAuditEntry(ctx, &old, key)
+			*entry = stored
 			return nil
 		})
 		if errors.Is(err, errChanged) {

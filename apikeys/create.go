@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -94,8 +94,8 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if params.First {
 		maxCount = 1
 	}
-	notice := s.notice(ctx, notices.KeyCreated, &key)
-	notice.Until = key.ExpiresAt
+	entry := s.entry(ctx, audit.KeyCreated, &key)
+	entry.Until = key.ExpiresAt
 	share := s.share(params.By)
 	err := s.store.CreateKey(ctx, key, CreateOptions{
 		MaxCount:           maxCount,
@@ -105,10 +105,10 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount, params.By.IsZero(), params.By.Limited),
 		By:                 params.By,
 		Share:              share,
-		Notice:             notice,
+		AuditEntry:         entry,
 	})
 	if err == nil {
-		s.observer.Changed(&notice)
+		s.observer.Changed(&entry)
 	}
 	var duplicate *DuplicateRequestError
 	if errors.As(err, &duplicate) {
@@ -133,12 +133,12 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 }
 
 // creator returns who creates a key: the key of by, or else the actor of ctx.
-func creator(ctx context.Context, by auth.Credential) notices.Actor {
+func creator(ctx context.Context, by auth.Credential) audit.Actor {
 	if !by.IsZero() {
-		return notices.Actor{Kind: notices.ActorKey, ID: by.KeyID}
+		return audit.Actor{Kind: audit.ActorKey, ID: by.KeyID}
 	}
-	actor := notices.ActorFrom(ctx)
-	return notices.Actor{Kind: actor.Kind, ID: actor.ID}
+	actor := audit.ActorFrom(ctx)
+	return audit.Actor{Kind: actor.Kind, ID: actor.ID}
 }
 
 // replay returns the key that an earlier request with the same idempotency key created,

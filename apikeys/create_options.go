@@ -4,8 +4,8 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // CreateOptions are what a [Store] heeds when it creates a key. The zero CreateOptions
@@ -32,8 +32,8 @@ type CreateOptions struct {
 	// Share bounds how many keys those of By may create, where By is not zero.
 	Share Share
 
-	// Notice is stored in the same step as the key.
-	Notice notices.Notice
+	// Audit entry is stored in the same step as the key.
+	AuditEntry audit.Entry
 }
 
 // A DuplicateRequestError is returned by a [Store] where the account has used the

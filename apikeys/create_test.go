@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -27,7 +27,7 @@ func TestCreateReturnsWhatIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := apikeys.Key{
-		ID: key.ID, Account: account, Name: "Ci/Cd 🔑", Scopes: granted, Hash: token.Hash(), Hint: token.Hint(), CreatedBy: notices.Actor{Kind: notices.ActorHost},
+		ID: key.ID, Account: account, Name: "Ci/Cd 🔑", Scopes: granted, Hash: token.Hash(), Hint: token.Hint(), CreatedBy: audit.Actor{Kind: audit.ActorHost},
 		CreatedAt: noon.Add(time.Millisecond), ExpiresAt: noon.Add(time.Hour),
 	}
 	if diff := cmp.Diff(want, key, byValue); diff != "" {

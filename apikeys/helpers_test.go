@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/testclock"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -56,14 +56,14 @@ func (s *spy) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.Cr
 	return s.Store.CreateKey(ctx, key, options)
 }
 
-func (s *spy) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
+func (s *spy) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
 	s.count(&s.writes)
 	return s.Store.UpdateKey(ctx, account, id, change)
 }
 
-func (s *spy) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
+func (s *spy) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
 	s.count(&s.writes)
-	return s.Store.DeleteKey(ctx, account, id, check, notice)
+	return s.Store.DeleteKey(ctx, account, id, check, entry)
 }
 
 func (s *spy) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {

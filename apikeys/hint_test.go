@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -126,8 +126,8 @@ func get(t *testing.T, service *apikeys.KeyService, id string) apikeys.Key {
 // that is not known.
 func TestCreatedBy(t *testing.T) {
 	service, _ := newImporter(t, memory.New())
-	person := notices.Actor{Kind: notices.ActorPerson, ID: "ann"}
-	ctx := notices.WithActor(t.Context(), person)
+	person := audit.Actor{Kind: audit.ActorPerson, ID: "ann"}
+	ctx := audit.WithActor(t.Context(), person)
 	params := apikeys.CreateParams{Name: "n", Scopes: readFiles}
 	key, token, err := service.Create(ctx, account, params)
 	if err != nil || key.CreatedBy != person {
@@ -135,14 +135,14 @@ func TestCreatedBy(t *testing.T) {
 	}
 	params.By = apikeys.CredentialOf(token.Reveal(), auth.Principal{KeyID: key.ID})
 	made, _, err := service.Create(t.Context(), account, params)
-	if want := (notices.Actor{Kind: notices.ActorKey, ID: key.ID}); err != nil || made.CreatedBy != want {
+	if want := (audit.Actor{Kind: audit.ActorKey, ID: key.ID}); err != nil || made.CreatedBy != want {
 		t.Errorf("by a key: %+v, %v", made.CreatedBy, err)
 	}
 	rotate(t, service, key.ID, 0)
 	if key = get(t, service, key.ID); key.CreatedBy != person {
 		t.Errorf("rotated it was created by %+v", key.CreatedBy)
 	}
-	if key := get(t, service, imports(t, service, ofTable("plain", sum(oldValue(1))))); key.CreatedBy != (notices.Actor{}) {
+	if key := get(t, service, imports(t, service, ofTable("plain", sum(oldValue(1))))); key.CreatedBy != (audit.Actor{}) {
 		t.Errorf("imported it was created by %+v", key.CreatedBy)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -87,14 +87,14 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 	if err != nil {
 		return ImportResult{Err: err}
 	}
-	notice := s.notice(ctx, notices.KeyImported, &key)
-	notice.Until = key.ExpiresAt
-	err = s.store.CreateKey(ctx, key, CreateOptions{Notice: notice})
+	entry := s.entry(ctx, audit.KeyImported, &key)
+	entry.Until = key.ExpiresAt
+	err = s.store.CreateKey(ctx, key, CreateOptions{AuditEntry: entry})
 	if !errors.Is(err, ErrExists) {
 		if err != nil {
 			return ImportResult{Err: fmt.Errorf("import API key: %w", err)}
 		}
-		s.observer.Changed(&notice)
+		s.observer.Changed(&entry)
 		return ImportResult{KeyID: key.ID}
 	}
 	existing, found := s.store.KeyByID(ctx, account, key.ID)

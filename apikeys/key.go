@@ -3,7 +3,7 @@ package apikeys
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -25,7 +25,7 @@ type Key struct {
 	// CreatedBy is who created it: the key of [CreateParams.By], or else the actor of the
 	// context of [KeyService.Create]. Zero: not known, as of imported keys and of those that were created before
 	// this was kept.
-	CreatedBy notices.Actor
+	CreatedBy audit.Actor
 
 	// Hash is that of the token that is good until ExpiresAt.
 	Hash Hash

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/testclock"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -62,13 +62,13 @@ func TestWhyAValueIsRefused(t *testing.T) {
 // Each change of a key is told once it is made, and nothing else.
 func TestChangesAreObserved(t *testing.T) {
 	var mu sync.Mutex
-	var told []notices.Notice
-	s := newService(t, memory.New(), apikeys.Config{Observe: observe.Observer{Changed: func(n notices.Notice) {
+	var told []audit.Entry
+	s := newService(t, memory.New(), apikeys.Config{Observe: observe.Observer{Changed: func(n audit.Entry) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, n)
 	}}})
-	ctx := notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorPerson, ID: "eve"})
+	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.ActorPerson, ID: "eve"})
 	key, _, err := s.Create(ctx, account, apikeys.CreateParams{Name: "one", Scopes: readFiles, IdempotencyKey: "1"})
 	refused := errors.New("no")
 	no := func(apikeys.Key, apikeys.Key) error { return refused }
@@ -83,18 +83,18 @@ func TestChangesAreObserved(t *testing.T) {
 		t.Fatal(err, refusal)
 	}
 	s.Close() // waits until all is told
-	var got []notices.Action
+	var got []audit.Action
 	for _, n := range told {
 		got = append(got, n.Action)
-		if n.Target.ID != key.ID || n.Actor.ID != "eve" || (len(n.Changed) > 0) != (n.Action == notices.KeyChanged) {
+		if n.Target.ID != key.ID || n.Actor.ID != "eve" || (len(n.Changed) > 0) != (n.Action == audit.KeyChanged) {
 			t.Errorf("told %+v", n)
 		}
 	}
-	want := []notices.Action{notices.KeyCreated, notices.KeyChanged, notices.KeyRotated, notices.KeyDeleted}
+	want := []audit.Action{audit.KeyCreated, audit.KeyChanged, audit.KeyRotated, audit.KeyDeleted}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
-	if slices.ContainsFunc(told, func(n notices.Notice) bool { return n.ID == "" }) {
+	if slices.ContainsFunc(told, func(n audit.Entry) bool { return n.ID == "" }) {
 		t.Error("what is told is not what is stored")
 	}
 }

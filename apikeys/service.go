@@ -50,17 +50,17 @@ type Config struct {
 // [ErrCreatedThenDeleted] to branch on, a [*ValidationError] for input that breaks a rule, anything
 // else is a failure.
 type KeyService struct {
-	store     Store
-	prefix    string
-	maxCount  int // keys an account; negative: any number
-	scopes    *scopes.Vocabulary
-	legacy    []legacy
-	now       func() time.Time
-	ids       id.Generator
-	noticeIDs id.Generator
-	notify    bool // notices are pending at first
-	observer  observing.Changes
-	uses      uses
+	store    Store
+	prefix   string
+	maxCount int // keys an account; negative: any number
+	scopes   *scopes.Vocabulary
+	legacy   []legacy
+	now      func() time.Time
+	ids      id.Generator
+	entryIDs id.Generator
+	notify   bool // audit entries are pending at first
+	observer observing.Changes
+	uses     uses
 }
 
 // New returns a KeyService on the given store, which stays the caller's to

@@ -28,7 +28,7 @@ type Share struct {
 }
 
 // MayExceed reports whether Exceeded need be asked, where API keys have created that many of
-// the keys that the account has: those whose CreatedBy is of the kind [notices.ActorKey].
+// the keys that the account has: those whose CreatedBy is of the kind [audit.ActorKey].
 func (s *Share) MayExceed(created int) bool { return s.Max > 0 && created >= s.Max }
 
 // Exceeded reports whether a further key that by asks for is one too many, where MayExceed says so,

@@ -3,7 +3,7 @@ package apikeys
 import (
 	"context"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/capability"
 )
 
@@ -66,17 +66,17 @@ type Store interface {
 	// also if change sets others, and uses stay with their hashes: what
 	// becomes Previous keeps its own as PreviousUsedAt. No other change of the
 	// key comes between reading and storing; change may run more than once, and
-	// must not call the store. The notice that it is given is zero, and is stored in the
+	// must not call the store. The audit entry that it is given is zero, and is stored in the
 	// same step as change leaves it.
-	UpdateKey(ctx context.Context, account, id string, change func(*Key, *notices.Notice) error) (Key, error)
+	UpdateKey(ctx context.Context, account, id string, change func(*Key, *audit.Entry) error) (Key, error)
 
 	// DeleteKey removes a key with its hashes and its uses, and the notes of the requests that it
 	// has made (CreateOptions.By), of keys and of webhooks; or returns ErrNotFound. check, unless it is nil, is called with the key before: if it
 	// returns an error, that is returned and nothing is removed. No other change
 	// of the key comes between; check may run more than once, and must not call
-	// the store. The notice is stored in the same step. Once DeleteKey has returned nil, KeyByHash does not find the
+	// the store. The audit entry is stored in the same step. Once DeleteKey has returned nil, KeyByHash does not find the
 	// key.
-	DeleteKey(ctx context.Context, account, id string, check func(Key) error, notice notices.Notice) error
+	DeleteKey(ctx context.Context, account, id string, check func(Key) error, entry audit.Entry) error
 
 	// RecordKeyUse sets the LastUsedAt of each of the keys to the time given,
 	// unless a later one is recorded already; it never sets one back. The same

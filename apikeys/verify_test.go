@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
@@ -169,7 +169,7 @@ func (f answering) KeyByHash(_ context.Context, hash apikeys.Hash) (apikeys.Key,
 	return f(hash), nil
 }
 func (answering) CreateKey(context.Context, apikeys.Key, apikeys.CreateOptions) error { return nil }
-func (answering) DeleteKey(context.Context, string, string, func(apikeys.Key) error, notices.Notice) error {
+func (answering) DeleteKey(context.Context, string, string, func(apikeys.Key) error, audit.Entry) error {
 	return nil
 }
 func (answering) RecordKeyUse(context.Context, []apikeys.KeyUse) error             { return nil }
@@ -180,7 +180,7 @@ func (answering) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key,
 func (answering) ExpiringKeys(context.Context, apikeys.ExpiryQuery) ([]apikeys.Key, error) {
 	return nil, nil
 }
-func (answering) UpdateKey(context.Context, string, string, func(*apikeys.Key, *notices.Notice) error) (k apikeys.Key, _ error) {
+func (answering) UpdateKey(context.Context, string, string, func(*apikeys.Key, *audit.Entry) error) (k apikeys.Key, _ error) {
 	return k, nil
 }
 

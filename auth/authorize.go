@@ -75,7 +75,7 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //     webhooks that it creates or changes would outlive it. A leaked value could
 //     otherwise keep its access past the end of the grace period. It can still delete
 //     its own key.
-//   - Reading keys, webhooks or the audit trail requires account:read.
+//   - Reading keys, webhooks or the audit log requires account:read.
 //   - Reading events and their bodies requires the read scope behind their types, like
 //     subscribing to them.
 //

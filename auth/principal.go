@@ -19,7 +19,7 @@ type Principal struct {
 	ExpiresAt time.Time  // when the value in the request expires; zero: never
 	Replaced  bool       // a rotation has replaced this value, which is in its grace period
 
-	// Name is the key's name, and Hint the hint of the value in the request, for the audit trail
+	// Name is the key's name, and Hint the hint of the value in the request, for the audit log
 	// and logs. Both are empty if the Verifier does not set them.
 	Name, Hint string
 }

@@ -5,27 +5,27 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/dashboard"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // A change by a page is the person's that the host names, never one that a form names; without
 // a name it is the host's.
 func TestActor(t *testing.T) {
-	for name, want := range map[string]notices.Actor{
-		"mia": {Kind: notices.ActorPerson, ID: "mia"},
-		"":    {Kind: notices.ActorHost},
+	for name, want := range map[string]audit.Actor{
+		"mia": {Kind: audit.ActorPerson, ID: "mia"},
+		"":    {Kind: audit.ActorHost},
 	} {
 		s := newSite(t, storageapi.Config{})
 		s.pages = s.mount(dashboard.Config{Actor: func(*http.Request) string { return name }})
 		form := s.get("api-keys/new").form("name", "a", "scopes", "files:read", "expiry", "never")
 		form.Set("actor", "somebody")
 		s.post("api-keys/new", form).want(http.StatusOK)
-		page, err := s.api.Notices.List(t.Context(), alice, notices.Query{Limit: 9})
-		if err != nil || len(page.Notices) != 1 {
+		page, err := s.api.Audit.List(t.Context(), alice, audit.Query{Limit: 9})
+		if err != nil || len(page.Entries) != 1 {
 			t.Fatalf("%v, %v", page, err)
 		}
-		if n := page.Notices[0]; n.Actor != want || n.Action != notices.KeyCreated || n.ClientAddress != "192.0.2.1" {
+		if n := page.Entries[0]; n.Actor != want || n.Action != audit.KeyCreated || n.ClientAddress != "192.0.2.1" {
 			t.Errorf("%+v, want actor %v", n, want)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/lasting"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -62,7 +62,7 @@ type Config struct {
 	// requests that have an account. Default: users may do everything.
 	May func(r *http.Request, action auth.Action) bool
 
-	// Actor returns the name of a request's user in the audit trail: an ID or an address from the
+	// Actor returns the name of a request's user in the audit log: an ID or an address from the
 	// host's login, never the value of a form field. The first 128 bytes are stored. Actor is called
 	// concurrently, and only with requests that have an account. If it returns "" the actor is the
 	// host. Default: the host.
@@ -80,7 +80,7 @@ type Config struct {
 type pages struct {
 	keys      *apikeys.KeyService
 	webhooks  *webhooks.WebhookService
-	notices   *notices.Service
+	entries   *audit.Service
 	account   func(*http.Request) (string, error)
 	path      string
 	title     string
@@ -108,7 +108,7 @@ func New(config Config) (http.Handler, error) {
 	p := &pages{
 		keys:     config.API.Keys,
 		webhooks: config.API.Webhooks,
-		notices:  config.API.Notices,
+		entries:  config.API.Audit,
 		account:  config.Account,
 		path:     config.Path,
 		title:    config.Title,
@@ -119,10 +119,10 @@ func New(config Config) (http.Handler, error) {
 		now:      config.Now,
 	}
 	p.attribute = func(r *http.Request) context.Context {
-		actor := notices.Actor{Kind: notices.ActorHost}
+		actor := audit.Actor{Kind: audit.ActorHost}
 		if config.Actor != nil {
 			if person := config.Actor(r); person != "" {
-				actor = notices.Actor{Kind: notices.ActorPerson, ID: person}
+				actor = audit.Actor{Kind: audit.ActorPerson, ID: person}
 			}
 		}
 		return config.API.Attribute(r, actor)

@@ -217,12 +217,12 @@ func (p *pages) redeliver(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	notice := "redelivered"
+	entry := "redelivered"
 	switch {
 	case webhook.Held:
-		notice = "held"
+		entry = "held"
 	case !webhook.Active:
-		notice = "waits"
+		entry = "waits"
 	}
-	return goTo("webhooks/"+id+"/deliveries/"+event, notice), nil
+	return goTo("webhooks/"+id+"/deliveries/"+event, entry), nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // pageSize is the number of keys or deliveries on a page.
@@ -47,13 +47,13 @@ type actorView struct {
 }
 
 // viewActor returns nil if the actor is not known.
-func viewActor(a notices.Actor) *actorView {
+func viewActor(a audit.Actor) *actorView {
 	switch a.Kind {
 	case "":
 		return nil
-	case notices.ActorKey:
+	case audit.ActorKey:
 		return &actorView{KeyID: a.ID}
-	case notices.ActorPerson:
+	case audit.ActorPerson:
 		return &actorView{Name: a.ID}
 	}
 	return &actorView{Name: "The service"}

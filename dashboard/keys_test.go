@@ -9,9 +9,9 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/internal/testclock"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -216,7 +216,7 @@ func TestKeyPages_ShowHintsAndCreatorButNoValue(t *testing.T) {
 		s.follow(found).says("Created by mia")
 	}
 
-	ctx := notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorKey, ID: key.ID})
+	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.ActorKey, ID: key.ID})
 	made, _, err := s.api.Keys.Create(ctx, alice, apikeys.CreateParams{Name: "made", Scopes: scopes.Of(scopes.FilesRead)})
 	if err != nil {
 		t.Fatal(err)

@@ -53,8 +53,8 @@ func (p *pages) mux() *http.ServeMux {
 		{"POST", "webhooks/{id}/recover", auth.UpdateWebhook, p.startRecovery},
 		{"GET", "webhooks/{id}/recoveries/{recovery}", auth.ReadWebhooks, p.showRecovery},
 
-		{"GET", "history", auth.ReadAudit, p.showHistory},
-		{"POST", "history", auth.ReadAudit, p.filterHistory},
+		{"GET", "audit-log", auth.ReadAudit, p.showAuditLog},
+		{"POST", "audit-log", auth.ReadAudit, p.filterAuditLog},
 		{"GET", "search", anyone, p.showSearch},
 		{"POST", "search", anyone, p.search},
 

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -69,7 +69,7 @@ func hintIn(text string) string {
 // matches the service's IDs.
 var (
 	runs = regexp.MustCompile(`[A-Za-z0-9+/=_-]{16,}`)
-	ids  = regexp.MustCompile(`^(` + keyPrefix + `|` + webhookPrefix + `|` + eventPrefix + `|rec_|ntc_)[0-9A-Z]{26}$`)
+	ids  = regexp.MustCompile(`^(` + keyPrefix + `|` + webhookPrefix + `|` + eventPrefix + `|rec_|aud_)[0-9A-Z]{26}$`)
 )
 
 // maybeSecret reports whether text could contain a secret, and so must not appear in a URL: it
@@ -162,9 +162,9 @@ func (s *search) only() string {
 	case len(v.Webhooks) == 1 && (all || v.Webhooks[0].ID == v.Query):
 		return "webhooks/" + v.Webhooks[0].ID
 	case len(v.Deleted) == 1 && (all || v.Deleted[0].Target == v.Query):
-		return "history?target=" + v.Deleted[0].Target
+		return "audit-log?target=" + v.Deleted[0].Target
 	case len(v.Renamed) == 1 && all:
-		return "history?target=" + v.Renamed[0].Target
+		return "audit-log?target=" + v.Renamed[0].Target
 	case len(v.Deliveries) == 1 && v.Deliveries[0].EventID == v.Query:
 		return "webhooks/" + v.Deliveries[0].WebhookID + "/deliveries/" + v.Deliveries[0].EventID
 	}
@@ -266,12 +266,12 @@ func (s *search) findPast() (err error) {
 		found[webhook.ID] = true
 	}
 	v.GoneAfter, err = s.each("deleted", func(after string) (string, bool, error) {
-		page, err := s.notices.List(s.c.Context(), s.c.account, notices.Query{
-			Actions: []notices.Action{notices.KeyDeleted, notices.WebhookDeleted, notices.KeyChanged, notices.WebhookChanged}, After: after, Limit: searchedAtOnce,
+		page, err := s.entries.List(s.c.Context(), s.c.account, audit.Query{
+			Actions: []audit.Action{audit.KeyDeleted, audit.WebhookDeleted, audit.KeyChanged, audit.WebhookChanged}, After: after, Limit: searchedAtOnce,
 		})
-		for i := range page.Notices {
-			n := &page.Notices[i]
-			deleted := n.Action == notices.KeyDeleted || n.Action == notices.WebhookDeleted
+		for i := range page.Entries {
+			n := &page.Entries[i]
+			deleted := n.Action == audit.KeyDeleted || n.Action == audit.WebhookDeleted
 			switch {
 			case !s.maySee(s.c, n.Target.Kind):
 			case deleted && (strings.HasPrefix(n.Target.ID, v.Query) || s.has(n.Target.Name) || s.ends(n.Target.Hint)):

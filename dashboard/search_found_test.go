@@ -62,12 +62,12 @@ func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	history := "history?target=" + key.ID
+	auditLog := "audit-log?target=" + key.ID
 	for _, name := range []string{"of mia", "Laptop"} {
-		s.search(name).leadsOn(history)
+		s.search(name).leadsOn(auditLog)
 	}
 	s.search("backup").leadsOn("api-keys/" + key.ID)
-	s.search("laptop").leadsOn(history)
+	s.search("laptop").leadsOn(auditLog)
 	other, _ := s.key(alice, "laptop of ann", time.Time{})
 	page := s.search("laptop").want(http.StatusOK).says("laptop of ann").says("Called so before laptop of ben")
 	page.hides("laptop of mia")
@@ -112,7 +112,7 @@ func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
 	for _, parameter := range []string{"keys", "webhooks", "events"} {
 		s.post("search", url.Values{"q": {"evt_0"}, "keys": {""}, parameter: {"none"}}).want(http.StatusOK)
 	}
-	s.get("history?after=none").want(http.StatusOK)
+	s.get("audit-log?after=none").want(http.StatusOK)
 }
 
 // TestSearch_Secret_IsInNoAddress pastes the value of a key, and others that only look like one,
@@ -169,8 +169,8 @@ func TestSignIn_SecretInTheAddress_IsNotInNext(t *testing.T) {
 		"api-keys?name=old_0123456789abcde":                   "api-keys",
 		"api-keys/" + token:                                   "api-keys/",
 		"api-keys/" + token + "/rotate":                       "api-keys/",
-		"history?target=key_01JZ5T3K9QWERTYASDFGHZXCVB":       "history?target=key_01JZ5T3K9QWERTYASDFGHZXCVB",
-		"webhooks/wh_01JZ5T3K9QWERTYASDFGHZXCVB?after=ntc_12": "webhooks/wh_01JZ5T3K9QWERTYASDFGHZXCVB?after=ntc_12",
+		"audit-log?target=key_01JZ5T3K9QWERTYASDFGHZXCVB":     "audit-log?target=key_01JZ5T3K9QWERTYASDFGHZXCVB",
+		"webhooks/wh_01JZ5T3K9QWERTYASDFGHZXCVB?after=aud_12": "webhooks/wh_01JZ5T3K9QWERTYASDFGHZXCVB?after=aud_12",
 	} {
 		w := httptest.NewRecorder()
 		pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/settings/"+asked, nil))

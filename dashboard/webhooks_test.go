@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -110,7 +110,7 @@ func TestReleaseWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.UpdateWebhook(t.Context(), alice, w.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err = store.UpdateWebhook(t.Context(), alice, w.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.Held = true
 		return nil
 	})

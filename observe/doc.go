@@ -6,7 +6,7 @@
 //	}
 //
 // Observation is fast and lossy, and covers only this process. Durable records are in the store:
-// the audit trail (package notices) has every change, and deliveries have their attempts.
+// the audit log (package audit) has every change, and deliveries have their attempts.
 //
 // # Goroutines and cost
 //

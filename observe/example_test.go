@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/storageapi/storageapi"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -18,7 +18,7 @@ func ExampleObserver() {
 		Store: memory.New(),
 		Observe: observe.Observer{
 			Authenticated: func(_ context.Context, a observe.Authentication) { fmt.Println("request:", a.Outcome) },
-			Changed:       func(n notices.Notice) { fmt.Println("changed:", n.Action) },
+			Changed:       func(n audit.Entry) { fmt.Println("changed:", n.Action) },
 		},
 	})
 	if err != nil {

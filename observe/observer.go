@@ -3,7 +3,7 @@ package observe
 import (
 	"context"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // An Observer holds the functions to call. Each may be nil. All must be safe for concurrent use.
@@ -22,7 +22,7 @@ type Observer struct {
 	// Changed is called for each change of a key or webhook by this process, and when this process
 	// reports a failing webhook or turns one off. It is not called for a change whose result was
 	// lost. For changes by other processes and for expiring keys, use storageapi.Config.Notify.
-	Changed func(n notices.Notice)
+	Changed func(n audit.Entry)
 
 	// Claimed is called for each call of the store that claims deliveries.
 	Claimed func(c Claim)

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -166,7 +166,7 @@ func (m *metrics) committed(c observe.Commit) {
 	m.commitSteps.Add(ctx, int64(c.Steps))
 }
 
-func (m *metrics) changed(n notices.Notice) {
+func (m *metrics) changed(n audit.Entry) {
 	m.changes.Add(context.Background(), 1, metric.WithAttributes(actionKey.String(string(n.Action))))
 }
 

@@ -19,7 +19,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/storageapi/storageapi"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/otelstorage"
 	"github.com/storageapi/storageapi/scopes"
@@ -56,8 +56,8 @@ func feed(o observe.Observer, n int) {
 		o.Settled(observe.Settlement{Size: 2, Stale: 1, Duration: time.Millisecond, Err: err})
 		o.Committed(observe.Commit{Steps: 5, Duration: 4 * time.Millisecond, Err: err})
 	}
-	for _, action := range notices.Actions() {
-		o.Changed(notices.Notice{ID: id("ntc"), Account: id("acct"), Action: action, Target: notices.Target{Kind: notices.TargetKey, ID: id("key")}, Reason: id("reason")})
+	for _, action := range audit.Actions() {
+		o.Changed(audit.Entry{ID: id("ntc"), Account: id("acct"), Action: action, Target: audit.Target{Kind: audit.TargetKey, ID: id("key")}, Reason: id("reason")})
 	}
 	a := attempt()
 	a.Account, a.WebhookID, a.EventID, a.Receiver, a.Number, a.TraceContext = id("acct"), id("wh"), id("evt"), "https://"+id("host")+".example:8443", n, id("trace")

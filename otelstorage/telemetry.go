@@ -11,7 +11,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -68,7 +68,7 @@ func (t *Telemetry) Observer() observe.Observer {
 			t.metrics.published(ctx, p)
 			t.tracePublication(ctx, p)
 		},
-		Changed: func(n notices.Notice) { t.metrics.changed(n) },
+		Changed: func(n audit.Entry) { t.metrics.changed(n) },
 		Claimed: func(c observe.Claim) { t.metrics.claimed(c) },
 		Attempted: func(a observe.Attempt) {
 			t.metrics.attempted(t.traceAttempt(a), a)

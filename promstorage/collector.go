@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -70,7 +70,7 @@ func New() *Collector {
 	for _, outcome := range observe.Outcomes() {
 		c.authentications.WithLabelValues(string(outcome))
 	}
-	for _, action := range notices.Actions() {
+	for _, action := range audit.Actions() {
 		c.changes.WithLabelValues(string(action))
 	}
 	for _, result := range observe.Results() {
@@ -91,7 +91,7 @@ func (c *Collector) Observer() observe.Observer {
 			c.authentications.WithLabelValues(string(a.Outcome)).Observe(a.Duration.Seconds())
 		},
 		Published: func(_ context.Context, p observe.Publication) { c.published(p) },
-		Changed:   func(n notices.Notice) { c.changes.WithLabelValues(string(n.Action)).Inc() },
+		Changed:   func(n audit.Entry) { c.changes.WithLabelValues(string(n.Action)).Inc() },
 		Claimed: func(claim observe.Claim) {
 			c.claiming.WithLabelValues(resultOf(claim.Err)).Observe(claim.Duration.Seconds())
 			c.claimedDeliveries.Add(float64(claim.Claimed))

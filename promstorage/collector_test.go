@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/storageapi/storageapi"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/promstorage"
 	"github.com/storageapi/storageapi/scopes"
@@ -47,8 +47,8 @@ func feed(o observe.Observer, n int) {
 		o.Settled(observe.Settlement{Size: 2, Stale: 1, Duration: time.Millisecond, Err: err})
 		o.Committed(observe.Commit{Steps: 5, Duration: 4 * time.Millisecond, Err: err})
 	}
-	for _, action := range notices.Actions() {
-		o.Changed(notices.Notice{ID: id("ntc"), Account: id("acct"), Action: action, Target: notices.Target{Kind: notices.TargetKey, ID: id("key")}, Reason: id("reason")})
+	for _, action := range audit.Actions() {
+		o.Changed(audit.Entry{ID: id("ntc"), Account: id("acct"), Action: action, Target: audit.Target{Kind: audit.TargetKey, ID: id("key")}, Reason: id("reason")})
 	}
 	attempt := observe.Attempt{
 		Account: id("acct"), WebhookID: id("wh"), EventID: id("evt"), Receiver: "https://" + id("host") + ".example:8443", EventType: "files.expiring",

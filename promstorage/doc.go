@@ -55,7 +55,7 @@
 //	result      of attempts: one of observe.Results; of calls of the store: ok, failed, canceled
 //	class       a webhooks.ErrorClass; empty for success
 //	status      1xx to 5xx, other, or none if there was no response
-//	action      one of notices.Actions
+//	action      one of audit.Actions
 //
 // Two Handlers in one process need prometheus.WrapRegistererWith, which adds a prefix or a label to
 // all names.

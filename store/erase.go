@@ -36,7 +36,7 @@ type Receipt struct {
 	Alerts          int // report states, one per metric
 	DedupKeys       int // deduplication keys of published alerts
 	IdempotencyKeys int // of creations, including expired keys that are still stored
-	Notices         int // pending or delivered
+	AuditEntries    int // pending or delivered
 }
 
 // IsZero reports whether nothing was removed.

@@ -14,7 +14,7 @@
 // # Writing a store
 //
 // The contract consists of the comments of [apikeys.Store], of the four parts of [webhooks.Store],
-// of [notices.Store] and of [transfer.Store], method by method, and of the rules below, which hold
+// of [audit.Store] and of [transfer.Store], method by method, and of the rules below, which hold
 // for every method. A store makes no decisions: IDs, hashes, validation and policy belong to the
 // services. Package queue schedules the deliveries that one process makes; package memory is the
 // shortest example of a store.
@@ -79,8 +79,8 @@ import (
 	"io"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -109,7 +109,7 @@ type Store interface {
 	Sizer
 	transfer.Store
 	Eraser
-	notices.Store
+	audit.Store
 
 	// Close waits for the steps in progress and releases the store's resources. From then on every
 	// other method returns [ErrClosed] and does nothing. Closing a closed store does nothing and

@@ -13,8 +13,8 @@ import (
 	"github.com/anishathalye/porcupine"
 	"pgregory.net/rapid"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testclock"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
@@ -252,7 +252,7 @@ func TestReportsKeepTheSpec(t *testing.T) {
 			var want string
 			if n := len(subject.ids); op.kind == "webhook" && n > 0 && rapid.Bool().Draw(t, "change") {
 				op.kind, op.webhook = "change", rapid.IntRange(0, n-1).Draw(t, "webhook")
-				_, err := s.UpdateWebhook(context.Background(), account, subject.ids[op.webhook], func(w *webhooks.Webhook, _ *notices.Notice) error {
+				_, err := s.UpdateWebhook(context.Background(), account, subject.ids[op.webhook], func(w *webhooks.Webhook, _ *audit.Entry) error {
 					w.BalanceThreshold = op.amount
 					return nil
 				})

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/input"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // A Condition decides whether a webhook may be changed from what it is to what it would
@@ -33,13 +33,13 @@ var errChanged = errors.New("the webhook was changed meanwhile")
 // change changes a webhook on a condition.
 func (s *WebhookService) change(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (Webhook, error) {
 	now := s.now()
-	var stored notices.Notice
+	var stored audit.Entry
 	for {
 		check, err := s.ask(ctx, account, webhookID, condition, apply)
 		if err != nil {
 			return Webhook{}, err
 		}
-		changed, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook, notice *notices.Notice) error {
+		changed, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook, entry *audit.Entry) error {
 			if check != nil {
 				if err := check(*w); err != nil {
 					return err
@@ -47,8 +47,8 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 			}
 			old := w.clone()
 			apply(w)
-			stored = s.notices.change(ctx, &old, w)
-			*notice = stored
+			stored = s.entries.change(ctx, &old, w)
+			*entry = stored
 			w.dropExpired(now)
 			return nil
 		})

@@ -81,7 +81,7 @@ type RetryPolicy struct {
 	Jitter float64
 
 	// DisableAfter is how long a webhook may fail continuously before it is disabled, whether
-	// or not attempts are made meanwhile. The host gets a notice at half the time, at least 12
+	// or not attempts are made meanwhile. The host gets an audit entry at half the time, at least 12
 	// hours (or half of DisableAfter, if that is less) before the webhook is disabled, and
 	// another one then. Failures of a single event do not disable it. Negative: never.
 	// Default: 5 days.

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -94,7 +94,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if params.By.Limited && maxCount > 0 {
 		maxCount = max(1, maxCount/2)
 	}
-	notice := s.notices.of(ctx, notices.WebhookCreated, &webhook)
+	entry := s.entries.of(ctx, audit.WebhookCreated, &webhook)
 	err := s.store.CreateWebhook(ctx, webhook, CreateOptions{
 		MaxCount:           maxCount,
 		IdempotencyKey:     params.IdempotencyKey,
@@ -102,10 +102,10 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		IdempotencyTTL:     input.IdempotencyTTL,
 		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount, params.By.IsZero(), params.By.Limited),
 		By:                 params.By,
-		Notice:             notice,
+		AuditEntry:         entry,
 	})
 	if err == nil {
-		s.dispatcher.reporter.Changed(&notice)
+		s.dispatcher.reporter.Changed(&entry)
 	}
 	var duplicate *DuplicateRequestError
 	if errors.As(err, &duplicate) {

@@ -4,8 +4,8 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // CreateOptions are what a [Store] heeds when it creates a webhook. The zero CreateOptions
@@ -29,8 +29,8 @@ type CreateOptions struct {
 	// webhook is created only if that key is there and By.Matches its hashes.
 	By auth.Credential
 
-	// Notice is stored in the same step as the webhook.
-	Notice notices.Notice
+	// Audit entry is stored in the same step as the webhook.
+	AuditEntry audit.Entry
 }
 
 // A DuplicateRequestError is returned by a [Store] where the account has used the

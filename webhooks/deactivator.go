@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/clock"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // A deactivator turns off webhooks that fail for too long, and has the host warned before.
@@ -18,17 +18,17 @@ type deactivator struct {
 	clock    clock.Clock
 	config   *Config
 	reporter *reporter
-	notices  *noticeMaker
+	entries  *entryMaker
 	after    string // the webhook that was looked at last
 }
 
 const (
 	deactivateStep = 64             // webhooks
-	maxNotice      = 12 * time.Hour // from warning the host to turning off, at least
+	maxAuditEntry  = 12 * time.Hour // from warning the host to turning off, at least
 )
 
-// notice returns how long a webhook stays on after the host was warned of it, at least.
-func (d *deactivator) notice() time.Duration { return min(maxNotice, d.config.Retry.DisableAfter/2) }
+// entry returns how long a webhook stays on after the host was warned of it, at least.
+func (d *deactivator) entry() time.Duration { return min(maxAuditEntry, d.config.Retry.DisableAfter/2) }
 
 // turnsOffAt returns when a webhook that is failing will be turned off, or zero.
 func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
@@ -39,7 +39,7 @@ func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 	if warned.IsZero() { // the host is warned at half the time, or else now
 		warned = d.config.Now()
 	}
-	if told := warned.Add(d.notice()); told.After(at) {
+	if told := warned.Add(d.entry()); told.After(at) {
 		return told
 	}
 	return at
@@ -84,25 +84,25 @@ var errOther = errors.New("the webhook is not as it was when it was judged")
 // still what was judged: an attempt that has succeeded meanwhile keeps it on.
 func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time.Time) error {
 	warns := judged.WarnedAt.IsZero()
-	if !warns && (sure.Sub(judged.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(judged.WarnedAt) < d.notice()) {
+	if !warns && (sure.Sub(judged.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(judged.WarnedAt) < d.entry()) {
 		return nil
 	}
-	var stored notices.Notice
-	changed, err := d.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook, notice *notices.Notice) error {
+	var stored audit.Entry
+	changed, err := d.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook, entry *audit.Entry) error {
 		switch {
 		case !current.Claimable() || !current.FailedAgain || current.URL != judged.URL,
 			!current.FailingSince.Equal(judged.FailingSince), !current.WarnedAt.Equal(judged.WarnedAt):
 			return errOther
 		case warns:
 			current.WarnedAt = now
-			*notice = d.notices.byService(current, notices.WebhookFailing)
-			notice.Until = d.turnsOffAt(current)
+			*entry = d.entries.byService(current, audit.WebhookFailing)
+			entry.Until = d.turnsOffAt(current)
 		default:
-			*notice = d.notices.byService(current, notices.WebhookOff)
-			notice.Reason = string(OffFailing)
+			*entry = d.entries.byService(current, audit.WebhookOff)
+			entry.Reason = string(OffFailing)
 			current.Active, current.OffReason, current.OffAt = false, OffFailing, now
 		}
-		stored = *notice
+		stored = *entry
 		return nil
 	})
 	switch {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // DeleteParams says on what condition to delete a webhook.
@@ -17,7 +17,7 @@ type DeleteParams struct{ If Condition }
 // webhook. If ctx ends while it waits for that, the webhook is deleted and Delete
 // returns the context's error.
 func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, params DeleteParams) error {
-	var notice notices.Notice
+	var entry audit.Entry
 	err := errChanged
 	for errors.Is(err, errChanged) {
 		check, refused := s.ask(ctx, account, webhookID, params.If, func(w *Webhook) { *w = Webhook{} })
@@ -28,19 +28,19 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 		if missing != nil {
 			return fmt.Errorf("delete webhook: %w", missing)
 		}
-		notice = s.notices.of(ctx, notices.WebhookDeleted, &webhook)
+		entry = s.entries.of(ctx, audit.WebhookDeleted, &webhook)
 		err = s.store.DeleteWebhook(ctx, account, webhookID, func(now Webhook) error {
-			if origin(now.URL) != notice.Target.Name { // the notice names it as it is
+			if origin(now.URL) != entry.Target.Name { // the audit entry names it as it is
 				return errChanged
 			}
 			if check == nil {
 				return nil
 			}
 			return check(now)
-		}, notice)
+		}, entry)
 	}
 	if err == nil {
-		s.dispatcher.reporter.Changed(&notice)
+		s.dispatcher.reporter.Changed(&entry)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("delete webhook: %w", err)

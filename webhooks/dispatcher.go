@@ -19,7 +19,7 @@ type dispatcher struct {
 	activity  *activity
 	halt      *halt
 	reporter  *reporter
-	notices   *noticeMaker
+	entries   *entryMaker
 	scheduler *scheduler.Scheduler
 	outage    scheduler.Outage
 	jitter    jitter.Source // of the waits between attempts and between probes
@@ -46,7 +46,7 @@ func newDispatcher(store Store, sender *sender, config Config, notify bool) *dis
 		config:   config,
 		halt:     &halt{store: store, logger: config.Logger, activity: activity},
 		reporter: newReporter(store, config),
-		notices:  &noticeMaker{now: config.Now, notify: notify},
+		entries:  &entryMaker{now: config.Now, notify: notify},
 		waking:   make(chan struct{}, 1),
 	}
 	d.scheduler = scheduler.New(scheduler.Config{

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -22,11 +22,11 @@ type diary struct {
 	attempts []observe.Attempt
 	failing  []note
 	off      []note
-	others   []notices.Notice
+	others   []audit.Entry
 }
 
 type note struct {
-	notices.Notice
+	audit.Entry
 	at time.Time
 }
 
@@ -37,13 +37,13 @@ func (d *diary) observer() observe.Observer {
 			defer d.mu.Unlock()
 			d.attempts = append(d.attempts, a)
 		},
-		Changed: func(n notices.Notice) {
+		Changed: func(n audit.Entry) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			switch n.Action {
-			case notices.WebhookFailing:
+			case audit.WebhookFailing:
 				d.failing = append(d.failing, note{n, time.Now()})
-			case notices.WebhookOff:
+			case audit.WebhookOff:
 				d.off = append(d.off, note{n, time.Now()})
 			default:
 				d.others = append(d.others, n)
@@ -264,7 +264,7 @@ func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page we
 	list, err := w.Store.FailingWebhooks(ctx, since, page)
 	for _, webhook := range list {
 		w.judged++
-		if _, err := w.Store.UpdateWebhook(ctx, webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+		if _, err := w.Store.UpdateWebhook(ctx, webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.EndFailing()
 			return nil
 		}); err != nil {
@@ -348,7 +348,7 @@ func TestAnObserverThatPanics(t *testing.T) {
 	observer := observe.Observer{
 		Published: func(context.Context, observe.Publication) { panic("SENTINEL") },
 		Attempted: func(observe.Attempt) { panic("SENTINEL") },
-		Changed:   func(notices.Notice) { panic(fmt.Errorf("SENTINEL")) },
+		Changed:   func(audit.Entry) { panic(fmt.Errorf("SENTINEL")) },
 	}
 	inBubble(t, webhooks.Config{Observe: observer}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")

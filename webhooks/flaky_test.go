@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -119,13 +119,13 @@ func (f *flaky) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 	return doubtful(f, deliveries, err)
 }
 
-func (f *flaky) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+func (f *flaky) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
 	webhook, err := f.Store.UpdateWebhook(ctx, account, id, change)
 	return doubtful(f, webhook, err)
 }
 
-func (f *flaky) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
-	_, err := doubtful(f, 0, f.Store.Redeliver(ctx, account, webhookID, eventID, notice))
+func (f *flaky) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
+	_, err := doubtful(f, 0, f.Store.Redeliver(ctx, account, webhookID, eventID, entry))
 	return err
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // Deliveries returns a part of the deliveries of the account's webhook with their
@@ -76,9 +76,9 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", err)
 	}
-	notice := s.notices.of(ctx, notices.DeliveryRedelivered, &webhook)
-	notice.Object = eventID
-	err = s.store.Redeliver(ctx, account, webhookID, eventID, notice)
+	entry := s.entries.of(ctx, audit.DeliveryRedelivered, &webhook)
+	entry.Object = eventID
+	err = s.store.Redeliver(ctx, account, webhookID, eventID, entry)
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", err)
 	}
@@ -129,12 +129,12 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 	if err != nil {
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
-	notice := s.notices.of(ctx, notices.RecoveryStarted, &webhook)
-	notice.Object = recovery.ID
-	if err := s.store.CreateRecovery(ctx, recovery, notice); err != nil {
+	entry := s.entries.of(ctx, audit.RecoveryStarted, &webhook)
+	entry.Object = recovery.ID
+	if err := s.store.CreateRecovery(ctx, recovery, entry); err != nil {
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
-	s.dispatcher.reporter.Changed(&notice)
+	s.dispatcher.reporter.Changed(&entry)
 	s.dispatcher.probe(ctx, account, webhookID)
 	s.maintainer.wake()
 	return s.Recovery(ctx, account, recovery.ID)

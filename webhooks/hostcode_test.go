@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -172,8 +172,8 @@ func TestNothingIsToldAfterRun(t *testing.T) {
 	end := make(chan struct{})
 	observer := observe.Observer{
 		Attempted: func(observe.Attempt) { calls.Add(1); <-end },
-		Changed: func(n notices.Notice) {
-			if n.Action == notices.WebhookOff {
+		Changed: func(n audit.Entry) {
+			if n.Action == audit.WebhookOff {
 				calls.Add(1)
 			}
 		},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -29,7 +29,7 @@ func TestListsOfAllAccounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = store.UpdateWebhook(t.Context(), made.Account, made.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+		_, err = store.UpdateWebhook(t.Context(), made.Account, made.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 			switch kind {
 			case "off":
 				w.Active, w.OffReason, w.FailedAgain, w.FailingSince = false, webhooks.OffFailing, true, noon

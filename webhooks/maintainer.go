@@ -21,7 +21,7 @@ type maintainer struct {
 	margin      time.Duration // see Retention.margin
 	halt        *halt
 	failing     *atomic.Bool // see dispatcher.failing
-	notices     *noticeMaker
+	entries     *entryMaker
 	reevaluate  func(context.Context) (more bool, err error)
 	deactivator deactivator
 	waking      chan struct{} // there may be something to recover
@@ -42,9 +42,9 @@ func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, e
 		margin:      d.config.Retention.margin(d.config.Outbound.Timeout),
 		halt:        d.halt,
 		failing:     &d.failing,
-		notices:     d.notices,
+		entries:     d.entries,
 		reevaluate:  reevaluate,
-		deactivator: deactivator{store: d.store, clock: clock.Clock{Now: d.config.Now}, config: &d.config, reporter: d.reporter, notices: d.notices},
+		deactivator: deactivator{store: d.store, clock: clock.Clock{Now: d.config.Now}, config: &d.config, reporter: d.reporter, entries: d.entries},
 		waking:      make(chan struct{}, 1),
 	}
 }
@@ -141,12 +141,12 @@ func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
 		payloads = payloads.Add(-m.margin)
 	}
 	return m.store.Purge(ctx, Purge{
-		Payloads:  payloads,
-		Attempts:  earlier(before(now, m.retention.Attempts), payloads),
-		EventIDs:  earlier(before(now, m.retention.EventIDs), payloads),
-		DedupKeys: before(now, dedupKeyLife),
-		Notices:   before(now, m.retention.Audit),
-		Limit:     purgeStep,
+		Payloads:     payloads,
+		Attempts:     earlier(before(now, m.retention.Attempts), payloads),
+		EventIDs:     earlier(before(now, m.retention.EventIDs), payloads),
+		DedupKeys:    before(now, dedupKeyLife),
+		AuditEntries: before(now, m.retention.Audit),
+		Limit:        purgeStep,
 	})
 }
 

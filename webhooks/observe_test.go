@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -23,7 +23,7 @@ func TestWhatIsObserved(t *testing.T) {
 	var mu sync.Mutex
 	var published []observe.Publication
 	var claimed, settled, attempted int
-	var actions []notices.Action
+	var actions []audit.Action
 	note := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
 	type key struct{}
 	config := webhooks.Config{Observe: observe.Observer{
@@ -36,7 +36,7 @@ func TestWhatIsObserved(t *testing.T) {
 		Claimed:   func(c observe.Claim) { note(func() { claimed += c.Claimed }) },
 		Attempted: func(observe.Attempt) { note(func() { attempted++ }) },
 		Settled:   func(s observe.Settlement) { note(func() { settled += s.Size }) },
-		Changed:   func(n notices.Notice) { note(func() { actions = append(actions, n.Action) }) },
+		Changed:   func(n audit.Entry) { note(func() { actions = append(actions, n.Action) }) },
 	}, Alerts: webhooks.Alerts{ApproachingRatios: []float64{0.5}}}
 	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
 		ctx := context.WithValue(b.Context(), key{}, "publisher's")
@@ -75,7 +75,7 @@ func TestWhatIsObserved(t *testing.T) {
 	if claimed != 3 || attempted != 3 || settled != 3 {
 		t.Errorf("claimed %d, attempted %d, recorded %d; want 3", claimed, attempted, settled)
 	}
-	if diff := cmp.Diff([]notices.Action{notices.WebhookCreated, notices.WebhookDeleted}, actions); diff != "" {
+	if diff := cmp.Diff([]audit.Action{audit.WebhookCreated, audit.WebhookDeleted}, actions); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
 }
@@ -86,7 +86,7 @@ func TestSlowObserver(t *testing.T) {
 		Claimed:   func(observe.Claim) { time.Sleep(time.Hour) },
 		Attempted: func(observe.Attempt) { time.Sleep(time.Hour) },
 		Settled:   func(observe.Settlement) { time.Sleep(time.Hour) },
-		Changed:   func(notices.Notice) { time.Sleep(time.Hour) },
+		Changed:   func(audit.Entry) { time.Sleep(time.Hour) },
 	}
 	inBubble(t, webhooks.Config{Observe: observer}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")

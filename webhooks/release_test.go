@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -17,7 +17,7 @@ import (
 // hold puts a webhook on hold.
 func hold(tb testing.TB, store webhooks.Store, webhook webhooks.Webhook) {
 	tb.Helper()
-	_, err := store.UpdateWebhook(tb.Context(), webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err := store.UpdateWebhook(tb.Context(), webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.Held = true
 		return nil
 	})
@@ -82,7 +82,7 @@ func TestReleaseOfWhatIsNotHeld(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
 	webhook := subscribe(t, service, anyURL)
-	_, err := store.UpdateWebhook(t.Context(), account, webhook.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err := store.UpdateWebhook(t.Context(), account, webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.FailingSince = noon
 		return nil
 	})

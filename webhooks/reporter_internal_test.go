@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // unobserved is what there is to tell, by name.
@@ -18,14 +18,14 @@ var unobserved = map[string]func(*reporter){
 	"claimed":   func(r *reporter) { r.claimed(began(r.observer.Claimed != nil), 1, 1, nil) },
 	"attempted": func(r *reporter) { r.attempted(&arrived) },
 	"settled":   func(r *reporter) { r.called(began(r.observer.Settled != nil), 1, 0, nil) },
-	"changed":   func(r *reporter) { r.Changed(&notice) },
+	"changed":   func(r *reporter) { r.Changed(&entry) },
 }
 
 var (
 	ctx     = context.Background()
 	body    = make([]byte, 1)
 	arrived = settlement{Outcome: Deliver, Attempt: Attempt{StartedAt: time.Now()}, Task: task{Webhook: &Webhook{URL: "https://example.com"}}}
-	notice  = notices.Notice{ID: "ntc_1"}
+	entry   = audit.Entry{ID: "aud_1"}
 )
 
 // Without an Observer there is nothing to do for one.
@@ -65,7 +65,7 @@ func BenchmarkNoObserver(b *testing.B) {
 	})
 	b.Run("changed", func(b *testing.B) {
 		for b.Loop() {
-			r.Changed(&notice)
+			r.Changed(&entry)
 		}
 	})
 	b.Run("floor", func(b *testing.B) {

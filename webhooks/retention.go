@@ -27,8 +27,8 @@ type Retention struct {
 	// Payloads if that is longer.
 	EventIDs time.Duration
 
-	// Audit are the notices of what happened to keys and webhooks, from when they were
-	// stored: the audit trail, and what the host was not told yet, which is lost then.
+	// Audit are the audit entries of what happened to keys and webhooks, from when they were
+	// stored: the audit log, and what the host was not told yet, which is lost then.
 	// At least 14 days, so that a key's expiry that was told of is known to have been.
 	// Raise it where a rule asks for a longer trail. Default: 365 days.
 	Audit time.Duration

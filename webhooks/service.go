@@ -30,7 +30,7 @@ type WebhookService struct {
 	now        func() time.Time
 	ids        id.Generator
 	logger     *slog.Logger
-	notices    *noticeMaker
+	entries    *entryMaker
 	events     *vocabulary
 	trace      func(context.Context) string // nil: none
 	alerts     alerting.Policy
@@ -70,7 +70,7 @@ func New(store Store, config Config, settings ...wiring.Settings) (*WebhookServi
 		trace:      config.TraceContext,
 		alerts:     config.Alerts.policy(),
 		dispatcher: dispatcher,
-		notices:    dispatcher.notices,
+		entries:    dispatcher.entries,
 		asker:      asker{store: store, scheduler: dispatcher.scheduler},
 	}
 	for _, warning := range store.Capabilities().Warnings {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
@@ -26,7 +26,7 @@ type settling struct {
 type decision struct {
 	base    *Webhook // on which it was decided
 	health  WebhookHealth
-	notices []notices.Notice
+	entries []audit.Entry
 	results []*settlement
 }
 
@@ -35,10 +35,10 @@ func (d *decision) add(s *settlement) {
 	before := d.health
 	d.health = s.after(before)
 	if before.Active && !d.health.Active && s.Off != nil {
-		d.notices = append(d.notices, *s.Off)
+		d.entries = append(d.entries, *s.Off)
 	}
 	if s.delivers() && !before.WarnedAt.IsZero() && s.Recovered != nil {
-		d.notices = append(d.notices, *s.Recovered)
+		d.entries = append(d.entries, *s.Recovered)
 	}
 }
 
@@ -122,7 +122,7 @@ func changesOf(decisions []*decision) []HealthChange {
 	for _, d := range decisions {
 		changes = append(changes, HealthChange{
 			Account: d.base.Account, WebhookID: d.base.ID, Version: d.base.Version,
-			Health: d.health, Notices: d.notices,
+			Health: d.health, AuditEntries: d.entries,
 		})
 	}
 	return changes

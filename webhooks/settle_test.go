@@ -68,7 +68,7 @@ func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
 			t.Errorf("after %d calls of Settle the webhook is %+v; want it changed twice and then off", conflicts, got)
 		}
 		if _, off := diary.told(); len(off) != 1 {
-			t.Errorf("%d notices of its end, want 1", len(off))
+			t.Errorf("%d audit entries of its end, want 1", len(off))
 		}
 	})
 }
@@ -80,7 +80,7 @@ func TestSettle_PersonTurnsItOffFirst_KeepsThat(t *testing.T) {
 			changedDuringAttempt(t, before, change, func(b *bubble, got webhooks.Webhook, diary *diary, event string) {
 				b.wantState(event, webhooks.Dead, 1)
 				if _, off := diary.told(); got.Active || got.OffReason != "" || len(off) != 0 {
-					t.Errorf("the webhook is %+v with %d notices of the service; want it off by a person alone", got, len(off))
+					t.Errorf("the webhook is %+v with %d audit entries of the service; want it off by a person alone", got, len(off))
 				}
 			})
 		})

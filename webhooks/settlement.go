@@ -3,7 +3,7 @@ package webhooks
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // A task is a delivery to attempt.
@@ -28,8 +28,8 @@ type settlement struct {
 	Deactivate OffReason     // turns the webhook off, for that reason
 
 	// Off is stored if Deactivate turns the webhook off, which was on, and Recovered if a
-	// Deliver ends a failing that has a WarnedAt. Nil: no notice is.
-	Off, Recovered *notices.Notice
+	// Deliver ends a failing that has a WarnedAt. Nil: no audit entry is.
+	Off, Recovered *audit.Entry
 }
 
 // delivers reports whether the event has arrived.

@@ -141,7 +141,7 @@ func (s *settler) gather(f *inflight) []*inflight {
 	now := time.Now()
 	for _, f := range batch {
 		s.diagnose(f, now)
-		s.notices.settlement(&f.settlement)
+		s.entries.settlement(&f.settlement)
 	}
 	return batch
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // Deliveries is the part of a store that keeps pending deliveries and reports them to a
@@ -201,7 +201,7 @@ type HealthChange struct {
 	Account, WebhookID string
 	Version            uint64 // of the webhook on which it was decided; the webhook gets the next one
 	Health             WebhookHealth
-	Notices            []notices.Notice // stored if the change counts
+	AuditEntries       []audit.Entry // stored if the change counts
 }
 
 // Settled has the indexes, ascending, of the results and of the changes of health that did

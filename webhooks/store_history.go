@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // MaxRecoveries is how many recoveries of a webhook are kept, the latest.
@@ -42,17 +42,17 @@ type History interface {
 	// Redeliver makes a settled delivery pending and due now, and its retries begin from
 	// the first; a pending one becomes due now, and its retries go on. It is reported with First,
 	// or by Nudge, and by Probe; an attempt that is under way goes on, and its result says what
-	// becomes of the delivery. The notice is stored in the same step. ErrNotFound if there is no
+	// becomes of the delivery. The audit entry is stored in the same step. ErrNotFound if there is no
 	// such delivery, or its webhook or payload is gone.
-	Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error
+	Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error
 
 	// CreateRecovery stores a recovery, to be advanced. If its To is zero it is of all
 	// events that are stored by then, by any clock, and To is set to a time after theirs.
 	// ErrNotFound if the account has no webhook of that id; ErrExists if there is a
 	// recovery of that id; ErrRecovering if there is one of that webhook that is not done. The
-	// notice is stored in the same step. A webhook has MaxRecoveries at most: the one that was
+	// entry is stored in the same step. A webhook has MaxRecoveries at most: the one that was
 	// stored first is forgotten.
-	CreateRecovery(ctx context.Context, recovery Recovery, notice notices.Notice) error
+	CreateRecovery(ctx context.Context, recovery Recovery, entry audit.Entry) error
 
 	// RecoveryByID returns a recovery, or ErrNotFound.
 	RecoveryByID(ctx context.Context, account, id string) (Recovery, error)
@@ -95,8 +95,8 @@ type Purge struct {
 	// DedupKeys removes those whose Until is before it.
 	DedupKeys time.Time
 
-	// Notices removes notices that were stored before it, pending ones, too.
-	Notices time.Time
+	// Audit entries removes audit entries that were stored before it, pending ones, too.
+	AuditEntries time.Time
 
 	Limit int // at least 1
 }
@@ -104,7 +104,7 @@ type Purge struct {
 // Doubting returns the Purge of a store whose clock may have been set ahead by so much:
 // it removes what is past its time even if it was.
 func (p Purge) Doubting(ahead time.Duration) Purge {
-	for _, before := range []*time.Time{&p.Payloads, &p.Attempts, &p.EventIDs, &p.DedupKeys, &p.Notices} {
+	for _, before := range []*time.Time{&p.Payloads, &p.Attempts, &p.EventIDs, &p.DedupKeys, &p.AuditEntries} {
 		if !before.IsZero() {
 			*before = before.Add(-ahead)
 		}

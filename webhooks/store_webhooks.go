@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // A WebhookStore is the part of a [Store] that keeps the webhooks of accounts.
@@ -36,14 +36,14 @@ type WebhookStore interface {
 	// left it, and returns that. ErrNotFound if there is no such webhook; an error of
 	// change is returned, and nothing is stored. ID, Account and CreatedAt cannot change.
 	// No other change of the webhook comes between reading and storing. change may run
-	// more than once, and must not call the store. The notice that it is given is zero, and
+	// more than once, and must not call the store. The audit entry that it is given is zero, and
 	// is stored in the same step as change leaves it.
-	UpdateWebhook(ctx context.Context, account, id string, change func(*Webhook, *notices.Notice) error) (Webhook, error)
+	UpdateWebhook(ctx context.Context, account, id string, change func(*Webhook, *audit.Entry) error) (Webhook, error)
 
 	// DeleteWebhook removes a webhook and its pending deliveries, or returns ErrNotFound.
 	// check, unless it is nil, is called with the webhook before: if it returns an error,
 	// that is returned and nothing is removed. No other change of the webhook comes
-	// between; check may run more than once, and must not call the store. The notice is
+	// between; check may run more than once, and must not call the store. The audit entry is
 	// stored in the same step.
 	//
 	// From then on nothing is claimed for the webhook, and settlements of what was claimed
@@ -51,7 +51,7 @@ type WebhookStore interface {
 	// at once, and no other call waits while many deliveries go: their rows may go later,
 	// in steps of Purge. A webhook that is created with the same id has none of them; the
 	// creation may have to wait for the rows.
-	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error, notice notices.Notice) error
+	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error, entry audit.Entry) error
 
 	// FailingWebhooks returns a part of the webhooks of all accounts that are active and
 	// not on hold, have FailedAgain set, and a FailingSince not after since, by descending

@@ -21,6 +21,6 @@ func init() {
 		s := service.(*WebhookService)
 		s.dispatcher.jitter.Seed(seed)
 		s.ids.Seed(seed)
-		s.notices.ids.Seed(seed)
+		s.entries.ids.Seed(seed)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -208,7 +208,7 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
 	made := subscribe(t, service, anyURL)
-	_, err := store.UpdateWebhook(t.Context(), account, made.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err := store.UpdateWebhook(t.Context(), account, made.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.FailingSince, w.WarnedAt = noon, noon
 		return nil
 	})

@@ -60,9 +60,9 @@ func (s *story) views() []view {
 			w.click("Resend events")
 			w.see("Done")
 		}},
-		{name: "history", path: "history", more: func(w *window) { w.see("Key rotated", "Webhook created") }},
-		{name: "history-key", path: "history?target=" + s.key.ID, more: func(w *window) { w.see("Key rotated", "CI deploy") }},
-		{name: "history-webhook", path: "history?target=" + s.webhook.ID},
+		{name: "audit-log", path: "audit-log", more: func(w *window) { w.see("Key rotated", "Webhook created") }},
+		{name: "audit-log-key", path: "audit-log?target=" + s.key.ID, more: func(w *window) { w.see("Key rotated", "CI deploy") }},
+		{name: "audit-log-webhook", path: "audit-log?target=" + s.webhook.ID},
 		{name: "search", path: "search?q=o", more: func(w *window) { w.see("Results for", "CI deploy", "/storage/events") }},
 		{name: "search-event", path: "search?q=" + s.dead[:12], more: func(w *window) { w.see("Bandwidth limit reached") }},
 		{name: "search-none", path: "search?q=zzz", more: func(w *window) { w.see("No matches") }},
@@ -100,7 +100,7 @@ func TestLook(t *testing.T) {
 	}
 	empty := newSite(t)
 	w := empty.open(t)
-	for _, path := range []string{"api-keys", "webhooks", "history"} {
+	for _, path := range []string{"api-keys", "webhooks", "audit-log"} {
 		w.visit(path)
 		w.see("yet")
 		w.axe("empty " + path)

@@ -32,15 +32,15 @@ func TestSearchAndHistory(t *testing.T) {
 		}
 		look(name)
 		w.at("api-keys/" + key)
-		w.click("View history")
-		w.at("history?target=" + key)
+		w.click("View audit log")
+		w.at("audit-log?target=" + key)
 		w.see("Key created", "127.0.0.1")
 		look(event)
 		w.at("webhooks/" + webhook.ID + "/deliveries/" + event)
 		look(token)
 		w.at("api-keys/" + key) // by its hint
 		w.gone(token)
-		w.click("History")
+		w.click("Audit log")
 		w.see("Webhook created", "Key created")
 	}
 }

@@ -27,9 +27,9 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -157,11 +157,11 @@ func (h *host) config(file *bolt.Store) storageapi.Config {
 
 // notify is told what happens to keys and webhooks, until it returns nil: of what it has seen
 // before as well. A host of many customers sends mail here.
-func notify(_ context.Context, n notices.Notice) error {
+func notify(_ context.Context, n audit.Entry) error {
 	switch n.Action {
-	case notices.KeyExpiring:
+	case audit.KeyExpiring:
 		log.Printf("host: key %s of %s expires at %v", n.Target.ID, n.Account, n.Until)
-	case notices.WebhookFailing, notices.WebhookOff, notices.WebhookRecovered:
+	case audit.WebhookFailing, audit.WebhookOff, audit.WebhookRecovered:
 		log.Printf("host: %s: %s of %s %s", n.Action, n.Target.ID, n.Account, n.Reason)
 	}
 	return nil

@@ -107,7 +107,7 @@ func manageDeliveries(ctx context.Context, out io.Writer, admin client, receiver
 	return err
 }
 
-// spend has the service notice that the balance is low, and returns the event's id.
+// spend has the service audit entry that the balance is low, and returns the event's id.
 func spend(ctx context.Context, c client) (eventID string, err error) {
 	var spent struct {
 		EventID string `json:"eventId"`

@@ -24,7 +24,7 @@ func main() {
 	from := flag.String("from", "", "the `backup`")
 	to := flag.String("to", "", "the `file` to make; nothing may be there")
 	flag.StringVar(&fence.Abandoned, "abandoned", "", "the `file` that it replaces, moved aside, if it can still be read")
-	revoked := flag.String("revoked", "", "a `list` of what was revoked since, from the host's notices: lines such as \"key.deleted acct_1 key_1\"")
+	revoked := flag.String("revoked", "", "a `list` of what was revoked since, from the host's audit entries: lines such as \"key.deleted acct_1 key_1\"")
 	flag.BoolVar(&fence.NothingRevoked, "nothing-revoked", false, "nothing was revoked or rotated since the backup")
 	flag.BoolVar(&fence.RefuseDamaged, "refuse-damaged", false, "refuse a file with damaged rows, rather than report them")
 	flag.BoolVar(&fence.NoHold, "no-hold", false, "do not put webhooks on hold: what was sent since is sent again at once")
@@ -51,7 +51,7 @@ func main() {
 	fmt.Printf("restored: %+v\n", info)
 }
 
-// read reads a list: the action of a notice, an account and an id a line.
+// read reads a list: the action of an audit entry, an account and an id a line.
 func read(fence *boltops.Fence, path string) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -25,7 +25,7 @@ func testContract(t *testing.T, d *document) {
 	t.Run("events", h.testEvents)
 	t.Run("deliveries", h.testDeliveries)
 	t.Run("event list", h.testEventList)
-	t.Run("audit events", h.testAuditEvents)
+	t.Run("audit entries", h.testAuditLog)
 	t.Run("any operation", h.testAny)
 	t.Run("no operation", h.testNone)
 	t.Run("limits", func(t *testing.T) { testLimits(t, h) })

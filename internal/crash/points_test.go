@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -51,7 +51,7 @@ var looks = []string{
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Deliver", "Unreported", "Ping",
 	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Accounts", "Export", "Import", "EraseAccount",
-	"ListNotices", "PendingAccounts", "PendingNotices", "AddNotices", "TakeNotices", "LeaseNotices",
+	"ListAuditEntries", "PendingAccounts", "PendingAuditEntries", "AddAuditEntries", "TakeAuditEntries", "LeaseAudit",
 	"Close", "Capabilities",
 }
 
@@ -94,14 +94,14 @@ func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key, options apikeys
 	return d.Store.CreateKey(ctx, key, options)
 }
 
-func (d *deadly) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
+func (d *deadly) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
 	defer d.at("UpdateKey")()
 	return d.Store.UpdateKey(ctx, account, id, change)
 }
 
-func (d *deadly) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
+func (d *deadly) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
 	defer d.at("DeleteKey")()
-	return d.Store.DeleteKey(ctx, account, id, check, notice)
+	return d.Store.DeleteKey(ctx, account, id, check, entry)
 }
 
 func (d *deadly) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -114,14 +114,14 @@ func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, op
 	return d.Store.CreateWebhook(ctx, webhook, options)
 }
 
-func (d *deadly) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+func (d *deadly) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
 	defer d.at("UpdateWebhook")()
 	return d.Store.UpdateWebhook(ctx, account, id, change)
 }
 
-func (d *deadly) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
+func (d *deadly) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
 	defer d.at("DeleteWebhook")()
-	return d.Store.DeleteWebhook(ctx, account, id, check, notice)
+	return d.Store.DeleteWebhook(ctx, account, id, check, entry)
 }
 
 func (d *deadly) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
@@ -149,14 +149,14 @@ func (d *deadly) Settle(ctx context.Context, results []webhooks.AttemptResult, h
 	return d.Store.Settle(ctx, results, health)
 }
 
-func (d *deadly) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+func (d *deadly) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	defer d.at("Redeliver")()
-	return d.Store.Redeliver(ctx, account, webhookID, eventID, notice)
+	return d.Store.Redeliver(ctx, account, webhookID, eventID, entry)
 }
 
-func (d *deadly) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, notice notices.Notice) error {
+func (d *deadly) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, entry audit.Entry) error {
 	defer d.at("CreateRecovery")()
-	return d.Store.CreateRecovery(ctx, recovery, notice)
+	return d.Store.CreateRecovery(ctx, recovery, entry)
 }
 
 func (d *deadly) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {

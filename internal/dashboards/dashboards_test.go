@@ -21,7 +21,7 @@ import (
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/otelstorage"
 	"github.com/storageapi/storageapi/promstorage"
@@ -93,7 +93,7 @@ func (h host) work(at time.Time) {
 		o.Claimed(observe.Claim{Limit: 500, Claimed: 6, Duration: 3 * time.Millisecond})
 		o.Settled(observe.Settlement{Size: 5, Stale: 1, Duration: 3 * time.Millisecond})
 		o.Committed(observe.Commit{Steps: 8, Duration: 3 * time.Millisecond})
-		o.Changed(notices.Notice{Action: notices.KeyCreated})
+		o.Changed(audit.Entry{Action: audit.KeyCreated})
 		o.Lost(2)
 	}
 	o.Published(ctx, observe.Publication{Events: []observe.PublishedEvent{{Type: "files.expiring"}}, Duration: 3 * time.Millisecond, Err: failure})

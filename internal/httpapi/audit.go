@@ -4,11 +4,11 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/notices"
 )
 
-// An auditView is a notice as the API shows it.
+// An auditView is an audit entry as the API shows it.
 type auditView struct {
 	ID            string    `json:"id"`
 	OccurredAt    timestamp `json:"occurredAt"`
@@ -41,14 +41,14 @@ type creatorView struct {
 }
 
 // viewCreator returns who created a key; nil if that is not known.
-func viewCreator(a notices.Actor) *creatorView {
+func viewCreator(a audit.Actor) *creatorView {
 	if a.Kind == "" {
 		return nil
 	}
 	return &creatorView{string(a.Kind), orNull(a.ID)}
 }
 
-func viewNotice(n notices.Notice) auditView {
+func viewAuditEntry(n audit.Entry) auditView {
 	view := auditView{
 		ID: n.ID, OccurredAt: timestamp(n.At), Action: string(n.Action),
 		Target: auditSide{string(n.Target.Kind), orNull(n.Target.ID), orNull(n.Target.Name), orNull(n.Target.Hint)},
@@ -61,35 +61,35 @@ func viewNotice(n notices.Notice) auditView {
 		view.ChangedFields = []string{}
 	}
 	switch n.Action {
-	case notices.DeliveryRedelivered:
+	case audit.DeliveryRedelivered:
 		view.EventID = orNull(n.Object)
-	case notices.RecoveryStarted:
+	case audit.RecoveryStarted:
 		view.RecoveryID = orNull(n.Object)
 	}
 	return view
 }
 
-// auditCursor is what cursors of the audit trail are of.
+// auditCursor is what cursors of the audit log are of.
 const auditCursor = "audit"
 
-func (a *api) listAuditEvents(c *call) (answer, error) {
+func (a *api) listAuditLog(c *call) (answer, error) {
 	query, err := parseAuditQuery(c.query)
 	if err != nil {
 		return answer{}, err
 	}
-	page, err := a.notices.List(c.Context(), c.caller.Account, query)
+	page, err := a.entries.List(c.Context(), c.caller.Account, query)
 	if err != nil {
 		return answer{}, err
 	}
 	if page.Next != "" {
 		page.Next = auditCursor + "/" + page.Next
 	}
-	return showList(page.Notices, page.Next, viewNotice)
+	return showList(page.Entries, page.Next, viewAuditEntry)
 }
 
 // parseAuditQuery parses what to list: of one target, of one or more actions, from a time on
 // and before another, each of which may be absent, with limit and cursor.
-func parseAuditQuery(values url.Values) (parsed notices.Query, err error) {
+func parseAuditQuery(values url.Values) (parsed audit.Query, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
 	}
@@ -103,19 +103,19 @@ func parseAuditQuery(values url.Values) (parsed notices.Query, err error) {
 		parsed.Target.ID = texts[0]
 		switch {
 		case len(texts) == 1 && id.Valid(id.Key, texts[0]):
-			parsed.Target.Kind = notices.TargetKey
+			parsed.Target.Kind = audit.TargetKey
 		case len(texts) == 1 && id.Valid(id.Webhook, texts[0]):
-			parsed.Target.Kind = notices.TargetWebhook
+			parsed.Target.Kind = audit.TargetWebhook
 		default:
 			return parsed, invalid("target", "must be one id of an API key or a webhook")
 		}
 	}
 	for _, action := range values["action"] {
-		if !slices.Contains(notices.Actions(), notices.Action(action)) {
-			return parsed, invalid("action", "must be an action of the audit trail, such as key.created; repeat the parameter for several")
+		if !slices.Contains(audit.Actions(), audit.Action(action)) {
+			return parsed, invalid("action", "must be an action of the audit log, such as key.created; repeat the parameter for several")
 		}
-		if !slices.Contains(parsed.Actions, notices.Action(action)) {
-			parsed.Actions = append(parsed.Actions, notices.Action(action))
+		if !slices.Contains(parsed.Actions, audit.Action(action)) {
+			parsed.Actions = append(parsed.Actions, audit.Action(action))
 		}
 	}
 	if parsed.Since, err = parseBoundIn(values, "since"); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -21,11 +21,11 @@ import (
 // fields".
 func history(t *testing.T, api *storageapi.Handler, account string) (list []string) {
 	t.Helper()
-	page, err := api.Notices.List(t.Context(), account, notices.Query{Limit: 100})
+	page, err := api.Audit.List(t.Context(), account, audit.Query{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range page.Notices {
+	for _, n := range page.Entries {
 		line := fmt.Sprint(n.Actor.Kind, " ", n.Action, " ", strings.Join(n.Changed, ","))
 		list = append([]string{strings.TrimSpace(line)}, list...)
 	}
@@ -59,7 +59,7 @@ func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
 	if diff := cmp.Diff(want, history(t, h.api, alice)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	listed := h.do("GET", "/v2/audit-events?limit=100", admin, "").want(200, "")
+	listed := h.do("GET", "/v2/audit-log?limit=100", admin, "").want(200, "")
 	if strings.Contains(listed.body, "/secret") || strings.Contains(listed.body, admin) || regexp.MustCompile(`sak_\w`).MatchString(listed.body) || strings.Contains(listed.body, "whsec_") {
 		t.Errorf("it has values: %s", listed.body)
 	}
@@ -80,11 +80,11 @@ func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	other := h.admin(bob)
-	if got := h.do("GET", "/v2/audit-events", other, "").want(200, "").body; strings.Count(got, `"action"`) != 1 {
+	if got := h.do("GET", "/v2/audit-log", other, "").want(200, "").body; strings.Count(got, `"action"`) != 1 {
 		t.Errorf("another account sees %s", got)
 	}
 	_, weak := h.key(alice, scopes.FilesRead)
-	h.do("GET", "/v2/audit-events", weak, "").want(403, "FORBIDDEN")
+	h.do("GET", "/v2/audit-log", weak, "").want(403, "FORBIDDEN")
 }
 
 // The request ID and the client address come from the host's functions, never from the client.
@@ -111,11 +111,11 @@ func TestAudit_ClientSendsRequestIDAndAddress_TrailHasTheHosts(t *testing.T) {
 				r.Header.Set("X-Request-Id", "8")
 				r.Header.Set("X-Forwarded-For", "192.0.2.1")
 			}).want(201, "")
-			page, err := h.api.Notices.List(t.Context(), alice, notices.Query{Limit: 1})
+			page, err := h.api.Audit.List(t.Context(), alice, audit.Query{Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := page.Notices[0]; n.RequestID != test.id || n.ClientAddress != test.addressed || n.Actor.Kind != notices.ActorKey {
+			if n := page.Entries[0]; n.RequestID != test.id || n.ClientAddress != test.addressed || n.Actor.Kind != audit.ActorKey {
 				t.Errorf("%+v", n)
 			}
 		})

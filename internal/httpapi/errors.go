@@ -96,7 +96,7 @@ func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 		auth.RotateKey:     "An API key can rotate only keys whose scopes it holds and that expire no later than it does.",
 		auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
 		auth.ReadWebhooks:  "Reading webhooks requires the scope account:read.",
-		auth.ReadAudit:     "Reading the audit trail requires the scope account:read.",
+		auth.ReadAudit:     "Reading the audit log requires the scope account:read.",
 		auth.ReadEvents:    "Reading events requires the read scope behind their types: " + behind + ".",
 		auth.CreateWebhook: "Creating a webhook requires the read scope behind each of its events: " + behind + ".",
 		auth.UpdateWebhook: "Changing or using a webhook requires the read scope behind each of its events, before and after the change: " + behind + ".",

@@ -67,7 +67,7 @@ func steps(key, webhook string) []step {
 		{"EventByID", "GET", oneWebhook + "/deliveries/" + someEvent + "/body", "", "GET /v2/notifications/webhooks/{id}/deliveries/{eventId}/body"},
 		{"EventByID", "GET", "/v2/notifications/events/" + someEvent + "/body", "", "GET /v2/notifications/events/{id}/body"},
 		{"ListEvents", "GET", "/v2/notifications/events", "", "GET /v2/notifications/events"},
-		{"ListNotices", "GET", "/v2/audit-events", "", "GET /v2/audit-events"},
+		{"ListAuditEntries", "GET", "/v2/audit-log", "", "GET /v2/audit-log"},
 		{"RecoveryByID", "GET", oneWebhook + "/recoveries/rec_" + someULID, "", "GET /v2/notifications/webhooks/{id}/recoveries/{recoveryId}"},
 		{"WebhookByID", "DELETE", oneWebhook, "", "DELETE /v2/notifications/webhooks/{id}"},
 		{"DeleteWebhook", "DELETE", oneWebhook, "", "DELETE /v2/notifications/webhooks/{id}"},

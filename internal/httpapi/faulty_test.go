@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -49,18 +49,18 @@ func (f *faulty) ListKeys(ctx context.Context, account string, page apikeys.Page
 	return f.Store.ListKeys(ctx, account, page)
 }
 
-func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
+func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
 	if err := f.before("UpdateKey"); err != nil {
 		return apikeys.Key{}, err
 	}
 	return f.Store.UpdateKey(ctx, account, id, change)
 }
 
-func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
+func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
 	if err := f.before("DeleteKey"); err != nil {
 		return err
 	}
-	return f.Store.DeleteKey(ctx, account, id, check, notice)
+	return f.Store.DeleteKey(ctx, account, id, check, entry)
 }
 
 func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
@@ -84,11 +84,11 @@ func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks
 	return f.Store.ListWebhooks(ctx, account, page)
 }
 
-func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
+func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
 	if err := f.before("DeleteWebhook"); err != nil {
 		return err
 	}
-	return f.Store.DeleteWebhook(ctx, account, id, check, notice)
+	return f.Store.DeleteWebhook(ctx, account, id, check, entry)
 }
 
 func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -98,7 +98,7 @@ func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error 
 	return f.Store.RecordKeyUse(ctx, uses)
 }
 
-func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
 	if err := f.before("UpdateWebhook"); err != nil {
 		return webhooks.Webhook{}, err
 	}
@@ -133,18 +133,18 @@ func (f *faulty) ListEvents(ctx context.Context, account string, query webhooks.
 	return f.Store.ListEvents(ctx, account, query)
 }
 
-func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	if err := f.before("Redeliver"); err != nil {
 		return err
 	}
-	return f.Store.Redeliver(ctx, account, webhookID, eventID, notice)
+	return f.Store.Redeliver(ctx, account, webhookID, eventID, entry)
 }
 
-func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, notice notices.Notice) error {
+func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, entry audit.Entry) error {
 	if err := f.before("CreateRecovery"); err != nil {
 		return err
 	}
-	return f.Store.CreateRecovery(ctx, recovery, notice)
+	return f.Store.CreateRecovery(ctx, recovery, entry)
 }
 
 func (f *faulty) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
@@ -154,9 +154,9 @@ func (f *faulty) RecoveryByID(ctx context.Context, account, id string) (webhooks
 	return f.Store.RecoveryByID(ctx, account, id)
 }
 
-func (f *faulty) ListNotices(ctx context.Context, account string, query notices.Query) (notices.Page, error) {
-	if err := f.before("ListNotices"); err != nil {
-		return notices.Page{}, err
+func (f *faulty) ListAuditEntries(ctx context.Context, account string, query audit.Query) (audit.Page, error) {
+	if err := f.before("ListAuditEntries"); err != nil {
+		return audit.Page{}, err
 	}
-	return f.Store.ListNotices(ctx, account, query)
+	return f.Store.ListAuditEntries(ctx, account, query)
 }

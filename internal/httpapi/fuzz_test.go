@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -166,16 +166,16 @@ func FuzzServeHTTP(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	audit, err := notices.New(store, notices.Config{})
+	auditLog, err := audit.New(store, audit.Config{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	api, err := New(Config{
 		Keys:     keys,
 		Webhooks: hooks,
-		Notices:  audit,
-		Attribute: func(r *http.Request, actor notices.Actor) context.Context {
-			return notices.WithActor(r.Context(), actor)
+		Audit:    auditLog,
+		Attribute: func(r *http.Request, actor audit.Actor) context.Context {
+			return audit.WithActor(r.Context(), actor)
 		},
 		Auth:   authenticator,
 		Logger: slog.New(slog.DiscardHandler),
@@ -196,7 +196,7 @@ func FuzzServeHTTP(f *testing.F) {
 	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/rotate-secret", "", "Content-Type", "application/json", []byte(`{"graceSeconds":1e3}`))
 	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/test", "", "", "", []byte(nil))
 	f.Add("GET", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries", "state=dead&from=2020-01-01", "", "", []byte(nil))
-	f.Add("GET", "/v2/audit-events", "target=key_"+someULID+"&action=key.created&since=2020-01-01&until=2021-01-01&cursor=a", "", "", []byte(nil))
+	f.Add("GET", "/v2/audit-log", "target=key_"+someULID+"&action=key.created&since=2020-01-01&until=2021-01-01&cursor=a", "", "", []byte(nil))
 	f.Add("GET", "/v2/notifications/events", "type=balance.low&since=2020-01-01&cursor=a", "", "", []byte(nil))
 	f.Add("GET", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries/%00/body", "", "", "", []byte(nil))
 	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries/%00/redeliver", "", "", "", []byte(nil))

@@ -30,10 +30,10 @@ import (
 	"sync"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/arrival"
 	"github.com/storageapi/storageapi/internal/lasting"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -44,10 +44,10 @@ type Config struct {
 	Webhooks *webhooks.WebhookService
 	Auth     *auth.Authenticator
 
-	// Notices is the audit trail, and Attribute returns the context of a request whose
+	// Audit is the audit log, and Attribute returns the context of a request whose
 	// changes are the actor's.
-	Notices   *notices.Service
-	Attribute func(*http.Request, notices.Actor) context.Context
+	Audit     *audit.Service
+	Attribute func(*http.Request, audit.Actor) context.Context
 
 	// Prefix is what [ParsePrefix] returns.
 	Prefix string
@@ -69,8 +69,8 @@ type api struct {
 
 	eventScopes scopes.Set // read scopes of all event types
 
-	notices   *notices.Service
-	attribute func(*http.Request, notices.Actor) context.Context
+	entries   *audit.Service
+	attribute func(*http.Request, audit.Actor) context.Context
 
 	log       *slog.Logger
 	router    router
@@ -80,14 +80,14 @@ type api struct {
 // New returns the handler of all routes, guarded by config.Auth. It answers every
 // path, with 404 where there is nothing.
 func New(config Config) (http.Handler, error) {
-	if config.Keys == nil || config.Webhooks == nil || config.Auth == nil || config.Notices == nil || config.Attribute == nil {
-		return nil, errors.New("httpapi: Config: Keys, Webhooks, Auth, Notices and Attribute are required")
+	if config.Keys == nil || config.Webhooks == nil || config.Auth == nil || config.Audit == nil || config.Attribute == nil {
+		return nil, errors.New("httpapi: Config: Keys, Webhooks, Auth, Audit and Attribute are required")
 	}
 	a := &api{
 		keys:      config.Keys,
 		webhooks:  config.Webhooks,
 		authorize: config.Authorize,
-		notices:   config.Notices,
+		entries:   config.Audit,
 		attribute: config.Attribute,
 		log:       config.Logger,
 	}
@@ -129,7 +129,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := lasting.Context(r.Context())
 	defer cancel()
 	caller, _ := auth.PrincipalFrom(ctx)
-	ctx = a.attribute(r.WithContext(ctx), notices.Actor{Kind: notices.ActorKey, ID: caller.KeyID, Name: caller.Name, Hint: caller.Hint})
+	ctx = a.attribute(r.WithContext(ctx), audit.Actor{Kind: audit.ActorKey, ID: caller.KeyID, Name: caller.Name, Hint: caller.Hint})
 	c := &call{Request: r, ctx: ctx, writer: w, caller: caller}
 	if err := arrival.Limit(w, r, arrival.Timeout); err != nil {
 		a.unbounded.Do(func() {

@@ -95,7 +95,7 @@ func TestPrefix(t *testing.T) {
 
 		paths, _ := h.do("GET", at+"/openapi.json", "", "").want(200, "").object()["paths"].(map[string]any)
 		for path := range paths {
-			if !strings.HasPrefix(path, at+"/api-keys") && !strings.HasPrefix(path, at+"/notifications/") && path != at+"/audit-events" {
+			if !strings.HasPrefix(path, at+"/api-keys") && !strings.HasPrefix(path, at+"/notifications/") && path != at+"/audit-log" {
 				t.Errorf("%s: documented: %s", prefix, path)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/httpapi"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
@@ -36,7 +36,7 @@ func TestRoutes_UnknownQueryParameter_IsRefusedOnEvery(t *testing.T) {
 	}
 }
 
-// BenchmarkAuditQuery lists 100 of 10,000 notices by as many parameters as a URL has room for
+// BenchmarkAuditQuery lists 100 of 10,000 audit entries by as many parameters as a URL has room for
 // (refused), by as many as may be given, and by one.
 func BenchmarkAuditQuery(b *testing.B) {
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "storage.db"))
@@ -46,18 +46,18 @@ func BenchmarkAuditQuery(b *testing.B) {
 	b.Cleanup(func() { _ = store.Close() })
 	h := serve(b, storageapi.Config{Store: store})
 	admin := h.admin(alice)
-	var list []notices.Notice
+	var list []audit.Entry
 	for i := range 10_000 {
-		list = append(list, notices.Notice{ID: fmt.Sprintf("ntc_%026d", i), Account: alice, Action: notices.KeyDeleted, Target: notices.Target{Kind: notices.TargetKey, ID: "key"}})
+		list = append(list, audit.Entry{ID: fmt.Sprintf("aud_%026d", i), Account: alice, Action: audit.KeyDeleted, Target: audit.Target{Kind: audit.TargetKey, ID: "key"}})
 	}
-	if _, err := store.AddNotices(b.Context(), list); err != nil {
+	if _, err := store.AddAuditEntries(b.Context(), list); err != nil {
 		b.Fatal(err)
 	}
 	for parameters, status := range map[int]int{1: http.StatusOK, 200: http.StatusOK, 9_990: http.StatusBadRequest} {
 		query := strings.TrimSuffix(strings.Repeat("action=key.created&", parameters), "&")
 		b.Run(fmt.Sprint("parameters=", parameters), func(b *testing.B) {
 			for b.Loop() {
-				h.do("GET", "/v2/audit-events?"+query, admin, "").want(status, map[bool]string{true: "VALIDATION_ERROR"}[status >= 400])
+				h.do("GET", "/v2/audit-log?"+query, admin, "").want(status, map[bool]string{true: "VALIDATION_ERROR"}[status >= 400])
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -100,9 +100,9 @@ func TestParsers_RepeatedParameter_IsFolded(t *testing.T) {
 		"state":  slices.Repeat([]string{"dead", "pending"}, 100),
 		"type":   slices.Repeat([]string{"balance.low"}, 100),
 	}
-	audit, err := parseAuditQuery(values)
-	if want := []notices.Action{notices.KeyCreated, notices.KeyDeleted}; err != nil || !slices.Equal(audit.Actions, want) {
-		t.Errorf("got actions %q, %v, want %q", audit.Actions, err, want)
+	auditLog, err := parseAuditQuery(values)
+	if want := []audit.Action{audit.KeyCreated, audit.KeyDeleted}; err != nil || !slices.Equal(auditLog.Actions, want) {
+		t.Errorf("got actions %q, %v, want %q", auditLog.Actions, err, want)
 	}
 	deliveries, err := parseDeliveryQuery(values, id.Webhook+someULID)
 	if want := []webhooks.DeliveryState{webhooks.Dead, webhooks.Pending}; err != nil || !slices.Equal(deliveries.States, want) {

@@ -34,7 +34,7 @@ func (a *api) routes() []route {
 		keys       = []string{"name", "scope", "unusedSince", "limit", "cursor"}
 		deliveries = []string{"state", "failed", "from", "to", "limit", "cursor"}
 		events     = []string{"type", "since", "from", "to", "limit", "cursor"}
-		audit      = []string{"target", "action", "since", "until", "limit", "cursor"}
+		auditLog   = []string{"target", "action", "since", "until", "limit", "cursor"}
 	)
 	return []route{
 		{"POST", "/v2/api-keys", auth.CreateKey, neededBody, nil, a.createKey},
@@ -62,7 +62,7 @@ func (a *api) routes() []route {
 		{"GET", "/v2/notifications/events", auth.ReadEvents, noBody, events, a.listEvents},
 		{"GET", "/v2/notifications/events/{id}/body", auth.ReadEvents, noBody, nil, a.getEventBody},
 
-		{"GET", "/v2/audit-events", auth.ReadAudit, noBody, audit, a.listAuditEvents},
+		{"GET", "/v2/audit-log", auth.ReadAudit, noBody, auditLog, a.listAuditLog},
 	}
 }
 

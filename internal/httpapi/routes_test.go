@@ -68,7 +68,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", "read webhooks"},
 		{"GET", "/v2/notifications/events", "read events"},
 		{"GET", "/v2/notifications/events/{id}/body", "read events"},
-		{"GET", "/v2/audit-events", "read audit"},
+		{"GET", "/v2/audit-log", "read audit"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)

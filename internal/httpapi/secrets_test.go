@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -33,7 +33,7 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	config.Observe = observe.Observer{
 		Authenticated: func(_ context.Context, a observe.Authentication) { note(a) },
 		Published:     func(_ context.Context, p observe.Publication) { note(p) },
-		Changed:       func(n notices.Notice) { note(n) },
+		Changed:       func(n audit.Entry) { note(n) },
 		Claimed:       func(c observe.Claim) { note(c) },
 		Attempted:     func(a observe.Attempt) { note(a) },
 		Settled:       func(s observe.Settlement) { note(s) },

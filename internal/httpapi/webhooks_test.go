@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -131,7 +131,7 @@ func TestHeldWebhook(t *testing.T) {
 	before := h.do("GET", at, token, "").want(200, "")
 	hold := func(held bool) {
 		t.Helper()
-		_, err := store.UpdateWebhook(t.Context(), alice, made.text("id"), func(w *webhooks.Webhook, _ *notices.Notice) error {
+		_, err := store.UpdateWebhook(t.Context(), alice, made.text("id"), func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.Held = held
 			return nil
 		})

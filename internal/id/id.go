@@ -15,11 +15,11 @@ import (
 
 // The prefixes in use.
 const (
-	Key      = "key_"
-	Webhook  = "wh_"
-	Event    = "evt_"
-	Recovery = "rec_"
-	Notice   = "ntc_"
+	Key        = "key_"
+	Webhook    = "wh_"
+	Event      = "evt_"
+	Recovery   = "rec_"
+	AuditEntry = "aud_"
 )
 
 // A Generator creates IDs that sort in the order of their creation, even within a millisecond and

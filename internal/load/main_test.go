@@ -52,7 +52,7 @@ func TestAllArrives(t *testing.T) {
 	}
 }
 
-func TestLossIsNoticed(t *testing.T) {
+func TestLossIsAuditEntryd(t *testing.T) {
 	for fault, want := range map[string]string{
 		faultLose: "1 of 100 acknowledged events did not arrive",
 		faultExit: "reports from the receiver ended",

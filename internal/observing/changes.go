@@ -3,13 +3,13 @@ package observing
 import (
 	"log/slog"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 )
 
 // Changes reports changes to an Observer.
 type Changes struct {
-	changed func(notices.Notice) // may be nil
+	changed func(audit.Entry) // may be nil
 	*Queue
 }
 
@@ -18,15 +18,15 @@ func NewChanges(observer observe.Observer, logger *slog.Logger) Changes {
 	return Changes{observer.Changed, NewQueue(logger, observer.Lost)}
 }
 
-// Changed reports a stored notice. It ignores the zero Notice.
-func (c *Changes) Changed(n *notices.Notice) {
+// Changed reports a stored audit entry. It ignores the zero Entry.
+func (c *Changes) Changed(n *audit.Entry) {
 	if c.changed != nil {
 		c.enqueue(n)
 	}
 }
 
-func (c *Changes) enqueue(n *notices.Notice) {
-	if notice := *n; !n.IsZero() {
-		c.Add(func() { c.changed(notice) })
+func (c *Changes) enqueue(n *audit.Entry) {
+	if entry := *n; !n.IsZero() {
+		c.Add(func() { c.changed(entry) })
 	}
 }

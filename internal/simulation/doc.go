@@ -27,7 +27,7 @@
 //   - the file is backed up at random moments, in pairs; backups are verified and restored, also with
 //     the closed file;
 //   - one customer floods the host for some minutes: with redeliveries in a loop to receivers that hang,
-//     hundreds of keys whose notices the host does not accept, thousands of renames, or names with dead
+//     hundreds of keys whose audit entries the host does not accept, thousands of renames, or names with dead
 //     name servers;
 //   - the file's disk is full, or rejects writes: the store's descriptor is redirected, so that the
 //     errors come from the system. Failed syncs are left to the tests under strace.
@@ -69,7 +69,7 @@
 //	hanging receivers delay others after a start               2 of 32 in memory, before the fix
 //	an older backup is believed to be the abandoned file      18 of 20 on disk (seeds 2, 3, 6, 8, 10 …)
 //	a sound file is called damaged within an erasure           2 of 20 on disk (12, 15)
-//	notices of all accounts share one list and one backoff     9 of 24 in memory (1, 2, 3, 5, 6, 11, 15, 20, 24), before the fix
+//	audit entries of all accounts share one list and one backoff     9 of 24 in memory (1, 2, 3, 5, 6, 11, 15, 20, 24), before the fix
 //	a failing Notify is not backed off by account              4 of 4 with that flood (5, 6, 20, 27)
 //	dead names fill the room for lookups                       5 of 6 with that flood (3, 23, 31, 41, 55)
 //	one account fills the room for requested attempts          1 of 6 with that flood (11); 2 of 9 (34, 67), before the fix

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -38,7 +38,7 @@ const (
 	floodAccount = "flood"
 	quietAccount = "quiet"
 	floodLasts   = 3 * time.Minute
-	notifyTakes  = 4 * time.Millisecond // for a notice of the flood
+	notifyTakes  = 4 * time.Millisecond // for an audit entry of the flood
 )
 
 func newFlood(w *world) *flood {
@@ -279,10 +279,10 @@ func (f *flood) createsBeside(ctx context.Context) {
 // second the notifier looks for what is new.
 const notifiedSoon = 2500 * time.Millisecond
 
-var errNotNow = errors.New("this notice is not taken")
+var errNotNow = errors.New("this audit entry is not taken")
 
 // notify is the host's Notify.
-func (h *host) notify(ctx context.Context, n notices.Notice) error {
+func (h *host) notify(ctx context.Context, n audit.Entry) error {
 	if h.store.isDead() {
 		return errDead
 	}
@@ -305,6 +305,6 @@ func (h *host) notify(ctx context.Context, n notices.Notice) error {
 func (f *flood) judge(ctx context.Context, s store.Store) {
 	accounts, err := s.PendingAccounts(ctx, "", 10)
 	if err != nil || len(accounts) > 0 {
-		f.world.breach("the host is notified of what happened", accounts, "notices of accounts %v are pending, %v", accounts, err)
+		f.world.breach("the host is notified of what happened", accounts, "audit entries of accounts %v are pending, %v", accounts, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -46,7 +46,7 @@ func (w *world) judge() {
 			a.clients.judge(ctx, s)
 			a.subscriber.judge(ctx, s)
 			a.publisher.judge()
-			a.judgeNotices(ctx, s)
+			a.judgeAuditEntries(ctx, s)
 		}
 		w.leaver.judge(ctx, s)
 		w.flood.judge(ctx, s)
@@ -78,9 +78,9 @@ func (c *clients) judge(ctx context.Context, s store.Store) {
 	}
 }
 
-// judgeNotices checks that there is a line for each key and webhook that was created or
+// judgeAuditEntries checks that there is a line for each key and webhook that was created or
 // deleted, and for no other: also where the outcome was unknown to who asked.
-func (a *account) judgeNotices(ctx context.Context, s store.Store) {
+func (a *account) judgeAuditEntries(ctx context.Context, s store.Store) {
 	there := make(map[string]bool)
 	keys, err := s.ListKeys(ctx, a.id, apikeys.Page{Limit: 1000})
 	for _, key := range keys {
@@ -91,17 +91,17 @@ func (a *account) judgeNotices(ctx context.Context, s store.Store) {
 		there[hook.ID] = true
 	}
 	created, deleted := make(map[string]int), make(map[string]int)
-	for query := (notices.Query{Limit: 1000}); ; {
-		page, err3 := s.ListNotices(ctx, a.id, query)
+	for query := (audit.Query{Limit: 1000}); ; {
+		page, err3 := s.ListAuditEntries(ctx, a.id, query)
 		if err := errors.Join(err, err2, err3); err != nil {
-			a.world.breach("the store can be asked", nil, "for notices: %v", err)
+			a.world.breach("the store can be asked", nil, "for audit entries: %v", err)
 			return
 		}
-		for _, n := range page.Notices {
+		for _, n := range page.Entries {
 			switch n.Action {
-			case notices.KeyCreated, notices.WebhookCreated:
+			case audit.KeyCreated, audit.WebhookCreated:
 				created[n.Target.ID]++
-			case notices.KeyDeleted, notices.WebhookDeleted:
+			case audit.KeyDeleted, audit.WebhookDeleted:
 				deleted[n.Target.ID]++
 			}
 		}

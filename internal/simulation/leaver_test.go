@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/transfer"
@@ -109,7 +109,7 @@ func (l *leaver) judge(ctx context.Context, s store.Store) {
 			l.world.breach("the store can be asked", nil, "Export: %v", err)
 		}
 		for _, r := range page.Records {
-			if n, is := r.(*transfer.Notice); !is || n.Action != notices.AccountErased {
+			if n, is := r.(*transfer.AuditEntry); !is || n.Action != audit.AccountErased {
 				l.world.breach("nothing is left of what was erased", []string{l.account.id}, "%s: %+v", r.Kind(), r)
 			}
 			lines++

@@ -133,8 +133,8 @@ var methods = [][]string{
 	{"Enqueue", "UpdateAlert", "UpdateFileScan", "EnqueueOnce", "UnseenKeys"},
 	{"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys"},
 	{"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "CreateWebhook", "UpdateWebhook", "DeleteWebhook"},
-	{"EraseAccount", "AddNotices"},
-	{"LeaseNotices", "PendingAccounts", "PendingNotices", "TakeNotices"},
+	{"EraseAccount", "AddAuditEntries"},
+	{"LeaseAudit", "PendingAccounts", "PendingAuditEntries", "TakeAuditEntries"},
 	{"DueAlerts", "AdvanceRecovery", "Purge", "CreateRecovery", "RecoveryByID", "Redeliver"},
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -93,12 +93,12 @@ func (f *faulty) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([
 	return call(f, ctx, "ExpiringKeys", func() ([]apikeys.Key, error) { return f.Store.ExpiringKeys(ctx, query) })
 }
 
-func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
+func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
 	return call(f, ctx, "UpdateKey", func() (apikeys.Key, error) { return f.Store.UpdateKey(ctx, account, id, change) })
 }
 
-func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
-	return try(f, ctx, "DeleteKey", func() error { return f.Store.DeleteKey(ctx, account, id, check, notice) })
+func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
+	return try(f, ctx, "DeleteKey", func() error { return f.Store.DeleteKey(ctx, account, id, check, entry) })
 }
 
 func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -117,12 +117,12 @@ func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks
 	return call(f, ctx, "ListWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.ListWebhooks(ctx, account, page) })
 }
 
-func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
 	return call(f, ctx, "UpdateWebhook", func() (webhooks.Webhook, error) { return f.Store.UpdateWebhook(ctx, account, id, change) })
 }
 
-func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
-	return try(f, ctx, "DeleteWebhook", func() error { return f.Store.DeleteWebhook(ctx, account, id, check, notice) })
+func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
+	return try(f, ctx, "DeleteWebhook", func() error { return f.Store.DeleteWebhook(ctx, account, id, check, entry) })
 }
 
 func (f *faulty) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
@@ -202,12 +202,12 @@ func (f *faulty) ListDeliveries(ctx context.Context, account, webhookID string, 
 	})
 }
 
-func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
-	return try(f, ctx, "Redeliver", func() error { return f.Store.Redeliver(ctx, account, webhookID, eventID, notice) })
+func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
+	return try(f, ctx, "Redeliver", func() error { return f.Store.Redeliver(ctx, account, webhookID, eventID, entry) })
 }
 
-func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, notice notices.Notice) error {
-	return try(f, ctx, "CreateRecovery", func() error { return f.Store.CreateRecovery(ctx, recovery, notice) })
+func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, entry audit.Entry) error {
+	return try(f, ctx, "CreateRecovery", func() error { return f.Store.CreateRecovery(ctx, recovery, entry) })
 }
 
 func (f *faulty) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
@@ -257,22 +257,22 @@ func (f *faulty) EraseAccount(ctx context.Context, account string, limit int) (e
 	return erased, more && err == nil, err
 }
 
-func (f *faulty) AddNotices(ctx context.Context, list []notices.Notice) (int, error) {
-	return call(f, ctx, "AddNotices", func() (int, error) { return f.Store.AddNotices(ctx, list) })
+func (f *faulty) AddAuditEntries(ctx context.Context, list []audit.Entry) (int, error) {
+	return call(f, ctx, "AddAuditEntries", func() (int, error) { return f.Store.AddAuditEntries(ctx, list) })
 }
 
-func (f *faulty) LeaseNotices(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
-	return call(f, ctx, "LeaseNotices", func() (bool, error) { return f.Store.LeaseNotices(ctx, holder, ttl) })
+func (f *faulty) LeaseAudit(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
+	return call(f, ctx, "LeaseAudit", func() (bool, error) { return f.Store.LeaseAudit(ctx, holder, ttl) })
 }
 
 func (f *faulty) PendingAccounts(ctx context.Context, after string, limit int) ([]string, error) {
 	return call(f, ctx, "PendingAccounts", func() ([]string, error) { return f.Store.PendingAccounts(ctx, after, limit) })
 }
 
-func (f *faulty) PendingNotices(ctx context.Context, account string, limit int) ([]notices.Numbered, error) {
-	return call(f, ctx, "PendingNotices", func() ([]notices.Numbered, error) { return f.Store.PendingNotices(ctx, account, limit) })
+func (f *faulty) PendingAuditEntries(ctx context.Context, account string, limit int) ([]audit.Numbered, error) {
+	return call(f, ctx, "PendingAuditEntries", func() ([]audit.Numbered, error) { return f.Store.PendingAuditEntries(ctx, account, limit) })
 }
 
-func (f *faulty) TakeNotices(ctx context.Context, numbers []uint64) error {
-	return try(f, ctx, "TakeNotices", func() error { return f.Store.TakeNotices(ctx, numbers) })
+func (f *faulty) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
+	return try(f, ctx, "TakeAuditEntries", func() error { return f.Store.TakeAuditEntries(ctx, numbers) })
 }

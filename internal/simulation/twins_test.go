@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -218,8 +218,8 @@ func (d *deeds) next() deed {
 		return d.erase()
 	}
 	list := []func() deed{
-		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook, d.takeNotices,
-		d.enqueue, d.enqueue, d.enqueue, d.alert, d.fileScan, d.notice, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recoverStep, d.advance, d.purge,
+		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook, d.takeAuditEntries,
+		d.enqueue, d.enqueue, d.enqueue, d.alert, d.fileScan, d.entry, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recoverStep, d.advance, d.purge,
 	}
 	return list[d.rand.IntN(len(list))]()
 }
@@ -250,16 +250,16 @@ func (d *deeds) createKey() deed {
 	key := apikeys.Key{Account: d.account(), ID: d.some("key"), Name: d.some("name"), Scopes: scopes.Of(scopes.FilesRead), CreatedAt: time.Now(), Hash: d.hash()}
 	key.ExpiresAt = d.expiry()
 	options := d.options()
-	options.Notice = d.note(key.Account, notices.KeyCreated, key.ID)
+	options.AuditEntry = d.note(key.Account, audit.KeyCreated, key.ID)
 	return deed{fmt.Sprint("creates ", key.ID, " of ", key.Account, " for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateKey(d.ctx, key, options)) }}
 }
 
 func (d *deeds) changeKey() deed {
 	account, id, hash, expiry, err := d.account(), d.some("key"), d.hash(), d.expiry(), d.fails()
-	note := d.note(account, notices.KeyRotated, id)
+	note := d.note(account, audit.KeyRotated, id)
 	return deed{fmt.Sprint("rotates ", id, " of ", account), func(t *twin) any {
-		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key, notice *notices.Notice) error {
-			*notice = note
+		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key, entry *audit.Entry) error {
+			*entry = note
 			k.Previous, k.PreviousExpiresAt, k.Hash, k.ExpiresAt = k.Hash, d.begun.Add(day), hash, expiry
 			return err
 		})
@@ -269,7 +269,7 @@ func (d *deeds) changeKey() deed {
 
 func (d *deeds) deleteKey() deed {
 	account, id, err := d.account(), d.some("key"), d.fails()
-	note := d.note(account, notices.KeyDeleted, id)
+	note := d.note(account, audit.KeyDeleted, id)
 	return deed{fmt.Sprint("deletes ", id, " of ", account), func(t *twin) any {
 		return is(t.DeleteKey(d.ctx, account, id, func(apikeys.Key) error { return err }, note))
 	}}
@@ -290,16 +290,16 @@ func (d *deeds) createWebhook() deed {
 	}
 	w.ID = w.Account + d.some("wh") // no id is of two accounts
 	options := d.options()
-	with := webhooks.CreateOptions{MaxCount: options.MaxCount, IdempotencyKey: options.IdempotencyKey, IdempotencyTTL: options.IdempotencyTTL, Notice: d.note(w.Account, notices.WebhookCreated, w.ID)}
+	with := webhooks.CreateOptions{MaxCount: options.MaxCount, IdempotencyKey: options.IdempotencyKey, IdempotencyTTL: options.IdempotencyTTL, AuditEntry: d.note(w.Account, audit.WebhookCreated, w.ID)}
 	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, with)) }}
 }
 
 func (d *deeds) changeWebhook() deed {
 	account, id, active, warned, err := d.account(), d.some("wh"), d.rand.IntN(3) > 0, d.rand.IntN(3) == 0, d.fails()
-	note := d.note(account, notices.WebhookChanged, id)
+	note := d.note(account, audit.WebhookChanged, id)
 	return deed{fmt.Sprint("changes ", id, " of ", account, " to active ", active), func(t *twin) any {
-		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook, notice *notices.Notice) error {
-			if w.Active, *notice = active, note; warned && !w.FailingSince.IsZero() {
+		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook, entry *audit.Entry) error {
+			if w.Active, *entry = active, note; warned && !w.FailingSince.IsZero() {
 				w.WarnedAt = d.begun.Add(day)
 			}
 			return err
@@ -310,7 +310,7 @@ func (d *deeds) changeWebhook() deed {
 
 func (d *deeds) deleteWebhook() deed {
 	account, id, err := d.account(), d.some("wh"), d.fails()
-	note := d.note(account, notices.WebhookDeleted, id)
+	note := d.note(account, audit.WebhookDeleted, id)
 	return deed{fmt.Sprint("deletes ", id, " of ", account), func(t *twin) any {
 		return is(t.DeleteWebhook(d.ctx, account, account+id, func(webhooks.Webhook) error { return err }, note))
 	}}
@@ -359,7 +359,7 @@ func (d *deeds) fileScan() deed {
 	}}
 }
 
-func (d *deeds) notice() deed {
+func (d *deeds) entry() deed {
 	event := d.event(d.account())
 	dedupKeys := []webhooks.DedupKey{{Key: d.some("notice"), Until: time.Now().Add(day / 4)}, {Key: d.some("other"), Until: time.Now().Add(day)}}
 	return deed{fmt.Sprint("tells ", dedupKeys[0].Key, " and ", dedupKeys[1].Key, " of ", event.Account), func(t *twin) any {
@@ -452,7 +452,7 @@ func (d *deeds) redeliver() deed {
 		return d.recoverStep()
 	}
 	account, id, event := d.account(), d.some("wh"), fmt.Sprint("e", d.rand.IntN(d.made+1))
-	note := d.note(account, notices.DeliveryRedelivered, id)
+	note := d.note(account, audit.DeliveryRedelivered, id)
 	return deed{fmt.Sprint("sends ", event, " again to ", id, " of ", account), func(t *twin) any {
 		return is(t.Redeliver(d.ctx, account, account+id, event, note))
 	}}
@@ -464,7 +464,7 @@ func (d *deeds) recoverStep() deed {
 		ID: fmt.Sprint("rec", d.rand.IntN(40)), Account: account, WebhookID: account + d.some("wh"), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 		States: pick(d.rand, []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped}, []webhooks.DeliveryState{webhooks.Delivered}),
 	}
-	note := d.note(account, notices.RecoveryStarted, recovery.WebhookID)
+	note := d.note(account, audit.RecoveryStarted, recovery.WebhookID)
 	return deed{fmt.Sprint("recovers ", recovery.WebhookID, " by ", recovery.ID), func(t *twin) any {
 		if err := t.CreateRecovery(d.ctx, recovery, note); err != nil {
 			return is(err)
@@ -487,7 +487,7 @@ func (d *deeds) advance() deed {
 
 func (d *deeds) purge() deed {
 	now := time.Now()
-	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, Notices: now.Add(-3 * day), Limit: 50}
+	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, AuditEntries: now.Add(-3 * day), Limit: 50}
 	return deed{"gives back all that is claimed, and purges", func(t *twin) any {
 		d.release(t) // Purge ends what is under way, too
 		for range 1000 {
@@ -520,7 +520,7 @@ func (d *deeds) look(t *twin) any {
 	slices.Sort(due)
 	see(due, err)
 	see(backlogOf(d.ctx, t, ""))
-	see(pendingNotices(d.ctx, t))
+	see(pendingAuditEntries(d.ctx, t))
 	see(t.OffWebhooks(d.ctx, webhooks.Page{Limit: 100}))
 	see(t.AccountSizes(d.ctx, []string{"b", "a"}))
 	see(t.ExpiringKeys(d.ctx, apikeys.ExpiryQuery{Before: d.begun.Add(3 * day), Limit: 100}))
@@ -531,7 +531,7 @@ func (d *deeds) look(t *twin) any {
 			found, err := t.KeyByHash(d.ctx, key.Hash)
 			see(found, err)
 		}
-		see(t.ListNotices(d.ctx, account, notices.Query{Limit: 10_000}))
+		see(t.ListAuditEntries(d.ctx, account, audit.Query{Limit: 10_000}))
 		hooks, err := t.ListWebhooks(d.ctx, account, webhooks.Page{Limit: 100})
 		see(hooks, err)
 		for _, hook := range hooks {
@@ -546,51 +546,51 @@ func (d *deeds) look(t *twin) any {
 	return seen
 }
 
-// note returns the notice of what is done next; some wait to be taken.
-func (d *deeds) note(account string, action notices.Action, id string) notices.Notice {
+// note returns the audit entry of what is done next; some wait to be taken.
+func (d *deeds) note(account string, action audit.Action, id string) audit.Entry {
 	d.noted++
-	return notices.Notice{
-		ID: fmt.Sprintf("n%06d", d.noted), Account: account, At: time.Now(), Action: action, Target: notices.Target{Kind: notices.TargetKey, ID: id},
+	return audit.Entry{
+		ID: fmt.Sprintf("n%06d", d.noted), Account: account, At: time.Now(), Action: action, Target: audit.Target{Kind: audit.TargetKey, ID: id},
 		Pending: d.rand.IntN(2) == 0,
 	}
 }
 
-// allPending returns the pending notices of all accounts.
-func allPending(ctx context.Context, t *twin) (list []notices.Numbered, err error) {
+// allPending returns the pending audit entries of all accounts.
+func allPending(ctx context.Context, t *twin) (list []audit.Numbered, err error) {
 	accounts, err := t.PendingAccounts(ctx, "", 10_000)
 	for _, account := range append(accounts, "") {
-		of, failed := t.PendingNotices(ctx, account, 10_000)
+		of, failed := t.PendingAuditEntries(ctx, account, 10_000)
 		list, err = append(list, of...), errors.Join(err, failed)
 	}
 	return list, err
 }
 
-// pendingNotices returns the notices that are pending, in their order: what settlements tell
+// pendingAuditEntries returns the audit entries that are pending, in their order: what settlements tell
 // of several webhooks is stored in any.
-func pendingNotices(ctx context.Context, t *twin) (any, error) {
+func pendingAuditEntries(ctx context.Context, t *twin) (any, error) {
 	list, err := allPending(ctx, t)
 	seen := make(map[string][]string)
 	for _, n := range list {
-		seen[n.Notice.Target.ID] = append(seen[n.Notice.Target.ID], n.Notice.ID)
+		seen[n.Entry.Target.ID] = append(seen[n.Entry.Target.ID], n.Entry.ID)
 	}
 	return seen, err
 }
 
-// takeNotices takes those that come first of some targets.
-func (d *deeds) takeNotices() deed {
+// takeAuditEntries takes those that come first of some targets.
+func (d *deeds) takeAuditEntries() deed {
 	most := d.rand.IntN(10)
-	return deed{fmt.Sprint("takes notices of keys below key", most), func(t *twin) any {
+	return deed{fmt.Sprint("takes audit entries of keys below key", most), func(t *twin) any {
 		list, err := allPending(d.ctx, t)
 		if err != nil {
 			return is(err)
 		}
 		var numbers []uint64
 		for _, n := range list {
-			if n.Notice.Target.ID < fmt.Sprint("key", most) {
+			if n.Entry.Target.ID < fmt.Sprint("key", most) {
 				numbers = append(numbers, n.Number)
 			}
 		}
-		return result{len(numbers), is(t.TakeNotices(d.ctx, numbers))}
+		return result{len(numbers), is(t.TakeAuditEntries(d.ctx, numbers))}
 	}}
 }
 

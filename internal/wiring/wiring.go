@@ -1,5 +1,5 @@
 // Package wiring is what package storageapi tells its services and hosts must not set: a host
-// declares scopes and takes notices in one place, storageapi.Config.
+// declares scopes and takes audit entries in one place, storageapi.Config.
 package wiring
 
 import "github.com/storageapi/storageapi/scopes"
@@ -8,7 +8,7 @@ import "github.com/storageapi/storageapi/scopes"
 // is used alone.
 type Settings struct {
 	Scopes *scopes.Vocabulary // nil: those of docs/spec.md, section 5
-	Notify bool               // new notices are pending until the host has taken them
+	Notify bool               // new audit entries are pending until the host has taken them
 }
 
 // Of returns the only Settings, or zero ones.

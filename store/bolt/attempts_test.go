@@ -7,7 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -94,7 +94,7 @@ func TestFirstAttempts(t *testing.T) {
 	}
 
 	settle(webhooks.GiveUp, claim()...)
-	if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(4, 0).ID, notices.Notice{}); err != nil {
+	if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(4, 0).ID, audit.Entry{}); err != nil {
 		t.Fatal(err)
 	}
 	for range webhooks.MaxAttempts - 1 {

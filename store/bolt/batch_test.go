@@ -12,8 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -246,7 +246,7 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	<-begun
 	for _, do := range []func() error{
 		func() error { return enqueue(1) },
-		func() error { return s.DeleteWebhook(t.Context(), "acct", "wh1", nil, notices.Notice{}) },
+		func() error { return s.DeleteWebhook(t.Context(), "acct", "wh1", nil, audit.Entry{}) },
 		func() error { return create(1) },
 		func() error { return enqueue(2) },
 	} {

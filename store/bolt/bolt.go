@@ -72,7 +72,7 @@ type Store struct {
 	copies   atomic.Uint64                            // of the file that were begun, and 1 for those before it was opened
 	freeRoom func(*os.File) (bytes int64, known bool) // files.FreeRoom but in tests
 
-	noticeLease noticeLease
+	auditLease auditLease
 
 	cursors cursor.Key // hides the numbers of deliveries
 

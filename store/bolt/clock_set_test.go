@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -166,7 +166,7 @@ func TestPublishedInThePast(t *testing.T) {
 	})
 }
 
-// TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt: events and notices that were stored while the clock was a year ahead, for less than a
+// TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt: events and audit entries that were stored while the clock was a year ahead, for less than a
 // day, keep nothing that is stored after them from being purged in its time, and go with it. Those before the clock was set right are not purged early.
 func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
@@ -181,8 +181,8 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 					if _, err := s.Enqueue(t.Context(), testEvent(stored, 10)); err != nil {
 						t.Fatal(err)
 					}
-					n := notices.Notice{ID: fmt.Sprintf("ntc_%02d", stored), Account: "acct", Action: notices.KeyChanged, At: time.Now()}
-					if _, err := s.AddNotices(t.Context(), []notices.Notice{n}); err != nil {
+					n := audit.Entry{ID: fmt.Sprintf("aud_%02d", stored), Account: "acct", Action: audit.KeyChanged, At: time.Now()}
+					if _, err := s.AddAuditEntries(t.Context(), []audit.Entry{n}); err != nil {
 						t.Fatal(err)
 					}
 					if stored++; restarts {
@@ -197,7 +197,7 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 					before := time.Now().Add(-30 * day)
 					for more := true; more; {
 						var err error
-						if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, Notices: before, Limit: 100}); err != nil {
+						if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, AuditEntries: before, Limit: 100}); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -207,9 +207,9 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 							events++
 						}
 					}
-					page, err := s.ListNotices(t.Context(), "acct", notices.Query{Limit: 100})
-					if err != nil || len(page.Notices) != events {
-						t.Errorf("there are %d notices, %v, and %d events", len(page.Notices), err, events)
+					page, err := s.ListAuditEntries(t.Context(), "acct", audit.Query{Limit: 100})
+					if err != nil || len(page.Entries) != events {
+						t.Errorf("there are %d audit entries, %v, and %d events", len(page.Entries), err, events)
 					}
 					return stored - events
 				}

@@ -16,7 +16,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -188,7 +188,7 @@ func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept
 	waitsBefore, waitsDuring := publishBeside(b, s, func() {
 		webhook := benchWebhook(account)
 		begun = time.Now()
-		if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
+		if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil, audit.Entry{}); err != nil {
 			b.Fatal(err)
 		}
 		for more := true; more; {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -138,7 +138,7 @@ func TestPurge_ManyPending_SweepsForAllDeletedAtOnce(t *testing.T) {
 	}
 	publishMany(t, s, events)
 	for i := range hooks - 1 {
-		if err := s.DeleteWebhook(t.Context(), "acct", fmt.Sprint("wh", 1+i), nil, notices.Notice{}); err != nil {
+		if err := s.DeleteWebhook(t.Context(), "acct", fmt.Sprint("wh", 1+i), nil, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -64,7 +64,7 @@ type erasure struct {
 
 // counts are the numbers of a receipt, in the order of the record.
 func counted(r *store.Receipt) []*int {
-	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.Notices}
+	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.AuditEntries}
 }
 
 // readErasure returns the erasure of the account, and whether it has begun.
@@ -112,8 +112,8 @@ var eraseStages = []eraseStage{
 	{findRows(bucketRequestTimes, ofRequestTime), eraseRows(bucketRequestTimes, ofRequestTime, nil)},
 	{findPrefixed(bucketRequests, keyRequest), eraseRequests(keyRequest)},
 	{findPrefixed(bucketRequests, webhookRequest), eraseRequests(webhookRequest)},
-	{findPrefixed(bucketNoticeHeads, ""), (*Store).eraseNotices},
-	{findPrefixed(bucketNoticesRoutine, ""), eraseRoutine},
+	{findPrefixed(bucketAuditHeads, ""), (*Store).eraseAuditEntries},
+	{findPrefixed(bucketAuditRoutine, ""), eraseRoutine},
 	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
 	{findRows(bucketDeleted, ofDeleted), eraseRows(bucketDeleted, ofDeleted, nil)},
 	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
@@ -318,41 +318,41 @@ func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, err
 	}
 }
 
-// eraseNotices removes notices, the last first, and then what leads to those of each target.
+// eraseAuditEntries removes audit entries, the last first, and then what leads to those of each target.
 // Their numbers are not given again.
-func (s *Store) eraseNotices(b *batch, e *erasure, limit int) ([]byte, error) {
-	if err := b.tx.Bucket(bucketNotices).SetSequence(lastNotice(b.tx)); err != nil {
+func (s *Store) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, error) {
+	if err := b.tx.Bucket(bucketAudit).SetSequence(lastAuditEntry(b.tx)); err != nil {
 		return nil, err
 	}
-	head := record.NoticesOf(e.account)
-	number := lastNoticeOf(b.tx, head)
+	head := record.AuditEntriesOf(e.account)
+	number := lastAuditEntryOf(b.tx, head)
 	var erased, pending [][]byte
 	for number > 0 && len(erased) < limit {
-		entry, err := noticeEntry(b.tx, number)
+		entry, err := auditRecord(b.tx, number)
 		if err == nil && entry.ID == "" {
 			number = 0
 			break
 		}
-		erased, pending = append(erased, record.NumberKey(number)), append(pending, pendingNotice(e.account, number))
+		erased, pending = append(erased, record.NumberKey(number)), append(pending, pendingAuditEntry(e.account, number))
 		number = entry.Before // purging finds those before one that cannot be read
 	}
-	e.erased.Notices += len(erased)
+	e.erased.AuditEntries += len(erased)
 	slices.Reverse(erased)
 	slices.Reverse(pending)
-	if err := b.DeleteAll(bucketNotices, erased); err != nil {
+	if err := b.DeleteAll(bucketAudit, erased); err != nil {
 		return nil, err
 	}
-	if err := b.DeleteAll(bucketNoticesPending, pending); err != nil {
+	if err := b.DeleteAll(bucketAuditPending, pending); err != nil {
 		return nil, err
 	}
 	if number > 0 {
-		return nil, b.Put(bucketNoticeHeads, head, record.EncodeNoticeHead(number, ""))
+		return nil, b.Put(bucketAuditHeads, head, record.EncodeAuditEntryHead(number, ""))
 	}
-	return nil, b.DeleteAll(bucketNoticeHeads, e.prefixed(b, bucketNoticeHeads, "", limit))
+	return nil, b.DeleteAll(bucketAuditHeads, e.prefixed(b, bucketAuditHeads, "", limit))
 }
 
 func eraseRoutine(_ *Store, b *batch, e *erasure, limit int) ([]byte, error) {
-	return nil, b.DeleteAll(bucketNoticesRoutine, e.prefixed(b, bucketNoticesRoutine, "", limit))
+	return nil, b.DeleteAll(bucketAuditRoutine, e.prefixed(b, bucketAuditRoutine, "", limit))
 }
 
 func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {

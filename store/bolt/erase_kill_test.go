@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -81,7 +81,7 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 	t.Helper()
 	ctx := t.Context()
 	request := apikeys.CreateOptions{IdempotencyKey: "request", IdempotencyTTL: time.Hour}
-	request.Notice = notices.Notice{ID: "ntc", Account: "gone", Action: notices.KeyCreated, Pending: true, Target: notices.Target{Kind: notices.TargetKey, ID: "key"}}
+	request.AuditEntry = audit.Entry{ID: "ntc", Account: "gone", Action: audit.KeyCreated, Pending: true, Target: audit.Target{Kind: audit.TargetKey, ID: "key"}}
 	must(t, s.CreateKey(ctx, apikeys.Key{ID: "key", Account: "gone", Hash: markedHash("gone", 1), Previous: markedHash("gone", 2)}, request))
 	for i := range eraseHooks {
 		must(t, s.CreateWebhook(ctx, webhooks.Webhook{
@@ -91,7 +91,7 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 	}
 	_, err := s.UpdateAlert(ctx, "gone", webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte("1"); return nil })
 	must(t, err)
-	must(t, s.CreateRecovery(ctx, webhooks.Recovery{ID: "recovery", Account: "gone", WebhookID: "gone0", States: []webhooks.DeliveryState{webhooks.Dead}}, notices.Notice{}))
+	must(t, s.CreateRecovery(ctx, webhooks.Recovery{ID: "recovery", Account: "gone", WebhookID: "gone0", States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
 	var wg sync.WaitGroup
 	for i := range eraseEvents {
 		wg.Go(func() {
@@ -117,7 +117,7 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 	}
 	return store.Receipt{
 		Keys: 1, Webhooks: eraseHooks, Events: eraseEvents, Deliveries: eraseHooks * eraseEvents, Recoveries: 1, Alerts: 1,
-		DedupKeys: eraseEvents, IdempotencyKeys: 1, Notices: 1,
+		DedupKeys: eraseEvents, IdempotencyKeys: 1, AuditEntries: 1,
 	}
 }
 
@@ -156,10 +156,10 @@ func wantGone(t *testing.T, s store.Store) {
 	found("ListWebhooks", len(hooks), err, nil)
 	events, err := s.ListEvents(ctx, "gone", webhooks.EventQuery{Limit: 9})
 	found("ListEvents", len(events.Events), err, nil)
-	told, err := s.ListNotices(ctx, "gone", notices.Query{Limit: 9})
-	found("ListNotices", len(told.Notices), err, nil)
-	pending, err := s.PendingNotices(ctx, "gone", 9)
-	found("PendingNotices", len(pending), err, nil)
+	told, err := s.ListAuditEntries(ctx, "gone", audit.Query{Limit: 9})
+	found("ListAuditEntries", len(told.Entries), err, nil)
+	pending, err := s.PendingAuditEntries(ctx, "gone", 9)
+	found("PendingAuditEntries", len(pending), err, nil)
 	for i := range eraseHooks {
 		id := fmt.Sprint("gone", i)
 		_, err := s.WebhookByID(ctx, "gone", id)

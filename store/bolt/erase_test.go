@@ -14,9 +14,9 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/boltfault"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -47,7 +47,7 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 			}, webhooks.CreateOptions{}))
 		}
-		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account + "recovery", Account: account, WebhookID: account + "a", States: []webhooks.DeliveryState{webhooks.Dead}}, notices.Notice{}))
+		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account + "recovery", Account: account, WebhookID: account + "a", States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
 		_, err := s.UpdateAlert(ctx, account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte(account); return nil })
 		must(err)
 		_, err = s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account + "once", Account: account, Type: webhooks.TypeBalanceLow, Body: []byte(account)},
@@ -262,17 +262,17 @@ func TestEraseWithFailingCommits(t *testing.T) {
 	}
 }
 
-// TestBackupWhileNoticesAreErased: a file is sound after each step of an erasure, so that a backup of then
+// TestBackupWhileAuditEntriesAreErased: a file is sound after each step of an erasure, so that a backup of then
 // is restored.
-func TestBackupWhileNoticesAreErased(t *testing.T) {
+func TestBackupWhileAuditEntriesAreErased(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	defer func() { _ = s.Close() }()
 	for i := range 5 {
 		for _, account := range []string{"SECRETacct", "other"} {
-			_, err := s.AddNotices(t.Context(), []notices.Notice{{
-				ID: fmt.Sprint("ntc_", i, account), Account: account, At: time.Now(), Action: notices.KeyCreated, Pending: true,
-				Target: notices.Target{Kind: notices.TargetKey, ID: fmt.Sprint("key_", i%2)}, Actor: notices.Actor{Kind: notices.ActorHost},
+			_, err := s.AddAuditEntries(t.Context(), []audit.Entry{{
+				ID: fmt.Sprint("aud_", i, account), Account: account, At: time.Now(), Action: audit.KeyCreated, Pending: true,
+				Target: audit.Target{Kind: audit.TargetKey, ID: fmt.Sprint("key_", i%2)}, Actor: audit.Actor{Kind: audit.ActorHost},
 			}})
 			if err != nil {
 				t.Fatal(err)

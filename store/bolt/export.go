@@ -106,8 +106,8 @@ func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) 
 		return e.store.log.View(e.tx).Export(f, e.account, after, e.now)
 	case transfer.KindRecovery:
 		e.all(bucketRecoveries, after, e.recovery)
-	case transfer.KindNotice:
-		e.all(bucketNotices, after, e.notice)
+	case transfer.KindAuditEntry:
+		e.all(bucketAudit, after, e.entry)
 	}
 	return nil
 }
@@ -227,17 +227,17 @@ func (e *exporter) recovery(row, value []byte) bool {
 	return e.add(row, exported)
 }
 
-func (e *exporter) notice(number, value []byte) bool {
-	entry, err := record.DecodeNoticeEntry(value)
+func (e *exporter) entry(number, value []byte) bool {
+	item, err := record.DecodeAuditRecord(value)
 	if err != nil {
-		return e.Unreadable(number, "a notice")
+		return e.Unreadable(number, "an audit entry")
 	}
-	if e.account != "" && entry.Account != e.account {
+	if e.account != "" && item.Account != e.account {
 		return e.Skip(number)
 	}
-	n, err := readNotice(e.tx, &entry, noticeNumber(number))
+	n, err := readAuditEntry(e.tx, &item, entryNumber(number))
 	if err != nil {
-		return e.Unreadable(number, nameOf("notice", record.Prefixed(entry.Account, entry.ID)))
+		return e.Unreadable(number, nameOf("audit entry", record.Prefixed(item.Account, item.ID)))
 	}
-	return e.add(number, &transfer.Notice{Notice: n, StoredAt: time.UnixMilli(entry.StoredAt).UTC()})
+	return e.add(number, &transfer.AuditEntry{Entry: n, StoredAt: time.UnixMilli(item.StoredAt).UTC()})
 }

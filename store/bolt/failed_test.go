@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -29,7 +29,7 @@ func TestFailedAcrossRows(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 1))
 	active := func(on bool) {
-		_, err := s.UpdateWebhook(t.Context(), "acct", "wh1", func(w *webhooks.Webhook, _ *notices.Notice) error { w.Active = on; return nil })
+		_, err := s.UpdateWebhook(t.Context(), "acct", "wh1", func(w *webhooks.Webhook, _ *audit.Entry) error { w.Active = on; return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestFailedAcrossRows(t *testing.T) {
 			}
 			for i, d := range all {
 				if i%3 == 0 && d.State != webhooks.Pending {
-					if err := s.Redeliver(t.Context(), "acct", webhook, d.EventID, notices.Notice{}); err != nil {
+					if err := s.Redeliver(t.Context(), "acct", webhook, d.EventID, audit.Entry{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -148,7 +148,7 @@ func TestFailedRowsGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		if end.outcome == webhooks.GiveUp {
-			if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(1, 10).ID, notices.Notice{}); err != nil {
+			if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(1, 10).ID, audit.Entry{}); err != nil {
 				t.Fatal(err)
 			}
 		}

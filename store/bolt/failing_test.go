@@ -14,8 +14,8 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -66,7 +66,7 @@ func failingStore(t *testing.T, around func(commit func() error) error) storetes
 		Fail:  func() { boltfault.Around(s, around) },
 		Mend: func() store.Store {
 			boltfault.Around(s, nil)
-			err := s.DeleteKey(t.Context(), "nobody", "nothing", nil, notices.Notice{})
+			err := s.DeleteKey(t.Context(), "nobody", "nothing", nil, audit.Entry{})
 			if !errors.Is(err, store.ErrReadOnly) && !errors.Is(err, store.ErrClosed) {
 				return s
 			}
@@ -124,8 +124,8 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	_, enqueued = s.Enqueue(ctx, event("refused"))
 	for name, err := range map[string]error{
 		"CreateKey": s.CreateKey(ctx, apikeys.Key{ID: "k2", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{2}}}, apikeys.CreateOptions{}),
-		"DeleteKey": s.DeleteKey(ctx, "acct", "key", nil, notices.Notice{}), "Enqueue": enqueued, "Claim": claimed, "Settle": settled,
-		"UpdateAlert": keep("state", false), "UpdateAlert, deferred": keep("state", true), "DeleteWebhook": s.DeleteWebhook(ctx, "acct", "wh", nil, notices.Notice{}),
+		"DeleteKey": s.DeleteKey(ctx, "acct", "key", nil, audit.Entry{}), "Enqueue": enqueued, "Claim": claimed, "Settle": settled,
+		"UpdateAlert": keep("state", false), "UpdateAlert, deferred": keep("state", true), "DeleteWebhook": s.DeleteWebhook(ctx, "acct", "wh", nil, audit.Entry{}),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) || !strings.Contains(err.Error(), "storage.db") || !strings.Contains(err.Error(), errDisk.Error()) {
 			t.Errorf("%s = %v, want ErrReadOnly, the file and why", name, err)

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -209,9 +209,9 @@ func methods(s *bolt.Store) (list []method) {
 		_, err := s.ListDeliveries(ctx, "many", webhook(i), webhooks.DeliveryQuery{Limit: 1000, States: []webhooks.DeliveryState{webhooks.Dead}})
 		return err
 	}))
-	add("ListNotices", func() error { _, err := s.ListNotices(ctx, "acct_1", notices.Query{Limit: 1000}); return err })
+	add("ListAuditEntries", func() error { _, err := s.ListAuditEntries(ctx, "acct_1", audit.Query{Limit: 1000}); return err })
 	add("PendingAccounts", func() error { _, err := s.PendingAccounts(ctx, "", 1000); return err })
-	add("PendingNotices", func() error { _, err := s.PendingNotices(ctx, "acct_1", 1000); return err })
+	add("PendingAuditEntries", func() error { _, err := s.PendingAuditEntries(ctx, "acct_1", 1000); return err })
 	add("RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "many", "rec"); return err })
 	add("DueAlerts", func() error { _, err := s.DueAlerts(ctx, 100); return err })
 	add("UnseenKeys", func() error {
@@ -289,7 +289,7 @@ func methods(s *bolt.Store) (list []method) {
 	}))
 	add("UpdateKey", each(20, func(i int) error {
 		id, _ := key(20 * i)
-		_, err := s.UpdateKey(ctx, "many", id, func(k *apikeys.Key, _ *notices.Notice) error { k.Name = "renamed"; return nil })
+		_, err := s.UpdateKey(ctx, "many", id, func(k *apikeys.Key, _ *audit.Entry) error { k.Name = "renamed"; return nil })
 		return err
 	}))
 	add("RecordKeyUse", func() error {
@@ -304,7 +304,7 @@ func methods(s *bolt.Store) (list []method) {
 		return s.CreateWebhook(ctx, webhooks.Webhook{Account: "many", ID: fmt.Sprint("wh_new", i), URL: "https://example.com/", CreatedAt: now}, webhooks.CreateOptions{})
 	}))
 	add("UpdateWebhook", each(20, func(i int) error {
-		_, err := s.UpdateWebhook(ctx, "many", webhook(5*i), func(w *webhooks.Webhook, _ *notices.Notice) error { w.URL += "x"; return nil })
+		_, err := s.UpdateWebhook(ctx, "many", webhook(5*i), func(w *webhooks.Webhook, _ *audit.Entry) error { w.URL += "x"; return nil })
 		return err
 	}))
 	add("UpdateAlert", func() error {
@@ -314,12 +314,12 @@ func methods(s *bolt.Store) (list []method) {
 	add("UpdateFileScan", func() error {
 		return s.UpdateFileScan(ctx, func(state []byte) ([]byte, error) { return append(state, ' '), nil })
 	})
-	add("AddNotices", func() error {
-		_, err := s.AddNotices(ctx, []notices.Notice{{ID: "ntc_new", Account: "many", At: now, Action: notices.KeyChanged, Pending: true}})
+	add("AddAuditEntries", func() error {
+		_, err := s.AddAuditEntries(ctx, []audit.Entry{{ID: "aud_new", Account: "many", At: now, Action: audit.KeyChanged, Pending: true}})
 		return err
 	})
-	add("LeaseNotices", func() error { _, err := s.LeaseNotices(ctx, "me", time.Minute); return err })
-	add("TakeNotices", func() error { return s.TakeNotices(ctx, []uint64{1, 2, 3}) })
+	add("LeaseAudit", func() error { _, err := s.LeaseAudit(ctx, "me", time.Minute); return err })
+	add("TakeAuditEntries", func() error { return s.TakeAuditEntries(ctx, []uint64{1, 2, 3}) })
 	add("Enqueue", each(10, func(i int) error { _, err := s.Enqueue(ctx, encoded(fmt.Sprint("new-", i))); return err }))
 	add("EnqueueOnce", func() error {
 		_, err := s.EnqueueOnce(ctx, encoded("once"), []webhooks.DedupKey{{Key: "k", Until: now.Add(time.Hour)}})
@@ -341,10 +341,10 @@ func methods(s *bolt.Store) (list []method) {
 		_, err := storetest.WorkerOf(s).Settle(ctx, settled)
 		return err
 	})
-	add("Redeliver", each(10, func(i int) error { return s.Redeliver(ctx, "many", webhook(i), event(17*i), notices.Notice{}) }))
+	add("Redeliver", each(10, func(i int) error { return s.Redeliver(ctx, "many", webhook(i), event(17*i), audit.Entry{}) }))
 	add("Probe", each(4, func(i int) error { return s.Probe(ctx, "many", webhook(i)) }))
 	add("CreateRecovery", func() error {
-		return s.CreateRecovery(ctx, webhooks.Recovery{ID: "rec_new", Account: "many", WebhookID: "wh_002", CreatedAt: now, States: []webhooks.DeliveryState{webhooks.Delivered}}, notices.Notice{})
+		return s.CreateRecovery(ctx, webhooks.Recovery{ID: "rec_new", Account: "many", WebhookID: "wh_002", CreatedAt: now, States: []webhooks.DeliveryState{webhooks.Delivered}}, audit.Entry{})
 	})
 	add("AdvanceRecovery", each(4, func(int) error { _, err := s.AdvanceRecovery(ctx, 100); return err }))
 	add("Import", func() error {
@@ -352,10 +352,10 @@ func methods(s *bolt.Store) (list []method) {
 	})
 	add("DeleteKey", each(20, func(i int) error {
 		id, _ := key(20*i + 1)
-		return s.DeleteKey(ctx, "many", id, func(apikeys.Key) error { return nil }, notices.Notice{})
+		return s.DeleteKey(ctx, "many", id, func(apikeys.Key) error { return nil }, audit.Entry{})
 	}))
 	add("DeleteWebhook", each(10, func(i int) error {
-		return s.DeleteWebhook(ctx, "many", webhook(10*i), func(webhooks.Webhook) error { return nil }, notices.Notice{})
+		return s.DeleteWebhook(ctx, "many", webhook(10*i), func(webhooks.Webhook) error { return nil }, audit.Entry{})
 	}))
 	add("Purge", func() error {
 		later := now.Add(time.Minute)

@@ -41,7 +41,7 @@ type importer struct {
 	webhooks map[string]string // accounts by id
 	open     map[string]bool   // webhooks with a recovery that is not done
 	once     map[string]bool   // other records, by what they are known by
-	told     knownNotices
+	told     knownAuditEntries
 
 	events  *eventlog.Import
 	pending []webhooks.PendingDelivery // of the events
@@ -49,7 +49,7 @@ type importer struct {
 
 func newImporter(b *batch) *importer {
 	m := &importer{
-		batch: b, told: make(knownNotices), keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
+		batch: b, told: make(knownAuditEntries), keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
 		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
 	}
 	m.events = b.log.Import(m.found)
@@ -104,8 +104,8 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 		return m.lookEvent(r)
 	case *transfer.Recovery:
 		return m.lookRecovery(r)
-	case *transfer.Notice:
-		return true, nil // addNotice looks
+	case *transfer.AuditEntry:
+		return true, nil // addAuditEntry looks
 	}
 	return false, fmt.Errorf("%w: kind %q is not known", transfer.ErrRecord, r.Kind())
 }
@@ -236,8 +236,8 @@ func (m *importer) add(r transfer.Record) error {
 		return m.events.Add(r)
 	case *transfer.Recovery:
 		return m.addRecovery(r)
-	case *transfer.Notice:
-		_, err := m.addNotice(r.Notice, r.StoredAt, m.told)
+	case *transfer.AuditEntry:
+		_, err := m.addAuditEntry(r.Entry, r.StoredAt, m.told)
 		return err
 	}
 	return nil

@@ -14,10 +14,10 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
@@ -234,9 +234,9 @@ func (w *keyWorld) change(op keyOp) error {
 		}
 		return w.store.CreateKey(ctx, key, apikeys.CreateOptions{})
 	case "delete":
-		return w.store.DeleteKey(ctx, account, id, nil, notices.Notice{})
+		return w.store.DeleteKey(ctx, account, id, nil, audit.Entry{})
 	}
-	_, err := w.store.UpdateKey(ctx, account, id, func(k *apikeys.Key, _ *notices.Notice) error {
+	_, err := w.store.UpdateKey(ctx, account, id, func(k *apikeys.Key, _ *audit.Entry) error {
 		if op.kind == "rotate" {
 			k.Hash, k.Previous, k.PreviousExpiresAt = hash, k.Hash, hour(op.expires)
 		} else {

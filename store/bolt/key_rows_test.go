@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 )
@@ -60,7 +60,7 @@ func (s *oneKeyStore) warm() {
 }
 
 func (s *oneKeyStore) rename(to string, fail func()) error {
-	_, err := s.UpdateKey(s.t.Context(), "acct", "key", func(k *apikeys.Key, _ *notices.Notice) error {
+	_, err := s.UpdateKey(s.t.Context(), "acct", "key", func(k *apikeys.Key, _ *audit.Entry) error {
 		k.Name = to
 		fail()
 		return nil
@@ -118,7 +118,7 @@ func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
 	boltfault.Around(s.Store, func(commit func() error) error { return errors.Join(commit(), errBad) })
-	_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key, _ *notices.Notice) error {
+	_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key, _ *audit.Entry) error {
 		k.Hash, k.Previous = hashNumber(2), hashNumber(3)
 		return nil
 	})
@@ -224,7 +224,7 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 func TestKeysInMemoryAreWhole(t *testing.T) {
 	key := apikeys.Key{
 		ID: "key", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead, scopes.Scope("own:read")),
-		CreatedAt: hour(1), ExpiresAt: hour(2), CreatedBy: notices.Actor{Kind: notices.ActorPerson, ID: "ann"},
+		CreatedAt: hour(1), ExpiresAt: hour(2), CreatedBy: audit.Actor{Kind: audit.ActorPerson, ID: "ann"},
 		Hash: hashNumber(1), Hint: "sak_…k3Qz", Previous: hashNumber(2), PreviousHint: "old_…A1b2", PreviousExpiresAt: hour(3),
 		LastUsedAt: hour(4), PreviousUsedAt: hour(5),
 	}

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
@@ -39,7 +39,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 			return err
 		}
 		s.countKey(b, &key, 1)
-		if err := b.tell(options.Notice); err != nil {
+		if err := b.tell(options.AuditEntry); err != nil {
 			return err
 		}
 		if err := putKey(b, key, apikeys.Key{}); err != nil {
@@ -77,13 +77,13 @@ func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOpti
 // madeByKey reports whether the key of a row of bucketKeyIDs was created by an API key.
 func madeByKey(b *batch, hash []byte) bool {
 	var key apikeys.Key
-	return readKey(b.tx, &key, hash) == nil && key.CreatedBy.Kind == notices.ActorKey
+	return readKey(b.tx, &key, hash) == nil && key.CreatedBy.Kind == audit.ActorKey
 }
 
 // countKey notes that the step will add a key, or remove it if n is -1.
 func (s *Store) countKey(b *batch, key *apikeys.Key, n int) {
 	s.keyCounts.add(b, key.Account, n)
-	if key.CreatedBy.Kind == notices.ActorKey {
+	if key.CreatedBy.Kind == audit.ActorKey {
 		s.madeCounts.add(b, key.Account, n)
 	}
 }
@@ -206,7 +206,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 }
 
 // UpdateKey implements [apikeys.Store].
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
 	var updated apikeys.Key
 	err := s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(account) {
@@ -218,8 +218,8 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			return err
 		}
 		updated = old
-		var notice notices.Notice
-		if err := change(&updated, &notice); err != nil {
+		var entry audit.Entry
+		if err := change(&updated, &entry); err != nil {
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt, updated.CreatedBy = old.ID, old.Account, old.CreatedAt, old.CreatedBy
@@ -233,7 +233,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := putUses(b, row, moved, used); err != nil {
 			return err
 		}
-		if err := b.tell(notice); err != nil {
+		if err := b.tell(entry); err != nil {
 			return err
 		}
 		updated, _, err = keyByID(b.tx, row) // as it will be read
@@ -246,7 +246,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(account) {
 			return apikeys.ErrNotFound
@@ -261,7 +261,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 				return err
 			}
 		}
-		if err := b.tell(notice); err != nil {
+		if err := b.tell(entry); err != nil {
 			return err
 		}
 		if err := s.requests.forgetOf(b, account, id); err != nil {

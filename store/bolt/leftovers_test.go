@@ -9,7 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -33,7 +33,7 @@ func TestDeletionGoesInSteps(t *testing.T) {
 	if rows != 2*events {
 		t.Fatalf("%d rows, want %d", rows, 2*events)
 	}
-	if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil, notices.Notice{}); err != nil {
+	if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil, audit.Entry{}); err != nil {
 		t.Fatal(err)
 	}
 	if left := pendingRows(t, s); left != rows {
@@ -84,7 +84,7 @@ func TestPurge_ManyDeletedWebhooks_GoInOneStep(t *testing.T) {
 	}
 	publishMany(t, s, 2)
 	for i := range deleted {
-		if err := s.DeleteWebhook(t.Context(), "acct", testWebhook(1+i).ID, nil, notices.Notice{}); err != nil {
+		if err := s.DeleteWebhook(t.Context(), "acct", testWebhook(1+i).ID, nil, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestSweepsRace(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil, notices.Notice{}); err != nil {
+		if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 		for range 4 {

@@ -15,8 +15,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -144,7 +144,7 @@ func changeKeys(path string, turn int) error {
 	for i := range keysChanged {
 		created, deleted := someKey(fmt.Sprint("new", turn, "-"), i), someKey("old", turn*keysChanged+i)
 		do("+"+created.ID, func() error { return s.CreateKey(context.Background(), created, apikeys.CreateOptions{}) })
-		do("-"+deleted.ID, func() error { return s.DeleteKey(context.Background(), "acct", deleted.ID, nil, notices.Notice{}) })
+		do("-"+deleted.ID, func() error { return s.DeleteKey(context.Background(), "acct", deleted.ID, nil, audit.Entry{}) })
 		_, _ = s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: created.ID, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 12_000)})
 	}
 	return s.Close()

@@ -4,19 +4,19 @@ import (
 	"context"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Redeliver implements [webhooks.Store].
-func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := s.redeliver(b, account, webhookID, eventID); err != nil {
 			return err
 		}
-		return b.tell(notice)
+		return b.tell(entry)
 	})
 }
 

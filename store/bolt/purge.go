@@ -73,7 +73,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 		func() error {
 			return b.DeleteBefore(bucketDedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)
 		},
-		func() error { return s.purgeNotices(b, purge.Notices, &left) },
+		func() error { return s.purgeAuditEntries(b, purge.AuditEntries, &left) },
 	} {
 		if err := step(); err != nil {
 			return false, err

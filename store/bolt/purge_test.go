@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -46,7 +46,7 @@ func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
 	}
 	settle(webhooks.GiveUp)
 	for i := range events {
-		if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(i, 0).ID, notices.Notice{}); err != nil {
+		if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(i, 0).ID, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}

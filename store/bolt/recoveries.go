@@ -7,14 +7,14 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, notice notices.Notice) error {
+func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(created.Account) {
 			return auth.ErrErasing
@@ -32,7 +32,7 @@ func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, n
 		if r.To.IsZero() {
 			r.To = afterAll(b.log.LastPublished())
 		}
-		if err := b.tell(notice); err != nil {
+		if err := b.tell(entry); err != nil {
 			return err
 		}
 		return putRecovery(b, &r)

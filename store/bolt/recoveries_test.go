@@ -6,7 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -23,7 +23,7 @@ func TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := webhooks.Recovery{ID: "rec_" + w.ID, Account: w.Account, WebhookID: w.ID, States: []webhooks.DeliveryState{webhooks.Dead}, CreatedAt: at}
-		if err := s.CreateRecovery(t.Context(), r, notices.Notice{}); err != nil {
+		if err := s.CreateRecovery(t.Context(), r, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.AdvanceRecovery(t.Context(), 10); err != nil {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/storageapitest"
@@ -65,12 +65,12 @@ type holding struct {
 }
 
 type accountHolding struct {
-	Keys       []any
-	Webhooks   []any
-	Secrets    map[string][]string // by webhook: the one and the one before
-	Deliveries map[string][]any    // by webhook
-	Recoveries map[string]any
-	Notices    []any
+	Keys         []any
+	Webhooks     []any
+	Secrets      map[string][]string // by webhook: the one and the one before
+	Deliveries   map[string][]any    // by webhook
+	Recoveries   map[string]any
+	AuditEntries []any
 }
 
 // An owner makes what the account has.
@@ -223,18 +223,18 @@ func show(t *testing.T, api *storageapi.Handler, account string, recoveries map[
 			a.Recoveries[id] = plain(t, job)
 		}
 	}
-	var told []notices.Notice
-	for query := (notices.Query{Limit: 3}); query.After != "" || told == nil; {
-		page, err := api.Notices.List(ctx, account, query)
+	var told []audit.Entry
+	for query := (audit.Query{Limit: 3}); query.After != "" || told == nil; {
+		page, err := api.Audit.List(ctx, account, query)
 		must(t, err)
-		told = append(told, page.Notices...)
+		told = append(told, page.Entries...)
 		if query.After = page.Next; page.Next == "" {
 			break
 		}
 	}
-	slices.SortFunc(told, func(a, b notices.Notice) int { return strings.Compare(b.ID, a.ID) })
+	slices.SortFunc(told, func(a, b audit.Entry) int { return strings.Compare(b.ID, a.ID) })
 	for _, n := range told {
-		a.Notices = append(a.Notices, plain(t, n))
+		a.AuditEntries = append(a.AuditEntries, plain(t, n))
 	}
 	return a
 }

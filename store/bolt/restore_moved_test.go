@@ -15,8 +15,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
@@ -38,10 +38,10 @@ func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
 				noError(t, c.s.CreateKey(ctx, apikeys.Key{ID: "m", Account: "m", Hash: hash, ExpiresAt: time.Now().Add(time.Hour)}, apikeys.CreateOptions{}))
 				backup := c.live()
 				if rotated {
-					_, err := c.s.UpdateKey(ctx, "m", "m", func(k *apikeys.Key, _ *notices.Notice) error { k.Hash = next; return nil })
+					_, err := c.s.UpdateKey(ctx, "m", "m", func(k *apikeys.Key, _ *audit.Entry) error { k.Hash = next; return nil })
 					noError(t, err)
 				} else {
-					noError(t, c.s.DeleteKey(ctx, "m", "m", nil, notices.Notice{}))
+					noError(t, c.s.DeleteKey(ctx, "m", "m", nil, audit.Entry{}))
 				}
 				noError(t, c.s.Import(ctx, []transfer.Record{&transfer.Key{Key: apikeys.Key{ID: to.ID, Account: to.Account, Hash: hash}}}))
 
@@ -85,7 +85,7 @@ func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
 			}
 			publish("m", "before")
 			backup := c.live()
-			noError(t, c.s.DeleteWebhook(ctx, "m", "wh", nil, notices.Notice{}))
+			noError(t, c.s.DeleteWebhook(ctx, "m", "wh", nil, audit.Entry{}))
 			hook.Account = account
 			noError(t, c.s.Import(ctx, []transfer.Record{&transfer.Webhook{Webhook: hook}}))
 			publish(account, "since")

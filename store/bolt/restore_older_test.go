@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
@@ -83,7 +83,7 @@ func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
 					noError(t, err)
 					older := earlier(c)
 					c.pass(age)
-					noError(t, c.s.DeleteKey(t.Context(), "acct", key.ID, nil, notices.Notice{}))
+					noError(t, c.s.DeleteKey(t.Context(), "acct", key.ID, nil, audit.Entry{}))
 					backup := later(c)
 
 					restored := filepath.Join(t.TempDir(), "restored.db")
@@ -110,7 +110,7 @@ func TestRestore_AbandonedFileWentOn_Believed(t *testing.T) {
 				backup := c.live()
 				c.pass(age)
 				if written {
-					noError(t, c.s.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
+					noError(t, c.s.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}))
 				}
 				s := restoreFrom(t, backup, c.closed())
 				_, err := s.KeyByHash(t.Context(), key.Hash)

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -148,11 +148,11 @@ func (s *story) operate(to store.Store, account string) {
 	s.counts[fmt.Sprint("operation ", kind)]++
 }
 
-func (s *story) notice(account, action, kind, id string) notices.Notice {
+func (s *story) entry(account, action, kind, id string) audit.Entry {
 	s.others++
-	return notices.Notice{
-		ID: fmt.Sprintf("ntc_%06d", s.others), Account: account, At: time.Now(), Action: notices.Action(action), Pending: s.rand.IntN(2) == 0,
-		Target: notices.Target{Kind: notices.TargetKind(kind), ID: id}, Actor: notices.Actor{Kind: notices.ActorHost},
+	return audit.Entry{
+		ID: fmt.Sprintf("aud_%06d", s.others), Account: account, At: time.Now(), Action: audit.Action(action), Pending: s.rand.IntN(2) == 0,
+		Target: audit.Target{Kind: audit.TargetKind(kind), ID: id}, Actor: audit.Actor{Kind: audit.ActorHost},
 	}
 }
 
@@ -163,7 +163,7 @@ func (s *story) createKey(ctx context.Context, to store.Store, account string) e
 	if s.rand.IntN(2) == 0 {
 		key.ExpiresAt = time.Now().Add(30 * 24 * time.Hour)
 	}
-	options := apikeys.CreateOptions{Notice: s.notice(account, string(notices.KeyCreated), string(notices.TargetKey), id)}
+	options := apikeys.CreateOptions{AuditEntry: s.entry(account, string(audit.KeyCreated), string(audit.TargetKey), id)}
 	if s.rand.IntN(2) == 0 {
 		options.IdempotencyKey, options.IdempotencyTTL = id, 24*time.Hour
 	}
@@ -182,21 +182,21 @@ func (s *story) changeKey(ctx context.Context, to store.Store, account string) e
 		return to.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: key.ID, Hash: key.Hash, At: time.Now()}})
 	case 1:
 		s.others++
-		_, err = to.UpdateKey(ctx, account, key.ID, func(k *apikeys.Key, n *notices.Notice) error {
+		_, err = to.UpdateKey(ctx, account, key.ID, func(k *apikeys.Key, n *audit.Entry) error {
 			k.Previous, k.PreviousExpiresAt = k.Hash, time.Now().Add(time.Hour)
 			k.Hash = markedHash(fmt.Sprint(key.ID, "-", s.others), 2)
-			*n = s.notice(account, string(notices.KeyRotated), string(notices.TargetKey), key.ID)
+			*n = s.entry(account, string(audit.KeyRotated), string(audit.TargetKey), key.ID)
 			return nil
 		})
 		return err
 	}
-	return to.DeleteKey(ctx, account, key.ID, nil, s.notice(account, string(notices.KeyDeleted), string(notices.TargetKey), key.ID))
+	return to.DeleteKey(ctx, account, key.ID, nil, s.entry(account, string(audit.KeyDeleted), string(audit.TargetKey), key.ID))
 }
 
 func (s *story) createWebhook(ctx context.Context, to store.Store, account string) error {
 	s.hooks++
 	id := fmt.Sprintf("wh_%s%04d", account, s.hooks)
-	options := webhooks.CreateOptions{Notice: s.notice(account, string(notices.WebhookCreated), string(notices.TargetWebhook), id)}
+	options := webhooks.CreateOptions{AuditEntry: s.entry(account, string(audit.WebhookCreated), string(audit.TargetWebhook), id)}
 	if s.rand.IntN(2) == 0 {
 		options.IdempotencyKey, options.IdempotencyTTL = id, 24*time.Hour
 	}
@@ -214,9 +214,9 @@ func (s *story) changeWebhook(ctx context.Context, to store.Store, account strin
 	}
 	id, what := list[s.rand.IntN(len(list))].ID, s.rand.IntN(3)
 	if what == 2 {
-		return to.DeleteWebhook(ctx, account, id, nil, s.notice(account, string(notices.WebhookDeleted), string(notices.TargetWebhook), id))
+		return to.DeleteWebhook(ctx, account, id, nil, s.entry(account, string(audit.WebhookDeleted), string(audit.TargetWebhook), id))
 	}
-	_, err = to.UpdateWebhook(ctx, account, id, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err = to.UpdateWebhook(ctx, account, id, func(w *webhooks.Webhook, _ *audit.Entry) error {
 		if what == 0 {
 			w.Active = !w.Active
 		} else {
@@ -285,7 +285,7 @@ func (s *story) redeliver(ctx context.Context, to store.Store, account string) e
 		return err
 	}
 	for _, d := range page.Deliveries {
-		err := to.Redeliver(ctx, account, hook.ID, d.EventID, notices.Notice{})
+		err := to.Redeliver(ctx, account, hook.ID, d.EventID, audit.Entry{})
 		if err != nil && !errors.Is(err, webhooks.ErrNotFound) { // its body is purged
 			return err
 		}
@@ -302,7 +302,7 @@ func (s *story) recover(ctx context.Context, to store.Store, account string) err
 	return to.CreateRecovery(ctx, webhooks.Recovery{
 		ID: fmt.Sprintf("rec_%06d", s.others), Account: account, WebhookID: hooks[s.rand.IntN(len(hooks))].ID, CreatedAt: time.Now(),
 		States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped},
-	}, notices.Notice{})
+	}, audit.Entry{})
 }
 
 // purge takes a step of a purge, or begins one.
@@ -316,7 +316,7 @@ func (s *story) purge() {
 			return s.times[s.rand.IntN(len(s.times))]
 		}
 		if s.rand.IntN(5) > 0 {
-			s.purging.Payloads, s.purging.DedupKeys, s.purging.Notices = pick(), pick(), pick()
+			s.purging.Payloads, s.purging.DedupKeys, s.purging.AuditEntries = pick(), pick(), pick()
 			s.purging.Attempts = earliest(s.purging.Payloads, pick())
 			s.purging.EventIDs = earliest(s.purging.Payloads, pick())
 		}
@@ -407,7 +407,7 @@ func TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable(t *testing.T
 	}
 	end := time.Now().Add(time.Hour)
 	for more := true; more; steps++ {
-		more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end, DedupKeys: end, Notices: end, Limit: 500})
+		more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end, DedupKeys: end, AuditEntries: end, Limit: 500})
 		noError(t, err)
 		wantRestorableAfter(steps)
 	}

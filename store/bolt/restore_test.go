@@ -138,7 +138,7 @@ func noError(tb testing.TB, err error) {
 // path returns where to restore to.
 func (h *lostHost) path() string { return filepath.Join(h.dir, "storage.db") }
 
-// lists are the lists of a fence, as a host knows them from its notices.
+// lists are the lists of a fence, as a host knows them from its audit entries.
 func (h *lostHost) lists() boltops.Fence {
 	return boltops.Fence{
 		DeletedKeys: []boltops.Ref{h.keys["deleted"], {Account: "acct", ID: "key_none"}}, RotatedKeys: []boltops.Ref{h.keys["rotated"]},

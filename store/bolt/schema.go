@@ -46,10 +46,10 @@ var (
 	bucketDueAlerts         = schema.DueAlerts
 	bucketDedupKeys         = schema.DedupKeys
 	bucketErasures          = schema.Erasures
-	bucketNotices           = schema.Notices
-	bucketNoticeHeads       = schema.NoticeHeads
-	bucketNoticesPending    = schema.NoticesPending
-	bucketNoticesRoutine    = schema.NoticesRoutine
+	bucketAudit             = schema.Audit
+	bucketAuditHeads        = schema.AuditHeads
+	bucketAuditPending      = schema.AuditPending
+	bucketAuditRoutine      = schema.AuditRoutine
 	bucketSpare             = schema.Spare
 
 	keySeal     = schema.MetaSealed

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -96,7 +96,7 @@ func TestSealedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.Secret, w.PreviousSecret = second, w.Secret
 		return nil
 	})

@@ -38,14 +38,14 @@ func (s *Store) settle(b *batch, results []webhooks.AttemptResult, health []webh
 	return settled, nil
 }
 
-// changeHealth stores the health of a webhook with the notices, if the webhook still has the
+// changeHealth stores the health of a webhook with the audit entries, if the webhook still has the
 // version on which it was decided, and reports whether it has.
 func (s *Store) changeHealth(b *batch, change *webhooks.HealthChange) (counts bool, err error) {
 	now := s.indexed(b, change.WebhookID)
 	if now == nil || now.err != nil || now.Account != change.Account || now.Version != change.Version || b.isErasing(now.Account) {
 		return false, nil
 	}
-	for _, n := range change.Notices {
+	for _, n := range change.AuditEntries {
 		if err := b.tell(n); err != nil {
 			return false, err
 		}

@@ -16,8 +16,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -317,7 +317,7 @@ var changes = []struct {
 		return s.CreateKey(ctx, testKey(100), apikeys.CreateOptions{})
 	}},
 	{"UpdateKey", func(ctx context.Context, s *Store) error {
-		_, err := s.UpdateKey(ctx, "acct", "key7", func(key *apikeys.Key, _ *notices.Notice) error {
+		_, err := s.UpdateKey(ctx, "acct", "key7", func(key *apikeys.Key, _ *audit.Entry) error {
 			key.Previous, key.Hash = key.Hash, testKey(101).Hash
 			return nil
 		})
@@ -327,13 +327,13 @@ var changes = []struct {
 		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key7", At: time.Now()}, {Account: "acct", ID: "key8", At: time.Now()}})
 	}},
 	{"DeleteKey", func(ctx context.Context, s *Store) error {
-		return s.DeleteKey(ctx, "acct", "key7", nil, notices.Notice{})
+		return s.DeleteKey(ctx, "acct", "key7", nil, audit.Entry{})
 	}},
 	{"CreateWebhook", func(ctx context.Context, s *Store) error {
 		return s.CreateWebhook(ctx, testWebhook(100), webhooks.CreateOptions{})
 	}},
 	{"UpdateWebhook", func(ctx context.Context, s *Store) error {
-		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *webhooks.Webhook, _ *notices.Notice) error {
+		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.Active = false
 			return nil
 		})
@@ -374,7 +374,7 @@ var changes = []struct {
 		deliveries, err := s.EventDeliveries(ctx, "acct", testEvent(0, 0).ID)
 		for _, d := range deliveries {
 			if d.State == webhooks.Delivered {
-				return s.Redeliver(ctx, "acct", d.WebhookID, d.EventID, notices.Notice{})
+				return s.Redeliver(ctx, "acct", d.WebhookID, d.EventID, audit.Entry{})
 			}
 		}
 		return errors.Join(err, errors.New("nothing is delivered"))
@@ -382,14 +382,14 @@ var changes = []struct {
 	{"CreateRecovery", func(ctx context.Context, s *Store) error {
 		return s.CreateRecovery(ctx, webhooks.Recovery{
 			ID: "rec", Account: "acct", WebhookID: "wh0", States: []webhooks.DeliveryState{webhooks.Skipped}, To: time.Now().Add(time.Hour),
-		}, notices.Notice{})
+		}, audit.Entry{})
 	}},
 	{"AdvanceRecovery", func(ctx context.Context, s *Store) error {
 		_, err := s.AdvanceRecovery(ctx, 20)
 		return err
 	}},
 	{"DeleteWebhook", func(ctx context.Context, s *Store) error {
-		return s.DeleteWebhook(ctx, "acct", "wh4", nil, notices.Notice{})
+		return s.DeleteWebhook(ctx, "acct", "wh4", nil, audit.Entry{})
 	}},
 	{"Enqueue much more", func(ctx context.Context, s *Store) error {
 		_, err := s.Enqueue(ctx, testEvent(102, 1<<20))

@@ -16,7 +16,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -55,7 +55,7 @@ func rich(t *testing.T, events int) string {
 		more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 1000})
 		must(t, err)
 	}
-	must(t, s.CreateRecovery(t.Context(), webhooks.Recovery{ID: "rec", Account: "many", WebhookID: "wh_001", CreatedAt: time.Now(), States: []webhooks.DeliveryState{webhooks.Dead}}, notices.Notice{}))
+	must(t, s.CreateRecovery(t.Context(), webhooks.Recovery{ID: "rec", Account: "many", WebhookID: "wh_001", CreatedAt: time.Now(), States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
 	return name + ".db"
 }
 
@@ -132,9 +132,9 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"due_alerts", "move", nil, "due_alerts", "not the alert"},
 		{"dedup_keys", "another", nil, "dedup_keys", "malformed key"},
 		{"audit_log", "", flip, "audit_log", "cannot be read"},
-		{"audit_log", "", remove, "audit_heads", "no notice"},
+		{"audit_log", "", remove, "audit_heads", "no audit entry"},
 		{"audit_heads", "", remove, "audit_log", "audit_heads does not lead to it"},
-		{"audit_heads", "move", nil, "audit_heads", "notice of another account"},
+		{"audit_heads", "move", nil, "audit_heads", "audit entry of another account"},
 		{"audit_routine", "", flip, "audit_routine", "counts"},
 		{"audit_routine", "last", cut, "audit_routine", "cannot be read"},
 		{"audit_routine", "last", remove, "audit_log", "audit_routine does not have it"},

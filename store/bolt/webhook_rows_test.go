@@ -11,8 +11,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -159,7 +159,7 @@ func TestWebhooksInDoubtAreReadFromTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	boltfault.Around(s, func(commit func() error) error { return errors.Join(commit(), errBad) })
-	_, err := s.UpdateWebhook(t.Context(), webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err := s.UpdateWebhook(t.Context(), webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.URL = "https://after.example.com/"
 		return nil
 	})
@@ -198,7 +198,7 @@ func TestClaimBesideAChange(t *testing.T) {
 		t.Fatal(r.err)
 	}
 	defer r.end()
-	if err := s.DeleteWebhook(t.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
+	if err := s.DeleteWebhook(t.Context(), webhook.Account, webhook.ID, nil, audit.Entry{}); err != nil {
 		t.Fatal(err)
 	}
 	if w := r.webhook(webhook.ID); w == nil || w.URL != webhook.URL {

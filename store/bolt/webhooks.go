@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/webhooks"
@@ -18,7 +18,7 @@ import (
 func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, with webhooks.CreateOptions) error {
 	options := apikeys.CreateOptions{
 		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
-		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, Notice: with.Notice,
+		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
 	}
 	for {
 		err := ofWebhook(s.createWebhook(ctx, &webhook, &options))
@@ -59,7 +59,7 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 		if err := b.Put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
 			return err
 		}
-		if err := b.tell(options.Notice); err != nil {
+		if err := b.tell(options.AuditEntry); err != nil {
 			return err
 		}
 		if err := s.markDue(b, webhook.Account); err != nil {
@@ -109,7 +109,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 }
 
 // UpdateWebhook implements [webhooks.Store].
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
 	var updated webhooks.Webhook
 	err := s.writer.Run(ctx, func(b *batch) error {
 		old, err := s.webhookByID(b.tx, account, id)
@@ -120,8 +120,8 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			return err
 		}
 		updated = old
-		var notice notices.Notice
-		if err := change(&updated, &notice); err != nil {
+		var entry audit.Entry
+		if err := change(&updated, &entry); err != nil {
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
@@ -131,7 +131,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		if err := s.putWebhook(b, &updated); err != nil {
 			return err
 		}
-		if err := b.tell(notice); err != nil {
+		if err := b.tell(entry); err != nil {
 			return err
 		}
 		updated, err = s.webhookByID(b.tx, account, id) // as it will be read
@@ -144,12 +144,12 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := s.deleteWebhook(b, account, id, check); err != nil {
 			return err
 		}
-		return b.tell(notice)
+		return b.tell(entry)
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -154,14 +154,14 @@ func (s *Store) setHealth(h *webhooks.HealthChange) bool {
 	changed := *w
 	changed.WebhookHealth = h.Health
 	s.change(changed)
-	for _, n := range h.Notices {
-		s.notices.add(n)
+	for _, n := range h.AuditEntries {
+		s.entries.add(n)
 	}
 	return true
 }
 
 // Redeliver implements [webhooks.Store].
-func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		s.added(s.report(d))
 	}
 	s.probe(webhookID)
-	s.notices.add(notice)
+	s.entries.add(entry)
 	return nil
 }
 

@@ -56,11 +56,11 @@ func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased
 			erased.DedupKeys++
 		}
 	}
-	if of := s.notices.accounts[account]; of != nil {
-		erased.Notices = len(of.all)
-		delete(s.notices.accounts, account)
+	if of := s.entries.accounts[account]; of != nil {
+		erased.AuditEntries = len(of.all)
+		delete(s.entries.accounts, account)
 	}
-	s.notices.order = slices.DeleteFunc(s.notices.order, func(n *notice) bool { return n.Account == account })
+	s.entries.order = slices.DeleteFunc(s.entries.order, func(n *entry) bool { return n.Account == account })
 	erased.IdempotencyKeys = s.keyRequests.erase(account) + s.webhookRequests.erase(account)
 	return erased, false, nil
 }

@@ -45,8 +45,8 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (t
 		switch kind {
 		case transfer.KindEvent:
 			return s.exportEvents(f, account, after)
-		case transfer.KindNotice:
-			return s.exportNotices(f, account, after)
+		case transfer.KindAuditEntry:
+			return s.exportAuditEntries(f, account, after)
 		}
 		rows := s.rows(kind, account)
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
@@ -150,19 +150,19 @@ func (s *Store) exportEvents(f *transfer.Filler, account string, after []byte) e
 	return nil
 }
 
-func (s *Store) exportNotices(f *transfer.Filler, account string, after []byte) error {
+func (s *Store) exportAuditEntries(f *transfer.Filler, account string, after []byte) error {
 	last := uint64(0)
 	if len(after) == 8 {
 		last = binary.BigEndian.Uint64(after)
 	} else if after != nil {
 		return transfer.ErrPosition
 	}
-	for _, n := range s.notices.order {
+	for _, n := range s.entries.order {
 		row := binary.BigEndian.AppendUint64(nil, n.number)
 		if n.number <= last || account != "" && account != n.Account {
 			continue
 		}
-		if !f.Add(row, &transfer.Notice{Notice: copiedNotice(n.Notice), StoredAt: stored(n.at)}) {
+		if !f.Add(row, &transfer.AuditEntry{Entry: copiedAuditEntry(n.Entry), StoredAt: stored(n.at)}) {
 			break
 		}
 	}

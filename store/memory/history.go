@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -54,7 +54,7 @@ type recovery struct {
 }
 
 // CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice notices.Notice) error {
+func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, entry audit.Entry) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 	}
 	r.From, r.To, r.CreatedAt = stored(r.From), stored(r.To), stored(r.CreatedAt)
 	s.keepRecovery(&recovery{Recovery: r})
-	s.notices.add(notice)
+	s.entries.add(entry)
 	return nil
 }
 
@@ -193,7 +193,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		return r.Done && r.CreatedAt.Before(purge.Attempts)
 	})
 	more = s.purgeDedupKeys(purge.DedupKeys, purge.Limit-purged) || more
-	return s.notices.purge(purge.Notices, purge.Limit, &s.clock) || more, nil
+	return s.entries.purge(purge.AuditEntries, purge.Limit, &s.clock) || more, nil
 }
 
 // purge removes the expired parts of an event, and reports whether there were any. It appends the

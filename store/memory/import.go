@@ -162,8 +162,8 @@ func (s *Store) add(r transfer.Record) {
 		s.addEvent(r)
 	case *transfer.Recovery:
 		s.addRecovery(r)
-	case *transfer.Notice:
-		s.notices.addAt(r.Notice, stored(r.StoredAt))
+	case *transfer.AuditEntry:
+		s.entries.addAt(r.Entry, stored(r.StoredAt))
 	}
 }
 

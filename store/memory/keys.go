@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // A key is a stored key.
@@ -56,7 +56,7 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 	s.keys.insert(k.Account, k.ID, k)
 	s.index(k)
 	s.keyRequests.note(k.Account, k.ID, &options)
-	s.notices.add(options.Notice)
+	s.entries.add(options.AuditEntry)
 	return nil
 }
 
@@ -67,7 +67,7 @@ func (s *Store) exceedsShare(account string, options *apikeys.CreateOptions) boo
 	}
 	created := 0
 	for _, row := range s.keys[account] {
-		if row.record.CreatedBy.Kind == notices.ActorKey {
+		if row.record.CreatedBy.Kind == audit.ActorKey {
 			created++
 		}
 	}
@@ -162,7 +162,7 @@ func compareExpiry(a, b apikeys.Expiry) int {
 }
 
 // UpdateKey implements [apikeys.Store].
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
 	if err := s.begin(ctx); err != nil {
 		return apikeys.Key{}, err
 	}
@@ -172,8 +172,8 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
 	changed := k.Key
-	var notice notices.Notice
-	if err := change(&changed, &notice); err != nil {
+	var entry audit.Entry
+	if err := change(&changed, &entry); err != nil {
 		return apikeys.Key{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt, changed.CreatedBy, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.CreatedBy, k.LastUsedAt
@@ -185,12 +185,12 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	s.unindex(k)
 	*k = key{changed, k.usedBy(changed.Hash)}
 	s.index(k)
-	s.notices.add(notice)
+	s.entries.add(entry)
 	return changed, nil
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 	s.keys.remove(account, id)
 	s.keyRequests.forgetOf(account, id)
 	s.webhookRequests.forgetOf(account, id)
-	s.notices.add(notice)
+	s.entries.add(entry)
 	return nil
 }
 

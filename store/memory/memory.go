@@ -45,7 +45,7 @@ type Store struct {
 	cursors    cursor.Key  // encrypts event numbers in cursors
 	alerts     map[ref]*alert
 	dedupKeys  map[dedupKey]bool
-	notices    noticeLog
+	entries    auditLog
 	fileScan   []byte // state of the scan for expiring files
 	lastSeq    uint64
 	published  time.Time // time of the last publication

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -15,7 +15,7 @@ import (
 func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
 	options := apikeys.CreateOptions{
 		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
-		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, Notice: with.Notice,
+		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
 	}
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 	s.webhookIDs[w.ID] = true
 	s.webhookRequests.note(w.Account, w.ID, &options)
 	s.markDue(w.Account)
-	s.notices.add(options.Notice)
+	s.entries.add(options.AuditEntry)
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 }
 
 // UpdateWebhook implements [webhooks.Store].
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
 	if err := s.begin(ctx); err != nil {
 		return webhooks.Webhook{}, err
 	}
@@ -82,18 +82,18 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		return webhooks.Webhook{}, webhooks.ErrNotFound
 	}
 	changed := copyOf(*w)
-	var notice notices.Notice
-	if err := change(&changed, &notice); err != nil {
+	var entry audit.Entry
+	if err := change(&changed, &entry); err != nil {
 		return webhooks.Webhook{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt, changed.Version = w.ID, w.Account, w.CreatedAt, w.Version
 	s.markDue(account)
-	s.notices.add(notice)
+	s.entries.add(entry)
 	return copyOf(*s.change(changed)), nil
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	s.webhooks.remove(account, id)
 	delete(s.webhookIDs, id)
 	s.markDue(account)
-	s.notices.add(notice)
+	s.entries.add(entry)
 	if s.feed != nil {
 		s.feed.Forget(webhooks.Scope{WebhookID: id})
 	}

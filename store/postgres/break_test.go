@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -83,7 +83,7 @@ func TestRedeliverBesideSettling(t *testing.T) {
 	s := m.opened(t)
 	task := onlyTask(t, s)
 	do := func() {
-		if err := s.Redeliver(t.Context(), task.Webhook.Account, task.Webhook.ID, task.Event.ID, notices.Notice{}); err != nil {
+		if err := s.Redeliver(t.Context(), task.Webhook.Account, task.Webhook.ID, task.Event.ID, audit.Entry{}); err != nil {
 			t.Error(err)
 		}
 		if tasks := claimed(t, s); len(tasks) > 0 { // it looks
@@ -115,7 +115,7 @@ func TestWebhookReadLate(t *testing.T) {
 		t.Fatalf("Backlog = %+v, %v; want 2 pending", b, err)
 	}
 	turn := func(s *postgres.Store, on bool) {
-		if _, err := s.UpdateWebhook(t.Context(), task.Webhook.Account, task.Webhook.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+		if _, err := s.UpdateWebhook(t.Context(), task.Webhook.Account, task.Webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.Active = on
 			return nil
 		}); err != nil {
@@ -139,7 +139,7 @@ func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 	endpoints(t, s, 1)
 	w := onlyTask(t, s).Webhook
 	turn := func(on bool) {
-		if _, err := other.UpdateWebhook(t.Context(), w.Account, w.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+		if _, err := other.UpdateWebhook(t.Context(), w.Account, w.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.Active = on
 			return nil
 		}); err != nil {
@@ -210,7 +210,7 @@ func TestClaimCutShort(t *testing.T) {
 	if _, err := storetest.WorkerOf(s).Claim(t.Context(), 1); err != nil { // it looks
 		t.Fatal(err)
 	}
-	if _, err := open(t, m.option).UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *webhooks.Webhook, _ *notices.Notice) error {
+	if _, err := open(t, m.option).UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.Active = false
 		return nil
 	}); err != nil {

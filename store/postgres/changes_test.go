@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -121,22 +121,22 @@ func TestChangesAreNoted(t *testing.T) {
 	if err := s.Probe(t.Context(), "other", "a"); !errors.Is(err, webhooks.ErrNotFound) {
 		t.Errorf("Probe of another account's = %v", err)
 	}
-	_, err = s.UpdateWebhook(t.Context(), "acct", "a", func(w *webhooks.Webhook, _ *notices.Notice) error { w.Active = false; return nil })
+	_, err = s.UpdateWebhook(t.Context(), "acct", "a", func(w *webhooks.Webhook, _ *audit.Entry) error { w.Active = false; return nil })
 	must(err)
 	wantChanges(t, name, "2 a:none")
 	enqueue("to b, skipped for a")
 	wantChanges(t, name, "0 b:to b, skipped for a")
-	must(s.Redeliver(t.Context(), "acct", "a", "to b, skipped for a", notices.Notice{})) // it was settled
-	must(s.Redeliver(t.Context(), "acct", "b", "first", notices.Notice{}))               // it is pending
+	must(s.Redeliver(t.Context(), "acct", "a", "to b, skipped for a", audit.Entry{})) // it was settled
+	must(s.Redeliver(t.Context(), "acct", "b", "first", audit.Entry{}))               // it is pending
 	wantChanges(t, name, "1 a:to b, skipped for a", "4 b:first")
-	must(s.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
+	must(s.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
 	wantChanges(t, name, "2 b:none")
 	must(s.CreateWebhook(t.Context(), newWebhook("acct", "c"), webhooks.CreateOptions{}))
 	if _, err := postgres.HoldAll(t.Context(), pool(t), option); err != nil {
 		t.Fatal(err)
 	}
 	wantChanges(t, name, "2 a:none c:none")
-	if err := s.DeleteWebhook(t.Context(), "acct", "a", func(webhooks.Webhook) error { return undo }, notices.Notice{}); !errors.Is(err, undo) {
+	if err := s.DeleteWebhook(t.Context(), "acct", "a", func(webhooks.Webhook) error { return undo }, audit.Entry{}); !errors.Is(err, undo) {
 		t.Fatal(err)
 	}
 	wantChanges(t, name)
@@ -165,7 +165,7 @@ func TestRedeliveredIsDueFirst(t *testing.T) {
 	}
 	in(t, name, `update pending set due = now() + interval '1 hour', recovered = true where event = (select event from event_log where id = '3')`)
 	for _, of := range [][2]string{{"4", "4 0 1 2 3"}, {"2", "2 4 0 1 3"}, {"3", "3 2 4 0 1"}, {"3", "3 2 4 0 1"}} {
-		if err := s.Redeliver(t.Context(), "acct", "a", of[0], notices.Notice{}); err != nil {
+		if err := s.Redeliver(t.Context(), "acct", "a", of[0], audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := order(); got != of[1] {
@@ -248,7 +248,7 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 	}
 	redeliver := func(id string) {
 		t.Helper()
-		if err := other.Redeliver(t.Context(), "acct", "a", id, notices.Notice{}); err != nil {
+		if err := other.Redeliver(t.Context(), "acct", "a", id, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrClock is wrapped by the errors of [New], [Open], Deliver, UpdateFileScan and, for keys that are about to
-// expire, AddNotices if this node's clock differs from the database's by more than an hour. Receivers
+// expire, AddAuditEntries if this node's clock differs from the database's by more than an hour. Receivers
 // would reject its signatures, keys would expire too late or too early, and accounts be notified too early.
 var ErrClock = errors.New("this node's clock differs from the database's")
 

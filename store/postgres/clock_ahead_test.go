@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -85,7 +85,7 @@ func purgeAt(t *testing.T, node *postgres.Store, now time.Time) {
 	before := now.Add(-30 * 24 * time.Hour)
 	for more := true; more; {
 		var err error
-		more, err = node.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, DedupKeys: before, Notices: before, Limit: 100})
+		more, err = node.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, DedupKeys: before, AuditEntries: before, Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestPurge_ClockAMonthAheadForAMinute_KeepsWhatIsPending(t *testing.T) {
 			s := newAheadStore(t)
 			s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
 			s.publish("event", 20)
-			_, err := s.AddNotices(t.Context(), []notices.Notice{noticeNo(notices.TargetAccount, "", 1)})
+			_, err := s.AddAuditEntries(t.Context(), []audit.Entry{entryNo(audit.TargetAccount, "", 1)})
 			s.must(err)
 			purge(t, s)
 			s.publish("meanwhile", 3)
@@ -169,7 +169,7 @@ func TestPurge_ClockAMonthAheadForAMinute_KeepsWhatIsPending(t *testing.T) {
 			}
 			s.must(pool(t).QueryRow(t.Context(), `select count(*) from `+quoted(s.schema)+`.audit`).Scan(&rows))
 			if rows != 1 {
-				t.Errorf("%d notices are kept, want 1", rows)
+				t.Errorf("%d audit entries are kept, want 1", rows)
 			}
 		})
 	}
@@ -239,13 +239,13 @@ func TestCreate_ClockAMonthAhead_KnowsTheIdempotencyKeys(t *testing.T) {
 	s.must(pool(t).QueryRow(t.Context(), `select 1 from `+quoted(s.schema)+`.requests having count(*) = 2 and max(at) < now() + interval '61 minutes'`).Scan(new(int)))
 }
 
-func TestLeaseNotices_ClockAheadForAMinute_IsFreeInTime(t *testing.T) {
+func TestLeaseAuditEntries_ClockAheadForAMinute_IsFreeInTime(t *testing.T) {
 	s := newAheadStore(t)
 	lease := func(holder string, want bool) {
 		t.Helper()
-		held, err := s.LeaseNotices(t.Context(), holder, time.Minute)
+		held, err := s.LeaseAudit(t.Context(), holder, time.Minute)
 		if err != nil || held != want {
-			t.Errorf("LeaseNotices of %s = %v, %v, want %v", holder, held, err, want)
+			t.Errorf("LeaseAudit of %s = %v, %v, want %v", holder, held, err, want)
 		}
 	}
 	lease("a", true)
@@ -295,7 +295,7 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 			settle(tasks[0], webhooks.Retry, 0)
 			settle(tasks[1], webhooks.Retry, 20*time.Hour)
 			s.publish("published", 3)
-			s.must(s.Redeliver(t.Context(), "acct", "a", tasks[2].Event.ID, notices.Notice{}))
+			s.must(s.Redeliver(t.Context(), "acct", "a", tasks[2].Event.ID, audit.Entry{}))
 			s.ahead(0)
 			s.must(s.Close())
 			loaded := s.node()
@@ -323,7 +323,7 @@ func TestEnqueue_ClockAYearAhead_TimesAreAnHourAheadAtMost(t *testing.T) {
 	s.ahead(365 * 24 * time.Hour)
 	s.publish("ahead", 1)
 	maintain(t, s.Store)
-	s.must(s.CreateRecovery(t.Context(), webhooks.Recovery{ID: "recovery", Account: "acct", WebhookID: "a"}, notices.Notice{}))
+	s.must(s.CreateRecovery(t.Context(), webhooks.Recovery{ID: "recovery", Account: "acct", WebhookID: "a"}, audit.Entry{}))
 	wantPage(t, s.Store, &query, false, "before0", "ahead0")
 	tx, err := s.pool.Begin(t.Context())
 	s.must(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -57,9 +57,9 @@ func TestClockRefused(t *testing.T) {
 		if newErr == nil {
 			_ = other.Close()
 		}
-		_, addErr := s.AddNotices(t.Context(), []notices.Notice{{Account: "acct", ID: "id", Action: notices.KeyExpiring}})
+		_, addErr := s.AddAuditEntries(t.Context(), []audit.Entry{{Account: "acct", ID: "id", Action: audit.KeyExpiring}})
 		scanErr := s.UpdateFileScan(t.Context(), func(state []byte) ([]byte, error) { return state, nil })
-		for what, err := range map[string]error{"New": newErr, "Claim": claim(), "AddNotices": addErr, "UpdateFileScan": scanErr} {
+		for what, err := range map[string]error{"New": newErr, "Claim": claim(), "AddAuditEntries": addErr, "UpdateFileScan": scanErr} {
 			if (text != "") != errors.Is(err, postgres.ErrClock) || err != nil && !strings.Contains(err.Error(), text) {
 				t.Errorf("%s with a database that is %v ahead = %v, want %q", what, by, err, text)
 			}

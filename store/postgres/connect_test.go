@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -125,7 +125,7 @@ func TestSilence(t *testing.T) {
 		"Enqueue another": func() error { return enqueue("b") },
 		"Enqueue a third": func() error { return enqueue("c") },
 		"UpdateWebhook": func() error {
-			_, err := s.UpdateWebhook(context.Background(), "acct_wh_000000", "wh_000000", func(*webhooks.Webhook, *notices.Notice) error { return nil })
+			_, err := s.UpdateWebhook(context.Background(), "acct_wh_000000", "wh_000000", func(*webhooks.Webhook, *audit.Entry) error { return nil })
 			return err
 		},
 		"KeyByHash": func() error { _, err := s.KeyByHash(context.Background(), hashNo(1)); return err },
@@ -218,7 +218,7 @@ func TestDeliveriesAfterSilence(t *testing.T) {
 		inside.Add(1)
 		first := sync.OnceFunc(inside.Done)
 		group.Go(func() {
-			_, err := s.UpdateWebhook(context.Background(), w.Account, w.ID, func(*webhooks.Webhook, *notices.Notice) error {
+			_, err := s.UpdateWebhook(context.Background(), w.Account, w.ID, func(*webhooks.Webhook, *audit.Entry) error {
 				first()
 				<-silent
 				return nil

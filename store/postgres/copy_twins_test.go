@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -103,14 +103,14 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		}
 	case 1:
 		return "UpdateKey", func(s store.Store) any {
-			changed, err := s.UpdateKey(ctx, account, key, func(k *apikeys.Key, _ *notices.Notice) error {
+			changed, err := s.UpdateKey(ctx, account, key, func(k *apikeys.Key, _ *audit.Entry) error {
 				k.Previous, k.PreviousExpiresAt, k.Hash = k.Hash, at.Add(time.Hour), hash
 				return nil
 			})
 			return fmt.Sprint(changed, err)
 		}
 	case 2:
-		return "DeleteKey", func(s store.Store) any { return fmt.Sprint(s.DeleteKey(ctx, account, key, nil, notices.Notice{})) }
+		return "DeleteKey", func(s store.Store) any { return fmt.Sprint(s.DeleteKey(ctx, account, key, nil, audit.Entry{})) }
 	case 3:
 		return "RecordKeyUse", func(s store.Store) any {
 			k, err := s.KeyByID(ctx, account, key)
@@ -124,7 +124,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		}
 	case 5:
 		return "UpdateWebhook", func(s store.Store) any {
-			_, err := s.UpdateWebhook(ctx, account, hook, func(w *webhooks.Webhook, _ *notices.Notice) error {
+			_, err := s.UpdateWebhook(ctx, account, hook, func(w *webhooks.Webhook, _ *audit.Entry) error {
 				w.Active, w.PreviousSecret, w.PreviousSecretExpiresAt, w.Secret = choice > 0, w.Secret, at, secret
 				return nil
 			})
@@ -136,7 +136,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		}
 		w.deleted[begin]++
 		return "DeleteWebhook", func(s store.Store) any {
-			return fmt.Sprint(s.DeleteWebhook(ctx, account, hook, nil, notices.Notice{}))
+			return fmt.Sprint(s.DeleteWebhook(ctx, account, hook, nil, audit.Entry{}))
 		}
 	case 7, 8:
 		return "Enqueue", func(s store.Store) any {
@@ -146,10 +146,10 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	case 9:
 		return "Claim", func(s store.Store) any { return w.deliver(ctx, s, at) }
 	case 10:
-		return "Redeliver", func(s store.Store) any { return fmt.Sprint(s.Redeliver(ctx, account, hook, event, notices.Notice{})) }
+		return "Redeliver", func(s store.Store) any { return fmt.Sprint(s.Redeliver(ctx, account, hook, event, audit.Entry{})) }
 	case 11:
 		return "Recovery", func(s store.Store) any {
-			err := s.CreateRecovery(ctx, webhooks.Recovery{ID: fmt.Sprint("rec_", n), Account: account, WebhookID: hook, States: states[:1+choice], To: twinTime, CreatedAt: at}, notices.Notice{})
+			err := s.CreateRecovery(ctx, webhooks.Recovery{ID: fmt.Sprint("rec_", n), Account: account, WebhookID: hook, States: states[:1+choice], To: twinTime, CreatedAt: at}, audit.Entry{})
 			if choice == 0 { // the others are under way when the store is copied
 				for more := true; more && err == nil; {
 					more, err = s.AdvanceRecovery(ctx, 1000)

@@ -17,7 +17,7 @@ import (
 // it is of this store.
 type cursor struct {
 	key             []byte
-	events, notices positions.Key
+	events, entries positions.Key
 }
 
 // loadCursor reads the key of all nodes.
@@ -25,7 +25,7 @@ func (s *Store) loadCursor(ctx context.Context) error {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	err := s.pool.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'cursors'`)).Scan(&s.cursor.key)
-	for list, key := range map[string]*positions.Key{"events": &s.cursor.events, "notices": &s.cursor.notices} {
+	for list, key := range map[string]*positions.Key{"events": &s.cursor.events, "audit": &s.cursor.entries} {
 		h := hmac.New(sha256.New, s.cursor.key)
 		_, _ = h.Write([]byte(list))
 		copy(key[:], h.Sum(nil))
@@ -33,10 +33,10 @@ func (s *Store) loadCursor(ctx context.Context) error {
 	return failure(ctx, err)
 }
 
-// listedNotice returns the number of the notice of a cursor in a list of notices; 0 if it is not of
+// listedAuditEntry returns the number of the audit entry of a cursor in a list of audit entries; 0 if it is not of
 // this store: then none is after it.
-func (c *cursor) listedNotice(text string) int64 {
-	number, ok := c.notices.Decode(text)
+func (c *cursor) listedAuditEntry(text string) int64 {
+	number, ok := c.entries.Decode(text)
 	if !ok || number > math.MaxInt64 {
 		return 0
 	}

@@ -37,7 +37,7 @@ func (s *Store) checkOpen(ctx context.Context, tx pgx.Tx, account string) error 
 
 // receiptCounts are the numbers of a receipt, in the order of the column counts.
 func receiptCounts(r *store.Receipt) []*int {
-	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.Notices}
+	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.AuditEntries}
 }
 
 var eraseEvents = query("erase_events")
@@ -172,7 +172,7 @@ func (s *Store) eraseRows(ctx context.Context, tx pgx.Tx, account string, limit 
 		{eraseIDs, new(int)},
 		{erase("dedup_keys", "key", `account = $1`), &erased.DedupKeys},
 		{erase("requests", "name", `kind = any('{0,1}') and account = $1`), &erased.IdempotencyKeys},
-		{erase("audit", "id", `account = $1`), &erased.Notices},
+		{erase("audit", "id", `account = $1`), &erased.AuditEntries},
 	} {
 		var gone, found int
 		if err := tx.QueryRow(ctx, s.sql(rest.sql), account, limit).Scan(&gone, &found); err != nil {

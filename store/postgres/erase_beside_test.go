@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
 // What others do meanwhile to the rows that a step of an erasure is about to remove, such as
-// taking a notice or purging it, leaves nothing of the account behind.
+// taking an audit entry or purging it, leaves nothing of the account behind.
 func TestEraseWaitsForOthers(t *testing.T) {
 	for name, other := range map[string]string{
 		"taking":  `update SCHEMA.audit set pending = false where number = (select min(number) from SCHEMA.audit)`,
@@ -19,11 +19,11 @@ func TestEraseWaitsForOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			option := inSchema(t)
 			s := open(t, option)
-			var list []notices.Notice
+			var list []audit.Entry
 			for i := range 20 {
-				list = append(list, noticeNo(notices.TargetAccount, "", i))
+				list = append(list, entryNo(audit.TargetAccount, "", i))
 			}
-			if _, err := s.AddNotices(t.Context(), list); err != nil {
+			if _, err := s.AddAuditEntries(t.Context(), list); err != nil {
 				t.Fatal(err)
 			}
 			erase := func() (erased store.Receipt, more bool, err error) { return s.EraseAccount(t.Context(), "acct", 7) }

@@ -17,7 +17,7 @@ import (
 )
 
 // What ExportAccount counts of an account, the receipt of Erase counts. Afterwards there is the
-// notice of that erasure; and nothing, only the first and the last line, once that is erased.
+// audit entry of that erasure; and nothing, only the first and the last line, once that is erased.
 func TestExportAccountBesideErase(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: open(t, inSchema(t))})
 	must := func(err error) {
@@ -45,7 +45,7 @@ func TestExportAccountBesideErase(t *testing.T) {
 	if diff := cmp.Diff(counted, erased); diff != "" || erased.DedupKeys == 0 || erased.Alerts == 0 || erased.Deliveries < 6 {
 		t.Errorf("the receipt %+v (-export +receipt):\n%s", erased, diff)
 	}
-	for _, want := range []store.Receipt{{Notices: 1}, {}} {
+	for _, want := range []store.Receipt{{AuditEntries: 1}, {}} {
 		if diff := cmp.Diff(want, exportedCounts(t, api, "acct")); diff != "" {
 			t.Errorf("after Erase (-want +export):\n%s", diff)
 		}
@@ -78,7 +78,7 @@ func exportedCounts(t *testing.T, api *storageapi.Handler, account string) (n st
 	total := 2
 	for kind, count := range map[string]*int{
 		"key": &n.Keys, "webhook": &n.Webhooks, "event": &n.Events, "recovery": &n.Recoveries, "alert": &n.Alerts,
-		"toldOnce": &n.DedupKeys, "idempotencyKey": &n.IdempotencyKeys, "notice": &n.Notices,
+		"toldOnce": &n.DedupKeys, "idempotencyKey": &n.IdempotencyKeys, "auditEntry": &n.AuditEntries,
 	} {
 		*count = last.Lines[kind]
 		total += *count

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
@@ -54,7 +54,7 @@ func TestEraseLeavesNoRows(t *testing.T) {
 		must(err)
 		_, err = s.UpdateAlert(ctx, account, "metric", func(step *webhooks.AlertStep) error { step.State = []byte(account); return nil })
 		must(err)
-		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account, Account: account, WebhookID: account + "a"}, notices.Notice{}))
+		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account, Account: account, WebhookID: account + "a"}, audit.Entry{}))
 		for i := range n {
 			_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(account, i), Account: account, Type: "type", Body: []byte(account)})
 			must(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
@@ -154,8 +154,8 @@ func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) e
 		return e.events(ctx)
 	case transfer.KindRecovery:
 		return e.rows(ctx, exportedRecovery, exportRecoveries, &at.number, e.account, e.limit)
-	case transfer.KindNotice:
-		return e.rows(ctx, exportedNotice, exportNotices, &at.number, e.account, e.limit)
+	case transfer.KindAuditEntry:
+		return e.rows(ctx, exportedAuditEntry, exportAuditEntries, &at.number, e.account, e.limit)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ const (
 
 	exportFileScan = `select name, seal from storageapi.marks where name = 'file_scan' and name > $1 and $2 = '' and seal <> ''`
 
-	exportNotices = `select number, ` + noticeColumns + `, stored_at from storageapi.audit
+	exportAuditEntries = `select number, ` + entryColumns + `, stored_at from storageapi.audit
 		where number > $1 and ($2 = '' or account = $2) order by number limit $3`
 )
 
@@ -240,10 +240,10 @@ func exportedRecovery(row pgx.CollectableRow) (exportedRow, error) {
 	return exportedRow{at: at, record: r}, err
 }
 
-func exportedNotice(row pgx.CollectableRow) (exportedRow, error) {
-	var n notices.Numbered
-	r := &transfer.Notice{}
-	err := row.Scan(append(noticeFields(&n), (*instant)(&r.StoredAt))...)
-	r.Notice = n.Notice
+func exportedAuditEntry(row pgx.CollectableRow) (exportedRow, error) {
+	var n audit.Numbered
+	r := &transfer.AuditEntry{}
+	err := row.Scan(append(entryFields(&n), (*instant)(&r.StoredAt))...)
+	r.Entry = n.Entry
 	return exportedRow{at: place{number: int64(n.Number)}, record: r}, err
 }

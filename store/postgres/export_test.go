@@ -58,9 +58,13 @@ func Migrating(text string) Option {
 // ListFailed returns the statement that lists failed deliveries.
 func ListFailed(options ...Option) string { return optionsOf(options).names.in(listFailed) }
 
-// TrimNotices and PurgeNotices return the statements that remove old notices.
-func TrimNotices(option Option) string  { return optionsOf([]Option{option}).names.in(trimNotices) }
-func PurgeNotices(option Option) string { return optionsOf([]Option{option}).names.in(purgeNotices) }
+// TrimAuditEntries and PurgeAuditEntries return the statements that remove old audit entries.
+func TrimAuditEntries(option Option) string {
+	return optionsOf([]Option{option}).names.in(trimAuditEntries)
+}
+func PurgeAuditEntries(option Option) string {
+	return optionsOf([]Option{option}).names.in(purgeAuditEntries)
+}
 
 // SchemaOf returns the name that InSchema was given.
 func SchemaOf(option Option) string { return optionsOf([]Option{option}).schema }

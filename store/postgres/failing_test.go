@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -138,7 +138,7 @@ func TestCloseKeepsNobodyWaiting(t *testing.T) {
 	}
 	under, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- s.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { close(under); <-release; return nil }, notices.Notice{})
+		ended <- s.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { close(under); <-release; return nil }, audit.Entry{})
 	}()
 	<-under
 	go func() { ended <- s.Close() }()

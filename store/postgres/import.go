@@ -68,7 +68,7 @@ type importer struct {
 	keys       []*transfer.Key
 	events     []*transfer.Event
 	recoveries []*transfer.Recovery
-	notices    []noticeRow
+	entries    []entryRow
 
 	webhooks map[owned]importedWebhook // those of events and recoveries
 	accounts []string                  // of what is pending
@@ -143,15 +143,15 @@ func (i *importer) sort(records []transfer.Record) error {
 		case *transfer.Recovery:
 			i.recoveries = append(i.recoveries, r)
 			i.webhooks[owned{r.Account, r.WebhookID}] = importedWebhook{}
-		case *transfer.Notice:
-			row := rowOfNotice(&r.Notice)
+		case *transfer.AuditEntry:
+			row := rowOfAuditEntry(&r.Entry)
 			row.StoredAt = utc(r.StoredAt)
-			i.notices = append(i.notices, row)
+			i.entries = append(i.entries, row)
 		default:
 			return fmt.Errorf("a record of kind %s: %w: this store keeps none of that kind", r.Kind(), transfer.ErrRecord)
 		}
 	}
-	return i.queueNotices(i.batch, i.notices...)
+	return i.queueAuditEntries(i.batch, i.entries...)
 }
 
 // run adds the records.

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -53,7 +53,7 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	if next := apikeys.Hash(next); !next.IsZero() {
 		key.Hash, key.Previous = next, key.Hash
 	}
-	key.CreatedBy = notices.ParseActor(createdBy)
+	key.CreatedBy = audit.ParseActor(createdBy)
 	return key, nil
 }
 
@@ -87,7 +87,7 @@ func optional(text string) *string {
 // CreateKey implements [apikeys.Store].
 func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
 	return s.create(ctx, keyRequests, key.Account, key.ID, &options, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.insertKey(ctx, tx, &key, options.Notice); err != nil {
+		if err := s.insertKey(ctx, tx, &key, options.AuditEntry); err != nil {
 			return err
 		}
 		const count = `select count(*) from storageapi.keys where account = $1 and next is null`
@@ -106,7 +106,7 @@ func (s *Store) checkShare(ctx context.Context, tx pgx.Tx, key *apikeys.Key, opt
 	}
 	var created int
 	if err := tx.QueryRow(ctx, s.sql(`select count(*) from storageapi.keys
-		where account = $1 and next is null and id <> $2 and split_part(created_by, ':', 1) = $3`), key.Account, key.ID, string(notices.ActorKey)).Scan(&created); err != nil {
+		where account = $1 and next is null and id <> $2 and split_part(created_by, ':', 1) = $3`), key.Account, key.ID, string(audit.ActorKey)).Scan(&created); err != nil {
 		return err
 	}
 	if !options.Share.MayExceed(created) {
@@ -157,11 +157,11 @@ const insertKey = `
 
 // insertKey adds the rows of a key, or returns ErrExists if another key has its id or one
 // of its hashes. It waits for transactions that are adding such a key.
-func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, notice notices.Notice) error {
+func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, entry audit.Entry) error {
 	batch := &pgx.Batch{}
 	s.queueKey(batch, key, key.Hash, apikeys.Hash{}, key.Previous)
 	s.queuePrevious(batch, key)
-	if err := s.queueNotice(batch, notice); err != nil {
+	if err := s.queueAuditEntry(batch, entry); err != nil {
 		return err
 	}
 	return taken(tx.SendBatch(ctx, batch).Close())
@@ -222,15 +222,15 @@ const expiringKeys = `select ` + keyColumns + keyUses + `
 	order by k.expires_at, k.account, k.id limit $5`
 
 // UpdateKey implements [apikeys.Store]. The key is locked while change runs.
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (changed apikeys.Key, err error) {
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (changed apikeys.Key, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		old, err := s.lockKey(ctx, tx, account, id)
 		if err != nil {
 			return err
 		}
 		key := old
-		var notice notices.Notice
-		if err := change(&key, &notice); err != nil {
+		var entry audit.Entry
+		if err := change(&key, &entry); err != nil {
 			return err
 		}
 		key.ID, key.Account, key.CreatedAt, key.CreatedBy = old.ID, old.Account, old.CreatedAt, old.CreatedBy
@@ -244,7 +244,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		s.queuePrevious(batch, &key)
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash not in ('', $3) and hash is distinct from $4`),
 			account, id, sum(key.Hash), sum(key.Previous))
-		if err := s.queueNotice(batch, notice); err != nil {
+		if err := s.queueAuditEntry(batch, entry); err != nil {
 			return err
 		}
 		if err := taken(tx.SendBatch(ctx, batch).Close()); err != nil {
@@ -265,7 +265,7 @@ func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (api
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		key, err := s.lockKey(ctx, tx, account, id)
 		if err != nil {
@@ -280,7 +280,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 or hash = $2`), sum(key.Hash), sum(key.Previous))
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2`), account, id)
 		batch.Queue(s.sql(forgetRequestsOf), account, id)
-		if err := s.queueNotice(batch, notice); err != nil {
+		if err := s.queueAuditEntry(batch, entry); err != nil {
 			return err
 		}
 		return tx.SendBatch(ctx, batch).Close()

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
 )
@@ -65,7 +65,7 @@ func TestDeletedOnAnotherNode(t *testing.T) {
 	if got, err := service.Recheck(t.Context(), p, token.Reveal()); got != p || err != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if err := b.DeleteKey(t.Context(), "acct", key.ID, nil, notices.Notice{}); err != nil {
+	if err := b.DeleteKey(t.Context(), "acct", key.ID, nil, audit.Entry{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := service.Verify(t.Context(), token.Reveal()); !errors.Is(err, auth.ErrUnauthorized) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -98,7 +98,7 @@ func TestDeletingBesideSettling(t *testing.T) {
 		})
 		waits(t, name, 1)
 		return nil
-	}, notices.Notice{})
+	}, audit.Entry{})
 	if err != nil {
 		t.Error(err)
 	}

@@ -201,20 +201,20 @@ func detachPart(part pastPart) string {
 	return fmt.Sprintf(`alter table storageapi.%s detach partition storageapi.%s %s`, part.kind, part.name, how)
 }
 
-// These delete notices by their places: four indexes of notices begin with the account, and a plan made
-// while there are few may look for each notice among all of its account.
+// These delete audit entries by their places: four indexes of audit entries begin with the account, and a plan made
+// while there are few may look for each audit entry among all of its account.
 const (
-	// trimNotices removes routine notices of account $1 but the latest $2. It passes over one that is
+	// trimAuditEntries removes routine audit entries of account $1 but the latest $2. It passes over one that is
 	// being taken: a later call removes it.
-	trimNotices = `
+	trimAuditEntries = `
 		delete from storageapi.audit where ctid = any(array(
 			select ctid from storageapi.audit
 			where account = $1 and routine
 				and number <= (select number from storageapi.audit where account = $1 and routine order by number desc offset $2 limit 1)
 			for update skip locked))`
 
-	// purgeNotices removes the oldest notices, $2 at most, that were stored before $1.
-	purgeNotices = `
+	// purgeAuditEntries removes the oldest audit entries, $2 at most, that were stored before $1.
+	purgeAuditEntries = `
 		delete from storageapi.audit where ctid = any(array(
 			select ctid from storageapi.audit where stored_at < $1 order by stored_at limit $2))`
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -96,7 +96,7 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "4", Account: of, Type: webhooks.TypeBalanceLow}); err != nil {
 			return err
 		}
-		return s.Redeliver(ctx, of, of, of+"4", testNotice(of))
+		return s.Redeliver(ctx, of, of, of+"4", testAuditEntry(of))
 	},
 	"EraseAccount": func(ctx context.Context, s *postgres.Store, of string) error {
 		for {
@@ -394,7 +394,7 @@ func TestPlannedOnce(t *testing.T) {
 			}
 			return len(list) > 0
 		})
-		if err := publisher.DeleteWebhook(t.Context(), "acct", id, nil, notices.Notice{}); err != nil {
+		if err := publisher.DeleteWebhook(t.Context(), "acct", id, nil, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -54,7 +54,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 			args []any
 		}{
 			{purgeRecoveries, []any{utc(purge.Attempts)}},
-			{purgeDedupKeys, []any{utc(purge.DedupKeys)}}, {purgeNotices, []any{utc(purge.Notices)}}, {purgeOrphans, nil}, {purgeWebhooks, nil},
+			{purgeDedupKeys, []any{utc(purge.DedupKeys)}}, {purgeAuditEntries, []any{utc(purge.AuditEntries)}}, {purgeOrphans, nil}, {purgeWebhooks, nil},
 		} {
 			if left <= 0 {
 				break

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -99,11 +99,11 @@ func TestSettlingBesideOthers(t *testing.T) {
 		})
 		other(func() error { // nothing, but for what is settled
 			i := rand.N(events)
-			return nodes[3].Redeliver(t.Context(), account(i), fmt.Sprintf("wh_%06d", i%hooks), event(round, i), notices.Notice{})
+			return nodes[3].Redeliver(t.Context(), account(i), fmt.Sprintf("wh_%06d", i%hooks), event(round, i), audit.Entry{})
 		})
 		other(func() error {
 			i := rand.N(hooks)
-			_, err := nodes[3].UpdateWebhook(t.Context(), account(i), fmt.Sprintf("wh_%06d", i), func(w *webhooks.Webhook, _ *notices.Notice) error {
+			_, err := nodes[3].UpdateWebhook(t.Context(), account(i), fmt.Sprintf("wh_%06d", i), func(w *webhooks.Webhook, _ *audit.Entry) error {
 				w.Active = true
 				return nil
 			})
@@ -160,11 +160,11 @@ func TestLeasedStays(t *testing.T) {
 	}
 	tasks := claimed(t, s)
 	for i := range tasks {
-		if err := other.Redeliver(t.Context(), "acct_wh_000000", "wh_000000", fmt.Sprint(i), notices.Notice{}); err != nil {
+		if err := other.Redeliver(t.Context(), "acct_wh_000000", "wh_000000", fmt.Sprint(i), audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := other.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *webhooks.Webhook, _ *notices.Notice) error {
+	if _, err := other.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.URL = "https://example.com/elsewhere"
 		return nil
 	}); err != nil {

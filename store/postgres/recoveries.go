@@ -8,12 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice notices.Notice) error {
+func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, entry audit.Entry) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockOpen(ctx, tx, r.Account); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 		if err != nil {
 			return err
 		}
-		return s.tell(ctx, tx, notice)
+		return s.tell(ctx, tx, entry)
 	})
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -35,7 +35,7 @@ func (s *Store) requeue(ctx context.Context, tx pgx.Tx, account string, no int64
 }
 
 // Redeliver implements [webhooks.Store].
-func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var no, event int64
 		err := tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where account = $1 and id = $2 for key share`), account, webhookID).Scan(&no)
@@ -49,7 +49,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		if err := s.redeliver(ctx, tx, account, no, event); err != nil {
 			return err
 		}
-		return s.tell(ctx, tx, notice)
+		return s.tell(ctx, tx, entry)
 	})
 	if err == nil {
 		s.changed(account)

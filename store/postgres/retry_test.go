@@ -31,7 +31,7 @@ func TestStoreRetries(t *testing.T) {
 // changing are groups of storetest in which each method that changes something is called.
 var changing = []string{
 	"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "UpdateWebhook", "DeleteWebhook", "EnqueueRaces", "AlertRaces", "UpdateFileScan", "DedupKeys",
-	"Attempts", "Settle", "Failing", "Off", "Redeliver", "AdvanceRecovery", "Purge", "DeliveryRaces", "EraseAccount", "NoticesOfChanges", "Transfer",
+	"Attempts", "Settle", "Failing", "Off", "Redeliver", "AdvanceRecovery", "Purge", "DeliveryRaces", "EraseAccount", "AuditEntriesOfChanges", "Transfer",
 }
 
 // asking are schemas whose tables have triggers that call ask_again.

@@ -116,7 +116,7 @@ type resultBatch struct {
 	node    int64
 	results []resultRow // those of webhooks that are in memory: the others are not of this node
 	changes []webhooks.HealthChange
-	notices string // as JSON
+	entries string // as JSON
 
 	over    bool  // the node is
 	counts  []int // the places of the results that count
@@ -141,19 +141,19 @@ func (b *resultBatch) fill(o *ownedShards, results []webhooks.AttemptResult) {
 	}
 }
 
-// list makes the list of notices.
+// list makes the list of audit entries.
 func (b *resultBatch) list() (err error) {
-	var rows []noticeRow
+	var rows []entryRow
 	for i := range b.changes {
-		for j := range b.changes[i].Notices {
-			if n := &b.changes[i].Notices[j]; !n.IsZero() {
-				row := rowOfNotice(n)
+		for j := range b.changes[i].AuditEntries {
+			if n := &b.changes[i].AuditEntries[j]; !n.IsZero() {
+				row := rowOfAuditEntry(n)
 				row.Place = i + 1
 				rows = append(rows, row)
 			}
 		}
 	}
-	b.notices, err = listOf(rows...)
+	b.entries, err = listOf(rows...)
 	return err
 }
 
@@ -192,6 +192,6 @@ func (b *resultBatch) healthArgs() []any {
 		column(b.changes, func(c change) string { return c.Health.FailingEvent }),
 		column(b.changes, func(c change) bool { return c.Health.FailedAgain }),
 		column(b.changes, func(c change) *time.Time { return stored(c.Health.WarnedAt) }),
-		b.node, b.notices, changeWebhook,
+		b.node, b.entries, changeWebhook,
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -195,36 +195,36 @@ func wiredBy(t *testing.T, name string, connections int32, options ...postgres.O
 	return s, w
 }
 
-// testNotice returns a notice of the account.
-func testNotice(account string) notices.Notice {
-	return notices.Notice{ID: "ntc", Account: account, At: time.Now(), Action: notices.KeyChanged, Target: notices.Target{Kind: notices.TargetKey, ID: account}, Pending: true}
+// testAuditEntry returns an audit entry of the account.
+func testAuditEntry(account string) audit.Entry {
+	return audit.Entry{ID: "ntc", Account: account, At: time.Now(), Action: audit.KeyChanged, Target: audit.Target{Kind: audit.TargetKey, ID: account}, Pending: true}
 }
 
 // transactions are what a store does in several statements: on an account that has a
 // webhook, a key, a delivered event and a recovery that is not done, all of that name.
 var transactions = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
 	"CreateKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour, Notice: testNotice(of)})
+		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour, AuditEntry: testAuditEntry(of)})
 	},
 	"UpdateKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key, n *notices.Notice) error { k.Name, *n = "new", testNotice(of); return nil })
+		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key, n *audit.Entry) error { k.Name, *n = "new", testAuditEntry(of); return nil })
 		return err
 	},
 	"DeleteKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil }, testNotice(of))
+		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil }, testAuditEntry(of))
 	},
 	"CreateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
 		return s.CreateWebhook(ctx, newWebhook(of, of+"2"), webhooks.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
 	},
 	"UpdateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook, n *notices.Notice) error {
-			w.URL, *n = "https://example.com/new", testNotice(of)
+		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook, n *audit.Entry) error {
+			w.URL, *n = "https://example.com/new", testAuditEntry(of)
 			return nil
 		})
 		return err
 	},
 	"DeleteWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil }, testNotice(of))
+		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil }, testAuditEntry(of))
 	},
 	"UpdateAlert": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.UpdateAlert(ctx, of, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
@@ -242,10 +242,10 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		return err
 	},
 	"Redeliver": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.Redeliver(ctx, of, of, of, testNotice(of))
+		return s.Redeliver(ctx, of, of, of, testAuditEntry(of))
 	},
 	"CreateRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateRecovery(ctx, webhooks.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []webhooks.DeliveryState{webhooks.Delivered}, CreatedAt: time.Now()}, testNotice(of))
+		return s.CreateRecovery(ctx, webhooks.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []webhooks.DeliveryState{webhooks.Delivered}, CreatedAt: time.Now()}, testAuditEntry(of))
 	},
 	"AdvanceRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.AdvanceRecovery(ctx, 10)

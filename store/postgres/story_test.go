@@ -327,7 +327,7 @@ func (s *story) purge(ctx context.Context, purger *postgres.Store) {
 		if now, err := purger.Now(ctx); err == nil {
 			_, _ = purger.Purge(ctx, webhooks.Purge{
 				Payloads: now.AddDate(0, 0, -30), Attempts: now.AddDate(0, 0, -90), EventIDs: now.AddDate(0, 0, -90),
-				DedupKeys: now.AddDate(0, 0, -90), Notices: now.AddDate(-1, 0, 0), Limit: 1000,
+				DedupKeys: now.AddDate(0, 0, -90), AuditEntries: now.AddDate(-1, 0, 0), Limit: 1000,
 			})
 		}
 		time.Sleep(100 * time.Millisecond)

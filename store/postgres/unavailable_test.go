@@ -14,8 +14,8 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
@@ -29,17 +29,17 @@ func TestStore_DatabaseIsDown_ErrorsAreUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if _, err := s.ListNotices(t.Context(), "acct", notices.Query{Limit: 1}); err != nil {
+	if _, err := s.ListAuditEntries(t.Context(), "acct", audit.Query{Limit: 1}); err != nil {
 		t.Fatal(err)
 	}
 	server.Kill()
 	for range 100 { // one for each connection that was kept
-		if _, err := s.ListNotices(t.Context(), "acct", notices.Query{Limit: 1}); !errors.Is(err, auth.ErrUnavailable) {
-			t.Fatalf("ListNotices: %v, want %v", err, auth.ErrUnavailable)
+		if _, err := s.ListAuditEntries(t.Context(), "acct", audit.Query{Limit: 1}); !errors.Is(err, auth.ErrUnavailable) {
+			t.Fatalf("ListAuditEntries: %v, want %v", err, auth.ErrUnavailable)
 		}
 	}
-	if _, err := s.AddNotices(t.Context(), []notices.Notice{{ID: "ntc_1", Account: "acct"}}); !errors.Is(err, auth.ErrUnavailable) {
-		t.Errorf("AddNotices: %v, want %v", err, auth.ErrUnavailable)
+	if _, err := s.AddAuditEntries(t.Context(), []audit.Entry{{ID: "aud_1", Account: "acct"}}); !errors.Is(err, auth.ErrUnavailable) {
+		t.Errorf("AddAuditEntries: %v, want %v", err, auth.ErrUnavailable)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -100,7 +100,7 @@ func (s *Store) row(w *webhooks.Webhook) []any {
 func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
 	options := apikeys.CreateOptions{
 		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
-		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, Notice: with.Notice,
+		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
 	}
 	return ofWebhook(s.create(ctx, webhookRequests, w.Account, w.ID, &options, func(ctx context.Context, tx pgx.Tx) error {
 		inserted, err := tx.Exec(ctx, s.sql(insertWebhook), s.row(&w)...)
@@ -117,7 +117,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		if err := s.markDue(ctx, tx, w.Account); err != nil {
 			return err
 		}
-		return s.tell(ctx, tx, options.Notice)
+		return s.tell(ctx, tx, options.AuditEntry)
 	}))
 }
 
@@ -153,20 +153,20 @@ func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhook
 
 // UpdateWebhook implements [webhooks.Store]. The webhook is locked while change runs;
 // events published at that time see it as it was before.
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (changed webhooks.Webhook, err error) {
-	err = s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (notice notices.Notice, err error) {
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (changed webhooks.Webhook, err error) {
+	err = s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (entry audit.Entry, err error) {
 		old, err := s.lockWebhook(ctx, tx, account, id)
 		if err != nil {
-			return notice, err
+			return entry, err
 		}
 		w := old
 		w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
-		if err := change(&w, &notice); err != nil {
-			return notice, err
+		if err := change(&w, &entry); err != nil {
+			return entry, err
 		}
 		w.ID = old.ID
 		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(updateWebhook), append(append([]any{account, id}, s.values(&w)...), changeWebhook, shardOf(account))...))
-		return notice, err
+		return entry, err
 	})
 	if err != nil {
 		return webhooks.Webhook{}, err
@@ -175,15 +175,15 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	return changed, nil
 }
 
-// changing changes webhooks of an account, with its lock, and stores the notice of that.
-func (s *Store) changing(ctx context.Context, account string, change func(context.Context, pgx.Tx) (notices.Notice, error)) error {
+// changing changes webhooks of an account, with its lock, and stores the audit entry of that.
+func (s *Store) changing(ctx context.Context, account string, change func(context.Context, pgx.Tx) (audit.Entry, error)) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
 			return err
 		}
-		notice, err := change(ctx, tx)
+		entry, err := change(ctx, tx)
 		if err == nil {
-			err = s.tell(ctx, tx, notice)
+			err = s.tell(ctx, tx, entry)
 		}
 		if err != nil {
 			return err
@@ -205,18 +205,18 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 // DeleteWebhook implements [webhooks.Store]. Its time does not depend on the number of
 // pending deliveries: without its webhook a pending delivery has no effect, and Purge removes
 // it later.
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
-	return s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (notices.Notice, error) {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
+	return s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (audit.Entry, error) {
 		if check != nil {
 			w, err := s.lockWebhook(ctx, tx, account, id)
 			if err == nil {
 				err = check(w)
 			}
 			if err != nil {
-				return notice, err
+				return entry, err
 			}
 		}
 		var no int64
-		return notice, none(tx.QueryRow(ctx, s.sql(deleteWebhook), account, id, changeWebhook, shardOf(account)).Scan(&no))
+		return entry, none(tx.QueryRow(ctx, s.sql(deleteWebhook), account, id, changeWebhook, shardOf(account)).Scan(&no))
 	})
 }

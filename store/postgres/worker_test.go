@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -71,7 +71,7 @@ func workOnce(ctx context.Context, s *postgres.Store, name string, i int, tell f
 	if _, err := s.ListDeliveries(ctx, account, account[len("acct_"):], webhooks.DeliveryQuery{Limit: 10, Failed: i%2 == 0}); err != nil {
 		return fmt.Errorf("ListDeliveries: %w", err)
 	}
-	if _, err := s.UpdateWebhook(ctx, account, account[len("acct_"):], func(w *webhooks.Webhook, _ *notices.Notice) error { w.BalanceThreshold++; return nil }); err != nil {
+	if _, err := s.UpdateWebhook(ctx, account, account[len("acct_"):], func(w *webhooks.Webhook, _ *audit.Entry) error { w.BalanceThreshold++; return nil }); err != nil {
 		return fmt.Errorf("UpdateWebhook: %w", err)
 	}
 	return rotateOnce(ctx, s, account, id, i)
@@ -83,7 +83,7 @@ func rotateOnce(ctx context.Context, s *postgres.Store, account, id string, i in
 	if err := s.CreateKey(ctx, key, apikeys.CreateOptions{}); err != nil {
 		return fmt.Errorf("CreateKey: %w", err)
 	}
-	if _, err := s.UpdateKey(ctx, account, id, func(k *apikeys.Key, _ *notices.Notice) error {
+	if _, err := s.UpdateKey(ctx, account, id, func(k *apikeys.Key, _ *audit.Entry) error {
 		k.Hash, k.Previous, k.PreviousExpiresAt = second, first, time.Now().Add(time.Hour)
 		return nil
 	}); err != nil {
@@ -100,7 +100,7 @@ func rotateOnce(ctx context.Context, s *postgres.Store, account, id string, i in
 	if i%2 > 0 {
 		return nil
 	}
-	if err := s.DeleteKey(ctx, account, id, nil, notices.Notice{}); err != nil {
+	if err := s.DeleteKey(ctx, account, id, nil, audit.Entry{}); err != nil {
 		return fmt.Errorf("DeleteKey: %w", err)
 	}
 	if _, err := s.KeyByHash(ctx, second); !errors.Is(err, apikeys.ErrNotFound) {

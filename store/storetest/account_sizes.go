@@ -1,7 +1,7 @@
 package storetest
 
 import (
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -52,11 +52,11 @@ func accountSizes(run runner) {
 		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], Release))
 		t.setActive("acct", tasks[1].Webhook.ID, false)
 		want(t, store.AccountSize{Account: "acct", Keys: 2, Webhooks: 2, Pending: 3})
-		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, notices.Notice{}))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "one", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, audit.Entry{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "one", nil, audit.Entry{}))
 		left := t.backlog("two")
 		want(t, store.AccountSize{Account: "acct", Keys: 1, Webhooks: 1, Pending: left.Pending})
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "two", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "two", nil, audit.Entry{}))
 		want(t, store.AccountSize{Account: "acct", Keys: 1})
 	})
 }

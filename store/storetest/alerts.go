@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -111,7 +111,7 @@ func updateAlert(run runner) {
 		got[0].Events[0] = "changed"
 		t.updateAlert("acct", "metric", look)
 		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, b, off})
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
 		a = t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.BalanceThreshold = 7 })
 		t.updateAlert("acct", "metric", func(step *webhooks.AlertStep) error {
 			step.State = []byte("new")

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -32,7 +32,7 @@ func attempts(run runner) {
 		}
 		wantSame(t, "State", d.State, webhooks.Dead)
 		wantSame(t, "attempts of the other event", len(t.delivery("acct", "another").Attempts), 1)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", audit.Entry{}))
 		wantSame(t, "Attempt", t.claimAll(1)[0].Attempt, webhooks.MaxAttempts+more+1)
 	})
 

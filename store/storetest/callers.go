@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // keyOf returns a key with the given value.
@@ -26,7 +26,7 @@ func by(keyID, value string, replaced bool) apikeys.CreateOptions {
 // rotate gives a key a new value.
 func (t *tester) rotate(account, id, value string) {
 	t.Helper()
-	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *apikeys.Key, _ *notices.Notice) error {
+	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *apikeys.Key, _ *audit.Entry) error {
 		key.Previous, key.Hash = key.Hash, valueHash(value)
 		key.PreviousExpiresAt = some
 		return nil
@@ -52,7 +52,7 @@ func (c creator) callers(run runner) {
 		t.rotate("acct", "caller", "three")
 		t.wantError("value replaced twice", c.create(t, "acct", "d", by("caller", "one", true)), auth.ErrCredentialChanged)
 
-		t.must(t.store.DeleteKey(t.Context(), "acct", "caller", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "caller", nil, audit.Entry{}))
 		t.wantError("deleted key", c.create(t, "acct", "d", by("caller", "three", false)), auth.ErrCredentialChanged)
 		t.wantError("deleted key, replaced value", c.create(t, "acct", "d", by("caller", "two", true)), auth.ErrCredentialChanged)
 		wantSame(t, "exists", c.exists(t, "acct", "d"), false)
@@ -73,7 +73,7 @@ func (c creator) callers(run runner) {
 			var deleted atomic.Bool
 			inParallel(5, func(i int) {
 				if i == 0 {
-					t.must(t.store.DeleteKey(t.Context(), account, "caller of "+account, nil, notices.Notice{}))
+					t.must(t.store.DeleteKey(t.Context(), account, "caller of "+account, nil, audit.Entry{}))
 					deleted.Store(true)
 					return
 				}

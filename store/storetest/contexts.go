@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -43,7 +43,7 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 			{"RecordKeyUse", func() error {
 				return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}})
 			}},
-			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key", nil, notices.Notice{}) }},
+			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key", nil, audit.Entry{}) }},
 			{"CreateWebhook", func() error { return s.CreateWebhook(ctx, newWebhook("acct", "new webhook"), webhooks.CreateOptions{}) }},
 			{"WebhookByID", func() error { _, err := s.WebhookByID(ctx, "acct", "webhook"); return err }},
 			{"ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "acct", webhooks.Page{Limit: 9}); return err }},
@@ -57,7 +57,7 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 				return err
 			}},
 			{"EnqueueOnce", func() error {
-				_, err := s.EnqueueOnce(ctx, newEvent("acct", "new event of dedupKeys"), []webhooks.DedupKey{newDedupKey("new notice")})
+				_, err := s.EnqueueOnce(ctx, newEvent("acct", "new event of dedupKeys"), []webhooks.DedupKey{newDedupKey("new audit entry")})
 				return err
 			}},
 			{"Load", func() error {
@@ -75,10 +75,10 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 				_, err := s.ListDeliveries(ctx, "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
 				return err
 			}},
-			{"Redeliver", func() error { return s.Redeliver(ctx, "acct", "webhook", "settled", notices.Notice{}) }},
+			{"Redeliver", func() error { return s.Redeliver(ctx, "acct", "webhook", "settled", audit.Entry{}) }},
 			{"Probe", func() error { return s.Probe(ctx, "acct", "webhook") }},
 			{"CreateRecovery", func() error {
-				return s.CreateRecovery(ctx, newRecovery("other", "another", "new recovery", webhooks.Dead), notices.Notice{})
+				return s.CreateRecovery(ctx, newRecovery("other", "another", "new recovery", webhooks.Dead), audit.Entry{})
 			}},
 			{"RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "acct", "recovery"); return err }},
 			{"AdvanceRecovery", func() error { _, err := s.AdvanceRecovery(ctx, 9); return err }},
@@ -95,9 +95,9 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 			}},
 			{"AccountSizes", func() error { _, err := s.AccountSizes(ctx, []string{"acct"}); return err }},
 			{"EraseAccount", func() error { _, _, err := s.EraseAccount(ctx, "acct3", 9); return err }},
-			{"DeleteWebhook", func() error { return s.DeleteWebhook(ctx, "acct", "webhook", nil, notices.Notice{}) }},
+			{"DeleteWebhook", func() error { return s.DeleteWebhook(ctx, "acct", "webhook", nil, audit.Entry{}) }},
 		}
-		methods = append(methods, noticeMethods(ctx, s)...)
+		methods = append(methods, entryMethods(ctx, s)...)
 		for _, method := range methods {
 			if !yield(method.name, method.call()) {
 				return
@@ -112,19 +112,22 @@ type calledMethod struct {
 	call func() error
 }
 
-func noticeMethods(ctx context.Context, s store.Store) []calledMethod {
+func entryMethods(ctx context.Context, s store.Store) []calledMethod {
 	return []calledMethod{
-		{"AddNotices", func() error { _, err := s.AddNotices(ctx, []notices.Notice{newNotice("acct", "notice")}); return err }},
-		{"ListNotices", func() error { _, err := s.ListNotices(ctx, "acct", notices.Query{Limit: 9}); return err }},
+		{"AddAuditEntries", func() error {
+			_, err := s.AddAuditEntries(ctx, []audit.Entry{newAuditEntry("acct", "notice")})
+			return err
+		}},
+		{"ListAuditEntries", func() error { _, err := s.ListAuditEntries(ctx, "acct", audit.Query{Limit: 9}); return err }},
 		{"PendingAccounts", func() error { _, err := s.PendingAccounts(ctx, "", 9); return err }},
-		{"PendingNotices", func() error { _, err := s.PendingNotices(ctx, "acct", 9); return err }},
-		{"TakeNotices", func() error { return s.TakeNotices(ctx, []uint64{1}) }},
-		{"LeaseNotices", func() error { _, err := s.LeaseNotices(ctx, "holder", time.Hour); return err }},
+		{"PendingAuditEntries", func() error { _, err := s.PendingAuditEntries(ctx, "acct", 9); return err }},
+		{"TakeAuditEntries", func() error { return s.TakeAuditEntries(ctx, []uint64{1}) }},
+		{"LeaseAudit", func() error { _, err := s.LeaseAudit(ctx, "holder", time.Hour); return err }},
 	}
 }
 
-func rename(key *apikeys.Key, _ *notices.Notice) error     { key.Name = "renamed"; return nil }
-func turnOff(w *webhooks.Webhook, _ *notices.Notice) error { w.Active = false; return nil }
+func rename(key *apikeys.Key, _ *audit.Entry) error     { key.Name = "renamed"; return nil }
+func turnOff(w *webhooks.Webhook, _ *audit.Entry) error { w.Active = false; return nil }
 
 func contexts(run runner) {
 	run("every method works with a live context", func(t *tester) {
@@ -161,7 +164,7 @@ func contexts(run runner) {
 			wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
 			wantSame(t, "State", t.alert("acct", "metric"), "state")
 			wantSame(t, "the scan's state", t.fileScan(), "state")
-			t.wantNew([]int{0}, newDedupKey("new notice"))
+			t.wantNew([]int{0}, newDedupKey("new audit entry"))
 			_, err = t.store.RecoveryByID(t.Context(), "other", "new recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 			if got := t.claimAll(1)[0]; got.Event.ID != "pending" || got.Attempt != 1 {

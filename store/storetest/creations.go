@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -32,7 +32,7 @@ var keyCreator = creator{
 		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), onWebhooks(options))
 	},
 	remove: func(t *tester, account, id string) error {
-		return t.store.DeleteKey(t.Context(), account, id, nil, notices.Notice{})
+		return t.store.DeleteKey(t.Context(), account, id, nil, audit.Entry{})
 	},
 	exists: func(t *tester, account, id string) bool {
 		_, err := t.store.KeyByID(t.Context(), account, id)
@@ -50,7 +50,7 @@ var keyCreator = creator{
 func onWebhooks(o apikeys.CreateOptions) webhooks.CreateOptions {
 	return webhooks.CreateOptions{
 		MaxCount: o.MaxCount, IdempotencyKey: o.IdempotencyKey, Fingerprint: o.Fingerprint, IdempotencyTTL: o.IdempotencyTTL,
-		MaxIdempotencyKeys: o.MaxIdempotencyKeys, By: o.By, Notice: o.Notice,
+		MaxIdempotencyKeys: o.MaxIdempotencyKeys, By: o.By, AuditEntry: o.AuditEntry,
 	}
 }
 
@@ -58,7 +58,7 @@ var webhookCreator = creator{
 	create:      keyCreator.createOther,
 	createOther: keyCreator.create,
 	remove: func(t *tester, account, id string) error {
-		return t.store.DeleteWebhook(t.Context(), account, id, nil, notices.Notice{})
+		return t.store.DeleteWebhook(t.Context(), account, id, nil, audit.Entry{})
 	},
 	exists: func(t *tester, account, id string) bool {
 		_, err := t.store.WebhookByID(t.Context(), account, id)
@@ -101,7 +101,7 @@ func deletedRequesters(run runner) {
 			}
 			t.wantError("a seventh", c.create(t, "acct", "seventh", request("acct", "stays", "seventh")), c.tooManyRequests)
 		}
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, audit.Entry{}))
 		for _, c := range []creator{keyCreator, webhookCreator} {
 			for _, i := range []int{2, 3} {
 				if err := c.create(t, "acct", "again", request("acct", "stays", numbered("request", i))); c.duplicate(err) == nil {

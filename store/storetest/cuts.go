@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -29,16 +29,16 @@ type cut struct {
 
 var errStale = errors.New("the result is stale")
 
-// withNotice lists the steps of cuts that store a notice with their name as ID.
-var withNotice = map[string]bool{
+// withAuditEntry lists the steps of cuts that store an audit entry with their name as ID.
+var withAuditEntry = map[string]bool{
 	"CreateKey": true, "UpdateKey": true, "DeleteKey": true, "CreateWebhook": true, "UpdateWebhook": true, "DeleteWebhook": true,
 	"CreateRecovery": true, "Settle": true,
 }
 
-// hasNotice reports whether the account has the notice.
-func (t *tester) hasNotice(account, id string) bool {
+// hasAuditEntry reports whether the account has the audit entry.
+func (t *tester) hasAuditEntry(account, id string) bool {
 	t.Helper()
-	return slices.Contains(t.noticeIDs(account, notices.Query{}), id)
+	return slices.Contains(t.entryIDs(account, audit.Query{}), id)
 }
 
 // cuts returns n steps of each kind. Every step uses records of its own.
@@ -50,13 +50,13 @@ func (t *tester) cuts(n int) []*cut {
 		add := func(name string, do func(ctx context.Context, s store.Store) error, done func(t *tester) bool) {
 			list = append(list, &cut{name: name + " of " + account, do: do, done: func(t *tester) bool {
 				is := done(t)
-				if stored := t.hasNotice(account, name); withNotice[name] && stored != is {
-					t.Errorf("%s of %s: done = %v, notice stored = %v", name, account, is, stored)
+				if stored := t.hasAuditEntry(account, name); withAuditEntry[name] && stored != is {
+					t.Errorf("%s of %s: done = %v, audit entry stored = %v", name, account, is, stored)
 				}
 				return is
 			}})
 		}
-		note := func(name string) notices.Notice { return newNotice(account, name) }
+		note := func(name string) audit.Entry { return newAuditEntry(account, name) }
 		found := func(err, notFound error) func(*tester) bool {
 			return func(t *tester) bool {
 				if err != nil && !errors.Is(err, notFound) {
@@ -67,14 +67,14 @@ func (t *tester) cuts(n int) []*cut {
 		}
 		t.createKeys(newKey(account, "kept"), newKey(account, "deleted"))
 		add("CreateKey", func(ctx context.Context, s store.Store) error {
-			return s.CreateKey(ctx, newKey(account, "new"), apikeys.CreateOptions{Notice: note("CreateKey")})
+			return s.CreateKey(ctx, newKey(account, "new"), apikeys.CreateOptions{AuditEntry: note("CreateKey")})
 		}, func(t *tester) bool {
 			_, err := t.store.KeyByHash(t.Context(), hashOf(account, "new"))
 			return found(err, apikeys.ErrNotFound)(t)
 		})
 		add("UpdateKey", func(ctx context.Context, s store.Store) error {
-			_, err := s.UpdateKey(ctx, account, "kept", func(key *apikeys.Key, notice *notices.Notice) error {
-				key.Hash, *notice = hashOf(account, "rotated"), note("UpdateKey")
+			_, err := s.UpdateKey(ctx, account, "kept", func(key *apikeys.Key, entry *audit.Entry) error {
+				key.Hash, *entry = hashOf(account, "rotated"), note("UpdateKey")
 				return nil
 			})
 			return err
@@ -100,11 +100,11 @@ func (t *tester) cuts(n int) []*cut {
 			return found(err, webhooks.ErrNotFound)(t)
 		}
 		add("CreateWebhook", func(ctx context.Context, s store.Store) error {
-			return s.CreateWebhook(ctx, newWebhook(account, id("new")), webhooks.CreateOptions{Notice: note("CreateWebhook")})
+			return s.CreateWebhook(ctx, newWebhook(account, id("new")), webhooks.CreateOptions{AuditEntry: note("CreateWebhook")})
 		}, func(t *tester) bool { return webhook(t, "new") })
 		add("UpdateWebhook", func(ctx context.Context, s store.Store) error {
-			_, err := s.UpdateWebhook(ctx, account, id("kept"), func(w *webhooks.Webhook, notice *notices.Notice) error {
-				*notice = note("UpdateWebhook")
+			_, err := s.UpdateWebhook(ctx, account, id("kept"), func(w *webhooks.Webhook, entry *audit.Entry) error {
+				*entry = note("UpdateWebhook")
 				return turnOff(w, nil)
 			})
 			return err
@@ -160,7 +160,7 @@ func (t *tester) cuts(n int) []*cut {
 			results := []webhooks.AttemptResult{result(task.Ref, 1, webhooks.Deliver)}
 			got, err := s.(webhooks.Deliveries).Settle(ctx, results, []webhooks.HealthChange{{
 				Account: settled, WebhookID: settled, Version: 1,
-				Health: webhooks.WebhookHealth{Active: true, ProvenAt: some}, Notices: []notices.Notice{note("Settle")},
+				Health: webhooks.WebhookHealth{Active: true, ProvenAt: some}, AuditEntries: []audit.Entry{note("Settle")},
 			}})
 			if err == nil && len(got.Stale)+len(got.Conflicts) > 0 {
 				return errStale
@@ -262,7 +262,7 @@ func cutting(run runner) {
 		under, release, updated := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
 			begun := sync.OnceFunc(func() { close(under) }) // a store may run the callback again
-			_, err := t.store.UpdateKey(t.Context(), "acct", "held", func(key *apikeys.Key, _ *notices.Notice) error {
+			_, err := t.store.UpdateKey(t.Context(), "acct", "held", func(key *apikeys.Key, _ *audit.Entry) error {
 				begun()
 				<-release
 				return rename(key, nil)
@@ -307,18 +307,18 @@ func cutting(run runner) {
 		t.createWebhooks(webhook)
 		for name, call := range map[string]func() error{
 			"UpdateKey": func() error {
-				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error { key.Name = "changed"; runtime.Goexit(); return nil })
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *audit.Entry) error { key.Name = "changed"; runtime.Goexit(); return nil })
 				return err
 			},
 			"DeleteKey": func() error {
-				return t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { runtime.Goexit(); return nil }, notices.Notice{})
+				return t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { runtime.Goexit(); return nil }, audit.Entry{})
 			},
 			"UpdateWebhook": func() error {
-				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error { w.URL = "changed"; runtime.Goexit(); return nil })
+				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error { w.URL = "changed"; runtime.Goexit(); return nil })
 				return err
 			},
 			"DeleteWebhook": func() error {
-				return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { runtime.Goexit(); return nil }, notices.Notice{})
+				return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { runtime.Goexit(); return nil }, audit.Entry{})
 			},
 			"UpdateAlert": func() error {
 				_, err := t.store.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error { step.State = []byte("changed"); runtime.Goexit(); return nil })

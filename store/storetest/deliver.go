@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -58,7 +58,7 @@ func deliver(run runner) {
 		first.record(result(refs["retried"], 1, webhooks.Retry), result(refs["resent"], 1, webhooks.Retry),
 			result(refs["settled"], 1, webhooks.Deliver), result(refs["given up"], 1, webhooks.GiveUp))
 		first.record(result(refs["resent"], 2, webhooks.GiveUp))
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "resent", notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "resent", audit.Entry{}))
 		first.end()
 
 		f := t.deliver()
@@ -109,7 +109,7 @@ func deliver(run runner) {
 					}
 					_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered(numbered("beside", i), j)))
 					t.wantError("Enqueue", err, nil)
-					_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+					_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
 						w.Held = j%2 == 0
 						return nil
 					})

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -124,7 +124,7 @@ func listDeliveries(run runner) {
 	run("returns ErrNotFound if the account has no such webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
 		for _, ref := range [][2]string{{"acct", "unknown"}, {"acct", "foreign"}, {"other", "webhook"}, {"nobody", "webhook"}, {"acct", "deleted"}, {"acct", "event"}} {
 			page, err := t.store.ListDeliveries(t.Context(), ref[0], ref[1], webhooks.DeliveryQuery{Limit: 9})
 			t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
@@ -167,7 +167,7 @@ func listDeliveries(run runner) {
 		wantIn(webhooks.Pending)
 		t.settle(settlement(t.claimAll(1)[0], webhooks.GiveUp))
 		wantIn(webhooks.Dead)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", audit.Entry{}))
 		wantIn(webhooks.Pending)
 		t.settle(settlement(t.claimAll(1)[0], webhooks.Deliver))
 		wantIn(webhooks.Delivered)

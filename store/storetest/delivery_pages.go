@@ -3,7 +3,7 @@ package storetest
 import (
 	"strings"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -53,7 +53,7 @@ func deliveryPages(run runner) {
 			for i, task := range tasks {
 				t.settle(settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp}[i]))
 			}
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 0), notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 0), audit.Entry{}))
 		})
 		wantSame(t, "events", got, want)
 	})

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -92,12 +92,12 @@ func deliveryRaces(run runner) {
 						return []webhooks.Outcome{Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp}[(i+worker)%4]
 					})
 				case 3:
-					if err := t.store.Redeliver(t.Context(), "acct", id, event, notices.Notice{}); err != nil {
+					if err := t.store.Redeliver(t.Context(), "acct", id, event, audit.Entry{}); err != nil {
 						t.wantError("Redeliver", err, webhooks.ErrNotFound) // not published yet
 					}
 				case 4:
 					job := newRecovery("acct", id, numbered("recovery", i), webhooks.Dead, webhooks.Skipped)
-					if err := t.store.CreateRecovery(t.Context(), job, notices.Notice{}); err != nil {
+					if err := t.store.CreateRecovery(t.Context(), job, audit.Entry{}); err != nil {
 						t.wantError("CreateRecovery", err, webhooks.ErrRecovering)
 					}
 					_, err := t.store.AdvanceRecovery(t.Context(), 5)
@@ -116,7 +116,7 @@ func deliveryRaces(run runner) {
 					_, err = t.worker().Backlog(t.Context(), id)
 					check("Backlog", err)
 				case 7:
-					_, err := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, _ *notices.Notice) error {
+					_, err := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, _ *audit.Entry) error {
 						w.Active = i%2 == 1
 						return nil
 					})

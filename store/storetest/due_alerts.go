@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -25,7 +25,7 @@ func dueAlerts(run runner) {
 		for what, do := range map[string]func(){
 			"created": func() { t.createWebhooks(newWebhook("acct", "a")) },
 			"updated": func() { t.updateWebhook("acct", "a", func(*webhooks.Webhook) {}) },
-			"deleted": func() { t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{})) },
+			"deleted": func() { t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, audit.Entry{})) },
 		} {
 			if what != "created" {
 				t.createWebhooks(newWebhook("acct", "a"))
@@ -37,7 +37,7 @@ func dueAlerts(run runner) {
 			t.wantDue()
 			wantSame(t, "Due then", due(t, "acct", webhooks.MetricBalance), false)
 			if what != "deleted" {
-				t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{}))
+				t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, audit.Entry{}))
 				due(t, "acct", webhooks.MetricBalance)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -39,7 +39,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	durablePurges(reopened)
 	durableAlerts(reopened)
 	durableFileScan(reopened)
-	durableNotices(reopened)
+	durableAuditEntries(reopened)
 }
 
 // durableRecords tests keys, webhooks and events.
@@ -52,7 +52,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			{Account: "acct", ID: "used", Hash: used.Previous, At: some.Add(time.Second)},
 		}))
 		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash, key.Hint = "renamed", hashOf("new"), "new_…A1b2" })
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, audit.Entry{}))
 	}, func(t *tester) {
 		for _, key := range []apikeys.Key{used, changed} {
 			t.wantKeyAt(key.Hash, key)
@@ -88,7 +88,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) {
 			w.Active, w.URL, w.OffReason = false, "changed", webhooks.OffFailing
 		})
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone", nil, audit.Entry{}))
 	}, func(t *tester) {
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 		t.must(err)
@@ -114,7 +114,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 				t.settle(settlement(task, Release))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
 	}, func(t *tester) {
 		for id, want := range map[string]int{"unheard": 0, "pending": 2, "settled": 2} {
 			t.enqueue(newEvent("acct", id), want)
@@ -208,7 +208,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
 		t.settle(settlement(tasks[0], webhooks.Deliver))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		wantSame(t, "number of deliveries", len(t.deliveries("acct", tasks[0].Event.ID)), 1)
 	}, func(t *tester) {
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")

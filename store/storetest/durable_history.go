@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -42,7 +42,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 
 		// Skipped deliveries remain and can be redelivered.
 		t.enqueue(newEvent("acct", "skipped"), 0)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped", notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped", audit.Entry{}))
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "skipped"))
 	})
 
@@ -86,7 +86,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		for _, id := range []string{"delivered", "dead", "skipped", "pending"} {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
 		}
 		for _, task := range t.claimAll(4) {
 			if task.Event.ID == "dead" {
@@ -115,11 +115,11 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		t.inEachState("acct", "webhook")
 		settled = []webhooks.Delivery{t.delivery("acct", "dead"), t.delivery("acct", "delivered")}
 		for _, d := range settled {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID, notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID, audit.Entry{}))
 		}
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped", notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped", audit.Entry{}))
 	}, func(t *tester) {
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		for _, d := range settled {
 			wantSame(t, "EventDeliveries", t.delivery("acct", d.EventID), d)
 		}

@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -19,7 +19,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 	}, func(t *tester) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "done"), done)
 		wantSame(t, "RecoveryByID", t.recovery("acct", "fresh"), fresh)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), fresh, notices.Notice{}), webhooks.ErrExists)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), fresh, audit.Entry{}), webhooks.ErrExists)
 		for _, task := range t.claimAll(3) {
 			t.settle(settlement(task, webhooks.Deliver))
 		}
@@ -103,7 +103,7 @@ func durablePurges(reopened func(name string, before, after func(*tester))) {
 		t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
 		for _, id := range []string{"due", "pending", "skipped", "dead", "delivered"} {
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), webhooks.ErrNotFound)
 		}
 		t.enqueue(newEvent("acct", "2"), 1)
 		t.enqueue(newEvent("acct", "due"), 1)

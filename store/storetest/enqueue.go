@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -46,7 +46,7 @@ func enqueue(run runner) {
 		t.enqueue(newEvent("acct", "4"), 2)
 		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Events = w.Events[:1] })
 		t.enqueue(newEvent("acct", "5"), 1)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
 		t.enqueue(newEvent("acct", "6"), 0)
 	})
 
@@ -141,7 +141,7 @@ func enqueue(run runner) {
 		t.enqueue(different, 2)
 		t.enqueue(newEvent("acct", "pending"), 3)
 		for _, id := range []string{"a", "b", "c"} {
-			t.must(t.store.DeleteWebhook(t.Context(), "acct", id, nil, notices.Notice{}))
+			t.must(t.store.DeleteWebhook(t.Context(), "acct", id, nil, audit.Entry{}))
 		}
 		t.enqueue(different, 2)
 		t.enqueue(newEvent("acct", "pending"), 3)
@@ -244,7 +244,7 @@ func enqueueRaces(run runner) {
 			account := numbered("acct", round)
 			t.createWebhooks(newWebhook(account, account))
 			racing(t, account, 0, func() error {
-				return t.store.DeleteWebhook(t.Context(), account, account, nil, notices.Notice{})
+				return t.store.DeleteWebhook(t.Context(), account, account, nil, audit.Entry{})
 			})
 		}
 		t.claimAll(0)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
@@ -59,13 +59,13 @@ func (t *tester) fillAccount(account string) Task {
 		t.settle(end)
 	}
 	t.settle(settlement(claim("gone"), webhooks.Deliver))
-	t.must(t.store.DeleteWebhook(t.Context(), account, id("gone"), nil, notices.Notice{}))
+	t.must(t.store.DeleteWebhook(t.Context(), account, id("gone"), nil, audit.Entry{}))
 	{
-		added, err := t.store.AddNotices(t.Context(), []notices.Notice{
-			{ID: id("ntc_a"), Account: account, Action: notices.KeyCreated, Pending: true}, {ID: id("ntc_b"), Account: account, Action: notices.KeyDeleted},
+		added, err := t.store.AddAuditEntries(t.Context(), []audit.Entry{
+			{ID: id("aud_a"), Account: account, Action: audit.KeyCreated, Pending: true}, {ID: id("aud_b"), Account: account, Action: audit.KeyDeleted},
 		})
 		t.must(err)
-		wantSame(t, "notices", added, 2)
+		wantSame(t, "audit", added, 2)
 	}
 	t.createRecoveries(newRecovery(account, id("on"), id("recovery"), webhooks.Dead))
 	t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
@@ -78,7 +78,7 @@ func (t *tester) fillAccount(account string) Task {
 
 // filled returns the receipt for an account after fillAccount.
 func (t *tester) filled() store.Receipt {
-	return store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2, Notices: 2}
+	return store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2, AuditEntries: 2}
 }
 
 // wantNothing checks that no method finds a record stored by fillAccount.
@@ -107,15 +107,15 @@ func (t *tester) wantNothing(account string) {
 		t.wantError("KeyByID", err, apikeys.ErrNotFound)
 		_, err = t.store.UpdateKey(ctx, account, id(name), rename)
 		t.wantError("UpdateKey", err, apikeys.ErrNotFound)
-		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil, notices.Notice{}), apikeys.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil, audit.Entry{}), apikeys.ErrNotFound)
 		t.must(t.store.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: id(name), At: some}}))
 	}
-	page, err := t.store.ListNotices(ctx, account, notices.Query{Limit: 9})
+	page, err := t.store.ListAuditEntries(ctx, account, audit.Query{Limit: 9})
 	t.must(err)
-	wantSame(t, "ListNotices", page, notices.Page{})
+	wantSame(t, "ListAuditEntries", page, audit.Page{})
 	for _, n := range t.allPending() {
-		if n.Notice.Account == account {
-			t.Errorf("PendingNotices lists %s", n.Notice.ID)
+		if n.Entry.Account == account {
+			t.Errorf("PendingAuditEntries lists %s", n.Entry.ID)
 		}
 	}
 	events, err := t.store.ListEvents(ctx, account, webhooks.EventQuery{Limit: 9})
@@ -126,11 +126,11 @@ func (t *tester) wantNothing(account string) {
 		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 		_, err = t.store.UpdateWebhook(ctx, account, id(name), turnOff)
 		t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(ctx, account, id(name), nil, notices.Notice{}), webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(ctx, account, id(name), nil, audit.Entry{}), webhooks.ErrNotFound)
 		_, err = t.store.ListDeliveries(ctx, account, id(name), webhooks.DeliveryQuery{Limit: 9})
 		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
 		t.wantError("Probe", t.store.Probe(ctx, account, id(name)), webhooks.ErrNotFound)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(ctx, newRecovery(account, id(name), "new", webhooks.Dead), notices.Notice{}), webhooks.ErrNotFound)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(ctx, newRecovery(account, id(name), "new", webhooks.Dead), audit.Entry{}), webhooks.ErrNotFound)
 		backlog, err := t.worker().Backlog(ctx, id(name))
 		t.must(err)
 		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
@@ -140,7 +140,7 @@ func (t *tester) wantNothing(account string) {
 		t.wantError("EventDeliveries of "+event, err, webhooks.ErrNotFound)
 		_, err = t.store.EventByID(ctx, account, event)
 		t.wantError("EventByID of "+event, err, webhooks.ErrNotFound)
-		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event, notices.Notice{}), webhooks.ErrNotFound)
+		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event, audit.Entry{}), webhooks.ErrNotFound)
 	}
 	_, err = t.store.RecoveryByID(ctx, account, id("recovery"))
 	t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
@@ -351,8 +351,8 @@ func (t *tester) exported(account string) (n store.Receipt) {
 				n.DedupKeys++
 			case *transfer.Request:
 				n.IdempotencyKeys++
-			case *transfer.Notice:
-				n.Notices++
+			case *transfer.AuditEntry:
+				n.AuditEntries++
 			default:
 				t.Errorf("Export of an account has a record of kind %q", r.Kind())
 			}
@@ -389,7 +389,7 @@ func (t *tester) wantClosed(account string) {
 		&transfer.Alert{Account: account, Metric: "new", State: []byte("new")},
 		&transfer.DedupKey{Account: account, DedupKey: newDedupKey("new")},
 		&transfer.Event{EncodedEvent: newEvent(account, "new"), PublishedAt: some},
-		&transfer.Notice{Notice: notices.Notice{ID: "ntc_new", Account: account, Action: notices.KeyCreated}, StoredAt: some},
+		&transfer.AuditEntry{Entry: audit.Entry{ID: "aud_new", Account: account, Action: audit.KeyCreated}, StoredAt: some},
 	} {
 		if err := t.store.Import(ctx, []transfer.Record{r}); !errors.Is(err, errors.ErrUnsupported) {
 			t.wantError("Import of a "+string(r.Kind()), err, auth.ErrErasing)

@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -59,8 +59,8 @@ func eventDeliveries(run runner) {
 				t.settle(settlement(task, webhooks.Retry))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c", nil, notices.Notice{})) // claimed
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c", nil, audit.Entry{})) // claimed
 		wantSame(t, "WebhookID", t.delivery("acct", "event").WebhookID, "a")
 	})
 
@@ -81,7 +81,7 @@ func eventDeliveries(run runner) {
 		want["pending"], want["skipped"] = nil, nil
 
 		for id := range want {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
 		}
 		for _, task := range t.claimAll(5) {
 			switch task.Event.ID {
@@ -89,7 +89,7 @@ func eventDeliveries(run runner) {
 			case "twice": // redelivered once more
 				t.settle(settlement(task, webhooks.GiveUp))
 				want["twice"] = t.deliveries("acct", "twice")
-				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "twice", notices.Notice{}))
+				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "twice", audit.Entry{}))
 			case "dead": // fails again
 				t.settle(settlement(task, webhooks.Retry))
 				want["dead"][0].Attempts = append(want["dead"][0].Attempts, attemptOf(task))
@@ -97,7 +97,7 @@ func eventDeliveries(run runner) {
 				t.settle(settlement(task, Release))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		for id, list := range want {
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), list)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // expiring returns a key that expires after milliseconds after some.
@@ -126,9 +126,9 @@ func expiringKeys(run runner) {
 		t.updateKey("b", func(key *apikeys.Key) { key.ExpiresAt = time.Time{} })
 		want(t, "acct c", "acct a")
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "c", At: some}}))
-		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, audit.Entry{}))
 		want(t, "acct c")
-		_, err := t.store.UpdateKey(t.Context(), "acct", "c", func(key *apikeys.Key, _ *notices.Notice) error {
+		_, err := t.store.UpdateKey(t.Context(), "acct", "c", func(key *apikeys.Key, _ *audit.Entry) error {
 			key.ExpiresAt = millis(9)
 			key.Hash = newKey("acct", "b").Hash
 			return nil

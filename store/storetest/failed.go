@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -77,7 +77,7 @@ func failedDeliveries(run runner) {
 		for range 3 {
 			t.end(webhooks.Retry)
 			wantFailed(t, "event")
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", audit.Entry{}))
 			wantFailed(t, "event")
 		}
 		t.end(webhooks.Deliver)
@@ -88,7 +88,7 @@ func failedDeliveries(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		again := func() {
 			t.Helper()
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", audit.Entry{}))
 		}
 		t.enqueue(newEvent("acct", "event"), 1)
 		t.end(webhooks.GiveUp)
@@ -113,7 +113,7 @@ func failedDeliveries(run runner) {
 			t.enqueue(newEvent("acct", id), 0)
 			t.setActive("acct", "webhook", true)
 			wantFailed(t, id)
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
 			wantFailed(t)
 			t.end(outcome)
 		}
@@ -165,7 +165,7 @@ func failedDeliveries(run runner) {
 				seen[id] = true
 			}
 			for _, id := range []string{all[i], all[n-1-i]} { // one listed already, one not yet
-				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
+				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
 				t.end(webhooks.Deliver)
 				left[id] = true
 			}
@@ -181,7 +181,7 @@ func failedDeliveries(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
 		t.settleEvent(newEvent("acct", "of both"), 2, webhooks.GiveUp)
 		wantFailed(t, "of both")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Failed: true, Limit: 9})
 		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
 		query := webhooks.DeliveryQuery{Failed: true}
@@ -202,7 +202,7 @@ func failedDeliveries(run runner) {
 				t.setActive("acct", "webhook", random.IntN(4) > 0)
 			case 4:
 				if n > 0 {
-					t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", random.IntN(n)), notices.Notice{}))
+					t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", random.IntN(n)), audit.Entry{}))
 				}
 			default:
 				var ends []Settlement

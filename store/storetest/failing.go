@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -77,7 +77,7 @@ func failing(run runner) {
 		want("b", "a")
 		t.updateWebhook("acct", "b", func(w *webhooks.Webhook) { w.EndFailing() })
 		want("a")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, audit.Entry{}))
 		want()
 	})
 }

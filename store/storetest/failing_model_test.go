@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -61,11 +61,11 @@ func (m *failingModel) Enqueue(ctx context.Context, event webhooks.EncodedEvent)
 	return n, err
 }
 
-func (m *failingModel) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
-	return m.step(func() error { return m.model.Redeliver(ctx, account, webhookID, eventID, notice) })
+func (m *failingModel) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
+	return m.step(func() error { return m.model.Redeliver(ctx, account, webhookID, eventID, entry) })
 }
 
-func (m *failingModel) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (w webhooks.Webhook, err error) {
+func (m *failingModel) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (w webhooks.Webhook, err error) {
 	err = m.step(func() error { w, err = m.model.UpdateWebhook(ctx, account, id, change); return err })
 	return w, err
 }
@@ -75,6 +75,6 @@ func (m *failingModel) Settle(ctx context.Context, results []webhooks.AttemptRes
 	return s, err
 }
 
-func (m *failingModel) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
-	return m.step(func() error { return m.model.DeleteWebhook(ctx, account, id, check, notice) })
+func (m *failingModel) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
+	return m.step(func() error { return m.model.DeleteWebhook(ctx, account, id, check, entry) })
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -118,7 +118,7 @@ func (f *feed) failingSteps(n int) (steps []failingStep) {
 			return true, err
 		}, func(r Report) bool { return r.Method == "Add" && !r.Pending.First && r.Pending.Attempts == 0 })
 		add("Redeliver", func(s store.Store, id string) error {
-			return s.Redeliver(ctx, id, id, "settled", notices.Notice{})
+			return s.Redeliver(ctx, id, id, "settled", audit.Entry{})
 		}, func(s store.Store, id string) (bool, error) {
 			list, err := s.EventDeliveries(ctx, id, "settled")
 			return err == nil && list[0].State == webhooks.Pending, err
@@ -134,7 +134,7 @@ func (f *feed) failingSteps(n int) (steps []failingStep) {
 			return err
 		}, version2, changed)
 		add("DeleteWebhook", func(s store.Store, id string) error {
-			return s.DeleteWebhook(ctx, id, id, nil, notices.Notice{})
+			return s.DeleteWebhook(ctx, id, id, nil, audit.Entry{})
 		}, func(s store.Store, id string) (bool, error) {
 			_, err := s.WebhookByID(ctx, id, id)
 			if errors.Is(err, webhooks.ErrNotFound) {

@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -51,7 +51,7 @@ func held(run runner) {
 		t.settleEvent(newEvent("acct", "1"), 1, webhooks.GiveUp)
 		t.settleEvent(newEvent("acct", "2"), 1, webhooks.GiveUp)
 		hold(t, true, "a")
-		t.must(t.store.Redeliver(t.Context(), "acct", "a", "1", notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "a", "1", audit.Entry{}))
 		t.createRecoveries(newRecovery("acct", "a", "recovery", webhooks.Dead))
 		for more := true; more; {
 			var err error
@@ -157,7 +157,7 @@ func held(run runner) {
 		wantSame(t, "after an ID above all", list(webhooks.Page{Limit: 9, After: "e"}), []string{"d", "c", "a"})
 		wantSame(t, "past the end", list(webhooks.Page{Limit: 2, After: "a"}), nil)
 		hold(t, false, "a")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "d", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "d", nil, audit.Entry{}))
 		wantSame(t, "after one was released and one deleted", list(all), []string{"c"})
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -50,7 +50,7 @@ func updateKey(run runner) {
 				func(key *apikeys.Key) { key.Hash, key.Previous = inUse, hashOf("free") },
 				func(key *apikeys.Key) { key.Hash, key.Previous = hashOf("free"), inUse },
 			} {
-				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error {
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *audit.Entry) error {
 					change(key)
 					return nil
 				})
@@ -83,7 +83,7 @@ func updateKey(run runner) {
 	run("stores nothing if change returns an error", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
-		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error {
+		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *audit.Entry) error {
 			key.Name, key.Hash = "changed", hashOf("changed")
 			return fmt.Errorf("wrapped: %w", errChange)
 		})
@@ -130,7 +130,7 @@ func updateKey(run runner) {
 		}
 		won := make([]bool, goroutines)
 		inParallel(goroutines, func(i int) {
-			_, err := t.store.UpdateKey(t.Context(), "acct", numbered("key", i), func(key *apikeys.Key, _ *notices.Notice) error {
+			_, err := t.store.UpdateKey(t.Context(), "acct", numbered("key", i), func(key *apikeys.Key, _ *audit.Entry) error {
 				key.Hash, key.Hint = hashOf("wanted"), "won_…A1b2"
 				return nil
 			})
@@ -157,7 +157,7 @@ func deleteKey(run runner) {
 	run("removes a key with its hashes", func(t *tester) {
 		key, other := rotatedKey("acct", "key"), rotatedKey("acct", "other")
 		t.createKeys(key, other)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}))
 		t.wantNoKeyAt(key.Hash)
 		t.wantNoKeyAt(key.Previous)
 		_, err := t.store.KeyByID(t.Context(), "acct", "key")
@@ -177,18 +177,18 @@ func deleteKey(run runner) {
 			given = key
 			return fmt.Errorf("wrapped: %w", errChange)
 		}
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", refuse, notices.Notice{}), errChange)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", refuse, audit.Entry{}), errChange)
 		t.wantKeyAt(key.Hash, key)
 		t.wantKeyAt(key.Previous, key)
 		key.LastUsedAt = some
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		wantSame(t, "key passed to check", given, key)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { return nil }, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { return nil }, audit.Entry{}))
 		t.wantNoKeyAt(key.Hash)
 		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error {
 			t.Error("check called although the key does not exist")
 			return nil
-		}, notices.Notice{}), apikeys.ErrNotFound)
+		}, audit.Entry{}), apikeys.ErrNotFound)
 	})
 
 	run("no change happens between check and removal", func(t *tester) {
@@ -208,7 +208,7 @@ func deleteKey(run runner) {
 						return errChange
 					}
 					return nil
-				}, notices.Notice{})
+				}, audit.Entry{})
 			})
 			if (deleted == nil) == (changed == nil) {
 				t.Errorf("UpdateKey = %v, and DeleteKey with a check that it has not happened = %v", changed, deleted)
@@ -220,16 +220,16 @@ func deleteKey(run runner) {
 		key := newKey("acct", "key")
 		t.createKeys(key)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}))
 		t.createKeys(key)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
 
 	run("ErrNotFound", func(t *tester) {
 		t.createKeys(newKey("acct", "key"))
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "other", nil, notices.Notice{}), apikeys.ErrNotFound)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}), apikeys.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "other", nil, audit.Entry{}), apikeys.ErrNotFound)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}))
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}), apikeys.ErrNotFound)
 	})
 
 	run("if several calls delete a key concurrently, one succeeds", func(t *tester) {
@@ -238,7 +238,7 @@ func deleteKey(run runner) {
 			t.createKeys(key)
 			deleted := make([]bool, 4)
 			inParallel(len(deleted), func(i int) {
-				err := t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, notices.Notice{})
+				err := t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, audit.Entry{})
 				if deleted[i] = err == nil; !deleted[i] {
 					t.wantError("DeleteKey", err, apikeys.ErrNotFound)
 				}

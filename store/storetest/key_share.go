@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -26,15 +26,15 @@ func shared(keyID, value string, most int) apikeys.CreateOptions {
 
 // keyShare tests the limit of CreateKey for keys created by API keys.
 func keyShare(run runner) {
-	person := notices.Actor{Kind: notices.ActorPerson, ID: "ann"}
-	withScopes := func(account, id string, by notices.Actor, members ...scopes.Scope) apikeys.Key {
+	person := audit.Actor{Kind: audit.ActorPerson, ID: "ann"}
+	withScopes := func(account, id string, by audit.Actor, members ...scopes.Scope) apikeys.Key {
 		key := keyOf(account, id, id)
 		key.CreatedBy, key.Scopes = by, scopes.Of(members...)
 		return key
 	}
 	// made returns a key created by another key.
 	made := func(account, by, id string) apikeys.Key {
-		return withScopes(account, id, notices.Actor{Kind: notices.ActorKey, ID: by}, scopes.FilesRead)
+		return withScopes(account, id, audit.Actor{Kind: audit.ActorKey, ID: by}, scopes.FilesRead)
 	}
 	// begin creates an account with a key that has all scopes and a key that does not.
 	begin := func(t *tester, account string) {
@@ -53,16 +53,16 @@ func keyShare(run runner) {
 		}
 		options := shared("acct narrow", "acct narrow", 3)
 		options.IdempotencyKey, options.IdempotencyTTL = "request", time.Hour
-		options.Notice = notices.Notice{ID: "ntc_1", Account: "acct", Action: notices.KeyCreated}
+		options.AuditEntry = audit.Entry{ID: "aud_1", Account: "acct", Action: audit.KeyCreated}
 		t.wantError("fourth key", t.store.CreateKey(t.Context(), made("acct", "acct narrow", "d"), options), apikeys.ErrShareLimit)
 		t.wantNoKeyAt(valueHash("d"))
-		list, err := t.store.ListNotices(t.Context(), "acct", notices.Query{Limit: 9})
+		list, err := t.store.ListAuditEntries(t.Context(), "acct", audit.Query{Limit: 9})
 		t.must(err)
-		wantSame(t, "notices", list.Notices, nil)
+		wantSame(t, "audit", list.Entries, nil)
 		t.wantError("by a key it created", t.store.CreateKey(t.Context(), made("acct", "a", "d"), shared("a", "a", 3)), apikeys.ErrShareLimit)
 
 		t.must(create(t, "acct", "wide", "d", 3))
-		t.must(t.store.CreateKey(t.Context(), withScopes("acct", "by the host", notices.Actor{Kind: notices.ActorHost}, scopes.FilesRead), apikeys.CreateOptions{Share: options.Share}))
+		t.must(t.store.CreateKey(t.Context(), withScopes("acct", "by the host", audit.Actor{Kind: audit.ActorHost}, scopes.FilesRead), apikeys.CreateOptions{Share: options.Share}))
 		t.wantError("after another key has created one", create(t, "acct", "narrow", "e", 4), apikeys.ErrShareLimit)
 		t.must(create(t, "acct", "narrow", "e", 5))
 		t.must(create(t, "acct", "narrow", "any number", 0))
@@ -76,7 +76,7 @@ func keyShare(run runner) {
 		t.must(create(t, "acct", "narrow", "d", 2))
 		t.must(create(t, "acct", "narrow", "e", 2))
 		t.wantError("third key", create(t, "acct", "narrow", "f", 2), apikeys.ErrShareLimit)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "d", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "d", nil, audit.Entry{}))
 		t.must(create(t, "acct", "narrow", "f", 2))
 	})
 
@@ -101,9 +101,9 @@ func keyShare(run runner) {
 			t.Error("Share.Exceeded called")
 		}
 		t.wantError("third key", try("f"), apikeys.ErrShareLimit)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, audit.Entry{}))
 		t.wantError("after the deletion of a key created by a person", try("f"), apikeys.ErrShareLimit)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "e", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "e", nil, audit.Entry{}))
 		asked = 0
 		t.must(try("f"))
 		if asked > 0 {
@@ -113,13 +113,13 @@ func keyShare(run runner) {
 
 	run("counts the keys that exist in the step", func(t *tester) {
 		begin(t, "acct")
-		t.must(t.store.DeleteKey(t.Context(), "acct", "acct wide", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "acct wide", nil, audit.Entry{}))
 		t.must(create(t, "acct", "narrow", "a", 1))
 		t.must(create(t, "acct", "narrow", "b", 1)) // it can manage all keys
 		lasting := withScopes("acct", "wider", person, scopes.FilesRead, scopes.AccountRead)
 		t.createKeys(lasting)
 		t.wantError("with a key that has more scopes", create(t, "acct", "narrow", "c", 1), apikeys.ErrShareLimit)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "wider", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "wider", nil, audit.Entry{}))
 		t.must(create(t, "acct", "narrow", "c", 1))
 	})
 

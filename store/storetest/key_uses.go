@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 func recordKeyUse(run runner) {
@@ -78,7 +78,7 @@ func recordKeyUse(run runner) {
 
 	run("skips keys that do not exist", func(t *tester) {
 		t.createKeys(newKey("acct", "a"), newKey("acct", "gone"), newKey("acct", "z"))
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, audit.Entry{}))
 		record(t, use("a", 0), use("gone", 0), use("never", 0), apikeys.KeyUse{Account: "other", ID: "a", At: some.Add(time.Hour)}, use("z", 0))
 		wantUse(t, "a", 0)
 		wantUse(t, "z", 0)
@@ -118,7 +118,7 @@ func recordKeyUse(run runner) {
 		inParallel(goroutines, func(i int) {
 			for j := range each {
 				if i%2 == 0 {
-					_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error {
+					_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *audit.Entry) error {
 						n, err := strconv.Atoi(key.Name)
 						key.Name = strconv.Itoa(n + 1)
 						return err
@@ -140,7 +140,7 @@ func recordKeyUse(run runner) {
 			t.createKeys(key)
 			inParallel(2, func(i int) {
 				if i == 0 {
-					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", key.ID, nil, notices.Notice{}), nil)
+					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", key.ID, nil, audit.Entry{}), nil)
 				} else {
 					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{use(key.ID, 0)}), nil)
 				}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -113,7 +113,7 @@ func keyValues(run runner) {
 		t.wantNoKeyAt(apikeys.Hash{})
 		t.updateKey("a", func(key *apikeys.Key) { key.Name = "still without" })
 		t.wantNoKeyAt(apikeys.Hash{})
-		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, audit.Entry{}))
 		t.wantKeyAt(b.Hash, b)
 		t.wantNoKeyAt(apikeys.Hash{})
 	})
@@ -125,12 +125,12 @@ func keyValues(run runner) {
 			account, id := ref[0], ref[1]
 			_, err := t.store.KeyByID(t.Context(), account, id)
 			t.wantError("KeyByID", err, apikeys.ErrNotFound)
-			_, err = t.store.UpdateKey(t.Context(), account, id, func(*apikeys.Key, *notices.Notice) error {
+			_, err = t.store.UpdateKey(t.Context(), account, id, func(*apikeys.Key, *audit.Entry) error {
 				t.Error("UpdateKey calls change although the key does not exist")
 				return nil
 			})
 			t.wantError("UpdateKey", err, apikeys.ErrNotFound)
-			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id, nil, notices.Notice{}), apikeys.ErrNotFound)
+			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id, nil, audit.Entry{}), apikeys.ErrNotFound)
 			t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: account, ID: id, At: some}}))
 		}
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
@@ -145,7 +145,7 @@ func keyValues(run runner) {
 		t.createKeys(keys...)
 		for i, key := range keys {
 			wantSame(t, "KeyByID", t.key(key.Account, key.ID), key)
-			t.must(t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, notices.Notice{}))
+			t.must(t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, audit.Entry{}))
 			for _, rest := range keys[i+1:] {
 				wantSame(t, "KeyByID", t.key(rest.Account, rest.ID), rest)
 			}
@@ -169,7 +169,7 @@ func createKey(run runner) {
 		t.createKeys(key, other)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		wantSame(t, "KeyByID", t.key("other", "key"), other)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}))
 		t.wantKeyAt(other.Hash, other)
 	})
 
@@ -196,7 +196,7 @@ func createKey(run runner) {
 	run("the ID and hashes of a deleted key are free", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}))
 		t.createKeys(key)
 		t.wantKeyAt(key.Previous, key)
 	})
@@ -280,13 +280,13 @@ func keyByHash(run runner) {
 			inParallel(4, func(i int) {
 				if i == 0 {
 					defer done.Store(true)
-					_, err := t.store.UpdateKey(t.Context(), key.Account, key.ID, func(key *apikeys.Key, _ *notices.Notice) error {
+					_, err := t.store.UpdateKey(t.Context(), key.Account, key.ID, func(key *apikeys.Key, _ *audit.Entry) error {
 						key.Hash = after
 						return nil
 					})
 					rotated.Store(true)
 					t.wantError("UpdateKey", err, nil)
-					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, notices.Notice{}), nil)
+					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, audit.Entry{}), nil)
 					deleted.Store(true)
 					return
 				}

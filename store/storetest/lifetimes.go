@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -13,7 +13,7 @@ func lifetimes(run runner) {
 	run("attempts: purged deliveries are no longer listed", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
 		t.inEachState("acct", "webhook")
 		border := t.border()
 		t.settleEvent(newEvent("acct", "young"), 1, webhooks.GiveUp)
@@ -22,13 +22,13 @@ func lifetimes(run runner) {
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), []webhooks.Delivery{young})
 		for id, first := range map[string]int{"event": 2, "delivered": 1, "dead": 1, "skipped": 0, "pending": 1} {
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), webhooks.ErrNotFound)
 			t.enqueue(newEvent("acct", id), first) // the ID is still known
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
 		}
 		t.claimAll(0)
 		wantSame(t, "EventDeliveries", t.delivery("acct", "young"), young)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "young", notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "young", audit.Entry{}))
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
 	})
 
@@ -118,7 +118,7 @@ func lifetimes(run runner) {
 		wantSame(t, "states of listed deliveries", got, want)
 		for i := range payloads {
 			for _, id := range []string{numbered("settled", i), numbered("pending", i)} {
-				t.wantError("Redeliver of "+id, t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
+				t.wantError("Redeliver of "+id, t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), webhooks.ErrNotFound)
 			}
 		}
 		for i := range 5 {

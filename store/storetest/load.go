@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -33,10 +33,10 @@ func load(run runner) {
 		wantReady(0, 0, 0)
 		f.record(result(ref, 1, webhooks.Retry))
 		wantReady(1, 0, time.Hour)
-		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
+		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
 		wantReady(1, 0, 0)
 		f.record(result(ref, 2, webhooks.GiveUp))
-		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
+		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
 		wantReady(2, 2, 0)
 	})
 
@@ -107,7 +107,7 @@ func load(run runner) {
 			ref := f.settled("acct", id, outcome)
 			got := f.wantState("a settled delivery", ref, webhooks.Gone)
 			wantSame(f.tester, "Webhook is nil", got.Webhook == nil, true)
-			f.during(func() { f.must(f.store.Redeliver(f.Context(), "acct", "webhook", id, notices.Notice{})) })
+			f.during(func() { f.must(f.store.Redeliver(f.Context(), "acct", "webhook", id, audit.Entry{})) })
 			f.wantState("a redelivered delivery", ref, webhooks.Ready)
 		}
 	})
@@ -115,7 +115,7 @@ func load(run runner) {
 	test("Gone: deliveries to a deleted webhook, even if its ID is used again", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
-		f.must(f.store.DeleteWebhook(f.Context(), "acct", "webhook", nil, notices.Notice{}))
+		f.must(f.store.DeleteWebhook(f.Context(), "acct", "webhook", nil, audit.Entry{}))
 		f.wantState("a delivery to a deleted webhook", ref, webhooks.Gone)
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		f.wantState("a delivery to the former webhook", ref, webhooks.Gone)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/webhooks"
@@ -28,7 +28,7 @@ type model struct {
 	rows       []*row
 	events     map[[2]string]int // number of deliveries by account and ID
 	once       map[string]bool
-	notices    []notices.Notice
+	entries    []audit.Entry
 	recoveries []webhooks.Recovery
 	last       uint64
 }
@@ -234,7 +234,7 @@ func (m *model) put(changed webhooks.Webhook, fault string) {
 	}
 }
 
-func (m *model) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+func (m *model) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
 	if err := m.begin(ctx); err != nil {
 		return webhooks.Webhook{}, err
 	}
@@ -244,7 +244,7 @@ func (m *model) UpdateWebhook(ctx context.Context, account, id string, change fu
 		return webhooks.Webhook{}, err
 	}
 	changed := *w
-	if err := change(&changed, new(notices.Notice)); err != nil {
+	if err := change(&changed, new(audit.Entry)); err != nil {
 		return webhooks.Webhook{}, err
 	}
 	m.put(changed, "UpdateWebhook is not reported")
@@ -264,7 +264,7 @@ func (m *model) drop(id string) {
 	}
 }
 
-func (m *model) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, _ notices.Notice) error {
+func (m *model) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, _ audit.Entry) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
@@ -303,7 +303,7 @@ func (m *model) EraseAccount(ctx context.Context, account string, _ int) (erased
 	return erased, false, nil
 }
 
-func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
@@ -312,8 +312,8 @@ func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		if r.event.Account != account || r.WebhookID != webhookID || r.EventID != eventID || r.gone {
 			continue
 		}
-		if r.State != webhooks.Pending || m.fault != "a redelivery of a pending delivery has no notice" {
-			m.notices = append(m.notices, notice)
+		if r.State != webhooks.Pending || m.fault != "a redelivery of a pending delivery has no audit entry" {
+			m.entries = append(m.entries, entry)
 		}
 		r.NextAttemptAt = time.Now().UTC().Truncate(time.Millisecond)
 		if r.State == webhooks.Pending {
@@ -351,7 +351,7 @@ func (m *model) Probe(ctx context.Context, account, webhookID string) error {
 	return nil
 }
 
-func (m *model) CreateRecovery(_ context.Context, recovery webhooks.Recovery, _ notices.Notice) error {
+func (m *model) CreateRecovery(_ context.Context, recovery webhooks.Recovery, _ audit.Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recoveries = append(m.recoveries, recovery)
@@ -398,12 +398,12 @@ func (m *model) EventDeliveries(_ context.Context, account, eventID string) (lis
 	return list, nil
 }
 
-func (m *model) ListNotices(_ context.Context, account string, _ notices.Query) (page notices.Page, _ error) {
+func (m *model) ListAuditEntries(_ context.Context, account string, _ audit.Query) (page audit.Page, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range m.notices {
+	for _, n := range m.entries {
 		if n.Account == account {
-			page.Notices = append(page.Notices, n)
+			page.Entries = append(page.Entries, n)
 		}
 	}
 	return page, nil
@@ -519,8 +519,8 @@ func (m *model) Settle(ctx context.Context, results []webhooks.AttemptResult, he
 	for i, h := range health {
 		w, err := m.of(h.Account, h.WebhookID)
 		fits := err == nil && (w.Version == h.Version || m.fault == "Settle ignores the version of health")
-		if fits || m.fault == "notices are stored without their change" {
-			m.notices = append(m.notices, h.Notices...)
+		if fits || m.fault == "audit entries are stored without their change" {
+			m.entries = append(m.entries, h.AuditEntries...)
 		}
 		if !fits {
 			s.Conflicts = append(s.Conflicts, i)

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -31,7 +31,7 @@ func TestNoisy_Reports_AreRepeatedAndReordered(t *testing.T) {
 			for i := range n {
 				_, err := m.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow})
 				must(t, err)
-				_, err = m.UpdateWebhook(ctx, "acct", "webhook", func(*webhooks.Webhook, *notices.Notice) error { return nil })
+				_, err = m.UpdateWebhook(ctx, "acct", "webhook", func(*webhooks.Webhook, *audit.Entry) error { return nil })
 				must(t, err)
 			}
 			seen := func() (deliveries, adds, versions int, ordered bool) {

@@ -1,7 +1,7 @@
 package storetest
 
 import (
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -34,7 +34,7 @@ func off(run runner) {
 		wantSame(t, "after an unused ID", list(t, webhooks.Page{Limit: 1, After: "c"}), []string{"b"})
 		wantSame(t, "past the end", list(t, webhooks.Page{Limit: 2, After: "a"}), nil)
 		t.setActive("acct", "d", true)
-		t.must(t.store.DeleteWebhook(t.Context(), "other", "b", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "other", "b", nil, audit.Entry{}))
 		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Held, w.FailedAgain, w.FailingSince = true, true, some })
 		want(t, "a")
 		t.setActive("acct", "a", true)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -110,7 +110,7 @@ func purging(run runner) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "undone"), undone)
 		for _, d := range before {
 			t.enqueue(newEvent("acct", d.EventID), map[bool]int{true: 0, false: 1}[d.EventID == "skipped"])
-			wantSame(t, "Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID, notices.Notice{}), nil)
+			wantSame(t, "Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID, audit.Entry{}), nil)
 		}
 		for _, task := range t.claimAll(5) {
 			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
@@ -152,7 +152,7 @@ func purging(run runner) {
 		t.setActive("acct", "webhook", false)
 		ids := []string{"delivered", "dead", "skipped"}
 		for _, id := range ids {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
 		}
 		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 		t.purge(webhooks.Purge{Payloads: t.border()})
@@ -183,7 +183,7 @@ func purging(run runner) {
 		t.purge(webhooks.Purge{Payloads: t.border()})
 		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 		for _, id := range []string{"delivered", "dead", "skipped", "pending", "leased"} {
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), webhooks.ErrNotFound)
 		}
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), before)
 		t.claimAll(0)
@@ -237,7 +237,7 @@ func purging(run runner) {
 			t.settle(settlements...)
 			for i := range n {
 				if outcome == webhooks.GiveUp {
-					t.must(t.store.Redeliver(t.Context(), "acct", numbered("webhook", i), "event", notices.Notice{}))
+					t.must(t.store.Redeliver(t.Context(), "acct", numbered("webhook", i), "event", audit.Entry{}))
 				}
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -17,7 +17,7 @@ type records[R any] struct {
 	id     func(*R) string
 	text   func(*R) *string // a field that may hold any string
 	create func(*tester, ...R)
-	update func(t *tester, account, id string, change func(*R, *notices.Notice) error) (R, error)
+	update func(t *tester, account, id string, change func(*R, *audit.Entry) error) (R, error)
 	remove func(t *tester, account, id string) error
 	list   func(t *tester, account, after string, limit int) ([]R, error)
 }
@@ -27,11 +27,11 @@ var keyRecords = records[apikeys.Key]{
 	id:     func(key *apikeys.Key) string { return key.ID },
 	text:   func(key *apikeys.Key) *string { return &key.Name },
 	create: (*tester).createKeys,
-	update: func(t *tester, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
+	update: func(t *tester, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
 		return t.store.UpdateKey(t.Context(), account, id, change)
 	},
 	remove: func(t *tester, account, id string) error {
-		return t.store.DeleteKey(t.Context(), account, id, nil, notices.Notice{})
+		return t.store.DeleteKey(t.Context(), account, id, nil, audit.Entry{})
 	},
 	list: func(t *tester, account, after string, limit int) ([]apikeys.Key, error) {
 		return t.store.ListKeys(t.Context(), account, apikeys.Page{After: after, Limit: limit})
@@ -43,11 +43,11 @@ var webhookRecords = records[webhooks.Webhook]{
 	id:     func(w *webhooks.Webhook) string { return w.ID },
 	text:   func(w *webhooks.Webhook) *string { return &w.URL },
 	create: (*tester).createWebhooks,
-	update: func(t *tester, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+	update: func(t *tester, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
 		return t.store.UpdateWebhook(t.Context(), account, id, change)
 	},
 	remove: func(t *tester, account, id string) error {
-		return t.store.DeleteWebhook(t.Context(), account, id, nil, notices.Notice{})
+		return t.store.DeleteWebhook(t.Context(), account, id, nil, audit.Entry{})
 	},
 	list: func(t *tester, account, after string, limit int) ([]webhooks.Webhook, error) {
 		return t.store.ListWebhooks(t.Context(), account, webhooks.Page{After: after, Limit: limit})
@@ -140,7 +140,7 @@ func (r records[R]) updates(run runner) {
 		r.create(t, record)
 		inParallel(goroutines, func(int) {
 			for range each {
-				_, err := r.update(t, "acct", "id", func(record *R, _ *notices.Notice) error {
+				_, err := r.update(t, "acct", "id", func(record *R, _ *audit.Entry) error {
 					n, err := strconv.Atoi(*r.text(record))
 					time.Sleep(time.Microsecond) // lets the other goroutines run
 					*r.text(record) = strconv.Itoa(n + 1)

@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -18,7 +18,7 @@ func newRecovery(account, webhookID, id string, states ...webhooks.DeliveryState
 func (t *tester) createRecoveries(list ...webhooks.Recovery) {
 	t.Helper()
 	for _, recovery := range list {
-		t.must(t.store.CreateRecovery(t.Context(), recovery, notices.Notice{}))
+		t.must(t.store.CreateRecovery(t.Context(), recovery, audit.Entry{}))
 	}
 }
 
@@ -67,9 +67,9 @@ func createRecovery(run runner) {
 
 	run("returns ErrNotFound if the account has no such webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
 		for _, ref := range [][2]string{{"acct", "unknown"}, {"acct", "deleted"}, {"acct", "foreign"}, {"other", "webhook"}} {
-			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(ref[0], ref[1], "recovery", webhooks.Dead), notices.Notice{}), webhooks.ErrNotFound)
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(ref[0], ref[1], "recovery", webhooks.Dead), audit.Entry{}), webhooks.ErrNotFound)
 			_, err := t.store.RecoveryByID(t.Context(), ref[0], "recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 		}
@@ -82,11 +82,11 @@ func createRecovery(run runner) {
 		for _, again := range []webhooks.Recovery{
 			recovery, newRecovery("acct", "b", "recovery", webhooks.Skipped), newRecovery("other", "c", "recovery", webhooks.Dead),
 		} {
-			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), again, notices.Notice{}), webhooks.ErrExists)
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), again, audit.Entry{}), webhooks.ErrExists)
 		}
 		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
 		t.advance(9)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), recovery, notices.Notice{}), webhooks.ErrExists)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), recovery, audit.Entry{}), webhooks.ErrExists)
 		t.wantDone(recovery, 0)
 	})
 
@@ -109,7 +109,7 @@ func createRecovery(run runner) {
 				if round%2 == 0 {
 					id, want = numbered(hook, i), webhooks.ErrRecovering
 				}
-				err := t.store.CreateRecovery(t.Context(), newRecovery("acct", hook, id, webhooks.Dead), notices.Notice{})
+				err := t.store.CreateRecovery(t.Context(), newRecovery("acct", hook, id, webhooks.Dead), audit.Entry{})
 				if won[i] = err == nil; !won[i] {
 					t.wantError("CreateRecovery", err, want)
 				}

@@ -3,7 +3,7 @@ package storetest
 import (
 	"github.com/storageapi/storageapi/webhooks"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 )
 
 // dead creates a webhook with n Dead deliveries, of events numbered from 0.
@@ -76,8 +76,8 @@ func recoveryJobs(run runner) {
 		first := newRecovery("acct", "webhook", "1", webhooks.Dead)
 		second := newRecovery("acct", "webhook", "2", webhooks.Dead)
 		t.createRecoveries(first, newRecovery("other", "another", "3", webhooks.Dead))
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), second, notices.Notice{}), webhooks.ErrRecovering)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), first, notices.Notice{}), webhooks.ErrExists)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), second, audit.Entry{}), webhooks.ErrRecovering)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), first, audit.Entry{}), webhooks.ErrExists)
 		_, err := t.store.RecoveryByID(t.Context(), "acct", "2")
 		t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 		t.advance(9)
@@ -112,7 +112,7 @@ func recoveryJobs(run runner) {
 				t.must(err)
 			}
 			recovered := t.recovery(account, account).Recovered
-			t.must(t.store.DeleteWebhook(t.Context(), account, account, nil, notices.Notice{}))
+			t.must(t.store.DeleteWebhook(t.Context(), account, account, nil, audit.Entry{}))
 			t.advance(9)
 			t.wantDone(job, recovered)
 			t.claimAll(0)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -166,7 +166,7 @@ func advanceRecovery(run runner) {
 		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
 		t.createRecoveries(recovery)
 		for i := range 2 {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", i), notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", i), audit.Entry{}))
 		}
 		tasks := t.claimAll(2)
 		later := settlement(tasks[0], webhooks.Retry)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -12,7 +12,7 @@ import (
 func redeliver(run runner) {
 	again := func(t *tester, eventID string) {
 		t.Helper()
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", eventID, notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", eventID, audit.Entry{}))
 	}
 	// wantPendingNow checks that a delivery is pending and due now, with its attempts unchanged.
 	wantPendingNow := func(t *tester, before webhooks.Delivery) {
@@ -198,14 +198,14 @@ func redeliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), silent, newWebhook("other", "foreign"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
 		t.settleEvent(newEvent("other", "others"), 1, webhooks.Deliver)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
 		t.createWebhooks(newWebhook("acct", "late"))
 		for _, ref := range [][3]string{
 			{"acct", "webhook", "unknown"}, {"acct", "unknown", "event"}, {"acct", "deleted", "event"}, {"acct", "silent", "event"},
 			{"acct", "late", "event"}, {"acct", "webhook", "others"}, {"acct", "foreign", "others"}, {"acct", "foreign", "event"},
 			{"other", "webhook", "event"}, {"other", "foreign", "event"}, {"nobody", "webhook", "event"}, {"acct", "event", "webhook"},
 		} {
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), ref[0], ref[1], ref[2], notices.Notice{}), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), ref[0], ref[1], ref[2], audit.Entry{}), webhooks.ErrNotFound)
 		}
 		t.claimAll(0)
 	})
@@ -217,7 +217,7 @@ func redeliver(run runner) {
 			t.settleEvent(newEvent("acct", id), 1, webhooks.GiveUp)
 			claimed := make([][]Task, 8)
 			inParallel(len(claimed), func(i int) {
-				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), nil)
+				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), nil)
 				var err error
 				claimed[i], err = t.worker().Claim(t.Context(), 9)
 				t.wantError("Claim", err, nil)

@@ -1,7 +1,7 @@
 package storetest
 
 import (
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -60,7 +60,7 @@ func reportedWebhooks(run runner) {
 		wantReported(f, func() {
 			inParallel(4, func(i int) {
 				for j := range 20 {
-					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
 						w.URL, w.Active = numbered(numbered("url", i), j), j%2 == 0
 						return nil
 					})
@@ -74,7 +74,7 @@ func reportedWebhooks(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
 		f.published(newEvent("acct", "event"), 2)
 		f.wantForget(webhooks.Scope{WebhookID: "webhook"}, func() {
-			f.must(f.store.DeleteWebhook(f.Context(), "acct", "webhook", nil, notices.Notice{}))
+			f.must(f.store.DeleteWebhook(f.Context(), "acct", "webhook", nil, audit.Entry{}))
 		})
 	})
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -101,7 +101,7 @@ func reportedDeliveries(run runner) {
 			ref := f.settled("acct", "event", outcome)
 			for made := 1; made < 3; made++ {
 				reports := f.during(func() {
-					f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
+					f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
 				})
 				added := f.added(reports, 1)[0]
 				wantSame(f.tester, "Ref", added.Ref, ref)
@@ -118,7 +118,7 @@ func reportedDeliveries(run runner) {
 		f.added(f.during(func() { f.enqueue(newEvent("acct", "event"), 0) }), 0)
 		f.during(func() { f.setActive("acct", "webhook", true) })
 		reports := f.during(func() {
-			f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
+			f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
 		})
 		f.wantPending("skipped delivery", f.added(reports, 1)[0].Pending, webhooks.PendingDelivery{First: true})
 		wantSame(f.tester, "methods", methods(reports), []string{"Add", "Probe"})
@@ -130,9 +130,9 @@ func reportedDeliveries(run runner) {
 		f.record(result(retried, 1, webhooks.Retry))
 		for event, ref := range map[string]webhooks.DeliveryRef{"fresh": fresh, "retried": retried} {
 			reports := f.during(func() {
-				f.must(f.store.Redeliver(f.Context(), "acct", "webhook", event, newNotice("acct", event)))
+				f.must(f.store.Redeliver(f.Context(), "acct", "webhook", event, newAuditEntry("acct", event)))
 			})
-			wantSame(f.tester, "notice is stored", f.hasNotice("acct", event), true)
+			wantSame(f.tester, "audit entry is stored", f.hasAuditEntry("acct", event), true)
 			wantSame(f.tester, "methods", methods(reports), []string{"Nudge", "Probe"})
 			for _, r := range reports {
 				wantSame(f.tester, "WebhookID of "+r.Method, r.Ref.WebhookID, "webhook")
@@ -204,7 +204,7 @@ func reportedDeliveries(run runner) {
 			}
 		}
 		update := func(then func() error) {
-			_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+			_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
 				w.Active = false
 				return then()
 			})
@@ -225,9 +225,9 @@ func reportedDeliveries(run runner) {
 					update(exit)
 				}
 			})
-			err = f.store.DeleteWebhook(f.Context(), "acct", "webhook", func(webhooks.Webhook) error { return refused }, notices.Notice{})
+			err = f.store.DeleteWebhook(f.Context(), "acct", "webhook", func(webhooks.Webhook) error { return refused }, audit.Entry{})
 			f.wantError("DeleteWebhook", err, refused)
-			err = f.store.Redeliver(f.Context(), "acct", "webhook", "unknown", notices.Notice{})
+			err = f.store.Redeliver(f.Context(), "acct", "webhook", "unknown", audit.Entry{})
 			f.wantError("Redeliver", err, webhooks.ErrNotFound)
 			f.mark("after what was refused")
 		})

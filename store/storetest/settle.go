@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -13,8 +13,8 @@ import (
 func settle(run runner) {
 	test := fed(run)
 
-	change := func(id string, version uint64, health webhooks.WebhookHealth, list ...notices.Notice) webhooks.HealthChange {
-		return webhooks.HealthChange{Account: "acct", WebhookID: id, Version: version, Health: health, Notices: list}
+	change := func(id string, version uint64, health webhooks.WebhookHealth, list ...audit.Entry) webhooks.HealthChange {
+		return webhooks.HealthChange{Account: "acct", WebhookID: id, Version: version, Health: health, AuditEntries: list}
 	}
 
 	test("an outcome settles the delivery or makes it due later, and stores the attempt", func(f *feed) {
@@ -85,7 +85,7 @@ func settle(run runner) {
 		settled, first, second := f.only("acct", "settled"), f.only("acct", "first"), f.only("acct", "second")
 		deleted, erased := f.only("deleted", "event"), f.only("erased", "event")
 		f.record(result(settled, 1, webhooks.GiveUp))
-		f.must(f.store.DeleteWebhook(f.Context(), "deleted", "deleted", nil, notices.Notice{}))
+		f.must(f.store.DeleteWebhook(f.Context(), "deleted", "deleted", nil, audit.Entry{}))
 		f.erase("erased")
 		f.wantSettled([]webhooks.AttemptResult{
 			result(settled, 2, webhooks.Deliver), result(first, 1, webhooks.Deliver), result(deleted, 1, webhooks.Deliver),
@@ -122,12 +122,12 @@ func settle(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		f.record(result(ref, 1, webhooks.Deliver))
-		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
+		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
 		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}}) // already stored
 		wantSame(f.tester, "Attempts", f.wantState("the delivery", ref, webhooks.Ready).Attempts, 1)
 	})
 
-	test("stores every field of the health with its notices, and no other field of the webhook", func(f *feed) {
+	test("stores every field of the health with its audit entries, and no other field of the webhook", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		for i, health := range []webhooks.WebhookHealth{
 			{Active: true, ProvenAt: some},
@@ -136,14 +136,14 @@ func settle(run runner) {
 			{Active: true},
 		} {
 			want := f.webhook("acct", "webhook")
-			stored := []notices.Notice{newNotice("acct", numbered("a", i)), newNotice("acct", numbered("b", i))}
+			stored := []audit.Entry{newAuditEntry("acct", numbered("a", i)), newAuditEntry("acct", numbered("b", i))}
 			f.wantSettled(nil, []webhooks.HealthChange{change("webhook", want.Version, health, stored...)}, webhooks.Settled{})
 			got := f.webhook("acct", "webhook")
 			wantSame(f.tester, "Version", got.Version, want.Version+1)
 			want.WebhookHealth = health
 			wantSame(f.tester, "WebhookByID", got, want)
 			for _, n := range stored {
-				wantSame(f.tester, "notice "+n.ID+" is stored", f.hasNotice("acct", n.ID), true)
+				wantSame(f.tester, "audit entry "+n.ID+" is stored", f.hasAuditEntry("acct", n.ID), true)
 			}
 		}
 	})
@@ -177,20 +177,20 @@ func settle(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
 		ref := f.published(newEvent("acct", "event"), 2)["webhook"]
 		renamed := f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "https://example.org/" })
-		f.must(f.store.DeleteWebhook(f.Context(), "acct", "deleted", nil, notices.Notice{}))
+		f.must(f.store.DeleteWebhook(f.Context(), "acct", "deleted", nil, audit.Entry{}))
 		off := webhooks.WebhookHealth{OffReason: webhooks.OffGone}
 		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.GiveUp)}, []webhooks.HealthChange{
-			change("webhook", 1, off, newNotice("acct", "older")),
-			change("webhook", 3, off, newNotice("acct", "newer")),
-			change("deleted", 1, off, newNotice("acct", "deleted")),
-			change("unknown", 1, off, newNotice("acct", "unknown")),
-			change("foreign", 1, off, newNotice("acct", "foreign")),
-			change("webhook", 0, off, newNotice("acct", "none")),
+			change("webhook", 1, off, newAuditEntry("acct", "older")),
+			change("webhook", 3, off, newAuditEntry("acct", "newer")),
+			change("deleted", 1, off, newAuditEntry("acct", "deleted")),
+			change("unknown", 1, off, newAuditEntry("acct", "unknown")),
+			change("foreign", 1, off, newAuditEntry("acct", "foreign")),
+			change("webhook", 0, off, newAuditEntry("acct", "none")),
 		}, webhooks.Settled{Conflicts: []int{0, 1, 2, 3, 4, 5}})
 		wantSame(f.tester, "WebhookByID", f.webhook("acct", "webhook"), renamed)
 		wantSame(f.tester, "Version", f.webhook("acct", "webhook").Version, 2)
 		wantSame(f.tester, "WebhookByID of another account", f.webhook("other", "foreign").Active, true)
-		wantSame(f.tester, "notices", f.noticeIDs("acct", notices.Query{}), nil)
+		wantSame(f.tester, "audit", f.entryIDs("acct", audit.Query{}), nil)
 		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, webhooks.Dead)
 	})
 
@@ -214,7 +214,7 @@ func settle(run runner) {
 		inParallel(4, func(i int) {
 			for range each {
 				if i%2 == 0 {
-					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
 						w.BalanceThreshold++
 						return nil
 					})
@@ -247,12 +247,12 @@ func settle(run runner) {
 		ref := f.only("acct", "event")
 		ended, cancel := context.WithCancel(f.Context())
 		cancel()
-		off := []webhooks.HealthChange{change("webhook", 1, webhooks.WebhookHealth{}, newNotice("acct", "notice"))}
+		off := []webhooks.HealthChange{change("webhook", 1, webhooks.WebhookHealth{}, newAuditEntry("acct", "notice"))}
 		_, err := f.source.Settle(ended, []webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, off)
 		f.wantError("Settle", err, context.Canceled)
 		wantSame(f.tester, "State", f.delivery("acct", "event").State, webhooks.Pending)
 		wantSame(f.tester, "Active", f.webhook("acct", "webhook").Active, true)
-		wantSame(f.tester, "notices", f.noticeIDs("acct", notices.Query{}), nil)
+		wantSame(f.tester, "audit", f.entryIDs("acct", audit.Query{}), nil)
 		f.end()
 		f.must(f.store.Close())
 		_, err = f.source.Settle(f.Context(), []webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, off)

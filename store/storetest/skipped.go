@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -78,7 +78,7 @@ func skipped(run runner) {
 		t.createWebhooks(w)
 		t.enqueue(newEvent("acct", "event"), 0)
 		before := t.delivery("acct", "event")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		wantSame(t, "EventDeliveries", t.delivery("acct", "event"), before)
 	})
 

@@ -92,11 +92,11 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"DeliveryRaces", deliveryRaces},
 		{"AccountSizes", accountSizes},
 		{"EraseAccount", erasing},
-		{"Notices", addingNotices},
-		{"ListNotices", listingNotices},
-		{"TakeNotices", takingNotices},
-		{"RoutineNotices", routineNotices},
-		{"NoticesOfChanges", noticesOfChanges},
+		{"Audit entries", addingAuditEntries},
+		{"ListAuditEntries", listingAuditEntries},
+		{"TakeAuditEntries", takingAuditEntries},
+		{"RoutineAuditEntries", routineAuditEntries},
+		{"AuditEntriesOfChanges", entriesOfChanges},
 	})
 	runGroups(t, open, deliveryGroups)
 	t.Run("Transfer", func(t *testing.T) { RunTransfer(t, open, open) })

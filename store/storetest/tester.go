@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -76,7 +76,7 @@ func (t *tester) key(account, id string) apikeys.Key {
 // updateKey changes a key of the account "acct".
 func (t *tester) updateKey(id string, change func(*apikeys.Key)) apikeys.Key {
 	t.Helper()
-	key, err := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key, _ *notices.Notice) error {
+	key, err := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key, _ *audit.Entry) error {
 		change(key)
 		return nil
 	})
@@ -114,7 +114,7 @@ func (t *tester) webhook(account, id string) webhooks.Webhook {
 
 func (t *tester) updateWebhook(account, id string, change func(*webhooks.Webhook)) webhooks.Webhook {
 	t.Helper()
-	w, err := t.store.UpdateWebhook(t.Context(), account, id, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	w, err := t.store.UpdateWebhook(t.Context(), account, id, func(w *webhooks.Webhook, _ *audit.Entry) error {
 		change(w)
 		return nil
 	})

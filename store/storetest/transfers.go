@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/transfer"
@@ -40,7 +40,7 @@ func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
 	transferWhole(run)
 	transferParts(run)
 	transferRefused(run)
-	transferNotices(run)
+	transferAuditEntries(run)
 	transferReported(run)
 }
 
@@ -119,8 +119,8 @@ func (t *tester) everyKind() {
 	for _, task := range t.claimAll(2) {
 		t.settle(settlement(task, webhooks.GiveUp))
 	}
-	t.must(t.store.Redeliver(t.Context(), "acct", "deleted", "dropped", notices.Notice{}))
-	t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
+	t.must(t.store.Redeliver(t.Context(), "acct", "deleted", "dropped", audit.Entry{}))
+	t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
 	t.enqueue(newEvent("nobody", "unheard"), 0)
 	t.enqueue(newEvent(long("account", 128), long("event", 64)), 0)
 
@@ -141,14 +141,14 @@ func (t *tester) everyKind() {
 		t.settle(end)
 	}
 	for range 2 { // the second dead delivery succeeds with its second attempt, and is redelivered
-		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), audit.Entry{}))
 		again := t.claim(1, "others")
 		end := settlement(again[0], webhooks.Deliver)
 		end.Attempt.Class, end.Attempt.Error = "", ""
 		t.settle(end)
 	}
-	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), notices.Notice{}))
-	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 9), notices.Notice{}))
+	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), audit.Entry{}))
+	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 9), audit.Entry{}))
 
 	t.createWebhooks(newWebhook("acct", "recovering"), newWebhook("acct", "recovered"))
 	for i := range 6 {
@@ -302,8 +302,8 @@ func (t *tester) wantAlike(other *tester) {
 		s.setActive("acct", "recovered", true)
 		claimed("claimed after the webhook was enabled")
 		seen[i]["recovery"] = s.recovery("acct", "under way")
-		s.must(s.store.Redeliver(s.Context(), "other", "others", numbered("event", 4), notices.Notice{}))
-		s.must(s.store.DeleteWebhook(s.Context(), "other", "others", nil, notices.Notice{}))
+		s.must(s.store.Redeliver(s.Context(), "other", "others", numbered("event", 4), audit.Entry{}))
+		s.must(s.store.DeleteWebhook(s.Context(), "other", "others", nil, audit.Entry{}))
 		for n := range 12 { // redelivered ones return to their previous settled state
 			list, err := s.store.EventDeliveries(s.Context(), "other", numbered("event", n))
 			s.must(err)
@@ -319,7 +319,7 @@ func (t *tester) wantAlike(other *tester) {
 		s.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, DedupKeys: some.AddDate(1, 0, 0)})
 		list, err := s.store.EventDeliveries(s.Context(), "acct", "left")
 		seen[i]["purged"] = []any{roughly(list), errors.Is(err, webhooks.ErrNotFound)}
-		s.must(s.store.DeleteKey(s.Context(), "acct", "key", nil, notices.Notice{}))
+		s.must(s.store.DeleteKey(s.Context(), "acct", "key", nil, audit.Entry{}))
 		s.createKeys(rotatedKey("acct", "key"))
 	}
 	for of, tasks := range seen[0] { // only some stores remember which deliveries are First
@@ -443,54 +443,54 @@ func transferWhole(run transferRunner) {
 	})
 }
 
-// transferNotices tests the transfer of notices.
-func transferNotices(run transferRunner) {
-	run("notices keep their order, are delivered once, and are listed", func(src, dst *tester) {
-		notice := func(account, id string, pending bool) notices.Notice {
-			return notices.Notice{
-				ID: id, At: some, Account: account, Action: notices.WebhookFailing,
-				Target:  notices.Target{Kind: notices.TargetWebhook, ID: "webhook", Name: "https://example.com", Hint: "of a target"},
-				Actor:   notices.Actor{Kind: notices.ActorPerson, ID: "someone", Name: "name", Hint: "hint"},
+// transferAuditEntries tests the transfer of audit entries.
+func transferAuditEntries(run transferRunner) {
+	run("audit entries keep their order, are delivered once, and are listed", func(src, dst *tester) {
+		entry := func(account, id string, pending bool) audit.Entry {
+			return audit.Entry{
+				ID: id, At: some, Account: account, Action: audit.WebhookFailing,
+				Target:  audit.Target{Kind: audit.TargetWebhook, ID: "webhook", Name: "https://example.com", Hint: "of a target"},
+				Actor:   audit.Actor{Kind: audit.ActorPerson, ID: "someone", Name: "name", Hint: "hint"},
 				Changed: []string{"name", "scopes"}, Turned: "on", RequestID: "request", ClientAddress: "192.0.2.1",
 				Object: "object", Reason: "gone", Since: some.Add(time.Minute), Until: some.Add(time.Hour), Pending: pending,
 			}
 		}
 		for i, account := range []string{"acct", "other", "acct", "", "acct", "other"} {
 			// The order of storing differs from the order of IDs.
-			added, err := src.store.AddNotices(src.Context(), []notices.Notice{notice(account, numbered("ntc", 9-i), i%3 > 0)})
+			added, err := src.store.AddAuditEntries(src.Context(), []audit.Entry{entry(account, numbered("ntc", 9-i), i%3 > 0)})
 			src.must(err)
 			wantSame(src, "added", added, 1)
 		}
-		allPending := func(t *tester) (list []notices.Notice, numbers []uint64) {
+		allPending := func(t *tester) (list []audit.Entry, numbers []uint64) {
 			for _, n := range t.allPending() {
-				list, numbers = append(list, n.Notice), append(numbers, n.Number)
+				list, numbers = append(list, n.Entry), append(numbers, n.Number)
 			}
 			return list, numbers
 		}
 		_, numbers := allPending(src)
-		src.must(src.store.TakeNotices(src.Context(), numbers[:1]))
+		src.must(src.store.TakeAuditEntries(src.Context(), numbers[:1]))
 		want, _ := allPending(src)
 		sums := src.summary("")
 		for _, limit := range []int{1, 4} {
 			src.moveTo(dst, "", limit)
 			dst.must(sums.Compare(dst.summary("")))
 			got, _ := allPending(dst)
-			wantSame(dst, "pending notices", got, want)
+			wantSame(dst, "pending audit entries", got, want)
 		}
 		for _, account := range []string{"acct", "other", ""} {
-			listed := func(t *tester) notices.Page {
-				page, err := t.store.ListNotices(t.Context(), account, notices.Query{Limit: 99})
+			listed := func(t *tester) audit.Page {
+				page, err := t.store.ListAuditEntries(t.Context(), account, audit.Query{Limit: 99})
 				t.must(err)
 				return page
 			}
-			wantSame(dst, "notices of "+account, listed(dst), listed(src))
+			wantSame(dst, "audit entries of "+account, listed(dst), listed(src))
 		}
-		wantSame(dst, "notices of one account", src.summary("acct")[transfer.KindNotice].Count, 3)
-		added, err := dst.store.AddNotices(dst.Context(), []notices.Notice{notice("acct", numbered("ntc", 9), true), notice("acct", "new", true)})
+		wantSame(dst, "audit entries of one account", src.summary("acct")[transfer.KindAuditEntry].Count, 3)
+		added, err := dst.store.AddAuditEntries(dst.Context(), []audit.Entry{entry("acct", numbered("ntc", 9), true), entry("acct", "new", true)})
 		dst.must(err)
 		wantSame(dst, "added", added, 1)
 		got, _ := allPending(dst)
-		wantSame(dst, "last pending notice", got[len(got)-1], notice("acct", "new", true))
+		wantSame(dst, "last pending audit entry", got[len(got)-1], entry("acct", "new", true))
 	})
 }
 
@@ -613,7 +613,7 @@ func transferParts(run transferRunner) {
 		wantSame(dst, "events", len(dst.list("resident", "resident", webhooks.DeliveryQuery{From: middle})), 9)
 		dst.purge(webhooks.Purge{Payloads: middle, Attempts: middle, EventIDs: middle})
 		wantSame(dst, "events", len(dst.list("resident", "resident", webhooks.DeliveryQuery{})), 9)
-		dst.must(dst.store.Redeliver(dst.Context(), "resident", "resident", numbered("event", 0), notices.Notice{}))
+		dst.must(dst.store.Redeliver(dst.Context(), "resident", "resident", numbered("event", 0), audit.Entry{}))
 		dst.purge(webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end})
 		wantSame(dst, "events", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{})), []string{"new"})
 	})

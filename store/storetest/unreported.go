@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -64,7 +64,7 @@ func unreported(run runner) {
 		}
 		f.end()
 		wantAll(6)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, audit.Entry{}))
 		want(t, "", 7, 1)
 		want(t, "a", 0, 0)
 	})
@@ -72,7 +72,7 @@ func unreported(run runner) {
 	run("counts retried, redelivered and recovered deliveries, not settled ones or those of deleted webhooks", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
 		t.enqueueMany("acct", 8, 2)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
 		for i, task := range t.claim(6) { // two are not claimed
 			end := settlement(task, []webhooks.Outcome{webhooks.GiveUp, webhooks.Deliver, webhooks.Retry}[i%3])
 			end.RetryAfter = time.Hour
@@ -87,8 +87,8 @@ func unreported(run runner) {
 			want(t, "deleted", 0, 0)
 		}
 		pending(4)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 1), notices.Notice{}))
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2), notices.Notice{})) // already pending
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 1), audit.Entry{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2), audit.Entry{})) // already pending
 		pending(5)
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
 		t.advance(1)

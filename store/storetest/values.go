@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -64,7 +64,7 @@ func newKey(account, id string) apikeys.Key {
 		Scopes:    scopes.Of(scopes.FilesWrite, scopes.AccountRead, scopes.FilesRead),
 		CreatedAt: some,
 		Hash:      hashOf(account, id),
-		CreatedBy: notices.Actor{Kind: notices.ActorHost},
+		CreatedBy: audit.Actor{Kind: audit.ActorHost},
 		Hint:      "sak_…" + hintOf(id),
 	}
 }
@@ -73,7 +73,7 @@ func newKey(account, id string) apikeys.Key {
 func rotatedKey(account, id string) apikeys.Key {
 	key := newKey(account, id)
 	key.ExpiresAt = some.Add(12345 * time.Millisecond)
-	key.CreatedBy = notices.Actor{Kind: notices.ActorPerson, ID: "ann:é@example.com"}
+	key.CreatedBy = audit.Actor{Kind: audit.ActorPerson, ID: "ann:é@example.com"}
 	key.Previous = hashOf(account, id, "previous")
 	key.PreviousHint = "before_…" + hintOf(id)
 	key.PreviousExpiresAt = some.Add(1234 * time.Millisecond)

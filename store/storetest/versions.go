@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -41,7 +41,7 @@ func versions(run runner) {
 		}
 		want(t, "an update", 2)
 		failed := errors.New("failed")
-		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(*webhooks.Webhook, *notices.Notice) error { return failed })
+		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(*webhooks.Webhook, *audit.Entry) error { return failed })
 		t.wantError("UpdateWebhook", err, failed)
 		want(t, "a failed update", 2)
 	})
@@ -68,7 +68,7 @@ func versions(run runner) {
 		const goroutines = 8
 		seen := make([]uint64, goroutines)
 		inParallel(goroutines, func(i int) {
-			changed, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+			changed, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
 				w.PastEvents = append(w.PastEvents, webhooks.EventType(fmt.Sprint(w.Version)))
 				return nil
 			})

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -85,7 +85,7 @@ func updateWebhook(run runner) {
 	run("stores nothing if change returns an error", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w)
-		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.URL, w.Active, w.Events[0] = "changed", false, "changed"
 			return fmt.Errorf("wrapped: %w", errChange)
 		})
@@ -119,7 +119,7 @@ func updateWebhook(run runner) {
 			end.Deactivate = webhooks.OffGone
 			inParallel(2, func(i int) {
 				if i == 0 {
-					_, err := t.store.UpdateWebhook(t.Context(), id, id, func(w *webhooks.Webhook, _ *notices.Notice) error {
+					_, err := t.store.UpdateWebhook(t.Context(), id, id, func(w *webhooks.Webhook, _ *audit.Entry) error {
 						w.BalanceThreshold = 1
 						return nil
 					})

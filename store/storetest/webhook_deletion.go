@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -15,7 +15,7 @@ func deleteWebhook(run runner) {
 		w, other := newWebhook("acct", "webhook"), newWebhook("acct", "other")
 		t.createWebhooks(w, other)
 		t.enqueueMany("acct", 3, 2)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")
 		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
@@ -43,23 +43,23 @@ func deleteWebhook(run runner) {
 				t.settle(later)
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
-		t.must(t.store.DeleteWebhook(t.Context(), "other", "a", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "other", "a", nil, audit.Entry{}))
 		t.setActive("other", "b", false)
 		t.setActive("other", "b", true)
 		backlog := t.backlog("")
 		wantSame(t, "Pending", backlog.Pending, 6)
 		for i := range 6 {
-			t.must(t.store.Redeliver(t.Context(), "other", "b", numbered("event", i), notices.Notice{}))
+			t.must(t.store.Redeliver(t.Context(), "other", "b", numbered("event", i), audit.Entry{}))
 		}
 		t.claimAll(6)
 	})
 
 	run("ErrNotFound", func(t *tester) {
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}), webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}), webhooks.ErrNotFound)
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}), webhooks.ErrNotFound)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}), webhooks.ErrNotFound)
 	})
 
 	run("passes the webhook to check, and does nothing if that returns an error", func(t *tester) {
@@ -71,7 +71,7 @@ func deleteWebhook(run runner) {
 			return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(w webhooks.Webhook) error {
 				given = append(given, w)
 				return err
-			}, notices.Notice{})
+			}, audit.Entry{})
 		}
 		t.wantError("DeleteWebhook", remove(fmt.Errorf("wrapped: %w", errChange)), errChange)
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
@@ -94,7 +94,7 @@ func deleteWebhook(run runner) {
 			var refused error
 			inParallel(2, func(i int) {
 				if i == 0 {
-					updated, refused = t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, _ *notices.Notice) error {
+					updated, refused = t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, _ *audit.Entry) error {
 						w.BalanceThreshold = 1
 						return nil
 					})
@@ -104,7 +104,7 @@ func deleteWebhook(run runner) {
 					time.Sleep(time.Microsecond) // lets the other goroutine run
 					checked = w
 					return nil
-				}, notices.Notice{})
+				}, audit.Entry{})
 				t.wantError("DeleteWebhook", err, nil)
 			})
 			if refused != nil {
@@ -122,7 +122,7 @@ func deleteWebhook(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		for i, outcome := range []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
 			end := settlement(tasks[i], outcome)
 			end.Deactivate = webhooks.OffGone
@@ -138,7 +138,7 @@ func deleteWebhook(run runner) {
 		tasks := t.claimAll(3)
 		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.GiveUp), settlement(tasks[2], webhooks.Retry))
 		delivered, dead := t.deliveries("acct", tasks[0].Event.ID), t.deliveries("acct", tasks[1].Event.ID)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[0].Event.ID), delivered)
 		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[1].Event.ID), dead)
 		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[2].Event.ID), nil)
@@ -151,7 +151,7 @@ func deleteWebhook(run runner) {
 		t.settle(settlement(settled, webhooks.Deliver))
 		want := t.deliveries("acct", settled.Event.ID)
 		for _, account := range []string{"acct", "other"} {
-			t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+			t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 			w := newWebhook(account, "webhook")
 			t.createWebhooks(w)
 			t.claimAll(0)
@@ -163,7 +163,7 @@ func deleteWebhook(run runner) {
 		}
 		t.enqueue(newEvent("other", settled.Event.ID), 1)
 		t.settle(settlement(t.claimAll(1)[0], webhooks.GiveUp))
-		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", settled.Event.ID, notices.Notice{}), webhooks.ErrNotFound)
+		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", settled.Event.ID, audit.Entry{}), webhooks.ErrNotFound)
 		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
 		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
 		wantSame(t, "EventDeliveries", t.deliveries("acct", settled.Event.ID), want)
@@ -173,11 +173,11 @@ func deleteWebhook(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "redelivered"), 1, webhooks.Deliver)
 		t.settleEvent(newEvent("acct", "recovered"), 1, webhooks.GiveUp)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		again := newWebhook("acct", "webhook")
 		again.URL, again.Secret = "https://again.example.com/", signing.NewSecret()
 		t.createWebhooks(again)
-		if err := t.store.Redeliver(t.Context(), "acct", "webhook", "redelivered", notices.Notice{}); !errors.Is(err, webhooks.ErrNotFound) {
+		if err := t.store.Redeliver(t.Context(), "acct", "webhook", "redelivered", audit.Entry{}); !errors.Is(err, webhooks.ErrNotFound) {
 			t.must(err) // a store may still know data of the former webhook
 		}
 		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
@@ -211,7 +211,7 @@ func deleteWebhook(run runner) {
 			later = append(later, retry)
 		}
 		t.settle(later...)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		border := t.border()
 		check := func() {
 			t.Helper()
@@ -220,7 +220,7 @@ func deleteWebhook(run runner) {
 			for i := 0; i < n; i += 49 {
 				id := numbered("event", i)
 				wantSame(t, "EventDeliveries", t.delivery("acct", id).WebhookID, "other")
-				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
+				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), webhooks.ErrNotFound)
 			}
 		}
 		check()

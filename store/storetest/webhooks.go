@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -175,7 +175,7 @@ func webhookValues(run runner) {
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 		t.must(err)
 		list[0].Events[0] = "changed by ListWebhooks's caller"
-		_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+		_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.Events[0] = "changed by a failed change"
 			return errChange
 		})
@@ -206,20 +206,20 @@ func webhookValues(run runner) {
 			account, id := ref[0], ref[1]
 			_, err := t.store.WebhookByID(t.Context(), account, id)
 			t.wantError("WebhookByID", err, webhooks.ErrNotFound)
-			_, err = t.store.UpdateWebhook(t.Context(), account, id, func(*webhooks.Webhook, *notices.Notice) error {
+			_, err = t.store.UpdateWebhook(t.Context(), account, id, func(*webhooks.Webhook, *audit.Entry) error {
 				t.Error("UpdateWebhook calls change although the webhook does not exist")
 				return nil
 			})
 			t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
-			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id, nil, notices.Notice{}), webhooks.ErrNotFound)
+			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id, nil, audit.Entry{}), webhooks.ErrNotFound)
 			_, err = t.store.EventDeliveries(t.Context(), account, "event")
 			if account != "acct" {
 				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 			}
 			_, err = t.store.ListDeliveries(t.Context(), account, id, webhooks.DeliveryQuery{Limit: 9})
 			t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), account, id, "event", notices.Notice{}), webhooks.ErrNotFound)
-			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(account, id, "recovery", webhooks.Dead), notices.Notice{}), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), account, id, "event", audit.Entry{}), webhooks.ErrNotFound)
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(account, id, "recovery", webhooks.Dead), audit.Entry{}), webhooks.ErrNotFound)
 		}
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		t.claimAll(1)
@@ -238,7 +238,7 @@ func webhookValues(run runner) {
 			t.enqueue(newEvent(ref[0], ref[1]), pending[ref[0]])
 		}
 		for _, gone := range refs {
-			t.must(t.store.DeleteWebhook(t.Context(), gone[0], gone[1], nil, notices.Notice{}))
+			t.must(t.store.DeleteWebhook(t.Context(), gone[0], gone[1], nil, audit.Entry{}))
 			pending[gone[0]]--
 			for _, ref := range refs {
 				wantSame(t, "number of deliveries", len(t.deliveries(ref[0], ref[1])), pending[ref[0]])

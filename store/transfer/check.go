@@ -133,7 +133,7 @@ func (r *Recovery) check() error {
 	return ids("account", r.Account, "id", r.ID, "webhookId", r.WebhookID)
 }
 
-func (r *Notice) check() error {
+func (r *AuditEntry) check() error {
 	if r.StoredAt.IsZero() {
 		return malformed("storedAt", "must be set")
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
@@ -173,7 +173,7 @@ func TestCopy_TargetHasAnotherKey_ReturnsErrDiffer(t *testing.T) {
 	if source.left != "" {
 		t.Errorf("source marked as moved to %q although the stores differ", source.left)
 	}
-	if err := target.DeleteKey(t.Context(), "another", "key", nil, notices.Notice{}); err != nil {
+	if err := target.DeleteKey(t.Context(), "another", "key", nil, audit.Entry{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := transfer.Copy(t.Context(), target, source, options); err != nil || source.left != "there" {

@@ -84,14 +84,14 @@ func records() []transfer.Record {
 	return []transfer.Record{
 		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), alert,
 		filled(new(transfer.DedupKey)), filled(new(transfer.FileScan)), event, alive, filled(new(transfer.Recovery)),
-		filled(new(transfer.Notice)),
+		filled(new(transfer.AuditEntry)),
 	}
 }
 
 // A field that is added to a record and missing in its payload fails this test.
 func TestAppendRecord_EveryFieldSet_RoundTrips(t *testing.T) {
 	for _, r := range records() {
-		if key, is := r.(*transfer.Key); is { // only notices have names and hints of actors
+		if key, is := r.(*transfer.Key); is { // only audit entries have names and hints of actors
 			key.CreatedBy.Name, key.CreatedBy.Hint = "", ""
 		}
 		if webhook, is := r.(*transfer.Webhook); is {
@@ -146,7 +146,7 @@ func TestParseRecord_InvalidLine_ReturnsErrRecord(t *testing.T) {
 // FuzzParseRecord checks that every parsed record can be written and parsed again without a change.
 func FuzzParseRecord(f *testing.F) {
 	for _, r := range records() {
-		if key, is := r.(*transfer.Key); is { // only notices have names and hints of actors
+		if key, is := r.(*transfer.Key); is { // only audit entries have names and hints of actors
 			key.CreatedBy.Name, key.CreatedBy.Hint = "", ""
 		}
 		if webhook, is := r.(*transfer.Webhook); is {

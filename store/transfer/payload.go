@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -15,15 +15,15 @@ import (
 
 // payloads maps each kind to the parser of its payload.
 var payloads = map[Kind]func([]byte) (Record, error){
-	KindKey:      parse[keyPayload],
-	KindWebhook:  parse[webhookPayload],
-	KindRequest:  parse[requestPayload],
-	KindAlert:    parse[alertPayload],
-	KindDedupKey: parse[dedupKeyPayload],
-	KindFileScan: parse[fileScanPayload],
-	KindEvent:    parse[eventPayload],
-	KindRecovery: parse[recoveryPayload],
-	KindNotice:   parse[noticePayload],
+	KindKey:        parse[keyPayload],
+	KindWebhook:    parse[webhookPayload],
+	KindRequest:    parse[requestPayload],
+	KindAlert:      parse[alertPayload],
+	KindDedupKey:   parse[dedupKeyPayload],
+	KindFileScan:   parse[fileScanPayload],
+	KindEvent:      parse[eventPayload],
+	KindRecovery:   parse[recoveryPayload],
+	KindAuditEntry: parse[entryPayload],
 }
 
 // A payload is the JSON form of a record. Its fields must never be renamed.
@@ -55,8 +55,8 @@ func encode(r Record) ([]byte, error) {
 		return json.Marshal(payloadOfEvent(r))
 	case *Recovery:
 		return json.Marshal(payloadOfRecovery(r))
-	case *Notice:
-		return json.Marshal(payloadOfNotice(r))
+	case *AuditEntry:
+		return json.Marshal(payloadOfAuditEntry(r))
 	}
 	return nil, fieldError("unknown record type")
 }
@@ -91,22 +91,22 @@ func (h *hash) UnmarshalText(b []byte) error {
 }
 
 type keyPayload struct {
-	Account           string            `json:"account"`
-	ID                string            `json:"id"`
-	Name              string            `json:"name"`
-	Scopes            []string          `json:"scopes"`
-	CreatedAt         millis            `json:"createdAt,omitzero"`
-	ExpiresAt         millis            `json:"expiresAt,omitzero"`
-	Hash              hash              `json:"hash"`
-	Previous          hash              `json:"previous,omitzero"`
-	PreviousExpiresAt millis            `json:"previousExpiresAt,omitzero"`
-	LastUsedAt        millis            `json:"lastUsedAt,omitzero"`
-	UsedAt            millis            `json:"usedAt,omitzero"`
-	PreviousUsedAt    millis            `json:"previousUsedAt,omitzero"`
-	Hint              string            `json:"hint,omitempty"`
-	PreviousHint      string            `json:"previousHint,omitempty"`
-	CreatedByKind     notices.ActorKind `json:"createdByKind,omitempty"`
-	CreatedByID       string            `json:"createdById,omitempty"`
+	Account           string          `json:"account"`
+	ID                string          `json:"id"`
+	Name              string          `json:"name"`
+	Scopes            []string        `json:"scopes"`
+	CreatedAt         millis          `json:"createdAt,omitzero"`
+	ExpiresAt         millis          `json:"expiresAt,omitzero"`
+	Hash              hash            `json:"hash"`
+	Previous          hash            `json:"previous,omitzero"`
+	PreviousExpiresAt millis          `json:"previousExpiresAt,omitzero"`
+	LastUsedAt        millis          `json:"lastUsedAt,omitzero"`
+	UsedAt            millis          `json:"usedAt,omitzero"`
+	PreviousUsedAt    millis          `json:"previousUsedAt,omitzero"`
+	Hint              string          `json:"hint,omitempty"`
+	PreviousHint      string          `json:"previousHint,omitempty"`
+	CreatedByKind     audit.ActorKind `json:"createdByKind,omitempty"`
+	CreatedByID       string          `json:"createdById,omitempty"`
 }
 
 func payloadOfKey(r *Key) keyPayload {
@@ -126,7 +126,7 @@ func (p keyPayload) record() (Record, error) {
 		Account: p.Account, ID: p.ID, Name: p.Name, Scopes: set, CreatedAt: p.CreatedAt.Time, ExpiresAt: p.ExpiresAt.Time,
 		Hash: apikeys.Hash{Sum: p.Hash}, Previous: apikeys.Hash{Sum: p.Previous}, PreviousExpiresAt: p.PreviousExpiresAt.Time,
 		LastUsedAt: p.LastUsedAt.Time, PreviousUsedAt: p.PreviousUsedAt.Time, Hint: p.Hint, PreviousHint: p.PreviousHint,
-		CreatedBy: notices.Actor{Kind: p.CreatedByKind, ID: p.CreatedByID},
+		CreatedBy: audit.Actor{Kind: p.CreatedByKind, ID: p.CreatedByID},
 	}, p.UsedAt.Time}, nil
 }
 

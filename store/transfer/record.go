@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -13,19 +13,19 @@ type Kind string
 
 // The kinds of records, in the order of an export.
 const (
-	KindKey      Kind = "key"
-	KindWebhook  Kind = "webhook"
-	KindRequest  Kind = "request"
-	KindAlert    Kind = "alert"
-	KindDedupKey Kind = "dedup_key"
-	KindFileScan Kind = "file_scan"
-	KindEvent    Kind = "event"
-	KindRecovery Kind = "recovery"
-	KindNotice   Kind = "notice"
+	KindKey        Kind = "key"
+	KindWebhook    Kind = "webhook"
+	KindRequest    Kind = "request"
+	KindAlert      Kind = "alert"
+	KindDedupKey   Kind = "dedup_key"
+	KindFileScan   Kind = "file_scan"
+	KindEvent      Kind = "event"
+	KindRecovery   Kind = "recovery"
+	KindAuditEntry Kind = "audit_entry"
 )
 
 // A Record is a *Key, *Webhook, *Request, *Alert, *DedupKey, *FileScan, *Event, *Recovery or
-// *Notice. Neither the exporting nor the importing side may modify it afterwards.
+// *Audit entry. Neither the exporting nor the importing side may modify it afterwards.
 type Record interface {
 	Kind() Kind
 	Owner() string // the account of the record; empty: the store
@@ -122,11 +122,11 @@ type Recovery struct {
 	NextEventID string
 }
 
-// A Notice is a notice with its time of storing. Exports return notices in the order of storing;
-// exports of a single account omit notices of the store itself.
-type Notice struct {
-	notices.Notice
-	StoredAt time.Time // determines when the notice is purged
+// A Audit entry is an audit entry with its time of storing. Exports return audit entries in the order of storing;
+// exports of a single account omit audit entries of the store itself.
+type AuditEntry struct {
+	audit.Entry
+	StoredAt time.Time // determines when the audit entry is purged
 }
 
 // Kind returns KindKey.
@@ -153,8 +153,8 @@ func (*Event) Kind() Kind { return KindEvent }
 // Kind returns KindRecovery.
 func (*Recovery) Kind() Kind { return KindRecovery }
 
-// Kind returns KindNotice.
-func (*Notice) Kind() Kind { return KindNotice }
+// Kind returns KindAuditEntry.
+func (*AuditEntry) Kind() Kind { return KindAuditEntry }
 
 // Owner returns the account.
 func (r *Key) Owner() string { return r.Account }
@@ -180,8 +180,8 @@ func (r *Event) Owner() string { return r.Account }
 // Owner returns the account.
 func (r *Recovery) Owner() string { return r.Account }
 
-// Owner returns the account; "" if the notice belongs to the store.
-func (r *Notice) Owner() string { return r.Account }
+// Owner returns the account; "" if the audit entry belongs to the store.
+func (r *AuditEntry) Owner() string { return r.Account }
 
 // NoLater limits the time of a record's event to an hour after now. A later time was recorded by a
 // clock that was ahead.

@@ -13,8 +13,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/cursor"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
@@ -206,10 +206,10 @@ func (f *fencer) apply(ctx context.Context) error {
 		return f.killKey(ctx, r)
 	})
 	err = errors.Join(err, each(f.fence.DeletedKeys, func(r Ref) error {
-		return f.found(f.store.DeleteKey(ctx, r.Account, r.ID, nil, notices.Notice{}), &f.info.KeysDeleted, KeyDeleted, r)
+		return f.found(f.store.DeleteKey(ctx, r.Account, r.ID, nil, audit.Entry{}), &f.info.KeysDeleted, KeyDeleted, r)
 	}))
 	err = errors.Join(err, each(f.fence.DeletedWebhooks, func(r Ref) error {
-		return f.found(f.store.DeleteWebhook(ctx, r.Account, r.ID, nil, notices.Notice{}), &f.info.WebhooksDeleted, WebhookDeleted, r)
+		return f.found(f.store.DeleteWebhook(ctx, r.Account, r.ID, nil, audit.Entry{}), &f.info.WebhooksDeleted, WebhookDeleted, r)
 	}))
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (f *fencer) erase(ctx context.Context, account string) error {
 
 // killKey sets a random hash, so that no value of the key is valid.
 func (f *fencer) killKey(ctx context.Context, r Ref) error {
-	_, err := f.store.UpdateKey(ctx, r.Account, r.ID, func(key *apikeys.Key, _ *notices.Notice) error {
+	_, err := f.store.UpdateKey(ctx, r.Account, r.ID, func(key *apikeys.Key, _ *audit.Entry) error {
 		key.Hint, key.Previous, key.PreviousHint, key.PreviousExpiresAt = "", apikeys.Hash{}, "", time.Time{}
 		_, err := rand.Read(key.Hash.Sum[:])
 		return err
@@ -270,7 +270,7 @@ func (f *fencer) killKey(ctx context.Context, r Ref) error {
 	return f.found(err, &f.info.KeysDead, KeyDead, r)
 }
 
-// addEvents adds events, requests and notices of the backup that the restored file never had. Deliveries to webhooks that
+// addEvents adds events, requests and audit entries of the backup that the restored file never had. Deliveries to webhooks that
 // the restored file does not have are left out.
 func (f *fencer) addEvents(ctx context.Context) error {
 	copied, err := copyClosed(f.path, f.from)
@@ -302,7 +302,7 @@ func (f *fencer) addEvents(ctx context.Context) error {
 					f.reportPending(r)
 					records = append(records, r)
 				}
-			case *transfer.Request, *transfer.DedupKey, *transfer.Notice:
+			case *transfer.Request, *transfer.DedupKey, *transfer.AuditEntry:
 				records = append(records, r)
 			}
 		}
@@ -359,7 +359,7 @@ func (f *fencer) readAll(ctx context.Context) error {
 }
 
 func (f *fencer) hold(ctx context.Context, r Ref) error {
-	_, err := f.store.UpdateWebhook(ctx, r.Account, r.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err := f.store.UpdateWebhook(ctx, r.Account, r.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 		w.Held = true
 		return nil
 	})

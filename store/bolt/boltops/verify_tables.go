@@ -101,10 +101,10 @@ var tables = []table{
 	}},
 	{bucket: schema.DedupKeys, key: prefixed(8)},
 	{bucket: schema.Erasures, check: wantVersion},
-	{bucket: schema.Notices, key: exactly(8, "a number"), check: (*verifier).notice},
-	{bucket: schema.NoticeHeads, check: (*verifier).noticeHead},
-	{bucket: schema.NoticesPending, key: atLeast(9, "an account and a number"), check: (*verifier).noticePending},
-	{bucket: schema.NoticesRoutine, key: routineNoticeKey, check: (*verifier).noticeRoutine},
+	{bucket: schema.Audit, key: exactly(8, "a number"), check: (*verifier).entry},
+	{bucket: schema.AuditHeads, check: (*verifier).entryHead},
+	{bucket: schema.AuditPending, key: atLeast(9, "an account and a number"), check: (*verifier).entryPending},
+	{bucket: schema.AuditRoutine, key: routineAuditEntryKey, check: (*verifier).entryRoutine},
 }
 
 const (

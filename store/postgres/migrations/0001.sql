@@ -317,8 +317,8 @@ create table storageapi.dedup_keys (
 );
 create index dedup_keys_until on storageapi.dedup_keys (until);
 
--- What happened to keys and webhooks: the audit trail, and of what is pending what the host is to be
--- notified of. A number is given once the target is locked: of two notices of one target the one that
+-- What happened to keys and webhooks: the audit log, and of what is pending what the host is to be
+-- notified of. A number is given once the target is locked: of two audit entries of one target the one that
 -- is committed later has the greater.
 create table storageapi.audit (
 	account        text collate "C" not null,

@@ -1,4 +1,4 @@
--- Lists accounts that have pending notices, by one look into the index for each.
+-- Lists accounts that have pending audit entries, by one look into the index for each.
 -- $1 the account to begin after; $2 how many.
 with recursive pending (account, n) as (
 	(select account, 1 from storageapi.audit where pending and account > $1 order by account limit 1)

@@ -276,7 +276,7 @@ func (w *world) step() {
 	w.begin()
 	for _, a := range w.under {
 		if !a.ended && (a.canceled || !a.ends.After(time.Now())) {
-			a.ended = true // the dispatcher notices later
+			a.ended = true // the dispatcher audit entries later
 		}
 	}
 	w.finish(3)

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -125,7 +125,7 @@ func DecodeKeyText(key *apikeys.Key, hash []byte, record string) (err error) {
 		case keyHint:
 			key.Hint = value
 		case keyCreatedBy:
-			key.CreatedBy = notices.ParseActor(value)
+			key.CreatedBy = audit.ParseActor(value)
 		case keyPreviousHint:
 			key.PreviousHint = value
 		default:

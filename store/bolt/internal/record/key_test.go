@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -16,7 +16,7 @@ func TestDecodeKey_AllocatesOnce(t *testing.T) {
 	at := time.UnixMilli(1234567890123).UTC()
 	want := apikeys.Key{
 		ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead), CreatedAt: at, ExpiresAt: at,
-		CreatedBy: notices.Actor{Kind: notices.ActorPerson, ID: "ann: é"},
+		CreatedBy: audit.Actor{Kind: audit.ActorPerson, ID: "ann: é"},
 		Hash:      apikeys.Hash{Sum: [32]byte{1}}, Hint: "sak_…k3Qz",
 		Previous: apikeys.Hash{Sum: [32]byte{2}}, PreviousHint: "old_…A1b2", PreviousExpiresAt: at,
 	}

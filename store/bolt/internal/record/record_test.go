@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/clock"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -38,8 +38,8 @@ func records() [][]byte {
 		EncodeMark(clock.Mark{Wall: at, Steady: at, Sure: at}),
 		EncodeIDEntries([]IDEntry{{1, 7}, {1, 9}, {300, 8}}),
 		EncodeFailed(&Bitmap{MaxFailed, []byte{1, 2, 3, 4, 5}}), EncodeFailed(&Bitmap{MaxFailed, []byte{255, 255, 255, 255, 255, 255}}),
-		EncodeNotice(&notices.Notice{At: at, Action: notices.KeyChanged, Changed: []string{"name"}, Since: at, Until: at, Pending: true}, 7),
-		(&NoticeEntry{StoredAt: at.UnixMilli(), Before: 7, BeforeOfTarget: 3, Account: "acct", ID: "ntc_1", Notice: []byte("a notice")}).Encode(),
+		EncodeAuditEntry(&audit.Entry{At: at, Action: audit.KeyChanged, Changed: []string{"name"}, Since: at, Until: at, Pending: true}, 7),
+		(&AuditRecord{StoredAt: at.UnixMilli(), Before: 7, BeforeOfTarget: 3, Account: "acct", ID: "aud_1", AuditEntry: []byte("an audit entry")}).Encode(),
 	}
 }
 
@@ -56,8 +56,8 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { _, err := DecodeRequest(r); return err },
 	func(r []byte) error { _, err := DecodeMark(r); return err },
 	func(r []byte) error {
-		entries, err := AppendIDEntries(nil, r)
-		for _, e := range entries {
+		rows, err := AppendIDEntries(nil, r)
+		for _, e := range rows {
 			if numbers, _ := AppendIDNumbers(nil, r, e.Key); err == nil && !slices.Contains(numbers, e.Number) {
 				return fmt.Errorf("%v not found: %v", e, numbers)
 			}
@@ -66,8 +66,8 @@ var decoders = []func(record []byte) error{
 	},
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
-	func(r []byte) error { _, _, err := DecodeNotice("acct", "ntc_1", r); return err },
-	func(r []byte) error { _, err := DecodeNoticeEntry(r); return err },
+	func(r []byte) error { _, _, err := DecodeAuditEntry("acct", "aud_1", r); return err },
+	func(r []byte) error { _, err := DecodeAuditRecord(r); return err },
 }
 
 // testSegment builds a segment of two events with one delivery each: the numbers 7 to 10.

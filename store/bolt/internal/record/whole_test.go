@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -31,8 +31,8 @@ func fill(v reflect.Value) {
 		*value = signing.NewSecret()
 	case *scopes.Set:
 		*value = scopes.Of(scopes.FilesRead, "host:own")
-	case *notices.Actor:
-		*value = notices.Actor{Kind: notices.ActorKey, ID: "key_2", Name: "name", Hint: "hint"}
+	case *audit.Actor:
+		*value = audit.Actor{Kind: audit.ActorKey, ID: "key_2", Name: "name", Hint: "hint"}
 	default:
 		switch v.Kind() {
 		case reflect.String:
@@ -106,12 +106,12 @@ func TestRecords_EveryFieldSet_RoundTrips(t *testing.T) {
 	gotRequest, err := DecodeRequest(request.Encode())
 	check("request", gotRequest, request, err)
 
-	notice := filled[notices.Notice]()
-	gotNotice, number, err := DecodeNotice(notice.Account, notice.ID, EncodeNotice(&notice, 7))
-	check("notice", gotNotice, notice, err)
+	entry := filled[audit.Entry]()
+	gotAuditEntry, number, err := DecodeAuditEntry(entry.Account, entry.ID, EncodeAuditEntry(&entry, 7))
+	check("audit entry", gotAuditEntry, entry, err)
 	check("number", number, uint64(7), nil)
 
-	entry := filled[NoticeEntry]()
-	gotEntry, err := DecodeNoticeEntry(entry.Encode())
-	check("notice entry", gotEntry, entry, err)
+	row := filled[AuditRecord]()
+	gotEntry, err := DecodeAuditRecord(row.Encode())
+	check("audit record", gotEntry, row, err)
 }

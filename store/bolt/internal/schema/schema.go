@@ -59,14 +59,14 @@ var (
 	DueAlerts = []byte("due_alerts") // the same, of those that are due → nothing
 	DedupKeys = []byte("dedup_keys") // until (8 bytes), prefixed account, key → nothing
 
-	EventRuns      = []byte("event_runs")    // first number of a run, prefixed account, type → numbers of its events in that run
-	Erasures       = []byte("erasures")      // account that is being erased → erasure record
-	Notices        = []byte("audit_log")     // number of a notice → its entry
-	NoticeHeads    = []byte("audit_heads")   // see record.NoticeHead → number of the last notice of the account or target
-	NoticesPending = []byte("audit_pending") // account, 0, number, of those that wait to be taken → what does not matter
+	EventRuns    = []byte("event_runs")    // first number of a run, prefixed account, type → numbers of its events in that run
+	Erasures     = []byte("erasures")      // account that is being erased → erasure record
+	Audit        = []byte("audit_log")     // number of an audit entry → its entry
+	AuditHeads   = []byte("audit_heads")   // see record.AuditEntryHead → number of the last audit entry of the account or target
+	AuditPending = []byte("audit_pending") // account, 0, number, of those that wait to be taken → what does not matter
 
-	// account, number of a routine notice → links; and account, 0 → how many there are.
-	NoticesRoutine = []byte("audit_routine")
+	// account, number of a routine audit entry → links; and account, 0 → how many there are.
+	AuditRoutine = []byte("audit_routine")
 
 	Spare = []byte("spare_pages") // number, pages → a bucket with one value; made when it is needed
 )
@@ -98,7 +98,7 @@ var Buckets = [][]byte{
 	EventIDs, Events, Fresh, Skipped, Pending, Runs, Failed, FirstAttempts, LastAttempts, Attempts,
 	Recoveries, OpenRecoveries, RecoveryTimes, WebhookRecoveries, Requests, RequestTimes, Alerts, DueAlerts, DedupKeys,
 	EventRuns, Erasures,
-	Notices, NoticeHeads, NoticesPending, NoticesRoutine,
+	Audit, AuditHeads, AuditPending, AuditRoutine,
 }
 
 // Check returns an error for a file of another program or of another version of the layout.

@@ -1,0 +1,132 @@
+package audit
+
+import (
+	"slices"
+	"time"
+)
+
+// A Audit entry describes one change.
+type Entry struct {
+	ID      string    // "aud_" and a ULID, which mostly ascends; for the exact order use lists, which are sorted by change
+	At      time.Time // UTC, to the millisecond, by the clock of the node where it happened
+	Account string    // the account; empty for StoreRecovered, which belongs to the host
+	Action  Action
+	Target  Target
+	Actor   Actor
+
+	// Changed holds the names of the changed fields, as in the HTTP API. Only KeyChanged and
+	// WebhookChanged have it.
+	Changed []string
+
+	// Turned is "on" or "off" for a WebhookChanged whose Changed contains "active"; else empty.
+	Turned string
+
+	// RequestID and ClientAddress identify the request that caused the change, if there was one and
+	// the host's Config can extract them: up to 64 visible ASCII characters each.
+	RequestID     string
+	ClientAddress string
+
+	// Object is the event ID of a DeliveryRedelivered, or the recovery ID of a RecoveryStarted.
+	Object string
+
+	// Reason is why the webhook of a WebhookOff was disabled: "gone" or "failing".
+	Reason string
+
+	// Since is the start of a failure: of the webhook for WebhookFailing, WebhookOff and
+	// WebhookRecovered, of writes to the store for StoreRecovered.
+	Since time.Time
+
+	// Until depends on the action. KeyExpiring, KeyCreated: when the key expires. KeyRotated,
+	// WebhookRotated: when the previous value ends. WebhookFailing: the earliest time at which the
+	// webhook will be disabled. StoreRecovered: when the store could be written again. Zero: never,
+	// or unknown.
+	Until time.Time
+
+	// Pending means that the host's function has not accepted the audit entry yet.
+	Pending bool
+}
+
+// IsZero reports whether n has no ID and thus is not an audit entry.
+func (n *Entry) IsZero() bool { return n.ID == "" }
+
+// MaxRoutine is the number of routine audit entries that a store keeps per account.
+const MaxRoutine = 10_000
+
+// Routine reports whether n is of a kind that a key can cause in a loop and that matters little
+// later: a change of only a key's name or only a webhook's balance threshold, a redelivery, or a
+// recovery. A store keeps the last [MaxRoutine] of them per account. All other audit entries, such as
+// creations, deletions, rotations and changes of scopes, stay until they are purged: no number of
+// routine audit entries displaces them.
+func (n *Entry) Routine() bool {
+	switch n.Action {
+	case DeliveryRedelivered, RecoveryStarted:
+		return true
+	case KeyChanged:
+		return slices.Equal(n.Changed, []string{"name"})
+	case WebhookChanged:
+		return slices.Equal(n.Changed, []string{"balanceThreshold"})
+	}
+	return false
+}
+
+// A Target is the object of a change. Audit entries of one target are delivered in order.
+type Target struct {
+	Kind TargetKind
+	ID   string // empty for TargetStore and TargetAccount
+
+	// Name is the target's name before the change, or after it for a creation: the name of a key,
+	// or scheme and host of a webhook's URL, whose path may be secret. Hint is the hint of the
+	// key's value at that time. Both identify a deleted target to readers, but are not part of its
+	// identity.
+	Name, Hint string
+}
+
+// Ref returns the target without its Name and Hint: all audit entries of a target have the same Ref.
+func (t Target) Ref() Target { return Target{Kind: t.Kind, ID: t.ID} }
+
+// A TargetKind is a kind of [Target].
+type TargetKind string
+
+// The kinds of targets.
+const (
+	TargetKey     TargetKind = "key"     // an API key
+	TargetWebhook TargetKind = "webhook" // a webhook, with its deliveries and recoveries
+	TargetAccount TargetKind = "account" // the account as a whole
+	TargetStore   TargetKind = "store"   // the store as a whole
+)
+
+// An Action is the kind of a change.
+type Action string
+
+// The actions.
+const (
+	KeyCreated  Action = "key.created"  // A key was created.
+	KeyImported Action = "key.imported" // A key of another system was added.
+	KeyChanged  Action = "key.changed"  // Settings of a key were changed.
+	KeyRotated  Action = "key.rotated"  // A key was given a new value.
+	KeyDeleted  Action = "key.deleted"  // A key was deleted.
+	KeyExpiring Action = "key.expiring" // A key expires in 14 days or in 3: one audit entry for each.
+
+	WebhookCreated   Action = "webhook.created"   // A webhook was created.
+	WebhookChanged   Action = "webhook.changed"   // Settings of a webhook were changed.
+	WebhookRotated   Action = "webhook.rotated"   // A webhook was given a new signing secret.
+	WebhookDeleted   Action = "webhook.deleted"   // A webhook was deleted.
+	WebhookFailing   Action = "webhook.failing"   // A webhook will be disabled if its attempts keep failing.
+	WebhookOff       Action = "webhook.off"       // The service disabled a webhook.
+	WebhookRecovered Action = "webhook.recovered" // An attempt succeeded after a WebhookFailing.
+
+	DeliveryRedelivered Action = "delivery.redelivered" // A delivery was made due again on request.
+	RecoveryStarted     Action = "recovery.started"     // Deliveries in a time range are being resent.
+
+	AccountErased  Action = "account.erased"  // All data of an account was erased.
+	StoreRecovered Action = "store.recovered" // The store can be written again after an outage.
+)
+
+// Actions returns all actions, in the order of their declaration.
+func Actions() []Action {
+	return []Action{
+		KeyCreated, KeyImported, KeyChanged, KeyRotated, KeyDeleted, KeyExpiring,
+		WebhookCreated, WebhookChanged, WebhookRotated, WebhookDeleted, WebhookFailing, WebhookOff, WebhookRecovered,
+		DeliveryRedelivered, RecoveryStarted, AccountErased, StoreRecovered,
+	}
+}

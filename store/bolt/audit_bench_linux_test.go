@@ -1,0 +1,49 @@
+package bolt_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+// BenchmarkAuditEntries counts what is written to the file for a key that is created alone, in an
+// account of 1,000: without an audit entry, with one, and with one that waits to be taken.
+func BenchmarkAuditEntries(b *testing.B) {
+	for name, entry := range map[string]*audit.Entry{"none": nil, "kept": {}, "pending": {Pending: true}} {
+		b.Run(name, func(b *testing.B) {
+			store, err := bolt.Open(filepath.Join(b.TempDir(), "keys.db"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = store.Close() }()
+			create := func(i int) {
+				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_0", Name: "benchmark", Scopes: scopes.All()}
+				key.Hash.Sum[0], key.Hash.Sum[1], key.Hash.Sum[2] = byte(i*7), byte(i>>8), byte(i>>16)
+				options := apikeys.CreateOptions{}
+				if entry != nil {
+					options.AuditEntry = audit.Entry{
+						ID: fmt.Sprintf("aud_%026d", i), Account: key.Account, Action: audit.KeyCreated, Pending: entry.Pending,
+						Target: audit.Target{Kind: audit.TargetKey, ID: key.ID}, Actor: audit.Actor{Kind: audit.ActorKey, ID: key.ID}, ClientAddress: "192.0.2.1",
+					}
+				}
+				if err := store.CreateKey(b.Context(), key, options); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := range 1000 {
+				create(i)
+			}
+			before, n := written(b), 1000
+			for b.Loop() {
+				create(n)
+				n++
+			}
+			b.ReportMetric((written(b)-before)/float64(n-1000), "B/key")
+		})
+	}
+}

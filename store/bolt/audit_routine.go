@@ -1,0 +1,156 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+)
+
+// routineLinks are the numbers of the account's and the target's audit entries that come after a
+// routine one, 0 for none. Entries of the log lead backwards only: to remove one from the middle
+// of both lists, the entries after it have to be found.
+type routineLinks struct{ after, afterOfTarget uint64 }
+
+func decodeRoutineLinks(row []byte) (l routineLinks, ok bool) {
+	if len(row) != 16 {
+		return l, false
+	}
+	return routineLinks{binary.BigEndian.Uint64(row), binary.BigEndian.Uint64(row[8:])}, true
+}
+
+func (l routineLinks) encode() []byte {
+	return append(record.NumberKey(l.after), record.NumberKey(l.afterOfTarget)...)
+}
+
+// routineAuditEntry returns the key in bucketAuditRoutine of an audit entry, or of the account's count
+// if the number is 0.
+func routineAuditEntry(account string, number uint64) []byte {
+	return record.Prefixed(account, string(record.NumberKey(number)))
+}
+
+// isRoutineOf reports whether a key is one that routineAuditEntry returns for the account.
+func isRoutineOf(key []byte, account string) bool {
+	return bytes.HasPrefix(key, record.Prefixed(account, ""))
+}
+
+// linkRoutine links the audit entries before a new one to it, and counts it if it is routine. Then it
+// removes the account's oldest routine audit entry if there are too many.
+func (b *batch) linkRoutine(n *audit.Entry, item *record.AuditRecord, number uint64) error {
+	for _, ofTarget := range []bool{false, true} {
+		key := routineAuditEntry(n.Account, item.Previous(ofTarget))
+		links, ok := decodeRoutineLinks(b.Get(bucketAuditRoutine, key))
+		if !ok {
+			continue // it is not routine, or was purged
+		}
+		if ofTarget {
+			links.afterOfTarget = number
+		} else {
+			links.after = number
+		}
+		if err := b.Put(bucketAuditRoutine, key, links.encode()); err != nil {
+			return err
+		}
+	}
+	if !n.Routine() {
+		return nil
+	}
+	if err := b.Put(bucketAuditRoutine, routineAuditEntry(n.Account, number), routineLinks{}.encode()); err != nil {
+		return err
+	}
+	count, err := b.countRoutine(n.Account, 1)
+	if err != nil || count <= audit.MaxRoutine {
+		return err
+	}
+	return b.removeRoutine(n.Account)
+}
+
+// countRoutine changes how many routine audit entries the account has.
+func (b *batch) countRoutine(account string, change int) (count int, err error) {
+	key := routineAuditEntry(account, 0)
+	count = int(entryNumber(b.Get(bucketAuditRoutine, key))) + change
+	if count <= 0 {
+		return 0, b.Delete(bucketAuditRoutine, key)
+	}
+	return count, b.Put(bucketAuditRoutine, key, record.NumberKey(uint64(count)))
+}
+
+// removeRoutine removes the account's oldest routine audit entry. No audit entry before it is routine, so
+// none has links to it. One that cannot be read stays in the log until it is purged.
+func (b *batch) removeRoutine(account string) error {
+	k, row := b.tx.Bucket(bucketAuditRoutine).Cursor().Seek(routineAuditEntry(account, 1))
+	if !isRoutineOf(k, account) {
+		return nil
+	}
+	key, number := bytes.Clone(k), entryNumber(k[len(k)-8:])
+	links, _ := decodeRoutineLinks(row)
+	item, unreadable := auditRecord(b.tx, number)
+	if unreadable == nil && item.ID != "" {
+		if err := b.unlinkAuditEntry(&item, number, links); err != nil {
+			return err
+		}
+	}
+	if err := b.Delete(bucketAuditPending, pendingAuditEntry(account, number)); err != nil {
+		return err
+	}
+	if err := b.Delete(bucketAuditRoutine, key); err != nil {
+		return err
+	}
+	_, err := b.countRoutine(account, -1)
+	return err
+}
+
+// unlinkAuditEntry removes an entry from the log and from the lists of its account and its target.
+func (b *batch) unlinkAuditEntry(item *record.AuditRecord, number uint64, links routineLinks) error {
+	n, _, err := record.DecodeAuditEntry(item.Account, item.ID, item.AuditEntry)
+	if err != nil {
+		return nil //nolint:nilerr // it stays until it is purged
+	}
+	before, beforeOfTarget := item.Before, item.BeforeOfTarget
+	for _, after := range []uint64{links.after, links.afterOfTarget} {
+		next, err := auditRecord(b.tx, after)
+		if err != nil || next.ID == "" {
+			continue
+		}
+		if next.Before == number {
+			next.Before = before
+		}
+		if next.BeforeOfTarget == number {
+			next.BeforeOfTarget = beforeOfTarget
+		}
+		if err := b.Put(bucketAudit, record.NumberKey(after), next.Encode()); err != nil {
+			return err
+		}
+	}
+	head := record.AuditEntriesOfTarget(n.Account, n.Target)
+	if last, greatest := record.DecodeAuditEntryHead(b.Get(bucketAuditHeads, head)); last == number {
+		var now []byte
+		if b.Get(bucketAudit, record.NumberKey(beforeOfTarget)) != nil {
+			now = record.EncodeAuditEntryHead(beforeOfTarget, greatest)
+		}
+		if err := b.PutOrDelete(bucketAuditHeads, head, now); err != nil {
+			return err
+		}
+	}
+	return b.Delete(bucketAudit, record.NumberKey(number))
+}
+
+// purgeRoutine forgets audit entries that are purged, which are the first of their accounts. They are
+// given as pendingAuditEntry returns them.
+func (b *batch) purgeRoutine(purged [][]byte) error {
+	for _, pending := range purged {
+		account, number, _ := cutPendingAuditEntry(pending)
+		key := routineAuditEntry(account, number)
+		if b.Get(bucketAuditRoutine, key) == nil {
+			continue
+		}
+		if err := b.Delete(bucketAuditRoutine, key); err != nil {
+			return err
+		}
+		if _, err := b.countRoutine(account, -1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

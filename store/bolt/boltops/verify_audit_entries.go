@@ -1,0 +1,102 @@
+package boltops
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+)
+
+// entryOfAccount returns a ref to the audit entry of a number and account.
+func entryOfAccount(account string, number uint64) ref {
+	return ref{schema.Audit, record.NumberKey(number), func(value []byte) bool {
+		row, err := record.DecodeAuditRecord(value) // a damaged audit entry has a problem of its own
+		return err != nil || row.Account == account
+	}, "there is no audit entry of that number of the account"}
+}
+
+func (v *verifier) entry(k, value []byte) ([]ref, string) {
+	row, err := record.DecodeAuditRecord(value)
+	if err != nil {
+		return nil, cannotBeRead
+	}
+	n, is, err := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
+	switch {
+	case err != nil || row.ID == "":
+		return nil, cannotBeRead
+	case is != number(k):
+		return nil, "has another number"
+	case row.Before >= is || row.BeforeOfTarget >= is:
+		return nil, "back-link does not point to an earlier entry"
+	case v.isErasing(row.Account):
+		return nil, ""
+	}
+	ofAccount, ofTarget := record.AuditEntriesOf(row.Account), record.AuditEntriesOfTarget(row.Account, n.Target)
+	leadsHere := func(head []byte) bool {
+		last, greatest := record.DecodeAuditEntryHead(head)
+		return last >= is && greatest >= row.ID
+	}
+	refs := []ref{{schema.AuditHeads, ofAccount, leadsHere, "audit_heads does not lead to it"}, {schema.AuditHeads, ofTarget, leadsHere, "audit_heads does not lead to it"}}
+	if n.Routine() {
+		refs = append(refs, ref{bucket: schema.AuditRoutine, key: routineKey(row.Account, is)})
+	}
+	if problem := v.wrongLink(row.Before, ofAccount); problem != "" {
+		return refs, problem
+	}
+	return refs, v.wrongLink(row.BeforeOfTarget, ofTarget)
+}
+
+// wrongLink returns the problem if the audit entry of a number exists, and is not one of the account or target of head.
+func (v *verifier) wrongLink(number uint64, head []byte) (problem string) {
+	value, ok := v.get(schema.Audit, record.NumberKey(number))
+	row, err := record.DecodeAuditRecord(value)
+	if !ok || value == nil || err != nil {
+		return ""
+	}
+	n, _, err := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
+	of := bytes.Equal(head, record.AuditEntriesOf(n.Account)) || bytes.Equal(head, record.AuditEntriesOfTarget(n.Account, n.Target))
+	return unless(err != nil || of, "leads to an audit entry of another account or target")
+}
+
+func (v *verifier) entryHead(k, value []byte) ([]ref, string) {
+	if account, _, ok := split(k); ok && v.isErasing(account) {
+		return nil, ""
+	}
+	last, _ := record.DecodeAuditEntryHead(value)
+	return []ref{{schema.Audit, record.NumberKey(last), nil, "there is no audit entry of that number"}}, v.wrongLink(last, k)
+}
+
+func (v *verifier) entryPending(k, _ []byte) ([]ref, string) {
+	at := len(k) - 9
+	if k[at] != 0 {
+		return nil, "malformed key: want a zero byte after the account"
+	}
+	return []ref{entryOfAccount(string(k[:at]), number(k[at+1:]))}, ""
+}
+
+// routineKey returns the key of a routine audit entry, or of the account's count of them if the number is 0.
+func routineKey(account string, number uint64) []byte {
+	return record.Prefixed(account, string(record.NumberKey(number)))
+}
+
+func routineAuditEntryKey(k []byte) string {
+	_, tail, ok := split(k)
+	return unless(ok && len(tail) == 8, "malformed key: want an account and number")
+}
+
+func (v *verifier) entryRoutine(k, value []byte) ([]ref, string) {
+	account, tail, _ := split(k)
+	switch {
+	case v.isErasing(account):
+		return nil, ""
+	case number([]byte(tail)) > 0:
+		return []ref{entryOfAccount(account, number([]byte(tail)))}, unless(len(value) == 16, cannotBeRead)
+	}
+	counted := uint64(0)
+	c := v.tx.Bucket(schema.AuditRoutine).Cursor()
+	for k, _ := c.Seek(routineKey(account, 1)); bytes.HasPrefix(k, record.Prefixed(account, "")); k, _ = c.Next() {
+		counted++
+	}
+	return nil, unless(number(value) == counted, fmt.Sprintf("counts %d audit entries instead of %d", number(value), counted))
+}

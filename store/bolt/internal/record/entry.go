@@ -1,0 +1,126 @@
+package record
+
+import (
+	"encoding/binary"
+
+	"github.com/storageapi/storageapi/audit"
+)
+
+// audit entry encodes the fields of an audit entry and the number that the store gave it.
+func (c coder) entry(n *audit.Entry, given *uint64) {
+	number(c, given)
+	c.bool(&n.Pending)
+	c.time(&n.At)
+	text(c, &n.Action)
+	text(c, &n.Target.Kind)
+	text(c, &n.Target.ID)
+	text(c, &n.Actor.Kind)
+	text(c, &n.Actor.ID)
+	texts(c, &n.Changed)
+	text(c, &n.RequestID)
+	text(c, &n.ClientAddress)
+	text(c, &n.Object)
+	text(c, &n.Reason)
+	c.time(&n.Since)
+	c.time(&n.Until)
+}
+
+// EncodeAuditEntry returns the record of an audit entry with its number. The record omits the Account and ID,
+// which are in the row's key.
+func EncodeAuditEntry(n *audit.Entry, number uint64) []byte {
+	e := newEncoder(160)
+	coder{to: &e}.entry(n, &number)
+	for i, text := range entryTexts(n) {
+		if *text != "" {
+			e.field(uint64(2+2*i), []byte(*text)...)
+		}
+	}
+	return e
+}
+
+// entryTexts returns the fields of an audit entry that are usually empty, in the order of their tags: 2,
+// 4, …
+func entryTexts(n *audit.Entry) []*string {
+	return []*string{&n.Target.Name, &n.Target.Hint, &n.Actor.Name, &n.Actor.Hint, &n.Turned}
+}
+
+// DecodeAuditEntry decodes the audit entry stored under the account and ID. Pending has the value that it
+// had when the audit entry was stored.
+func DecodeAuditEntry(account, id string, record []byte) (n audit.Entry, number uint64, err error) {
+	d := newDecoder(record)
+	n.Account, n.ID = account, id
+	coder{from: d}.entry(&n, &number)
+	texts := entryTexts(&n)
+	d.fields(func(tag uint64, value []byte) bool {
+		known := tag >= 2 && tag%2 == 0 && tag <= uint64(2*len(texts))
+		if known {
+			*texts[tag/2-1] = string(value)
+		}
+		return known
+	})
+	return n, number, d.err()
+}
+
+// A AuditRecord is an audit entry in the log of all audit entries, stored under its number. It links to the
+// previous audit entry of the same account and to that of the same target.
+type AuditRecord struct {
+	StoredAt       int64  // Unix milliseconds
+	Before         uint64 // number of the account's previous audit entry; 0: none
+	BeforeOfTarget uint64 // number of the target's previous audit entry; 0: none
+	Account, ID    string
+	AuditEntry     []byte // result of EncodeAuditEntry
+}
+
+func (n *AuditRecord) Encode() []byte {
+	e := newEncoder(40 + len(n.Account) + len(n.ID) + len(n.AuditEntry))
+	e.int(n.StoredAt)
+	e.uint(n.Before)
+	e.uint(n.BeforeOfTarget)
+	e.string(n.Account)
+	e.string(n.ID)
+	e.raw(n.AuditEntry)
+	return e
+}
+
+// Previous returns the number of the account's previous audit entry, or of the target's.
+func (n *AuditRecord) Previous(ofTarget bool) uint64 {
+	if ofTarget {
+		return n.BeforeOfTarget
+	}
+	return n.Before
+}
+
+// DecodeAuditRecord decodes an entry. Its Audit entry shares memory with the record.
+func DecodeAuditRecord(record []byte) (n AuditRecord, err error) {
+	d := newDecoder(record)
+	n.StoredAt = d.int()
+	n.Before = d.uint()
+	n.BeforeOfTarget = d.uint()
+	n.Account = d.string()
+	n.ID = d.string()
+	n.AuditEntry = d.rest
+	return n, d.err()
+}
+
+// AuditEntriesOf returns the key of the head of an account's audit entries. It sorts after the heads of the
+// account's API keys, whose IDs ascend, so it is usually on the same page as the head of a new key.
+func AuditEntriesOf(account string) []byte { return Prefixed(account, "l") }
+
+// AuditEntriesOfTarget returns the key of the head of a target's audit entries.
+func AuditEntriesOfTarget(account string, target audit.Target) []byte {
+	return Prefixed(account, string(target.Kind)+":"+target.ID)
+}
+
+// EncodeAuditEntryHead returns a head: the number of the last audit entry, and the greatest ID of all
+// audit entries so far.
+func EncodeAuditEntryHead(number uint64, greatest string) []byte {
+	return append(NumberKey(number), greatest...)
+}
+
+// DecodeAuditEntryHead decodes a head; both results are zero if that fails.
+func DecodeAuditEntryHead(record []byte) (number uint64, greatest string) {
+	if len(record) < 8 {
+		return 0, ""
+	}
+	return binary.BigEndian.Uint64(record), string(record[8:])
+}

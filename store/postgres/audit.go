@@ -1,0 +1,260 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/audit"
+)
+
+// A entryRow is an audit entry as statements take it, in a list of them as JSON.
+type entryRow struct {
+	Account       string    `json:"account"`
+	ID            string    `json:"id"`
+	Pending       bool      `json:"pending"`
+	At            time.Time `json:"at"`
+	Action        string    `json:"action"`
+	TargetKind    string    `json:"target_kind"`
+	TargetID      string    `json:"target_id"`
+	TargetName    string    `json:"target_name"`
+	TargetHint    string    `json:"target_hint"`
+	ActorKind     string    `json:"actor_kind"`
+	ActorID       string    `json:"actor_id"`
+	ActorName     string    `json:"actor_name"`
+	ActorHint     string    `json:"actor_hint"`
+	Changed       []string  `json:"changed"`
+	Turned        string    `json:"turned"`
+	RequestID     string    `json:"request_id"`
+	ClientAddress string    `json:"client_address"`
+	Object        string    `json:"object"`
+	Reason        string    `json:"reason"`
+	Since         time.Time `json:"since,omitzero"`
+	Until         time.Time `json:"until,omitzero"`
+	Routine       bool      `json:"routine"`
+	StoredAt      time.Time `json:"stored_at,omitzero"` // zero: now
+
+	Place int `json:"place"` // of the change of health that it is stored with
+}
+
+func rowOfAuditEntry(n *audit.Entry) entryRow {
+	return entryRow{
+		Account: n.Account, ID: n.ID, Pending: n.Pending, At: utc(n.At), Action: string(n.Action),
+		TargetKind: string(n.Target.Kind), TargetID: n.Target.ID, TargetName: n.Target.Name, TargetHint: n.Target.Hint,
+		ActorKind: string(n.Actor.Kind), ActorID: n.Actor.ID, ActorName: n.Actor.Name, ActorHint: n.Actor.Hint,
+		Changed: texts(n.Changed), Turned: n.Turned, RequestID: n.RequestID, ClientAddress: n.ClientAddress,
+		Object: n.Object, Reason: n.Reason, Since: utc(n.Since), Until: utc(n.Until),
+		Routine: n.Routine(),
+	}
+}
+
+const entryColumns = `account, id, pending, at, action, target_kind, target_id, target_name, target_hint, actor_kind, actor_id, actor_name, actor_hint, changed, turned, request_id, client_address, object, reason, since, until`
+
+var (
+	addAuditEntries  = query("add_audit_entries")
+	lockAuditedKeys  = query("lock_audited_keys")
+	pendingAccounts  = query("pending_accounts")
+	listAuditEntries = query("list_audit_entries")
+	lastAuditEntry   = query("last_listed_audit_entry")
+
+	// Those of one target are read by the index of targets.
+	listAuditEntriesOfTarget = strings.Replace(listAuditEntries, `($4 = '' or target_kind = $4)`, `target_kind = $4 and target_id = $9`, 1)
+	lastAuditEntryOfTarget   = strings.Replace(lastAuditEntry, `order by`, `and target_kind = $4 and target_id = $5 order by`, 1)
+)
+
+// listOf returns audit entries as statements take them.
+func listOf(rows ...entryRow) (string, error) {
+	if rows == nil {
+		rows = []entryRow{}
+	}
+	text, err := json.Marshal(rows)
+	return string(text), err
+}
+
+// queueAuditEntry adds the statement that stores an audit entry, if it is one, to a batch whose
+// transaction has locked its target.
+func (s *Store) queueAuditEntry(batch *pgx.Batch, n audit.Entry) error {
+	if n.IsZero() {
+		return nil
+	}
+	return s.queueAuditEntries(batch, rowOfAuditEntry(&n))
+}
+
+// queueAuditEntries adds the statement that stores audit entries, if there are any.
+func (s *Store) queueAuditEntries(batch *pgx.Batch, rows ...entryRow) error {
+	list, err := listOf(rows...)
+	if err == nil && len(rows) > 0 {
+		batch.Queue(s.sql(addAuditEntries), list, "")
+		s.queueTrim(batch, rows)
+	}
+	return err
+}
+
+// trimEvery is after how many routine audit entries of an account those are counted, on average: that
+// takes a millisecond where there are [audit.MaxRoutine].
+const trimEvery = 64
+
+// queueTrim adds the statements that remove old routine audit entries of accounts which have new ones,
+// now and then.
+func (s *Store) queueTrim(batch *pgx.Batch, added []entryRow) {
+	queued := make(map[string]bool)
+	for i := range added {
+		if n := &added[i]; n.Routine && !queued[n.Account] && rand.IntN(trimEvery) == 0 {
+			queued[n.Account] = true
+			batch.Queue(s.sql(trimAuditEntries), n.Account, audit.MaxRoutine)
+		}
+	}
+}
+
+// tell stores an audit entry, if it is one, in a transaction that has locked its target.
+func (s *Store) tell(ctx context.Context, tx pgx.Tx, n audit.Entry) error {
+	batch := &pgx.Batch{}
+	if err := s.queueAuditEntry(batch, n); err != nil || batch.Len() == 0 {
+		return err
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// AddAuditEntries implements [audit.Store]. A node whose clock is not the database's does not know which keys are about
+// to expire: [ErrClock].
+func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error) {
+	var rows []entryRow
+	for i := range list {
+		if !list[i].IsZero() {
+			rows = append(rows, rowOfAuditEntry(&list[i]))
+		}
+	}
+	if slices.ContainsFunc(list, func(n audit.Entry) bool { return n.Action == audit.KeyExpiring }) {
+		if err := s.checkClock(ctx); err != nil {
+			return 0, err
+		}
+	}
+	text, err := listOf(rows...)
+	if err != nil {
+		return 0, err
+	}
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		batch.Queue(s.sql(lockAuditedKeys), text)
+		batch.Queue(s.sql(addAuditEntries), text, string(audit.KeyExpiring)).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
+		s.queueTrim(batch, rows)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return 0, err
+	}
+	return added, nil
+}
+
+// entriesLookedAt is how many audit entries are looked at for a page of a list.
+const entriesLookedAt = 10_000
+
+// entryFields are where number and entryColumns are read to.
+func entryFields(n *audit.Numbered) []any {
+	m := &n.Entry
+	return []any{
+		&n.Number, &m.Account, &m.ID, &m.Pending, (*instant)(&m.At), &m.Action,
+		&m.Target.Kind, &m.Target.ID, &m.Target.Name, &m.Target.Hint, &m.Actor.Kind, &m.Actor.ID, &m.Actor.Name, &m.Actor.Hint,
+		&m.Changed, &m.Turned, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, (*instant)(&m.Since), (*instant)(&m.Until),
+	}
+}
+
+func scanAuditEntry(row pgx.Row) (n audit.Numbered, err error) {
+	err = row.Scan(entryFields(&n)...)
+	return n, err
+}
+
+// ListAuditEntries implements [audit.Store].
+func (s *Store) ListAuditEntries(ctx context.Context, account string, query audit.Query) (page audit.Page, err error) {
+	kind, id := string(query.Target.Kind), query.Target.ID
+	below := int64(math.MaxInt64)
+	if query.After != "" {
+		below = s.cursor.listedAuditEntry(query.After)
+	}
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		page = audit.Page{}
+		// The last one to look at, of those of the target if there is one.
+		var least int64
+		last, looked := lastAuditEntry, []any{account, below, entriesLookedAt - 1}
+		all, args := listAuditEntries, []any{account, below, &least, kind, texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit}
+		if id != "" {
+			last, looked = lastAuditEntryOfTarget, append(looked, kind, id)
+			all, args = listAuditEntriesOfTarget, append(args, id)
+		}
+		err := s.planned(conn).QueryRow(ctx, s.sql(last), looked...).Scan(&least)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		list, err := rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (audit.Numbered, error) { return scanAuditEntry(row) }, s.sql(all), args...)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			page.Entries = append(page.Entries, list[i].Entry)
+		}
+		next := least
+		if len(list) == query.Limit { // there may be none after it: then the next page is empty
+			next = int64(list[query.Limit-1].Number)
+		}
+		if next > 0 {
+			page.Next = s.cursor.entries.Encode(uint64(next))
+		}
+		return nil
+	})
+	if err != nil {
+		return audit.Page{}, err
+	}
+	return page, nil
+}
+
+// PendingAccounts implements [audit.Store].
+func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([]string, error) {
+	return collect(ctx, s, scanText, pendingAccounts, after, limit)
+}
+
+// PendingAuditEntries implements [audit.Store].
+func (s *Store) PendingAuditEntries(ctx context.Context, account string, limit int) ([]audit.Numbered, error) {
+	return collect(ctx, s, scanAuditEntry, `select number, `+entryColumns+` from storageapi.audit where pending and account = $1 order by number limit $2`, account, limit)
+}
+
+// TakeAuditEntries implements [audit.Store].
+func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
+	list := make([]int64, len(numbers))
+	for i, number := range numbers {
+		list[i] = int64(number)
+	}
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, s.sql(`update storageapi.audit set pending = false where pending and number = any($1::bigint[])`), list)
+		return err
+	})
+}
+
+// LeaseAudit implements [audit.Store], by the confirmed clock. A lease that ends later than
+// a new one would, by more than that clock may go back, was written under a clock that was ahead: it is over.
+func (s *Store) LeaseAudit(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
+	if err := s.keepObserving(ctx); err != nil {
+		return false, err
+	}
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if ttl <= 0 {
+			held = false
+			_, err := tx.Exec(ctx, s.sql(`delete from storageapi.audit_lease where holder = $1`), holder)
+			return err
+		}
+		leased, err := tx.Exec(ctx, s.sql(`
+			insert into storageapi.audit_lease as l (holder, until) values ($1, `+confirmedNow+` + $2 * interval '1 microsecond')
+			on conflict (one) do update set holder = excluded.holder, until = excluded.until
+			where l.holder = excluded.holder or l.until <= `+confirmedNow+` or l.until > excluded.until + interval '5 minutes'`), holder, ttl.Microseconds())
+		held = err == nil && leased.RowsAffected() > 0
+		return err
+	})
+	return held && err == nil, err
+}

@@ -1,0 +1,19 @@
+-- Stores audit entries in the order of a list, except those that there are, and counts them. One of the action $2
+-- is stored only if its key is there, and expires when the audit entry tells.
+-- $1 the list, as JSON; $2 an action of keys, empty: none.
+with added as (
+	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
+		actor_kind, actor_id, actor_name, actor_hint, changed, turned,
+		request_id, client_address, object, reason, since, until, routine, stored_at)
+	select account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
+		actor_kind, actor_id, actor_name, actor_hint, changed, turned,
+		request_id, client_address, object, reason, since, until, routine, coalesce(stored_at, clock_timestamp())
+	from jsonb_to_recordset($1::text::jsonb) as n (account text, id text, pending boolean, at timestamptz, action text,
+		target_kind text, target_id text, target_name text, target_hint text,
+		actor_kind text, actor_id text, actor_name text, actor_hint text, changed text[], turned text, request_id text, client_address text,
+		object text, reason text, since timestamptz, until timestamptz, routine boolean, stored_at timestamptz)
+	where n.action <> $2::text or (
+		select true from storageapi.keys where account = n.account and id = n.target_id and next is null and expires_at = n.until limit 1)
+	on conflict (account, id) do nothing returning 1
+)
+select count(*) from added

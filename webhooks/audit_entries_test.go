@@ -1,0 +1,145 @@
+package webhooks_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/wiring"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// AddAuditEntries implements a part of [audit.Store].
+func (f *flaky) AddAuditEntries(ctx context.Context, list []audit.Entry) (int, error) {
+	f.mu.Lock()
+	err := f.settleErr
+	f.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return f.Store.(audit.Store).AddAuditEntries(ctx, list)
+}
+
+// told returns what is pending of an account, oldest first.
+func (b *bubble) told(of string) (list []audit.Entry) {
+	b.Helper()
+	page, err := b.store.Store.(audit.Store).ListAuditEntries(b.Context(), of, audit.Query{Limit: 1000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range page.Entries {
+		if !n.Pending {
+			b.Errorf("%s is not pending", n.Action)
+		}
+		list = append([]audit.Entry{n}, list...)
+	}
+	return list
+}
+
+func actions(list []audit.Entry) string {
+	var names []string
+	for _, n := range list {
+		names = append(names, string(n.Action))
+	}
+	return strings.Join(names, " ")
+}
+
+// What becomes of a webhook that fails is told, once each, with its dates and the service as
+// the actor; so is that it works again, if its failing was told.
+func TestAuditEntriesOfFailing(t *testing.T) {
+	var fails atomic.Bool
+	fails.Store(true)
+	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}
+	inBubble(t, config, func(w http.ResponseWriter, _ *http.Request) {
+		if fails.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}, func(b *bubble) {
+		recovers, dies := b.subscribe("a"), b.subscribe("b")
+		b.start()
+		synctest.Wait()
+		begun := time.Now()
+		for hour := range 6 * 24 {
+			if hour == 3*24 {
+				fails.Store(false) // until the breaker of one has noticed
+				b.publish()
+				time.Sleep(time.Hour)
+				fails.Store(true)
+			}
+			b.publishMany(2)
+			time.Sleep(time.Hour)
+		}
+		list := b.told(account)
+		if got := actions(list); got != "webhook.created webhook.created webhook.failing webhook.failing webhook.recovered webhook.recovered webhook.failing webhook.failing" {
+			t.Fatalf("told %s", got)
+		}
+		n := list[2]
+		want := audit.Entry{
+			ID: n.ID, At: n.At, Account: account, Action: audit.WebhookFailing, Target: n.Target,
+			Actor: audit.Actor{Kind: audit.ActorService}, Since: begun.UTC(), Until: begun.Add(5 * day).UTC(), Pending: true,
+		}
+		if diff := cmp.Diff(want, n); diff != "" || n.Target.Kind != audit.TargetWebhook || n.Target.ID != recovers.ID && n.Target.ID != dies.ID {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if again := list[4]; !again.Since.Equal(begun) || again.Actor.Kind != audit.ActorService {
+			t.Errorf("recovered: %+v", again)
+		}
+		for range 3 * 24 {
+			b.publishMany(2)
+			time.Sleep(time.Hour)
+		}
+		list = b.told(account)[8:]
+		if actions(list) != "webhook.off webhook.off" || list[0].Reason != "failing" || list[0].Since.IsZero() {
+			t.Errorf("told %+v", list)
+		}
+	}, wiring.Settings{Notify: true})
+}
+
+// That a receiver is gone is told once, however many attempts say so.
+func TestAuditEntryOfGone(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusGone), func(b *bubble) {
+		b.subscribe("a")
+		b.publishMany(20)
+		b.start()
+		time.Sleep(time.Hour)
+		list := b.told(account)
+		if actions(list) != "webhook.created webhook.off" || list[1].Reason != "gone" {
+			t.Errorf("told %+v", list)
+		}
+	}, wiring.Settings{Notify: true})
+}
+
+// That the store could not be written is told once it can be again.
+func TestAuditEntryOfTheStore(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		b.start()
+		time.Sleep(time.Hour)
+		if got := b.told(""); len(got) > 0 {
+			t.Errorf("told %+v", got)
+		}
+		b.store.fail(errOutage, errOutage)
+		begun := time.Now()
+		b.publish()
+		time.Sleep(time.Hour)
+		if got := b.told(""); len(got) > 0 {
+			t.Errorf("told %+v", got)
+		}
+		b.store.fail(nil, nil)
+		time.Sleep(time.Hour)
+		list := b.told("")
+		if actions(list) != "store.recovered" {
+			t.Fatalf("told %+v", list)
+		}
+		if n := list[0]; n.Since.Sub(begun) > time.Minute || n.Until.Sub(begun) < time.Hour || n.Until.Sub(begun) > time.Hour+2*time.Minute {
+			t.Errorf("from %v to %v", n.Since.Sub(begun), n.Until.Sub(begun))
+		}
+	}, wiring.Settings{Notify: true})
+}
