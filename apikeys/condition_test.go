@@ -49,8 +49,7 @@ func TestConditionsSeeBeforeAndAfter(t *testing.T) {
 	bad := rename("")
 	bad.If = condition("invalid")
 	_, err = service.Update(t.Context(), account, key.ID, bad)
-	var rule *apikeys.ValidationError
-	if !errors.As(err, &rule) {
+	if _, ok := errors.AsType[*apikeys.ValidationError](err); !ok {
 		t.Errorf("an invalid change: %v", err)
 	}
 	for _, id := range []string{"key_none", "", "\x00"} {

@@ -110,8 +110,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err == nil {
 		s.observer.Changed(&entry)
 	}
-	var duplicate *DuplicateRequestError
-	if errors.As(err, &duplicate) {
+	if duplicate, ok := errors.AsType[*DuplicateRequestError](err); ok {
 		key, err = s.replay(ctx, account, duplicate, fingerprint)
 		if err == nil {
 			err = params.If.ask(key, key)
@@ -163,8 +162,7 @@ func (s *KeyService) Validate(params CreateParams) (wrong []*ValidationError) {
 
 func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*ValidationError) {
 	refuse := func(err error) {
-		var rule *ValidationError
-		if errors.As(err, &rule) {
+		if rule, ok := errors.AsType[*ValidationError](err); ok {
 			wrong = append(wrong, rule)
 		}
 	}

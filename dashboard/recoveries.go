@@ -57,8 +57,7 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 	}
 	id := c.PathValue("id")
 	recovery, err := p.webhooks.Recover(c.Context(), c.account, id, params)
-	var rule *webhooks.ValidationError
-	if errors.As(err, &rule) {
+	if rule, ok := errors.AsType[*webhooks.ValidationError](err); ok {
 		f.Errors[strings.TrimSuffix(rule.Field, "s")] = sentence(rule.Reason) // "states" are the field "state"
 		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)
 	}

@@ -28,8 +28,8 @@ func TestJoin_SeveralObservers_CallsEachInOrderAndKeepsNilFunctions(t *testing.T
 	for i := range joined.NumField() {
 		calls = nil
 		var in []reflect.Value
-		for n := range joined.Field(i).Type().NumIn() {
-			in = append(in, reflect.Zero(joined.Field(i).Type().In(n)))
+		for in0 := range joined.Field(i).Type().Ins() {
+			in = append(in, reflect.Zero(in0))
 		}
 		if len(in) == 2 {
 			in[0] = reflect.ValueOf(context.Background())

@@ -107,8 +107,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err == nil {
 		s.dispatcher.reporter.Changed(&entry)
 	}
-	var duplicate *DuplicateRequestError
-	if errors.As(err, &duplicate) {
+	if duplicate, ok := errors.AsType[*DuplicateRequestError](err); ok {
 		webhook, err = s.replay(ctx, account, duplicate, fingerprint, params.If)
 	}
 	if errors.Is(err, ErrLimit) {
@@ -128,8 +127,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 // show all that is wrong at once. Create returns the first of them.
 func (s *WebhookService) Validate(params CreateParams) (wrong []*ValidationError) {
 	refuse := func(err error) {
-		var rule *ValidationError
-		if errors.As(err, &rule) {
+		if rule, ok := errors.AsType[*ValidationError](err); ok {
 			wrong = append(wrong, rule)
 		}
 	}

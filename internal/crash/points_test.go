@@ -173,8 +173,7 @@ func (d *deadly) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) 
 // has its two points.
 func TestPoints(t *testing.T) {
 	all := reflect.TypeFor[store.Store]()
-	for i := range all.NumMethod() {
-		method := all.Method(i)
+	for method := range all.Methods() {
 		isChange := changes[method.Name]+reportChanges[method.Name] > 0
 		if isChange == slices.Contains(looks, method.Name) {
 			t.Errorf("%s must be among the changes or the looks", method.Name)
@@ -202,8 +201,8 @@ func call(t *testing.T, method reflect.Value) {
 		}
 	}()
 	var in []reflect.Value
-	for i := range method.Type().NumIn() {
-		in = append(in, reflect.Zero(method.Type().In(i)))
+	for in0 := range method.Type().Ins() {
+		in = append(in, reflect.Zero(in0))
 	}
 	method.Call(in)
 }

@@ -47,8 +47,8 @@ func (t *tally) unmet() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := reflect.TypeFor[store.Store]()
-	for i := range all.NumMethod() {
-		name, met := all.Method(i).Name, false
+	for method := range all.Methods() {
+		name, met := method.Name, false
 		for pair := range t.count {
 			met = met || pair[0] == name
 		}

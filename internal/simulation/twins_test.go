@@ -179,12 +179,10 @@ func is(err error) string {
 			return known.Error()
 		}
 	}
-	var key *apikeys.DuplicateRequestError
-	if errors.As(err, &key) {
+	if key, ok := errors.AsType[*apikeys.DuplicateRequestError](err); ok {
 		return fmt.Sprint("repeated ", key.ID, key.Fingerprint)
 	}
-	var webhook *webhooks.DuplicateRequestError
-	if errors.As(err, &webhook) {
+	if webhook, ok := errors.AsType[*webhooks.DuplicateRequestError](err); ok {
 		return fmt.Sprint("repeated ", webhook.ID, webhook.Fingerprint)
 	}
 	if err != nil {

@@ -392,8 +392,8 @@ func TestMethods_OfTheFlippedFiles_AreAll(t *testing.T) {
 		}
 	}
 	var _ store.Store = s
-	for i := range reflect.TypeOf(s).NumMethod() {
-		if name := reflect.TypeOf(s).Method(i).Name; !called[name] {
+	for method := range reflect.TypeOf(s).Methods() {
+		if name := method.Name; !called[name] {
 			t.Errorf("%s is not called on damaged files", name)
 		}
 	}

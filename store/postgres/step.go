@@ -44,8 +44,7 @@ const (
 
 // code returns PostgreSQL's code of an error, or "".
 func code(err error) string {
-	var answer *pgconn.PgError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return answer.Code
 	}
 	return ""

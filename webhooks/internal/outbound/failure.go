@@ -98,8 +98,7 @@ func classifyHandshake(err error) error {
 
 // broken reports whether the connection itself failed, rather than the protocol spoken on it.
 func broken(err error) bool {
-	var operation *net.OpError
-	if errors.As(err, &operation) {
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation.Op == "read" || operation.Op == "write" // crypto/tls uses other names
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
