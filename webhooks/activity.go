@@ -10,29 +10,28 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// An activity is what the loops of a service did last, for [WebhookService.Health]. It is
-// safe for concurrent use. The zero activity is that of a service that was just made,
-// once begun is called.
+// An activity records the latest actions of a service's loops, for [WebhookService.Health]. It is
+// safe for concurrent use. Create it with newActivity.
 type activity struct {
-	epoch    time.Time                    // of the stamps
+	epoch    time.Time                    // reference time of the stamps
 	run      atomic.Pointer[runChange]    // never nil
-	round    stamp                        // of the run loop, the last
-	claimed  stamp                        // when a claim last succeeded
-	attempt  stamp                        // when an attempt last began
-	settling stamp                        // when the settlement under way began
-	claim    atomic.Pointer[storeFailure] // why the last claim failed; nil: it did not
-	deliver  atomic.Pointer[storeFailure] // why the store reports no deliveries; nil: it does
+	round    stamp                        // last round of the run loop
+	claimed  stamp                        // last successful claim
+	attempt  stamp                        // start of the last attempt
+	settling stamp                        // start of the running settlement
+	claim    atomic.Pointer[storeFailure] // last claim's failure; nil if it succeeded
+	deliver  atomic.Pointer[storeFailure] // why the store reports no deliveries; nil if it does
 	write    atomic.Pointer[storeFailure] // why the last write failed
-	last     atomic.Pointer[storeFailure] // of all steps
+	last     atomic.Pointer[storeFailure] // last failure of any step
 }
 
-// A runChange is a state, and when it began.
+// A runChange is a state and the time when it began.
 type runChange struct {
 	state RunState
 	at    time.Time
 }
 
-// A storeFailure is a step that failed because of the store.
+// A storeFailure is the failure of a store call.
 type storeFailure struct {
 	at  time.Time
 	err error
@@ -46,7 +45,7 @@ func newActivity() *activity {
 
 func (a *activity) enter(state RunState) { a.run.Store(&runChange{state, time.Now()}) }
 
-// A stamp is a time, as nanoseconds since the epoch of its activity and one more; 0: none.
+// A stamp is a time, in nanoseconds since the epoch of its activity plus one; 0: none.
 type stamp struct{ atomic.Int64 }
 
 func (a *activity) mark(s *stamp) { s.Store(int64(time.Since(a.epoch)) + 1) }
@@ -58,14 +57,14 @@ func (a *activity) at(s *stamp) time.Time {
 	return time.Time{}
 }
 
-// failed notes that a step failed because of the store.
+// failed records a failure of the store.
 func (a *activity) failed(step string, err error) *storeFailure {
 	f := &storeFailure{time.Now(), fmt.Errorf("%s: %w", step, err)}
 	a.last.Store(f)
 	return f
 }
 
-// endClaims notes how claims have ended, and whether attempts begin by them.
+// endClaims records the result of a claim and whether attempts began.
 func (a *activity) endClaims(begun int, err error) {
 	if begun > 0 {
 		a.mark(&a.attempt)
@@ -78,8 +77,8 @@ func (a *activity) endClaims(begun int, err error) {
 	a.claim.Store(nil)
 }
 
-// isStoreFailure reports whether an error of a step that writes is the store's fault, and
-// not what its caller asked for or that the caller has gone.
+// isStoreFailure reports whether the error of a write is the store's fault, rather than a refused
+// request or a canceled context.
 func isStoreFailure(ctx context.Context, err error) bool {
 	var invalid *ValidationError
 	return err != nil && ctx.Err() == nil && !errors.Is(err, auth.ErrErasing) && !errors.Is(err, ErrExists) && !errors.As(err, &invalid)

@@ -12,28 +12,27 @@ import (
 
 const (
 	maxFiles     = 100       // in an event
-	maxFileID    = 512       // bytes of the id of a file that is reported
-	maxFileBytes = 16 << 10  // of its JSON
+	maxFileID    = 512       // bytes of a file's ID
+	maxFileBytes = 16 << 10  // of a file's JSON
 	maxFilesSize = 192 << 10 // of the JSON of all files in an event
 
-	unseenStep   = 1000 // how many deduplication keys are looked for at a time
-	dedupKeyLife = day  // how long a deduplication key is kept after its file has expired: clocks differ
+	unseenStep   = 1000 // deduplication keys per lookup
+	dedupKeyLife = day  // how long a deduplication key outlives its file: clocks differ
 )
 
-// ReportFiles reports files of an account and when they expire: all that it has, or those
-// that expire soon, as often as the host likes. A file that expires within one of
-// [Alerts.FileLeads] is notified once for that lead and that expiry, in files.expiring
-// events of at most 100 files each. A file that is first reported when several leads have
-// begun is notified for the shortest only. A file that has expired is not notified.
+// ReportFiles reports files of an account with their expiry times: all of its files, or only the
+// soon-expiring ones, as often as the host likes. A file that expires within one of
+// [Alerts.FileLeads] is notified once for that lead and that expiry, in files.expiring events of at
+// most 100 files each. A file that is first reported after several leads have begun is notified for
+// the shortest only. Expired files are not notified.
 //
-// A file is known by its id, which has at most 512 bytes without control characters and is
-// unique in its account. If one of the files breaks a rule nothing is published, and the
-// error names the file.
+// A file is identified by its ID, which has at most 512 bytes without control characters and is
+// unique in its account. If a file breaks a rule, nothing is published, and the error names the
+// file.
 //
-// When it returns nil, all events are stored as by [WebhookService.Publish]. When it
-// returns an error that is not a [*ValidationError], some may not be stored. Report again:
-// no file is notified twice. The deduplication key of a file is kept until a day after the
-// file has expired.
+// When it returns nil, all events are stored as by [WebhookService.Publish]. When it returns an
+// error that is not a [*ValidationError], some may not be stored. Report again: no file is notified
+// twice. The deduplication key of a file is kept until a day after the file has expired.
 func (s *WebhookService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
 	if err := checkAccount(account); err != nil {
 		return err
@@ -70,14 +69,14 @@ func (s *WebhookService) ReportFiles(ctx context.Context, account string, files 
 	return nil
 }
 
-// A dueFile is one that is about to expire.
+// A dueFile is a file that is about to expire.
 type dueFile struct {
 	file     *ExpiringFile
 	size     int // of its JSON
 	dedupKey DedupKey
 }
 
-// due checks a file of that name, and reports whether there is something to notify of.
+// due validates a file and reports whether to notify about it. name names the file in errors.
 func (s *WebhookService) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
 	if field, problem := f.check(); problem != "" {
 		return due, false, invalid(name+field, problem)
@@ -111,7 +110,7 @@ func oneEvent(files []dueFile) int {
 	return len(files)
 }
 
-// unseen returns those of the files that were not notified, in place.
+// unseen filters files in place and returns the files not yet notified.
 func (s *WebhookService) unseen(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
 	fresh, err := s.store.UnseenKeys(ctx, account, dedupKeysOf(files))
 	if err != nil {
@@ -132,8 +131,8 @@ func dedupKeysOf(files []dueFile) []DedupKey {
 	return dedupKeys
 }
 
-// notify publishes one event of the files, except those that another process notifies of
-// meanwhile.
+// notify publishes one event for the files, except for files that another process notifies about
+// concurrently.
 func (s *WebhookService) notify(ctx context.Context, account string, files []dueFile) error {
 	for len(files) > 0 {
 		data := FilesExpiring{Files: make([]ExpiringFile, len(files))}

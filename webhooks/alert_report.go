@@ -13,44 +13,40 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 )
 
-// ReportBalance reports an account's balance, as often as the host likes: a report that
-// changes nothing writes nothing. Each webhook of the account that subscribes to
-// balance.low, even one that is off, is notified once when the balance is below its
-// [Webhook.BalanceThreshold], or else [Alerts.DefaultBalanceThreshold]. It is notified again
-// only after a report at or above that threshold plus [Alerts.BalanceHysteresis]. If the
-// last reported balance is below the threshold of a webhook that is created or changed
-// later, that webhook is notified immediately, but for such changes within five seconds once
-// at most.
+// ReportBalance reports an account's balance, as often as the host likes: a report that changes
+// nothing writes nothing. Each webhook of the account that subscribes to balance.low, even an
+// inactive one, is notified once when the balance is below its [Webhook.BalanceThreshold], or else
+// [Alerts.DefaultBalanceThreshold]. It is notified again only after a report at or above that
+// threshold plus [Alerts.BalanceHysteresis]. A webhook that is created or changed later is notified
+// immediately if the last reported balance is below its threshold, at most once in five seconds.
 //
-// When it returns nil, the alerts that follow are stored as events are by
-// [WebhookService.Publish]. When it returns an error that is not a
-// [*ValidationError], they may or may not be stored. Report again to be sure: nothing is
-// notified twice. Concurrent reports have the effect of one after the other, in any order.
+// When it returns nil, the resulting alerts are stored like events by [WebhookService.Publish].
+// When it returns an error that is not a [*ValidationError], they may or may not be stored. Report
+// again to be sure: nothing is notified twice. Concurrent reports have the effect of sequential
+// reports, in any order.
 //
-// A balance from which no alert follows may be kept in memory. A crash then brings back an
-// earlier report, which differs by at most a 64th, until the next one.
+// A balance that causes no alert may be kept in memory. After a crash an earlier report, which
+// differs by at most a 64th, applies until the next report.
 func (s *WebhookService) ReportBalance(ctx context.Context, account string, balance Amount) error {
 	return s.report(ctx, account, MetricBalance, func(step *AlertStep) error {
 		return s.decideBalance(step, account, step.Due, s.alerts.ReportBalance(step.State, step.Due, uint64(balance), step.balanceSubscribers))
 	})
 }
 
-// ReportBandwidth reports how many bytes of its limit an account has used in a period, as
-// often as the host likes: a report that changes nothing writes nothing. It publishes
-// bandwidth.limit_approaching once the use has reached a part of
-// [Alerts.ApproachingRatios], and bandwidth.limit_reached once it has reached the limit,
-// each once a period; several at once in this order. A limit of 0 is no limit. A limit
-// that is higher than that of the report before makes all of them possible again in the
-// same period.
+// ReportBandwidth reports how many bytes of its limit an account has used in a period, as often as
+// the host likes: a report that changes nothing writes nothing. It publishes
+// bandwidth.limit_approaching when the use reaches each of [Alerts.ApproachingRatios], and
+// bandwidth.limit_reached when it reaches the limit, each once per period; several at once in this
+// order. A limit of 0 means unlimited. If the limit is higher than in the previous report, all of
+// them can be sent again in the same period.
 //
-// The period is the host's name for the time the limit is for, 1 to 64 bytes without
-// control characters. A later period sorts after those before, byte by byte, as
-// "2026-11" does after "2026-10": a report of an earlier period than was reported
-// already changes nothing. A period that sorts after all to come would silence the later
-// ones. Therefore it must be as long as the one that was reported before and have its
-// digits in the same places, until [WebhookService.ForgetPeriod] is called; and one that
-// reads as a month (2026-11) or a day (2026-11-30) must begin within 45 days from now.
-// Otherwise the report is a [*ValidationError] of period, and changes nothing.
+// The period is the host's name for the time span of the limit, 1 to 64 bytes without control
+// characters. A later period must sort after earlier ones, byte by byte, as "2026-11" does after
+// "2026-10": a report for an earlier period than the last changes nothing. A period that sorts too
+// high would silence later ones. Therefore it must have the same length as the previous one and
+// digits in the same places, until [WebhookService.ForgetPeriod] is called; and a month (2026-11)
+// or a day (2026-11-30) must begin within 45 days from now. Otherwise the report is a
+// [*ValidationError] for period, and changes nothing.
 //
 // Errors and concurrent reports are as with [WebhookService.ReportBalance].
 func (s *WebhookService) ReportBandwidth(ctx context.Context, account string, usedBytes, limitBytes int64, period string) error {
@@ -62,9 +58,9 @@ func (s *WebhookService) ReportBandwidth(ctx context.Context, account string, us
 	})
 }
 
-// ReportTransactions reports how many transactions of its limit an account has made in
-// a period. It publishes transactions.limit_approaching and
-// transactions.limit_reached as [WebhookService.ReportBandwidth] does its events.
+// ReportTransactions reports how many transactions of its limit an account has made in a period. It
+// publishes transactions.limit_approaching and transactions.limit_reached by the rules of
+// [WebhookService.ReportBandwidth].
 func (s *WebhookService) ReportTransactions(ctx context.Context, account string, used, limit int64, period string) error {
 	return s.reportUsage(ctx, account, MetricTransactions, used, limit, period, func(level uint32) Data {
 		if level == alerting.Reached {
@@ -99,13 +95,12 @@ func (s *WebhookService) reportUsage(ctx context.Context, account string, metric
 	})
 }
 
-// ForgetPeriod forgets what was reported of an account's [MetricBandwidth] or
-// [MetricTransactions], for a host that changes how it names periods: the next report may
-// name any, and notifies of all levels that are reached by then, also of those that were
-// notified before.
+// ForgetPeriod clears the reports of an account's [MetricBandwidth] or [MetricTransactions], for a
+// host that changes its period names. The next report may use any name, and notifies about all
+// levels reached by then, even about levels notified before.
 //
-// It returns a [*ValidationError] for another metric, and nil if nothing was reported.
-// After any other error it may have happened or not: call it again.
+// It returns a [*ValidationError] for another metric, and nil if there were no reports. After any
+// other error the reports may or may not be cleared: call it again.
 func (s *WebhookService) ForgetPeriod(ctx context.Context, account string, metric Metric) error {
 	if metric != MetricBandwidth && metric != MetricTransactions {
 		return cmp.Or(checkAccount(account), invalid("metric", fmt.Sprintf("must be %q or %q", MetricBandwidth, MetricTransactions)))
@@ -138,13 +133,13 @@ func (s *WebhookService) update(ctx context.Context, account string, metric Metr
 	return deliveries, nil
 }
 
-// reportObserved is report that tells the Observer what it publishes.
+// reportObserved is report with a call of the Observer for published events.
 func (s *WebhookService) reportObserved(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) error {
 	begun := time.Now()
 	var events []*EncodedEvent
 	deliveries, err := s.update(ctx, account, metric, func(step *AlertStep) error {
 		err := change(step)
-		events = events[:0] // the last time counts
+		events = events[:0] // change may run more than once; the last run counts
 		for i := range step.Events {
 			events = append(events, &step.Events[i].EncodedEvent)
 		}
@@ -154,12 +149,12 @@ func (s *WebhookService) reportObserved(ctx context.Context, account string, met
 	return err
 }
 
-// changePause is within what time a webhook gets one event at most because it was changed.
+// changePause is the minimum time between two events to a webhook because of changes.
 const changePause = 5 * time.Second
 
-// decideBalance applies a decision to a step. What follows since webhooks were changed has an ID by
-// webhook and time, which the store takes once: a threshold that is changed to and fro must not
-// send events without end.
+// decideBalance applies a decision to a step. For a changed webhook the event ID is derived from
+// webhook and time, and the store accepts each ID once: changing a threshold back and forth must
+// not send unlimited events.
 func (s *WebhookService) decideBalance(step *AlertStep, account string, changed bool, decision alerting.BalanceDecision) error {
 	step.State, step.Deferrable = decision.State, decision.Deferrable
 	for _, low := range decision.Low {
@@ -186,7 +181,7 @@ func (step *AlertStep) balanceSubscribers() (list []alerting.Subscriber) {
 	return list
 }
 
-// fire adds an event to the step, for that webhook or all that are subscribed.
+// fire adds an event to the step, for the given webhook or, if empty, all subscribed webhooks.
 func (s *WebhookService) fire(step *AlertStep, eventID, account, webhook string, now time.Time, data Data) error {
 	encoded, err := Event{ID: eventID, Account: account, Timestamp: now, Data: data}.encode(s.events)
 	if err != nil {
@@ -196,9 +191,9 @@ func (s *WebhookService) fire(step *AlertStep, eventID, account, webhook string,
 	return nil
 }
 
-// balanceMayBeLow notifies a webhook that was created or changed if the balance is low by
-// its threshold. It comes after the store has the webhook and has made the alert due in the
-// same step: what fails here is made up for by the next report or the maintainer.
+// balanceMayBeLow notifies a created or changed webhook if the balance is below its threshold. The
+// store has already saved the webhook and marked the alert as due in one step, so after a failure
+// here the next report or the maintainer notifies it.
 func (s *WebhookService) balanceMayBeLow(ctx context.Context, webhook Webhook) {
 	if !slices.Contains(webhook.Events, TypeBalanceLow) {
 		return
@@ -214,10 +209,10 @@ func (s *WebhookService) reevaluateBalance(ctx context.Context, account string) 
 	})
 }
 
-// reevaluateStep is how many alerts are re-evaluated at a time.
+// reevaluateStep is the number of alerts re-evaluated at a time.
 const reevaluateStep = 100
 
-// reevaluateDue re-evaluates alerts that were left due.
+// reevaluateDue re-evaluates alerts that are still due.
 func (s *WebhookService) reevaluateDue(ctx context.Context) (more bool, err error) {
 	accounts, err := s.store.DueAlerts(ctx, reevaluateStep)
 	if err != nil {

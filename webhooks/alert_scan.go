@@ -12,13 +12,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 )
 
-// A FileSource yields the files of all accounts that expire before the given time,
-// or more, in an order that stays as it is: by their ids, say. It begins after the
-// file that had the given cursor when it was yielded, which may be gone; at the
-// first one if the cursor is empty. It ends at the first error it yields. A scan that
-// was interrupted goes on at about where it was, also in another process: at once, or
-// within a minute if the process was killed. Of several processes that share a store
-// one scans at a time.
+// A FileSource yields the files of all accounts that expire before the given time, and optionally
+// others, in a stable order, for example by ID. It begins after the file that had the given cursor
+// when it was yielded, even if that file is gone; at the first file if the cursor is empty. It ends
+// at the first error it yields. An interrupted scan continues near the same place, also in another
+// process: at once, or within a minute if the process was killed. Processes that share a store run
+// one scan at a time.
 //
 //	func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
 //		return files.Query(ctx, "WHERE id > $1 AND expires_at < $2 ORDER BY id", after, before)
@@ -28,12 +27,12 @@ type FileSource func(ctx context.Context, after string, before time.Time) iter.S
 // A StoredFile is a file of an account, as a [FileSource] yields it.
 type StoredFile struct {
 	Account string
-	Cursor  string // where the file is in the source's order, such as its id; at most 1,024 bytes
+	Cursor  string // the file's position in the source's order, such as its ID; at most 1,024 bytes
 	File    ExpiringFile
 }
 
-// A scanner looks through all files, once in an interval, and reports those that
-// expire. How far it is, is kept; see [AlertStore.UpdateFileScan].
+// A scanner scans all files once per interval and reports expiring ones. Its progress is stored;
+// see [AlertStore.UpdateFileScan].
 type scanner struct {
 	service  *WebhookService
 	files    FileSource
@@ -42,7 +41,7 @@ type scanner struct {
 }
 
 const (
-	scanStep  = 10_000 // files between two notes of how far the scan is
+	scanStep  = 10_000 // files between two saves of the progress
 	maxCursor = 1024
 )
 
@@ -67,7 +66,7 @@ func (s *scanner) run(ctx context.Context) {
 	}
 }
 
-// scanApart is scan on a goroutine of its own, which Config.Alerts.Files may end.
+// scanApart is scan on its own goroutine, because Config.Alerts.Files may end it.
 func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error) {
 	if returned := <-hostcode.Go(func() { wait, err = s.scan(ctx) }); !returned {
 		return 0, errors.New("Config.Alerts.Files ended its goroutine")
@@ -75,8 +74,8 @@ func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error)
 	return wait, err
 }
 
-// scan begins a scan, or goes on with one, unless it is too early or another process
-// is at it; it returns when to look again.
+// scan begins or continues a scan, unless it is too early or another process scans; it returns when
+// to call it again.
 func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 	at, err := s.progress(ctx, func(at alerting.Scan) alerting.Scan {
 		if wait = at.Wait(s.service.now(), s.interval); wait > 0 {
@@ -88,7 +87,7 @@ func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 		return wait, err
 	}
 	if err := s.look(ctx, &at); err != nil {
-		at.Claim = time.Time{} // another process may go on at once
+		at.Claim = time.Time{} // another process may continue at once
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		return 0, errors.Join(err, s.keep(release, at))
@@ -98,11 +97,11 @@ func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 	return at.Wait(s.service.now(), s.interval), err
 }
 
-// look looks at the files that are left.
+// look checks the remaining files.
 func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New("panic in Config.Alerts.Files") // its value could hold anything
+			err = errors.New("panic in Config.Alerts.Files") // the value could hold secrets
 		}
 	}()
 	step := scanned{due: make(map[string][]ExpiringFile)}
@@ -131,12 +130,12 @@ func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 	return s.report(ctx, &step)
 }
 
-// scanned is what a part of a scan found.
+// scanned is the result of a part of a scan.
 type scanned struct {
 	looked  int
 	due     map[string][]ExpiringFile // by account
 	refused int                       // files that break a rule
-	why     error                     // the first of them did
+	why     error                     // the first file's error
 }
 
 func (s *scanned) add(service *WebhookService, f *StoredFile) {
@@ -156,7 +155,7 @@ func (s *scanned) add(service *WebhookService, f *StoredFile) {
 	}
 }
 
-// report reports what was found.
+// report reports the expiring files.
 func (s *scanner) report(ctx context.Context, step *scanned) error {
 	if step.refused > 0 {
 		s.logger.Warn("storageapi: files that Config.Alerts.Files yields break a rule, and are passed over", "files", step.refused, "the_first", step.why)
@@ -169,7 +168,7 @@ func (s *scanner) report(ctx context.Context, step *scanned) error {
 	return nil
 }
 
-// progress changes how far the scan is.
+// progress updates the stored progress of the scan.
 func (s *scanner) progress(ctx context.Context, change func(alerting.Scan) alerting.Scan) (at alerting.Scan, err error) {
 	err = s.service.store.UpdateFileScan(ctx, func(state []byte) ([]byte, error) {
 		at = change(alerting.ParseScan(state))
@@ -178,7 +177,7 @@ func (s *scanner) progress(ctx context.Context, change func(alerting.Scan) alert
 	return at, err
 }
 
-// keep stores how far the scan is.
+// keep stores the progress of the scan.
 func (s *scanner) keep(ctx context.Context, at alerting.Scan) error {
 	_, err := s.progress(ctx, func(alerting.Scan) alerting.Scan { return at })
 	return err

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// An Amount is an amount of SUI, counted exactly in MIST: 1 SUI is 10⁹ MIST. It
-// covers more than the whole supply of 10¹⁰ SUI.
+// An Amount is an exact amount of SUI in MIST: 1 SUI is 10⁹ MIST. Its range exceeds the total
+// supply of 10¹⁰ SUI.
 type Amount uint64
 
 const (
@@ -15,9 +15,9 @@ const (
 	mistPerSUI   = 1_000_000_000
 )
 
-// ParseAmount parses a decimal string of SUI such as "12.5": digits, and at most
-// nine more after a point; no sign, exponent, space or needless leading zero.
-// The error is a [*ValidationError] for the field amount.
+// ParseAmount parses a decimal amount of SUI such as "12.5": digits, then optionally a point and up
+// to nine digits; no sign, exponent, space or needless leading zero. The error is a
+// [*ValidationError] for the field amount.
 func ParseAmount(s string) (Amount, error) {
 	whole, fraction, point := strings.Cut(s, ".")
 	switch {
@@ -27,7 +27,7 @@ func ParseAmount(s string) (Amount, error) {
 		return 0, badAmount("must have at most 9 decimals: 1 SUI is 10⁹ MIST")
 	}
 	mist, err := strconv.ParseUint(whole+fraction+strings.Repeat("0", mistDecimals-len(fraction)), 10, 64)
-	if err != nil { // only digits: too many of them
+	if err != nil { // only digits, so it is out of range
 		return 0, badAmount("must be at most 18446744073.709551615 SUI")
 	}
 	return Amount(mist), nil
@@ -44,20 +44,18 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
-// String returns the amount in SUI as [ParseAmount] reads it, without needless
-// zeros: "12.5".
+// String returns the amount in SUI as [ParseAmount] reads it, without trailing zeros: "12.5".
 func (a Amount) String() string { return string(a.append(nil)) }
 
 func (a Amount) append(b []byte) []byte {
 	b = strconv.AppendUint(b, uint64(a)/mistPerSUI, 10)
 	point := len(b)
-	b = strconv.AppendUint(b, mistPerSUI+uint64(a)%mistPerSUI, 10) // the point's place and nine digits
+	b = strconv.AppendUint(b, mistPerSUI+uint64(a)%mistPerSUI, 10) // a digit in the point's place, nine decimals
 	b[point] = '.'
 	return bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte("."))
 }
 
-// MarshalText implements [encoding.TextMarshaler]: in JSON an amount is a
-// decimal string.
+// MarshalText implements [encoding.TextMarshaler]: the JSON form is a decimal string.
 func (a Amount) MarshalText() ([]byte, error) { return a.append(nil), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler] as [ParseAmount] does.

@@ -10,14 +10,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// A sender makes attempts: those of deliveries, and those of test events.
+// A sender makes attempts, for deliveries and for test events.
 type sender struct {
 	client    *outbound.Client
-	header    string // of the signature
+	header    string // signature header
 	timeout   time.Duration
 	now       func() time.Time
 	receivers receivers
-	traces    bool // receivers get the traceparent
+	traces    bool // send the traceparent to receivers
 }
 
 func newSender(guard *outbound.Guard, config Config) *sender {
@@ -33,24 +33,24 @@ func newSender(guard *outbound.Guard, config Config) *sender {
 // A result is the outcome of an attempt.
 type result struct {
 	attempt    Attempt
-	gone       bool           // the receiver wants no more events: 410
-	retryAfter time.Duration  // for which the receiver asks to be left alone
-	canceled   bool           // the attempt was cut short by us
-	fault      outbound.Fault // of an attempt without a response
+	gone       bool           // 410: the receiver wants no more events
+	retryAfter time.Duration  // from the receiver's Retry-After
+	canceled   bool           // this process canceled the attempt
+	fault      outbound.Fault // if there was no response
 }
 
 // fail records why the attempt failed.
 func (r *result) fail(class ErrorClass, text string) { r.attempt.Class, r.attempt.Error = class, text }
 
-// attempt sends the task's event to its webhook, once: sign, send, classify, and heed
-// Retry-After. It takes no longer than the timeout, or two seconds more if this host may be
-// to blame, and never panics; cancel ends it early.
+// attempt sends the task's event to its webhook, once. It signs, sends, classifies the result and
+// reads Retry-After. It takes at most the timeout, or two seconds more if this host may be the
+// cause, and never panics. cancel ends it early.
 func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
-	begun := time.Now() // measures by the monotonic clock, also if the host set another
+	begun := time.Now() // real time: the host may have set another clock
 	res.attempt.Number = task.Attempt
 	defer func() {
 		if p := recover(); p != nil {
-			res.fail(ClassInternal, "panic") // its value could hold anything
+			res.fail(ClassInternal, "panic") // the value could hold secrets
 		}
 		res.attempt.Duration = time.Since(begun).Truncate(time.Microsecond)
 	}()
@@ -83,7 +83,7 @@ func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
 	return res
 }
 
-// sign returns the request that brings the task's event to its webhook.
+// sign returns the signed request for the task.
 func (s *sender) sign(task *task, at time.Time) (outbound.Request, error) {
 	receiver, err := s.receivers.of(task.Webhook, s.header, at)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *sender) sign(task *task, at time.Time) (outbound.Request, error) {
 		Body:     task.Event.Body,
 		Owner:    task.Webhook.Account,
 		Standing: standingOf(task.Webhook),
-		Secrets: func() []string { // those that sign, and the signatures
+		Secrets: func() []string { // the signing secrets and the signatures
 			return []string{task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), header[2].Value, header[3].Value}
 		},
 	}, nil
@@ -120,14 +120,14 @@ func standingOf(w *Webhook) outbound.Standing {
 	return outbound.Untried
 }
 
-// SignatureHeader returns the name of the header with the signature of the body alone, in
-// canonical form, see [Config.SignatureHeader].
+// SignatureHeader returns the name of the header with the signature of the body alone, in canonical
+// form, see [Config.SignatureHeader].
 func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.header }
 
-// RequestHeader returns the header of the request that the attempt sent for the event, as
-// this service sends it: with "[redacted]" in place of the signatures, and without Host,
-// Content-Length and the Traceparent of [Outbound.SendTraceparent]. It is nil if it did not come to a request, for want of a
-// connection; an attempt that timed out may not have come to one either.
+// RequestHeader returns the request header of the attempt for the event, as this service sends it:
+// with "[redacted]" in place of the signatures, and without Host, Content-Length and the
+// Traceparent of [Outbound.SendTraceparent]. It is nil if the error class shows that no request was
+// sent; after a timeout it is not nil, although no request may have been sent.
 func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {
 	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired:

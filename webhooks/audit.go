@@ -9,15 +9,15 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 )
 
-// A entryMaker makes audit entries of what happens to webhooks.
+// An entryMaker makes audit entries about webhooks.
 type entryMaker struct {
 	ids    id.Generator
 	now    func() time.Time
 	notify bool
 }
 
-// of returns the audit entry of an action at a webhook, as that is then. Its ID is made when it is
-// called: where the order matters, within the store's step.
+// of returns the audit entry of an action on a webhook in its current state. The call sets the ID,
+// so call it within the store's step if the order matters.
 func (m *entryMaker) of(ctx context.Context, action audit.Action, w *Webhook) audit.Entry {
 	n := audit.Of(ctx, w.Account, action, audit.Target{Kind: audit.TargetWebhook, ID: w.ID, Name: origin(w.URL)})
 	n.At = m.now().UTC().Truncate(time.Millisecond)
@@ -26,7 +26,7 @@ func (m *entryMaker) of(ctx context.Context, action audit.Action, w *Webhook) au
 	return n
 }
 
-// byService is of for what the service does by itself.
+// byService is of for actions of the service itself.
 func (m *entryMaker) byService(w *Webhook, action audit.Action) audit.Entry {
 	n := m.of(serviceActs, action, w)
 	n.Since = w.FailingSince
@@ -35,8 +35,8 @@ func (m *entryMaker) byService(w *Webhook, action audit.Action) audit.Entry {
 
 var serviceActs = audit.WithActor(context.Background(), audit.Actor{Kind: audit.ActorService})
 
-// change returns the audit entry of a change of a webhook on request, or the zero Entry if it is
-// as it was.
+// change returns the audit entry of a requested change of a webhook, or the zero Entry if nothing
+// changed.
 func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.Entry {
 	if !before.Secret.Equal(after.Secret) {
 		n := m.of(ctx, audit.WebhookRotated, before)
@@ -58,7 +58,7 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 	return n
 }
 
-// changed returns the names of the fields that after has another value of.
+// changed returns the names of the fields that differ in after.
 func (w *Webhook) changed(after *Webhook) (fields []string) {
 	for _, field := range []struct {
 		name string
@@ -77,8 +77,9 @@ func (w *Webhook) changed(after *Webhook) (fields []string) {
 	return fields
 }
 
-// settlement adds the audit entries of a settlement. The failing that a delivery ends has begun before
-// its attempt was loaded, for an attempt is shorter than what leads to a warning.
+// settlement adds the audit entries of a settlement. If a delivery ends a run of failures, that run
+// began before its attempt was loaded, because an attempt is shorter than the time before a
+// warning.
 func (m *entryMaker) settlement(s *settlement) {
 	switch w := s.Task.Webhook; {
 	case s.Deactivate != "" && s.Off == nil:
@@ -91,8 +92,8 @@ func (m *entryMaker) settlement(s *settlement) {
 	}
 }
 
-// storeRecovered returns the audit entry that the store could not be written since then, and can
-// be again.
+// storeRecovered returns the audit entry for a store that was not writable since the given time and
+// is writable again.
 func (m *entryMaker) storeRecovered(since time.Time) audit.Entry {
 	n := audit.Of(serviceActs, "", audit.StoreRecovered, audit.Target{Kind: audit.TargetStore})
 	n.At = m.now().UTC().Truncate(time.Millisecond)
@@ -102,17 +103,17 @@ func (m *entryMaker) storeRecovered(since time.Time) audit.Entry {
 	return n
 }
 
-// A entryAdder is the part of [audit.Store] that tellRecovered needs.
+// An entryAdder is the part of [audit.Store] that tellRecovered needs.
 type entryAdder interface {
 	AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error)
 }
 
-// tellRecovered stores an audit entry that the store has failed, as soon as it takes one: this is
-// how a host to which nothing else happens finds out. While claims or settlements fail,
-// they do, and nothing has recovered.
+// tellRecovered stores an audit entry about the store's failure as soon as the store is writable: a
+// host without other activity notices the failure this way. While claims or settlements fail, the
+// store has not recovered.
 func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 	since, failure := m.halt.failed.Load(), m.halt.activity.write.Load()
-	if since == nil && failure != nil { // it failed again while its recovery was told
+	if since == nil && failure != nil { // it failed again while its recovery was recorded
 		since = &failure.at
 	}
 	store, ok := m.store.(entryAdder)
@@ -123,6 +124,6 @@ func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	m.halt.failed.CompareAndSwap(since, nil)
-	m.halt.activity.write.CompareAndSwap(failure, nil) // of one that came meanwhile nothing is known
+	m.halt.activity.write.CompareAndSwap(failure, nil) // keep a failure that happened meanwhile
 	return false, nil
 }

@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	maxClaim  = 400              // deliveries a store call, so that its steps stay short
-	minPause  = time.Millisecond // between claims, if nothing was due
+	maxClaim  = 400              // deliveries per store call, to keep its steps short
+	minPause  = time.Millisecond // between claims, if none was due
 	maxSleep  = time.Hour        // of the run loop
-	beatEvery = 10 * time.Second // sign of life of the run loop, also if it sleeps: see [Health.LastRound]
-	minTrial  = time.Minute      // pauses between trials: they double
+	beatEvery = 10 * time.Second // round of the run loop even if it sleeps: see [Health.LastRound]
+	minTrial  = time.Minute      // pauses between trials; they double
 	maxTrial  = time.Hour
 )
 
-// claims is what the run loop knows of its claims from one to the next.
+// claims is the run loop's state between claims.
 type claims struct {
-	backoff time.Duration // after claims that failed
-	rested  time.Time     // the store is not to be asked before
+	backoff time.Duration // after failed claims
+	rested  time.Time     // no store call before this time
 	pause   time.Duration // between trials, while recording fails
-	trial   time.Time     // the next one
+	trial   time.Time     // the next trial
 }
 
-// limit returns how many deliveries may be claimed now; if none, when that changes
-// at the latest. While recording fails it is none, except one now and then, a
-// trial: if its result is recorded, only some of the rest cannot be.
+// limit returns how many deliveries may be claimed now, or 0 and the latest time at which this
+// changes. While recording fails it is 0, except for an occasional trial of one delivery: if its
+// result is recorded, the store rejects only some results.
 func (c *claims) limit(now time.Time, free int, failing bool) (limit int, next time.Time) {
 	switch {
 	case !failing:
@@ -47,7 +47,7 @@ func (c *claims) limit(now time.Time, free int, failing bool) (limit int, next t
 	return 1, now
 }
 
-// tried notes that a trial was made, and how many attempts it began.
+// tried records a trial and the number of attempts it began.
 func (c *claims) tried(now time.Time, attempts int) {
 	if attempts > 0 {
 		c.pause = min(2*c.pause, maxTrial)
@@ -55,8 +55,8 @@ func (c *claims) tried(now time.Time, attempts int) {
 	c.trial = now.Add(c.pause)
 }
 
-// claim returns new attempts, which have slots and are to be run, and when the next claim is
-// due, unless something happens before.
+// claim returns new attempts, which have slots and must be run, and when the next claim is due,
+// unless an event wakes the loop earlier.
 func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight, next time.Time) {
 	now, failing := time.Now(), d.failing.Load()
 	d.scheduler.Tick()
@@ -94,7 +94,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	switch {
 	case failing:
 		next = c.trial
-	case len(d.claimed) < picked: // something else may have that turn
+	case len(d.claimed) < picked: // another delivery may use that turn
 		next = now.Add(max(c.backoff, minPause))
 	case more:
 		next = now
@@ -104,7 +104,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	return d.claimed, d.scheduler.NextWake(next, c.backoff == 0 && !failing)
 }
 
-// load reads the deliveries that were picked. Those that are not to be attempted are given back.
+// load reads the picked deliveries and gives back deliveries that must not be attempted.
 func (d *dispatcher) load(ctx context.Context, limit int) error {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -130,12 +130,12 @@ func (d *dispatcher) load(ctx context.Context, limit int) error {
 	clear(picked[len(d.claimed):])
 	d.reporter.claimed(begun, limit, len(d.claimed), err)
 	if ctx.Err() != nil {
-		return nil // it was to end, and did
+		return nil // the cancellation caused the error
 	}
 	return err
 }
 
-// prepare makes an attempt of what was loaded for it, and reports whether it is to be made.
+// prepare fills an attempt from its loaded delivery, and reports whether to make it.
 func (d *dispatcher) prepare(f *inflight, l *LoadedDelivery) bool {
 	loaded := scheduler.Loaded{State: scheduler.LoadState(l.State), Attempts: l.Attempts, Due: l.Due}
 	if l.Webhook != nil && l.Err == nil {

@@ -9,15 +9,14 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// A Condition decides whether a webhook may be changed from what it is to what it would
-// be: before is the zero Webhook for a creation, after is the zero Webhook for a deletion.
-// If it returns an error nothing is changed, and the caller gets that error, wrapped. A
-// nil Condition always holds. Both authority and compare-and-swap go through it.
+// A Condition decides whether a webhook may change from before to after. before is the zero Webhook
+// for a creation, after is the zero Webhook for a deletion. If it returns an error nothing is
+// changed, and the caller gets that error, wrapped. A nil Condition always holds. Use it for
+// authorization and for compare-and-swap.
 //
-// It is asked once the parameters were found valid, and outside of the store's step, so
-// it may take its time and may call the service; it must leave both as they are. What it
-// was asked about is what is changed: if something else changes the webhook meanwhile, it
-// is asked again.
+// It is called after the parameters were validated, and outside the store's step, so it may be slow
+// and may call the service. It must not modify before or after. If something else changes the
+// webhook meanwhile, the Condition is called again with the new state before the change is stored.
 type Condition func(before, after Webhook) error
 
 func (c Condition) ask(before, after Webhook) error {
@@ -27,7 +26,7 @@ func (c Condition) ask(before, after Webhook) error {
 	return c(before, after)
 }
 
-// errChanged says that a webhook is not what the condition was asked about.
+// errChanged reports that the webhook has changed since the condition was evaluated.
 var errChanged = errors.New("the webhook was changed meanwhile")
 
 // change changes a webhook on a condition.
@@ -62,9 +61,9 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 	}
 }
 
-// ask asks the condition about a change of a webhook by apply, and returns its error.
-// Within the store's step it would hold up all others, so there only check, unless it is
-// nil, is called: it returns errChanged if the condition was asked about something else.
+// ask evaluates the condition for a change of a webhook by apply, and returns its error. Within the
+// store's step the condition would block other calls. There only check, unless it is nil, is
+// called. It returns errChanged if the webhook is not in the state that the condition saw.
 func (s *WebhookService) ask(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (check func(Webhook) error, err error) {
 	if !input.ID(webhookID) {
 		return nil, ErrNotFound
@@ -91,8 +90,8 @@ func (s *WebhookService) ask(ctx context.Context, account, webhookID string, con
 	}, nil
 }
 
-// equalSettings reports whether two states of a webhook differ in nothing but what
-// attempts tell of its receiver.
+// equalSettings reports whether two states of a webhook are equal, except for fields that attempts
+// change.
 func (w *Webhook) equalSettings(other *Webhook) bool {
 	return w.URL == other.URL && slices.Equal(w.Events, other.Events) && slices.Equal(w.PastEvents, other.PastEvents) &&
 		w.Active == other.Active && w.Held == other.Held && w.OffReason == other.OffReason && w.BalanceThreshold == other.BalanceThreshold &&

@@ -18,166 +18,167 @@ import (
 )
 
 // Config configures a [WebhookService]. The zero Config works. A host sets Events, Outbound for
-// receivers in its own network, and Alerts if it reports usage; the rest is for tuning.
+// receivers in its own network, and Alerts if it reports usage; the other fields are for tuning.
 type Config struct {
 	// SignatureHeader is the request header that carries the signature of the body, see
 	// docs/spec.md, section 6. Default: X-Service-Signature.
 	SignatureHeader string
 
-	// Events declares event types of the host's own, in addition to those of docs/spec.md,
-	// section 6; at most 122. Webhooks keep a type that is no longer declared: pending
-	// deliveries are made, and a caller that holds all scopes can change the webhook. Default: none.
+	// Events declares the host's own event types, in addition to those in docs/spec.md, section 6;
+	// at most 122. Webhooks stay subscribed to a type after its declaration is removed: pending
+	// deliveries are made, and only callers with all scopes can change the webhook. Default: none.
 	Events []EventDeclaration
 
-	// MaxPerAccount is how many webhooks an account may have; negative: any
-	// number. Default: 100.
+	// MaxPerAccount is the maximum number of webhooks per account; negative: unlimited. Default:
+	// 100.
 	MaxPerAccount int
 
-	// Retry is when failed attempts are made again, and when a webhook is disabled.
+	// Retry sets the retry schedule and when a webhook is disabled.
 	Retry RetryPolicy
 
-	// Concurrency limits the attempts under way.
+	// Concurrency limits concurrent attempts.
 	Concurrency Concurrency
 
-	// Outbound is how receivers are connected to, and which are allowed.
+	// Outbound sets how to connect to receivers, and which addresses are allowed.
 	Outbound Outbound
 
-	// Retention is how long events and attempts are kept.
+	// Retention sets how long events and attempts are kept.
 	Retention Retention
 
-	// Alerts is what the Report methods publish, and when.
+	// Alerts sets the events that the Report methods publish, and when.
 	Alerts Alerts
 
-	// Logger logs deliveries that are given up, webhooks that are disabled and failures
-	// of the store, and at debug level each attempt. Default: slog.Default().
+	// Logger logs dead deliveries, disabled webhooks and store failures, and each attempt at debug
+	// level. Default: slog.Default().
 	Logger *slog.Logger
 
-	// Observe is called with what is published, claimed, attempted and recorded, and with
-	// changes of webhooks, in addition to storageapi.Config.Observe. Default: not called.
+	// Observe receives every publication, claim, attempt, recorded result and webhook change, in
+	// addition to storageapi.Config.Observe. Default: none.
 	Observe observe.Observer
 
-	// TraceContext returns the trace context to keep with an event that is published, or that
-	// follows from a report, in ctx: at most 64 visible ASCII characters, such as the W3C
-	// traceparent of its span; others are dropped. Each attempt reports it as
-	// [observe.Attempt.TraceContext], also days later and in another process. It must be fast
-	// and safe for concurrent use. Default: none. Set it if you trace requests: package
-	// otelstorage has one.
+	// TraceContext returns the trace context from ctx to store with an event that Publish or a
+	// report creates: at most 64 visible ASCII characters, such as the W3C traceparent of its span;
+	// other values are dropped. Each attempt reports it as [observe.Attempt.TraceContext], even
+	// days later and in another process. It must be fast and safe for concurrent use. Set it if you
+	// trace requests; package otelstorage has an implementation. Default: none.
 	TraceContext func(ctx context.Context) string
 
-	// Now is the clock for creation times, event timestamps and signatures. Due times
-	// go by the store's clock. Default: time.Now.
+	// Now is the clock for creation times, event timestamps and signatures. Due times use the
+	// store's clock. Default: time.Now.
 	Now func() time.Time
 }
 
-// RetryPolicy is when failed attempts are made again, and when a webhook is disabled. See
-// [Config.Retry].
+// RetryPolicy sets the retry schedule and when a webhook is disabled. See [Config.Retry].
 type RetryPolicy struct {
-	// Delays are the waits between an attempt and the next. A delivery is dead after the last
-	// of them. An empty slice that is not nil means one attempt only. Default: [DefaultRetries].
+	// Delays are the waits between consecutive attempts. A delivery is dead after the attempt that
+	// follows the last wait. A non-nil empty slice means one attempt only. Default:
+	// [DefaultRetries].
 	Delays []time.Duration
 
-	// Jitter is the maximum random deviation of each wait, as a fraction: 0.2 is ±20 %. At
-	// most 1; negative: none. Default: 0.2.
+	// Jitter is the maximum random deviation of each wait, as a fraction: 0.2 is ±20 %. At most 1;
+	// negative: none. Default: 0.2.
 	Jitter float64
 
-	// DisableAfter is how long a webhook may fail continuously before it is disabled, whether
-	// or not attempts are made meanwhile. The host gets an audit entry at half the time, at least 12
-	// hours (or half of DisableAfter, if that is less) before the webhook is disabled, and
-	// another one then. Failures of a single event do not disable it. Negative: never.
-	// Default: 5 days.
+	// DisableAfter is how long a webhook may fail continuously before it is disabled, whether or
+	// not attempts are made in that time. The host gets an audit entry at half the time, at least
+	// 12 hours (or half of DisableAfter, if that is less) before the webhook is disabled, and
+	// another entry then. Failures of a single event do not disable it. Negative: never. Default: 5
+	// days.
 	DisableAfter time.Duration
 }
 
-// Concurrency limits the attempts that are under way at a time. See [Config.Concurrency].
+// Concurrency limits the number of concurrent attempts. See [Config.Concurrency].
 type Concurrency struct {
-	// Total is for all accounts together, at most 100,000. Default: 1,024.
+	// Total is the limit for all accounts together, at most 100,000. Default: 1,024.
 	Total int
 
-	// PerAccount is for the webhooks of one account, at most Total. Default: half of Total, or
-	// PerWebhook if that is more.
+	// PerAccount is the limit for all webhooks of one account, at most Total. Default: half of
+	// Total, or PerWebhook if that is more.
 	PerAccount int
 
-	// PerWebhook is for one webhook whose receiver has shown that it can take as many; at most
+	// PerWebhook is the highest limit that one webhook can reach if its receiver keeps up; at most
 	// PerAccount. Default: 16, or PerAccount or Total if that is less.
 	PerWebhook int
 }
 
-// Outbound is how receivers are connected to, and which are allowed. See [Config.Outbound].
+// Outbound sets how to connect to receivers, and which addresses are allowed. See
+// [Config.Outbound].
 type Outbound struct {
-	// AllowNetworks are networks that are otherwise refused: those of IANA's special-purpose
-	// registries, such as loopback and private ones. For tests and self-hosters. Default: none.
+	// AllowNetworks are allowed networks among those in IANA's special-purpose registries, such as
+	// loopback and private networks, which are refused by default. For tests and self-hosters.
+	// Default: none.
 	AllowNetworks []netip.Prefix
 
 	// AllowHosts are host names that may resolve to any address: receivers in the host's own
-	// network. Each is one name in ASCII, without a wildcard; case does not matter. TLS is
-	// verified as for others. Addresses belong into AllowNetworks. Default: none.
+	// network. Each is an ASCII name without a wildcard; case is ignored. TLS is verified as usual.
+	// Put addresses into AllowNetworks. Default: none.
 	AllowHosts []string
 
 	// RootCAs are the certificate authorities that receivers' certificates must chain up to.
 	// Default: the system's.
 	RootCAs *x509.CertPool
 
-	// Timeout is for one attempt as a whole: name lookup, connection, TLS, request and the
-	// header of the response. Default: 15 s.
+	// Timeout limits one whole attempt: name lookup, connection, TLS, request and response header.
+	// Default: 15 s.
 	Timeout time.Duration
 
-	// DrainTimeout is how long Run waits at its end for attempts under way, before it cancels
-	// them and returns their deliveries; negative: not at all. Default: Timeout.
+	// DrainTimeout is how long Run waits for running attempts when it ends. It then cancels them
+	// and returns their deliveries to the store. Negative: no wait. Default: Timeout.
 	DrainTimeout time.Duration
 
-	// MaxIdleConns is how many idle connections to receivers are kept open in all. Each is
-	// closed after 90 s. A delivery without one begins with a TLS handshake, which takes more
-	// than ten times the processor time of the rest: if events go to twice as many hosts in
-	// turn as there are connections, more than half of all deliveries do.
+	// MaxIdleConns is the maximum number of idle connections to all receivers. Each is closed after
+	// 90 s. A delivery without an idle connection needs a TLS handshake, which takes more than ten
+	// times the processor time of the rest. If events go to twice as many hosts in turn as there
+	// are connections, more than half of all deliveries need a handshake.
 	//
-	// Each connection has a descriptor and, with its TLS session, 13 to 20 KB of memory, and as
-	// much again until the next garbage collection. Sessions, 5 KB each, are kept for twice as
-	// many hosts. Connections are also closed while they and those in use are more than three
-	// quarters of the descriptors that the process may open (RLIMIT_NOFILE).
+	// Each connection takes a descriptor and, with its TLS session, 13 to 20 KB of memory, and the
+	// same again until the next garbage collection. Sessions, 5 KB each, are cached for twice as
+	// many hosts. Idle connections are also closed while all connections use more than three
+	// quarters of the process's descriptor limit (RLIMIT_NOFILE).
 	//
-	// Raise it, and the limit of descriptors, if events go to more hosts; lower it if memory or
-	// descriptors are short. At most 1,000,000; negative: none is kept. Default: 16,384, but at
-	// most half of the descriptors, and 1 for each 240 KiB of GOMEMLIMIT. Run logs it, and
-	// Stats has it.
+	// Raise it, and the descriptor limit, if events go to more hosts; lower it if memory or
+	// descriptors are short. At most 1,000,000; negative: no idle connections. Default: 16,384, but
+	// at most half of the descriptor limit, and 1 for each 240 KiB of GOMEMLIMIT. Run logs the
+	// value, and Stats returns it.
 	MaxIdleConns int
 
-	// SendTraceparent sends the event's trace context, if it is a W3C traceparent, to receivers
-	// in the header of that name, so that their traces join yours. It reveals the IDs of your
-	// traces, and is not signed. Default: not sent.
+	// SendTraceparent sends the event's trace context, if it is a W3C traceparent, to receivers in
+	// the traceparent header, so that their traces join yours. It reveals the IDs of your traces,
+	// and is not signed. Default: not sent.
 	SendTraceparent bool
 }
 
-// Alerts is what the Report methods publish, and when. See [Config.Alerts].
+// Alerts sets the events that the Report methods publish, and when. See [Config.Alerts].
 type Alerts struct {
-	// DefaultBalanceThreshold is for webhooks that subscribe to balance.low without a threshold
-	// of their own. It should be the same on all nodes that share a store. Default: none; these
-	// webhooks then get no balance.low from [WebhookService.ReportBalance].
+	// DefaultBalanceThreshold applies to webhooks that subscribe to balance.low and set no
+	// threshold. Use the same value on all nodes that share a store. Default: none; these webhooks
+	// then get no balance.low from [WebhookService.ReportBalance].
 	DefaultBalanceThreshold Amount
 
-	// BalanceHysteresis is how far a low balance must rise above its threshold before the next
-	// balance.low is possible. Default: not at all; reaching the threshold is enough.
+	// BalanceHysteresis is how far a low balance must rise above its threshold before another
+	// balance.low can be sent. Default: 0; reaching the threshold is enough.
 	BalanceHysteresis Amount
 
-	// ApproachingRatios are the fractions of a limit at which it is approaching, to a
-	// millionth: an event is sent for each. More than 0, less than 1, at most 20. An
-	// empty slice that is not nil means none. Default: 0.8.
+	// ApproachingRatios are the fractions of a limit at which it counts as approaching, to a
+	// millionth; each sends an event. More than 0, less than 1, at most 20 values. A non-nil empty
+	// slice means none. Default: 0.8.
 	ApproachingRatios []float64
 
-	// FileLeads are the times before a file's expiry at which it is expiring: an event is sent
-	// for each. At most 20, each at most ten years. Default: 7 days and 1 day.
+	// FileLeads are the times before a file's expiry at which it counts as expiring; each sends an
+	// event. 1 to 20 values, each at most ten years. Default: 7 days and 1 day.
 	FileLeads []time.Duration
 
-	// Files yields the host's files, for Run to scan for expiring ones. Default: none; the
-	// host calls [WebhookService.ReportFiles].
+	// Files lists the host's files. Run scans them for expiring files. Default: none; the host
+	// calls [WebhookService.ReportFiles].
 	Files FileSource
 
-	// FileScanInterval is the time between the beginnings of two scans; at least a
+	// FileScanInterval is the time from the start of one scan to the start of the next; at least a
 	// second. Default: an hour.
 	FileScanInterval time.Duration
 }
 
-// withDefaults returns a copy with the defaults filled in, or an error that names
-// the first field that is invalid.
+// withDefaults returns a copy with the defaults filled in, or an error that names the first invalid
+// field.
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.SignatureHeader, signing.DefaultHeader)
 	setDefault(&c.MaxPerAccount, 100)
@@ -204,7 +205,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// check fills in the defaults, or returns an error that names the first field that is invalid.
+// check fills in the defaults, or returns an error that names the first invalid field.
 func (r *RetryPolicy) check() error {
 	if r.Delays == nil {
 		r.Delays = DefaultRetries()
@@ -222,7 +223,7 @@ func (r *RetryPolicy) check() error {
 	return nil
 }
 
-// check fills in the defaults, or returns an error that names the first field that is invalid.
+// check fills in the defaults, or returns an error that names the first invalid field.
 func (c *Concurrency) check() error {
 	setDefault(&c.Total, 1024)
 	setDefault(&c.PerWebhook, min(16, c.Total, cmp.Or(c.PerAccount, c.Total)))
@@ -238,7 +239,7 @@ func (c *Concurrency) check() error {
 	return nil
 }
 
-// check fills in the defaults, or returns an error that names the first field that is invalid.
+// check fills in the defaults, or returns an error that names the first invalid field.
 func (o *Outbound) check() error {
 	setDefault(&o.Timeout, 15*time.Second)
 	setDefault(&o.DrainTimeout, o.Timeout)
@@ -257,7 +258,7 @@ func (o *Outbound) check() error {
 	return nil
 }
 
-// check fills in the defaults, or returns an error that names the first field that is invalid.
+// check fills in the defaults, or returns an error that names the first invalid field.
 func (a *Alerts) check() error {
 	if a.ApproachingRatios == nil {
 		a.ApproachingRatios = []float64{0.8}
@@ -289,7 +290,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// reserved reports whether the delivery's request uses the header already.
+// reserved reports whether delivery requests already use the header.
 func reserved(header string) bool {
 	switch http.CanonicalHeaderKey(header) {
 	case "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "User-Agent", "Trailer", "Te", "Upgrade", headerTraceparent:
@@ -298,10 +299,10 @@ func reserved(header string) bool {
 	return false
 }
 
-// maxLead is ten years, which bounds for how long deduplication keys are kept.
+// maxLead is ten years. It limits how long deduplication keys are kept.
 const maxLead = 3652 * day
 
-// policy returns the policy of an Alerts with its defaults.
+// policy returns the alerting policy. The defaults must have been filled in.
 func (a *Alerts) policy() alerting.Policy {
 	return alerting.NewPolicy(uint64(a.DefaultBalanceThreshold), uint64(a.BalanceHysteresis), a.ApproachingRatios, a.FileLeads)
 }

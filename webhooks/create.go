@@ -14,56 +14,53 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// CreateParams says what webhook to create.
+// CreateParams describes the webhook to create.
 type CreateParams struct {
-	// URL receives the events: https, with a host, at most 2,048 characters of
-	// ASCII, without user information and fragment, not pointing into a
-	// special-purpose network.
+	// URL receives the events: https, with a host, at most 2,048 ASCII characters, without user
+	// information and fragment, and not in a special-purpose network.
 	URL string
 
-	// Events are the types to subscribe to, at least one; duplicates are
-	// folded.
+	// Events are the types to subscribe to, at least one; duplicates are removed.
 	Events []EventType
 
-	// BalanceThreshold is for balance.low events; zero: none.
+	// BalanceThreshold is the threshold for balance.low events; zero: none.
 	BalanceThreshold Amount
 
-	// Secret is the signing secret that the receiver has already, for a webhook of another
-	// system that is moved here: it is read by [signing.ParseSecret]. A call with an
-	// IdempotencyKey that was used before does not compare it. Zero: a new one.
+	// Secret is an existing signing secret, for a webhook that moves here from another system;
+	// parse it with [signing.ParseSecret]. It is not compared when an IdempotencyKey is used again.
+	// Zero: a new secret.
 	Secret signing.Secret
 
-	// IdempotencyKey makes it safe to call Create again, for 24 hours: 1 to 128
-	// visible ASCII characters that the account uses for this creation alone.
-	// Empty: each call creates a webhook.
+	// IdempotencyKey makes it safe to repeat Create for 24 hours: 1 to 128 visible ASCII characters
+	// that the account uses only for this creation. Empty: each call creates a webhook.
 	IdempotencyKey string
 
-	// By is the value of an API key that asks for the webhook, see apikeys.KeyService.Credential:
-	// if it is deleted or rotated before the webhook is created, none is, and Create
-	// returns [auth.ErrCredentialChanged]. Zero: the host asks.
+	// By is the API key of the request, see apikeys.KeyService.Credential. If the key is deleted or
+	// rotated before the webhook is created, Create creates none and returns
+	// [auth.ErrCredentialChanged]. Zero: the request is the host's own.
 	By auth.Credential
 
-	// If is asked before the webhook is stored. Where an earlier call with the same
-	// IdempotencyKey created it, If is asked once more, about the webhook as it is now.
+	// If is called before the webhook is stored. If an earlier call with the same IdempotencyKey
+	// created the webhook, If is called again with its current state.
 	If Condition
 }
 
 // Create makes an active webhook for the account, with a new signing secret or params.Secret, and
-// returns it. An account is any string of 1 to 128 bytes of UTF-8 without
-// control characters. Whether the caller may create such a webhook is for params.If to
-// decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks; [ErrShareLimit] if it has
-// half as many, and params.By is of a key that expires or does not hold all scopes;
-// [ErrIdempotencyKeys] if API keys have used ten times as many idempotency keys in 24 hours, or
-// five times where such a key asks.
+// returns it. An account is any string of 1 to 128 bytes of UTF-8 without control characters.
+// params.If decides whether the caller may create the webhook. It returns [ErrLimit] if the account
+// has [Config.MaxPerAccount] webhooks; [ErrShareLimit] if it has half of that, and params.By is a
+// key that expires or does not hold all scopes; [ErrIdempotencyKeys] if the account has used too
+// many idempotency keys in 24 hours. That limit is ten times [Config.MaxPerAccount] for API keys,
+// five times for keys that expire or do not hold all scopes, and twenty times for the host.
 //
-// If the last reported balance is already below the webhook's threshold, a balance.low
-// event is sent immediately. The receiver may not have the secret yet and reject it; the
-// event is retried like any other.
+// If the last reported balance is already below the webhook's threshold, a balance.low event is
+// sent immediately. A receiver that does not have the secret yet may reject it; the event is
+// retried like any other.
 //
-// If the account has used params.IdempotencyKey before, no webhook is created: for the
-// same params Create returns the webhook created then, as it is now, with the zero
-// Secret; [ErrCreatedThenDeleted] if it was deleted; for other params
-// [ErrIdempotencyMismatch]. Of several such calls at once one creates the webhook.
+// If the account has used params.IdempotencyKey before, no webhook is created. For the same params
+// Create returns the existing webhook in its current state, with the zero Secret;
+// [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch]. Of several
+// concurrent calls one creates the webhook.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
 	if err := checkAccount(account); err != nil {
 		return Webhook{}, err
@@ -123,8 +120,8 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	return webhook, nil
 }
 
-// Validate returns what Create would refuse params for, a field each: for forms that
-// show all that is wrong at once. Create returns the first of them.
+// Validate returns the errors that Create would return for params, one per field, for forms that
+// show all of them at once. Create returns the first.
 func (s *WebhookService) Validate(params CreateParams) (wrong []*ValidationError) {
 	refuse := func(err error) {
 		if rule, ok := errors.AsType[*ValidationError](err); ok {
@@ -140,8 +137,8 @@ func (s *WebhookService) Validate(params CreateParams) (wrong []*ValidationError
 	return wrong
 }
 
-// replay returns the webhook, without its secret, that an earlier request with the same
-// idempotency key created, or ErrIdempotencyMismatch if its parameters differ.
+// replay returns the webhook, without its secret, that an earlier request with the same idempotency
+// key created, or ErrIdempotencyMismatch if its parameters differ.
 func (s *WebhookService) replay(ctx context.Context, account string, before *DuplicateRequestError, fingerprint [sha256.Size]byte, condition Condition) (Webhook, error) {
 	if before.Fingerprint != fingerprint {
 		return Webhook{}, ErrIdempotencyMismatch
@@ -158,7 +155,7 @@ func (s *WebhookService) replay(ctx context.Context, account string, before *Dup
 	return webhook, err
 }
 
-// fingerprint stands for what is asked for by params that were checked.
+// fingerprint is a hash of validated params.
 func (p *CreateParams) fingerprint() [sha256.Size]byte {
 	parts := []string{p.URL, p.BalanceThreshold.String()}
 	for _, t := range p.Events {

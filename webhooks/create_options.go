@@ -8,36 +8,35 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// CreateOptions are what a [Store] heeds when it creates a webhook. The zero CreateOptions
-// ask for nothing.
+// CreateOptions are the conditions under which a [Store] creates a webhook. The zero CreateOptions
+// set none.
 type CreateOptions struct {
-	// MaxCount is how many webhooks the account may have in the end; 0: any number.
+	// MaxCount is the maximum number of webhooks of the account, including this one; 0: unlimited.
 	MaxCount int
 
-	// IdempotencyKey names the request: 1 to 128 bytes, unique to the account and to the
-	// creation of webhooks. Empty: the request is not remembered, and the three fields
-	// that follow mean nothing.
+	// IdempotencyKey identifies the request: 1 to 128 bytes, unique among the account's webhook
+	// creations. Empty: the request is not remembered, and the next three fields are ignored.
 	IdempotencyKey string
-	Fingerprint    [sha256.Size]byte // of what is asked for
+	Fingerprint    [sha256.Size]byte // hash of the parameters
 	IdempotencyTTL time.Duration     // older idempotency keys, by the store's clock, are forgotten
 
-	// MaxIdempotencyKeys is how many idempotency keys the account may have in use for
-	// creations of webhooks, this one included; 0: any number.
+	// MaxIdempotencyKeys is the maximum number of the account's idempotency keys for webhook
+	// creations, including this one; 0: unlimited.
 	MaxIdempotencyKeys int
 
-	// By, unless it is zero, is the value of one of the account's API keys in the same store: the
-	// webhook is created only if that key is there and By.Matches its hashes.
+	// By, unless it is zero, is one of the account's API keys in the same store: the webhook is
+	// created only if that key exists and By.Matches its hashes.
 	By auth.Credential
 
-	// Audit entry is stored in the same step as the webhook.
+	// AuditEntry is stored in the same step as the webhook.
 	AuditEntry audit.Entry
 }
 
-// A DuplicateRequestError is returned by a [Store] where the account has used the
-// idempotency key before.
+// A DuplicateRequestError is returned by a [Store] if the account has used the idempotency key
+// before.
 type DuplicateRequestError struct {
-	ID          string            // of the webhook that was created then
-	Fingerprint [sha256.Size]byte // of what was asked for then
+	ID          string            // of the webhook that the first request created
+	Fingerprint [sha256.Size]byte // of the first request
 }
 
 func (*DuplicateRequestError) Error() string { return "this request was made before" }

@@ -9,28 +9,28 @@ import (
 	"github.com/storageapi/storageapi/internal/clock"
 )
 
-// A deactivator turns off webhooks that fail for too long, and has the host warned before.
-// It goes by the clock, not by attempts: where little is sent, few of them are made. A
-// clock that is set ahead must not turn off what fails since yesterday: that time does not
-// count before the clock has said so for a day.
+// A deactivator disables webhooks that fail for too long, and warns the host before. It uses the
+// clock, not the number of attempts, which may be small. A clock that is set ahead must not disable
+// a webhook that has failed for only a day: the extra time counts only once the clock has kept it
+// for a day.
 type deactivator struct {
 	store    Store
 	clock    clock.Clock
 	config   *Config
 	reporter *reporter
 	entries  *entryMaker
-	after    string // the webhook that was looked at last
+	after    string // the last checked webhook
 }
 
 const (
 	deactivateStep = 64             // webhooks
-	maxAuditEntry  = 12 * time.Hour // from warning the host to turning off, at least
+	maxAuditEntry  = 12 * time.Hour // minimum time from the warning to disabling
 )
 
-// entry returns how long a webhook stays on after the host was warned of it, at least.
+// entry returns the minimum time between the warning and disabling a webhook.
 func (d *deactivator) entry() time.Duration { return min(maxAuditEntry, d.config.Retry.DisableAfter/2) }
 
-// turnsOffAt returns when a webhook that is failing will be turned off, or zero.
+// turnsOffAt returns when a failing webhook will be disabled, or zero.
 func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 	if !webhook.Claimable() || !webhook.FailedAgain || d.config.Retry.DisableAfter < 0 {
 		return time.Time{}
@@ -45,7 +45,7 @@ func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 	return at
 }
 
-// look judges some of the webhooks that have failed for long.
+// look checks some of the webhooks that have failed for long.
 func (d *deactivator) look(ctx context.Context) (more bool, err error) {
 	if d.config.Retry.DisableAfter < 0 {
 		return false, nil
@@ -68,7 +68,7 @@ func (d *deactivator) look(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// doubt returns how much of the time that has passed does not count yet.
+// doubt returns how much of the elapsed time does not count yet.
 func (d *deactivator) doubt() time.Duration {
 	doubt := d.clock.Doubt()
 	if doubts := d.store.Capabilities().Doubt; doubts != nil {
@@ -77,11 +77,11 @@ func (d *deactivator) doubt() time.Duration {
 	return doubt
 }
 
-// errOther says that a webhook is not what was judged.
+// errOther reports that a webhook has changed since it was read.
 var errOther = errors.New("the webhook is not as it was when it was judged")
 
-// judge warns the host of a webhook, or turns it off, if it is time and the webhook is
-// still what was judged: an attempt that has succeeded meanwhile keeps it on.
+// judge warns the host about a webhook, or disables it, if it is time and the webhook is unchanged:
+// a successful attempt in between keeps it on.
 func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time.Time) error {
 	warns := judged.WarnedAt.IsZero()
 	if !warns && (sure.Sub(judged.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(judged.WarnedAt) < d.entry()) {
@@ -120,8 +120,8 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 	return nil
 }
 
-// happened reports whether a change was made although the store failed, and reads the
-// webhook as it is now.
+// happened reports whether a change was made although the store failed, and reads the webhook's
+// current state.
 func (d *deactivator) happened(ctx context.Context, judged *Webhook, warns bool, now time.Time, changed *Webhook) bool {
 	var err error
 	if *changed, err = d.store.WebhookByID(ctx, judged.Account, judged.ID); err != nil {

@@ -8,14 +8,13 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// DeleteParams says on what condition to delete a webhook.
+// DeleteParams holds the condition for deleting a webhook.
 type DeleteParams struct{ If Condition }
 
-// Delete removes the account's webhook of that id and its pending deliveries, or
-// returns [ErrNotFound]. Attempts that this process is making are cut short, that of
-// a test event as well: once Delete has returned nil, it sends nothing more to the
-// webhook. If ctx ends while it waits for that, the webhook is deleted and Delete
-// returns the context's error.
+// Delete removes the account's webhook with that ID and its pending deliveries, or returns
+// [ErrNotFound]. It cancels this process's running attempts for the webhook, including test events:
+// once Delete has returned nil, this process sends no more requests to it. If ctx ends during that
+// wait, the webhook is deleted and Delete returns the context's error.
 func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, params DeleteParams) error {
 	var entry audit.Entry
 	err := errChanged
@@ -30,7 +29,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 		}
 		entry = s.entries.of(ctx, audit.WebhookDeleted, &webhook)
 		err = s.store.DeleteWebhook(ctx, account, webhookID, func(now Webhook) error {
-			if origin(now.URL) != entry.Target.Name { // the audit entry names it as it is
+			if origin(now.URL) != entry.Target.Name { // the audit entry has the current origin
 				return errChanged
 			}
 			if check == nil {
@@ -54,16 +53,15 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 	return nil
 }
 
-// evict returns when nothing more will be sent to a webhook that was deleted, or
-// when ctx is done.
+// evict returns when no more requests will be sent to a deleted webhook, or when ctx is done.
 func (s *WebhookService) evict(ctx context.Context, account, webhookID string) error {
 	return errors.Join(s.tests.Evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID, ""))
 }
 
-// EndDeliveries cuts short the attempts that this process is making for webhooks of the
-// account, test events as well, and returns when they have ended, or the error of ctx.
-// What was attempted is pending as before, unless the account is gone. It is for hosts that erase an account by
-// its store; [storageapi.Handler.Erase] calls it.
+// EndDeliveries cancels this process's running attempts for webhooks of the account, including test
+// events, and returns when they have ended, or the error of ctx. Their deliveries stay pending,
+// unless the account is gone. It is for hosts that erase an account through its store;
+// [storageapi.Handler.Erase] calls it.
 func (s *WebhookService) EndDeliveries(ctx context.Context, account string) error {
 	return errors.Join(s.tests.EvictAccount(ctx, account), s.dispatcher.evict(ctx, "", account))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// A dispatcher makes the attempts that the scheduler begins, and hands them to a settler to be
-// recorded.
+// A dispatcher makes the attempts that the scheduler begins, and hands them to a settler that
+// records them.
 type dispatcher struct {
 	store     Store
 	sender    *sender
@@ -22,19 +22,19 @@ type dispatcher struct {
 	entries   *entryMaker
 	scheduler *scheduler.Scheduler
 	outage    scheduler.Outage
-	jitter    jitter.Source // of the waits between attempts and between probes
-	waking    chan struct{} // something may have become due
+	jitter    jitter.Source // for the waits between attempts and between probes
+	waking    chan struct{} // a delivery may have become due
 
-	// failing is set while results cannot be recorded: no attempt is begun whose
-	// result might be lost, except one now and then, a trial, to find out whether it is
-	// the store that fails or what it is given.
+	// failing is set while results cannot be recorded. Then no attempt begins whose result might be
+	// lost, except an occasional trial, which shows whether the store or single results cause the
+	// failure.
 	failing atomic.Bool
 
-	// These are the run loop's.
-	claimed  []*inflight   // in a claim, to be used again
-	refs     []DeliveryRef // the same
-	finished []*inflight   // at a time, to be used again
-	free     []*inflight   // recorded, to be used again
+	// The run loop owns these buffers.
+	claimed  []*inflight   // reused by claims
+	refs     []DeliveryRef // reused by claims
+	finished []*inflight   // reused by release
+	free     []*inflight   // recorded, for reuse
 }
 
 func newDispatcher(store Store, sender *sender, config Config, notify bool) *dispatcher {
@@ -65,19 +65,18 @@ func (d *dispatcher) wake() {
 	}
 }
 
-// probe has an attempt made at what is pending for the webhook, by any process, though
-// its receiver is down. What was asked for does not fail if that cannot be noted: the
-// pause ends by itself, within some minute.
+// probe requests an attempt for the webhook, by any process, even if its receiver is down. A store
+// error is only logged: the pause between probes ends by itself, within about a minute.
 func (d *dispatcher) probe(ctx context.Context, account, webhookID string) {
 	if err := d.store.Probe(ctx, account, webhookID); err != nil && ctx.Err() == nil {
 		d.config.Logger.Warn("storageapi: webhook store failed", "step", "probe", "account", account, "webhook", webhookID, "error", err)
 	}
 }
 
-// retrust is probe if there is reason to believe that the webhook is up: what was learned
-// about its receiver counts for little from then on.
+// retrust is probe for a webhook that is probably up. It also discards most of the limiter's
+// knowledge of the receiver.
 func (d *dispatcher) retrust(ctx context.Context, account, webhookID string) {
-	d.probe(ctx, account, webhookID) // first: it is to be the next attempt
+	d.probe(ctx, account, webhookID) // first: it must be the next attempt
 	d.scheduler.Trust(webhookID)
 	d.wake()
 }
@@ -89,7 +88,7 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutShort()
-	// None of them ever has to wait: what they are sent is bounded by Scheduler.Room.
+	// Sends to these channels never block: Scheduler.Room limits the number of attempts.
 	finished := make(chan *inflight, d.config.Concurrency.Total)
 	settler := newSettler(d, d.config.Concurrency.Total+maxSettle)
 	go settler.run(attempts)
@@ -149,10 +148,10 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	}
 }
 
-// release frees the slot of an attempt that has finished, with those of the others that
-// have, and hands them on to be recorded: others may use their slots meanwhile.
+// release frees the slots of f and of all other finished attempts, and hands them on to be
+// recorded; other attempts may use the slots meanwhile.
 func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results chan<- *inflight) {
-	runtime.Gosched() // those that are about to finish come along, and share a claim
+	runtime.Gosched() // lets attempts that are about to finish share a claim
 	batch := append(d.finished[:0], f)
 	for more := true; more; {
 		select {
@@ -184,7 +183,7 @@ func (d *dispatcher) recorded(batch []*inflight) {
 	}
 }
 
-// reuse keeps an inflight that is not used any more, unless a caller may wait for its end.
+// reuse keeps an unused inflight, unless a caller may wait for its end.
 func (d *dispatcher) reuse(f *inflight) {
 	if !f.Canceled() && len(d.free) < maxSettle {
 		*f = inflight{}
@@ -192,8 +191,7 @@ func (d *dispatcher) reuse(f *inflight) {
 	}
 }
 
-// suspend makes the webhooks of attempts whose results the store has not taken wait until
-// it does.
+// suspend makes the webhooks of these attempts wait until the store accepts their results.
 func (d *dispatcher) suspend(batch []*inflight) {
 	for _, f := range batch {
 		d.scheduler.Suspend(&f.slot)
@@ -211,8 +209,8 @@ func (d *dispatcher) newInflight() *inflight {
 	return f
 }
 
-// evict cuts short what is under way to a webhook that was deleted, or to those of an account,
-// and returns when nothing more will be sent to it by this process, or when ctx is done.
+// evict cancels the running attempts for a deleted webhook or an account, and returns when this
+// process will send it no more requests, or when ctx is done.
 func (d *dispatcher) evict(ctx context.Context, webhookID, account string) error {
 	return d.scheduler.Evict(ctx, webhookID, account)
 }

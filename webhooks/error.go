@@ -7,53 +7,52 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// ErrNotFound is returned where the account has no webhook of that id; where a delivery,
-// event or recovery is asked for, also where there is none of that id. What belongs to
-// another account is not found either.
+// ErrNotFound is returned if the account has no webhook, delivery, event or recovery with that ID.
+// Objects of other accounts are not found either.
 var ErrNotFound = errors.New("no such webhook, event or recovery")
 
-// ErrExists is returned by a [Store] where there is a webhook or recovery of that id, or
-// the account has one of the deduplication keys. Ids are random, so that this is next to impossible.
+// ErrExists is returned by a [Store] if a webhook or recovery has that ID, or the account has one
+// of the deduplication keys. IDs are random, so an ID collision is nearly impossible.
 var ErrExists = errors.New("webhook, recovery or deduplication key exists already")
 
-// ErrLimit is returned by [WebhookService.Create], in a [*LimitError], where the account
-// has [Config.MaxPerAccount] webhooks.
+// ErrLimit is returned by [WebhookService.Create], in a [*LimitError], if the account has
+// [Config.MaxPerAccount] webhooks.
 var ErrLimit = errors.New("too many webhooks")
 
-// ErrShareLimit is returned by [WebhookService.Create], in a [*LimitError], where the account has half
-// of the webhooks that it may have, and the API key that asks for one more expires or does not
-// hold all scopes: a key that leaked could use up all of them.
+// ErrShareLimit is returned by [WebhookService.Create], in a [*LimitError], if the account has half
+// of its maximum number of webhooks, and the caller's API key expires or does not hold all scopes.
+// A leaked key therefore cannot use up all webhooks.
 var ErrShareLimit = errors.New("too many webhooks for a limited API key")
 
-// ErrIdempotencyKeys is returned by [WebhookService.Create] with an idempotency key where
-// the account has used as many of them in the last 24 hours as it may.
+// ErrIdempotencyKeys is returned by [WebhookService.Create] if the account has used too many
+// idempotency keys in the last 24 hours.
 var ErrIdempotencyKeys = errors.New("too many idempotency keys in use")
 
-// ErrIdempotencyMismatch is returned by [WebhookService.Create] where the account has used
-// the idempotency key before, for other parameters.
+// ErrIdempotencyMismatch is returned by [WebhookService.Create] if the account has used the
+// idempotency key before, with other parameters.
 var ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
 
-// ErrCreatedThenDeleted is returned by [WebhookService.Create] where an earlier call with
-// the same idempotency key created a webhook that is deleted by now.
+// ErrCreatedThenDeleted is returned by [WebhookService.Create] if an earlier call with the same
+// idempotency key created a webhook that has since been deleted.
 var ErrCreatedThenDeleted = errors.New("webhook that this request created was deleted")
 
-// ErrRecovering is returned by [WebhookService.Recover] where a recovery of the webhook is
-// not done yet.
+// ErrRecovering is returned by [WebhookService.Recover] if another recovery of the webhook is not
+// done.
 var ErrRecovering = errors.New("a recovery of the webhook is under way")
 
-// ErrBodyGone is returned by [WebhookService.Body] where the event is known and its body is not
-// kept any more.
+// ErrBodyGone is returned by [WebhookService.Body] if the event exists but its body is no longer
+// kept.
 var ErrBodyGone = errors.New("the body of the event is not kept any more")
 
-// ErrHeld is returned by [WebhookService.SendTest] where the webhook is on hold, see
-// [Webhook.Held]: nothing is sent to it before it is released.
+// ErrHeld is returned by [WebhookService.SendTest] if the webhook is on hold, see [Webhook.Held].
+// It must be released first.
 var ErrHeld = errors.New("webhook is on hold")
 
-// A ValidationError says which field of the input is wrong and what would be right. Its
-// text is for the person who sent the input, and holds no secret. Use [errors.As].
+// A ValidationError reports an invalid input field and the rule that it breaks. Its text is for the
+// person who sent the input, and holds no secret. Use [errors.As].
 type ValidationError struct {
-	Field  string // as the wire writes it: "url"
-	Reason string // what would be right: "must begin with https://"
+	Field  string // as in the HTTP API: "url"
+	Reason string // the rule: "must begin with https://"
 }
 
 // Error returns the field and the reason.
@@ -69,8 +68,8 @@ func checkAccount(account string) error {
 	return nil
 }
 
-// A LimitError says how many webhooks an account may have. It wraps [ErrLimit]; or [ErrShareLimit],
-// and then says how many it may have for a limited key to create another.
+// A LimitError reports how many webhooks an account may have. It wraps [ErrLimit], or
+// [ErrShareLimit] if Limit is the maximum for limited API keys.
 type LimitError struct {
 	Limit int
 	err   error

@@ -11,32 +11,31 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
 )
 
-// An Event is what a host publishes.
+// An Event is an event for a host to publish.
 type Event struct {
-	// ID identifies the event in its account: 1 to 64 letters, digits,
-	// underscores and hyphens. Publishing an id again is publishing the same
-	// event: it changes nothing, so a host that does not know whether Publish
-	// succeeded calls it again. Default: a new id, "evt_" and a ULID.
+	// ID identifies the event in its account: 1 to 64 letters, digits, underscores and hyphens.
+	// Publishing an ID again changes nothing, so a host that does not know whether Publish
+	// succeeded can call it again. Default: a new ID, "evt_" and a ULID.
 	ID string
 
-	// Account is whose webhooks receive the event.
+	// Account is the account whose webhooks receive the event.
 	Account string
 
-	// Timestamp is when what the event tells happened. Default: now.
+	// Timestamp is when the event happened. Default: now.
 	Timestamp time.Time
 
-	// TraceContext is kept with the event, so that its attempts, by whichever process and days
-	// later, can be linked to the trace that it was published in: see [observe.Attempt]. At most
-	// 64 visible ASCII characters, such as a W3C traceparent. Default: what
-	// [Config.TraceContext] returns; with [WebhookService.Encode] none.
+	// TraceContext is stored with the event, so that its attempts, even days later and in another
+	// process, can be linked to the trace of its publication: see [observe.Attempt]. At most 64
+	// visible ASCII characters, such as a W3C traceparent. Default: the result of
+	// [Config.TraceContext]; with [WebhookService.Encode] none.
 	TraceContext string
 
-	// Data is what happened: a value of one of the payload types, or of a type of the
-	// host's whose EventType is one of [Config.Events]. Required.
+	// Data is the payload: a value of one of the payload types, or of a type of the host whose
+	// EventType is declared in [Config.Events]. Required.
 	Data Data
 }
 
-// maxBody bounds an encoded event: receivers commonly refuse larger ones.
+// maxBody limits an encoded event: receivers commonly refuse larger requests.
 const maxBody = 256 << 10
 
 // An EncodedEvent is an event as it is stored, signed and sent.
@@ -46,16 +45,16 @@ type EncodedEvent struct {
 	Type      EventType
 	Timestamp time.Time // UTC, to the millisecond
 
-	// TraceContext is that of [Event], which is sent to receivers only with
+	// TraceContext is the trace context of the [Event]. Receivers get it only with
 	// [Outbound.SendTraceparent]. Empty: none.
 	TraceContext string
 
-	// Body is the JSON that receivers get, to the byte:
-	// {"id":…,"type":…,"timestamp":…,"data":…}. It must not be changed.
+	// Body is the exact JSON that receivers get: {"id":…,"type":…,"timestamp":…,"data":…}. It must
+	// not be changed.
 	Body []byte
 }
 
-// encode checks an event of the types that there are, and encodes it once and for all.
+// encode validates an event against the known types and encodes it.
 func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if err := checkAccount(e.Account); err != nil {
 		return EncodedEvent{}, err
@@ -73,8 +72,8 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if !known.has(t) {
 		return EncodedEvent{}, invalid("data", fmt.Sprintf("must be of a type that is declared in Config.Events, not of %.64q", t))
 	}
-	if slices.Contains(eventTypes[:], t) { // a host's own may embed one of these
-		specified, _ := e.Data.(specified) // or else typeOf had refused it
+	if slices.Contains(eventTypes[:], t) { // a host's own type may embed one of these
+		specified, _ := e.Data.(specified) // typeOf has refused all others
 		if err := specified.check(); err != nil {
 			return EncodedEvent{}, err
 		}
@@ -94,8 +93,7 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	return encoded, nil
 }
 
-// newEncodedEvent returns an event with its body. Neither an id, a type nor a timestamp
-// has anything to escape.
+// newEncodedEvent returns an event with its body. IDs, types and timestamps need no escaping.
 func newEncodedEvent(id, account string, t EventType, at time.Time, data any) (EncodedEvent, error) {
 	body := make([]byte, 0, 128+sizeOf(data))
 	body = append(body, `{"id":"`...)
@@ -109,7 +107,7 @@ func newEncodedEvent(id, account string, t EventType, at time.Time, data any) (E
 	return EncodedEvent{ID: id, Account: account, Type: t, Timestamp: at, Body: append(body, '}')}, err
 }
 
-// sizeOf returns about how many bytes a payload takes.
+// sizeOf returns the approximate size of a payload in bytes.
 func sizeOf(data any) (size int) {
 	files, ok := data.(FilesExpiring)
 	if !ok {
@@ -121,7 +119,7 @@ func sizeOf(data any) (size int) {
 	return size
 }
 
-// appendData appends a payload as JSON, "<", ">" and "&" as they are.
+// appendData appends a payload as JSON without escaping "<", ">" and "&".
 func appendData(body []byte, data any) ([]byte, error) {
 	switch data := data.(type) {
 	case FilesExpiring:
@@ -132,7 +130,7 @@ func appendData(body []byte, data any) ([]byte, error) {
 	return appendObject(body, data)
 }
 
-// appendObject appends a payload of any type, which may be the host's, as a JSON object.
+// appendObject appends a payload of any type, including host types, as a JSON object.
 func appendObject(body []byte, data any) (appended []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -148,14 +146,14 @@ func appendObject(body []byte, data any) (appended []byte, err error) {
 	if b.Bytes()[len(body)] != '{' {
 		return nil, invalid("data", fmt.Sprintf("must encode to a JSON object, which %T does not", data))
 	}
-	if !utf8.Valid(b.Bytes()[len(body):]) { // package json passes on what a MarshalJSON returns
+	if !utf8.Valid(b.Bytes()[len(body):]) { // json does not check MarshalJSON output
 		return nil, invalid("data", fmt.Sprintf("must encode to UTF-8, which %T does not", data))
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// typeOf returns the type of a payload. Those of docs/spec.md, section 6, are values of the
-// types of this package, and not what points to one or embeds it.
+// typeOf returns the type of a payload. Payloads in docs/spec.md, section 6, must be values of this
+// package's types, not pointers to them or types that embed them.
 func typeOf(data Data) (t EventType, err error) {
 	wrong := invalid("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
 	defer func() {
@@ -174,11 +172,11 @@ func typeOf(data Data) (t EventType, err error) {
 	return t, nil
 }
 
-// writable reports whether a timestamp can say the time.
+// writable reports whether t can be written as a timestamp.
 func writable(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
-// validEventID keeps ids apart from the signed content around them: a full stop
-// separates its parts (Standard Webhooks).
+// validEventID excludes full stops because they separate the parts of the signed content (Standard
+// Webhooks).
 func validEventID(id string) bool {
 	for i := range len(id) {
 		c := id[i]
@@ -202,8 +200,8 @@ const (
 	TypeTransactionsLimitReached     EventType = "transactions.limit_reached"
 )
 
-// TypeTest is the type of what [WebhookService.SendTest] sends. Nobody can subscribe
-// to it nor publish it, and it is not among [EventTypes].
+// TypeTest is the type of events from [WebhookService.SendTest]. It cannot be subscribed to or
+// published, and is not among [EventTypes].
 const TypeTest EventType = "webhook.test"
 
 var eventTypes = [...]EventType{
@@ -215,6 +213,6 @@ var eventTypes = [...]EventType{
 	TypeTransactionsLimitReached,
 }
 
-// EventTypes returns the types of docs/spec.md, section 6, in its order. Those that there
-// are in a service, [WebhookService.EventTypes] returns.
+// EventTypes returns the types in docs/spec.md, section 6, in its order.
+// [WebhookService.EventTypes] also returns the host's own types.
 func EventTypes() []EventType { return slices.Clone(eventTypes[:]) }

@@ -16,7 +16,7 @@ type feed struct {
 
 var _ Scheduler = feed{}
 
-// begun notes that the store has begun to report.
+// begun records that the store has begun to report.
 func (f feed) begun() {
 	if f.activity.run.Load().state == RunWaiting {
 		f.activity.enter(RunUnderWay)
@@ -76,7 +76,7 @@ func (f feed) Trouble(err error) {
 	f.to.Trouble(err)
 }
 
-// recordOf returns a version of a webhook as the scheduler keeps it.
+// recordOf returns the scheduler's form of a webhook.
 func recordOf(w *Webhook) scheduler.Webhook {
 	standing := scheduler.Untried
 	switch {
@@ -88,9 +88,9 @@ func recordOf(w *Webhook) scheduler.Webhook {
 	return scheduler.Webhook{ID: w.ID, Account: w.Account, Version: w.Version, On: w.Claimable(), Standing: standing, Record: w}
 }
 
-const steadyAfter = time.Minute // of Deliver: then the pauses between calls begin again at the shortest
+const steadyAfter = time.Minute // after a Deliver call of this length the pauses start over
 
-// follow has the store report what is pending until ctx is done. If Deliver fails it is called
+// follow makes the store report pending deliveries until ctx is done. If Deliver fails it is called
 // again, with an empty scheduler.
 func (d *dispatcher) follow(ctx context.Context) {
 	for pause := time.Duration(0); ; {

@@ -9,17 +9,17 @@ import (
 
 const (
 	storeTimeout = 10 * time.Second      // for one call
-	minBackoff   = 50 * time.Millisecond // after a failure of the store: the pauses double
+	minBackoff   = 50 * time.Millisecond // after a failure of the store; the pauses double
 	maxBackoff   = 5 * time.Second
 )
 
-// A halt knows whether the store has halted, and logs that once.
+// A halt checks whether the store has halted, and logs that once.
 type halt struct {
 	store    Store
 	logger   *slog.Logger
 	activity *activity
 	logged   atomic.Bool
-	failed   atomic.Pointer[time.Time] // when the store failed first, unless that is told of already
+	failed   atomic.Pointer[time.Time] // first failure of the store that has no audit entry yet
 }
 
 // cause returns why the store has halted, or nil.
@@ -30,8 +30,8 @@ func (h *halt) cause() error {
 	return nil
 }
 
-// explains reports whether a failure of the store is one of a store that has halted:
-// it needs no line of its own.
+// explains reports whether a failure of the store follows from its halt, so that it needs no log
+// line.
 func (h *halt) explains() bool {
 	cause := h.cause()
 	if cause != nil && !h.logged.Swap(true) {
@@ -40,21 +40,21 @@ func (h *halt) explains() bool {
 	return cause != nil
 }
 
-// note notes a failure of the store.
+// note records a failure of the store.
 func (h *halt) note(step string, err error) *storeFailure {
 	f := h.activity.failed(step, err)
 	h.failed.CompareAndSwap(nil, &f.at)
 	return f
 }
 
-// noteWrite notes a failure to write, if it is the store's. The caller is told of it.
+// noteWrite records a failure to write, if it is the store's fault. The caller reports the error.
 func (h *halt) noteWrite(ctx context.Context, step string, err error) {
 	if isStoreFailure(ctx, err) {
 		h.activity.write.Store(h.note(step, err))
 	}
 }
 
-// log logs a failure of the store, unless it is one of a store that has halted.
+// log logs a failure of the store, unless the store has halted.
 func (h *halt) log(step string, err error, again time.Duration) {
 	h.note(step, err)
 	if !h.explains() {
@@ -62,8 +62,8 @@ func (h *halt) log(step string, err error, again time.Duration) {
 	}
 }
 
-// backoff logs a failure of the store and returns how long to wait after it: 0 without
-// one, twice as long as the last time, up to a bound, with one.
+// backoff logs a failure of the store and returns the wait after it: 0 if err is nil, or else twice
+// the last wait, within bounds.
 func (h *halt) backoff(step string, last time.Duration, err error) time.Duration {
 	if err == nil {
 		return 0

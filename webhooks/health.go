@@ -9,48 +9,47 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// Health tells how a service does, for probes and alarms. What follows from it is the
-// caller's: see storageapi.HealthThresholds.
+// Health is the state of a service, for probes and alarms. It makes no judgement: see
+// storageapi.HealthThresholds.
 type Health struct {
-	// Run is what Run is doing, and RunSince since when: since New if it was never called.
+	// Run is the state of Run, and RunSince when that state began: at New if Run was never called.
 	Run      RunState
 	RunSince time.Time
 
-	// LastRound is when the loop that begins attempts last went round; while Run is under way
-	// that is no more than half a minute ago, also if there is nothing to do and if the store
-	// fails. If it is longer ago the loop is stuck. Zero: never.
+	// LastRound is the last round of the loop that begins attempts. While Run is running it is at
+	// most half a minute ago, even if no delivery is due or the store fails. If it is older, the
+	// loop is stuck. Zero: never.
 	LastRound time.Time
 
-	// LastClaim is when the store last answered a claim, and LastAttempt when an attempt last
-	// began. While there is nothing to do that may be an hour ago. Zero: never.
+	// LastClaim is when the store last answered a claim, and LastAttempt when the last attempt
+	// began. While no delivery is due they may be an hour ago. Zero: never.
 	LastClaim, LastAttempt time.Time
 
-	// OldestDue is how long the webhook that waits longest for an attempt has waited, among those
-	// for which this process delivers and whose last attempt succeeded. Webhooks that are off, on
-	// hold, slow or failing do not count, nor do recovered deliveries. 0 if none waits, and in a
-	// process that does not call Run.
+	// OldestDue is the longest time that a healthy webhook has waited for an attempt: one for which
+	// this process delivers and whose last attempt succeeded. Webhooks that are off, on hold, slow
+	// or failing do not count, nor do recovered deliveries. 0 if no webhook waits, and in a process
+	// that does not call Run.
 	OldestDue time.Duration
 
 	// ReadError is why the store cannot be read now; nil if it can.
 	ReadError error
 
-	// WriteError is why the last claim or write failed, or does not end; nil if none did. While
-	// Run is under way it finds out within some 10 s that the store can be written again, also
-	// if nothing else happens. Without Run a failure counts for a minute.
+	// WriteError is why the last claim or write failed, or does not end; nil if none failed. While
+	// Run is running, it is cleared within about 10 s of the store's recovery, even without other
+	// activity. Without Run a failure counts for a minute.
 	WriteError error
 
-	// Halted is why the store writes nothing any more until it is opened again; nil
-	// if it does.
+	// Halted is why the store is read-only until it is reopened; nil if it is writable.
 	Halted error
 
-	// LastError is the last failure of the store, also if it is over, and LastErrorAt when
-	// that was. Neither this nor the errors above hold secrets; they may name the host, user
-	// or file of the store: keep them out of answers to strangers.
+	// LastError is the last failure of the store, even if it is over, and LastErrorAt its time. The
+	// errors in Health hold no secrets, but may name the host, user or file of the store: do not
+	// show them to untrusted clients.
 	LastError   error
 	LastErrorAt time.Time
 }
 
-// A RunState is what [WebhookService.Run] is doing.
+// A RunState is the state of [WebhookService.Run].
 type RunState string
 
 // The states of Run.
@@ -58,23 +57,24 @@ const (
 	RunNotStarted RunState = "not_started" // It was never called.
 	RunUnderWay   RunState = "running"     // It delivers.
 
-	// RunWaiting is from the call of Run until the store begins to report deliveries: for long, if
-	// another handler in this process delivers for the same store, or if the store cannot be read.
+	// RunWaiting lasts from the call of Run until the store begins to report deliveries. It lasts
+	// long if another handler in this process delivers for the same store, or if the store cannot
+	// be read.
 	RunWaiting RunState = "waiting"
 
-	RunDraining RunState = "draining" // Its context is done: attempts under way end.
+	RunDraining RunState = "draining" // Its context is done; running attempts end.
 	RunEnded    RunState = "ended"    // It has returned.
 )
 
 const (
-	maxNotSettled = 2 * storeTimeout // until a call to record results is taken for one that hangs
-	failureCounts = time.Minute      // without Run
+	maxNotSettled = 2 * storeTimeout // after this time a call to record results counts as hanging
+	failureCounts = time.Minute      // how long a failure counts without Run
 )
 
-// Health tells how the service does. It returns within a second, whatever the store does;
-// it takes far less than a millisecond, and some more on a store beyond a network. It
-// writes nothing. However often it is called, the store is asked once a second at most, and
-// once at a time: what it says of OldestDue and ReadError is up to a second old.
+// Health returns the state of the service. It returns within a second, even if the store hangs;
+// usually in far less than a millisecond, or slightly more with a store across a network. It writes
+// nothing. It queries the store at most once a second, one query at a time, so OldestDue and
+// ReadError are up to a second old.
 func (s *WebhookService) Health(ctx context.Context) Health {
 	d := s.dispatcher
 	a := d.activity
@@ -105,11 +105,11 @@ func (a *activity) writeError(state RunState) error {
 }
 
 const (
-	answerGood = time.Second            // an answer of the store is given again
-	answerIn   = 700 * time.Millisecond // and waited for: Kubernetes gives a probe a second
+	answerGood = time.Second            // how long an answer of the store is reused
+	answerIn   = 700 * time.Millisecond // maximum wait: Kubernetes gives a probe a second
 )
 
-// An asker asks the store for its part of a [Health].
+// An asker queries the store for its part of a [Health].
 type asker struct {
 	store     Store
 	scheduler *scheduler.Scheduler
@@ -117,7 +117,7 @@ type asker struct {
 	last      *answer
 }
 
-// An answer is one of the store, once done is closed.
+// An answer is an answer of the store. It is complete once done is closed.
 type answer struct {
 	asked time.Time
 	done  chan struct{}
@@ -125,8 +125,8 @@ type answer struct {
 	err   error
 }
 
-// ask returns the answer under way, or the last one if that is good, or asks. A store that
-// does not answer is not asked again meanwhile, and costs one goroutine.
+// ask returns the pending answer, or the last one if it is recent, or starts a query. A store that
+// hangs is not queried again, and costs one goroutine.
 func (k *asker) ask(ctx context.Context) (time.Duration, error) {
 	k.mu.Lock()
 	a := k.last

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// Deliveries returns a part of the deliveries of the account's webhook with their
-// attempts, newest first, or [ErrNotFound].
+// Deliveries returns a page of the deliveries of the account's webhook with their attempts, newest
+// first, or [ErrNotFound].
 func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error) {
 	if query.Limit < 1 {
 		return DeliveryPage{}, invalid("limit", "must be at least 1")
@@ -32,8 +32,7 @@ func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID stri
 	return page, nil
 }
 
-// Delivery returns the delivery of the account's event to the webhook, or
-// [ErrNotFound].
+// Delivery returns the delivery of the account's event to the webhook, or [ErrNotFound].
 func (s *WebhookService) Delivery(ctx context.Context, account, webhookID, eventID string) (Delivery, error) {
 	list, err := s.EventDeliveries(ctx, account, eventID)
 	if err != nil {
@@ -47,9 +46,8 @@ func (s *WebhookService) Delivery(ctx context.Context, account, webhookID, event
 	return Delivery{}, fmt.Errorf("get delivery: %w", ErrNotFound)
 }
 
-// EventDeliveries tells what became of the account's event: one delivery per
-// webhook it was meant for, with its attempts. [ErrNotFound] if there is no such
-// event.
+// EventDeliveries returns the deliveries of the account's event with their attempts, one per
+// webhook. [ErrNotFound] if there is no such event.
 func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error) {
 	if !validEventID(eventID) {
 		return nil, fmt.Errorf("get deliveries of event: %w", ErrNotFound)
@@ -61,12 +59,11 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 	return deliveries, nil
 }
 
-// Redeliver makes a delivery of the account pending and due at once, and its retries
-// start over. One that is pending becomes due at once, and its retries go on. It is sent
-// before all other pending deliveries of the webhook, also to a receiver that is down, but a
-// second after the last attempt that was requested. If an attempt is under way, that is the one
-// that is made, and its result counts.
-// [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
+// Redeliver makes a settled delivery of the account pending and due at once, and its retries start
+// over. A pending delivery becomes due at once, and its retries continue. It is sent before all
+// other pending deliveries of the webhook, even to a receiver that is down, but at least a second
+// after the last requested attempt. If an attempt is already running, no other is made, and its
+// result counts. [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
 // payload purged.
 func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
 	if !validEventID(eventID) || !input.ID(webhookID) {
@@ -85,27 +82,25 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	return nil
 }
 
-// RecoverParams says which deliveries to recover.
+// RecoverParams selects the deliveries to recover.
 type RecoverParams struct {
-	// States are one or more of Dead, Skipped, Delivered and Pending. Default: Dead and
-	// Skipped. Pending deliveries that wait for their next attempt are due now, and their
-	// retries go on; those of the other states start over.
+	// States are one or more of Dead, Skipped, Delivered and Pending. Default: Dead and Skipped.
+	// Waiting Pending deliveries become due now, and their retries continue; the retries of other
+	// deliveries start over.
 	States []DeliveryState
 
-	From time.Time // published then or later; in the past. Default: since ever
-	To   time.Time // published before; not in the future. Default: until now
+	From time.Time // published then or later; in the past. Default: no limit
+	To   time.Time // published before; not in the future. Default: now
 
-	// If is asked about the webhook, which a recovery leaves as it is: as what it is and
-	// as what it would be.
+	// If is called with the webhook as both before and after, since a recovery does not change it.
 	If Condition
 }
 
-// Recover begins to make deliveries of the account's webhook pending again, and
-// returns the job that does so, or [ErrNotFound], or [ErrRecovering] if one of this
-// webhook is not done yet. Jobs of several webhooks take turns. What is recovered goes through
-// the same caps as all else, and after what is published meanwhile; one attempt is made at
-// once, also if the receiver is down. [WebhookService.Run]
-// does the work; ask [WebhookService.Recovery] how far it is.
+// Recover starts a job that makes deliveries of the account's webhook pending again. It returns the
+// job, or [ErrNotFound], or [ErrRecovering] if another recovery of this webhook is not done. Jobs
+// of several webhooks take turns. Recovered deliveries obey the usual limits, and come after new
+// events. One attempt is made at once, even if the receiver is down. [WebhookService.Run] does the
+// work; [WebhookService.Recovery] returns the progress.
 func (s *WebhookService) Recover(ctx context.Context, account, webhookID string, params RecoverParams) (Recovery, error) {
 	params, err := params.check()
 	if err != nil {
@@ -160,8 +155,8 @@ func (p RecoverParams) check() (RecoverParams, error) {
 	return p, nil
 }
 
-// Recovery returns the account's recovery of that id, or [ErrNotFound]. It is
-// kept for [Retention.Attempts].
+// Recovery returns the account's recovery with that ID, or [ErrNotFound]. It is kept for
+// [Retention.Attempts].
 func (s *WebhookService) Recovery(ctx context.Context, account, recoveryID string) (Recovery, error) {
 	if !input.ID(recoveryID) {
 		return Recovery{}, fmt.Errorf("get recovery: %w", ErrNotFound)
@@ -173,7 +168,7 @@ func (s *WebhookService) Recovery(ctx context.Context, account, recoveryID strin
 	return recovery, nil
 }
 
-// checkStates returns the states without duplicates if all are among those allowed.
+// checkStates returns the states without duplicates, or an error if one is not allowed.
 func checkStates(states []DeliveryState, allowed ...DeliveryState) (folded []DeliveryState, err error) {
 	for _, state := range states {
 		switch {
@@ -194,9 +189,9 @@ func namesOf(states []DeliveryState) []string {
 	return names
 }
 
-// Body returns the body of the account's event, to the byte: what was signed and is sent to receivers.
-// [ErrNotFound] if there is no such event; [ErrBodyGone] if it is not kept any more, see
-// [Retention.Payloads], or was not since no webhook was to get it.
+// Body returns the exact body of the account's event, as it is signed and sent. [ErrNotFound] if
+// there is no such event; [ErrBodyGone] if the body is no longer kept, see [Retention.Payloads], or
+// was never kept because no webhook was to get it.
 func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]byte, error) {
 	event, err := s.Event(ctx, account, eventID)
 	if err == nil && event.Body == nil {
@@ -205,8 +200,8 @@ func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]b
 	return event.Body, err
 }
 
-// Event returns the account's event of that id, whose Body is nil where Body returns
-// [ErrBodyGone]; or [ErrNotFound].
+// Event returns the account's event with that ID, or [ErrNotFound]. Its Body is nil if Body returns
+// [ErrBodyGone].
 func (s *WebhookService) Event(ctx context.Context, account, eventID string) (EncodedEvent, error) {
 	if !validEventID(eventID) {
 		return EncodedEvent{}, fmt.Errorf("get event: %w", ErrNotFound)
@@ -218,12 +213,12 @@ func (s *WebhookService) Event(ctx context.Context, account, eventID string) (En
 	return event, nil
 }
 
-// Events returns a part of the account's events, newest first or oldest first, whatever
-// became of them: what was published while no webhook was subscribed is there, too, as long as
-// it is kept. A program that follows the list asks for the oldest first, and goes on by
-// [EventPage.Resume]: it gets each event once, also while events are published.
+// Events returns a page of the account's events, newest first or oldest first, including events
+// that no webhook was subscribed to, if they are still kept. To follow the list, set OldestFirst
+// and continue by [EventPage.Resume]: this returns each event once, even while events are
+// published.
 //
-// query.Limit must be at least 1. If ctx ends the page is lost, and asking again returns it.
+// query.Limit must be at least 1. If ctx ends, the page is lost; the same query returns it again.
 func (s *WebhookService) Events(ctx context.Context, account string, query EventQuery) (EventPage, error) {
 	if query.Limit < 1 {
 		return EventPage{}, invalid("limit", "must be at least 1")
@@ -235,8 +230,8 @@ func (s *WebhookService) Events(ctx context.Context, account string, query Event
 	return page, nil
 }
 
-// BodyKeptUntil returns until when the body of an event is kept at least that was published then, or the
-// zero time if for ever.
+// BodyKeptUntil returns the earliest time at which the body of an event published at published can
+// be removed, or the zero time if it is kept forever.
 func (s *WebhookService) BodyKeptUntil(published time.Time) time.Time {
 	if s.dispatcher.config.Retention.Payloads < 0 {
 		return time.Time{}

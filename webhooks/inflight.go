@@ -10,14 +10,14 @@ import (
 
 // An inflight is an attempt, from its claim until it is recorded.
 type inflight struct {
-	settlement settlement // what is known of it so far: its task at first
+	settlement settlement // filled in step by step, the task first
 	begun      time.Time
 	outbound.Canceler
 	slot scheduler.Slot
-	fate scheduler.Fate // once it is recorded
+	fate scheduler.Fate // set once it is recorded
 }
 
-// run makes the attempt and decides what becomes of its delivery.
+// run makes the attempt and decides the outcome of its delivery.
 func (d *dispatcher) run(f *inflight) {
 	if s := &f.settlement; s.Task.Err == nil && d.config.Retention.expires(s.Task.Age) {
 		s.Outcome, s.Attempt = GiveUp, ExpiredAttempt(s.Task.Attempt, d.config.Now())
@@ -30,13 +30,12 @@ func (d *dispatcher) run(f *inflight) {
 	d.heed(res)
 }
 
-// heed makes claims pause, or go on, after an attempt that shows whether this host can
-// make any.
+// heed pauses or resumes claims after an attempt that shows whether this host can reach receivers.
 func (d *dispatcher) heed(res result) {
 	switch {
 	case res.canceled, res.fault == outbound.Busy:
 	case res.fault != outbound.Theirs:
-		d.sender.client.CloseIdle() // they may be what there is too much of
+		d.sender.client.CloseIdle() // there may be too many of them
 		if pause, tell := d.outage.Begin(time.Now()); tell {
 			d.config.Logger.Error("storageapi: no webhook can be reached from here: deliveries pause, and no attempts are used up",
 				"error", res.attempt.Error, "again_in", pause)
@@ -46,7 +45,7 @@ func (d *dispatcher) heed(res result) {
 	}
 }
 
-// shows returns what a settlement shows of the receiver.
+// shows returns the outcome that the limiter learns from.
 func (s *settlement) shows() scheduler.Outcome {
 	switch {
 	case s.delivers():
@@ -57,16 +56,15 @@ func (s *settlement) shows() scheduler.Outcome {
 	return scheduler.Unknown
 }
 
-// A workerPool makes attempts, each on a goroutine of its own while it lasts. Goroutines
-// are used again: TLS needs a large stack, and growing one costs as much as the
-// encryption.
+// A workerPool makes each attempt on its own goroutine. Goroutines are reused: TLS needs a large
+// stack, and growing one costs about the same as the encryption.
 type workerPool struct {
 	run  func(*inflight)
-	work chan *inflight // closed when there is no more
+	work chan *inflight // closed when there is no more work
 	idle atomic.Int64   // goroutines that wait for work
 }
 
-const maxIdleWorkers = 64 // more of them end
+const maxIdleWorkers = 64 // further goroutines end
 
 func newWorkerPool(run func(*inflight)) *workerPool {
 	return &workerPool{run: run, work: make(chan *inflight)}

@@ -8,31 +8,31 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// A Page asks for a part of a list that is ordered by descending id.
+// A Page selects a part of a list in descending order of IDs.
 type Page struct {
-	After string // the id after which the part begins; empty: at the start
-	Limit int    // how many at most; at least 1
+	After string // the ID after which the page begins; empty: at the start
+	Limit int    // page size; at least 1
 }
 
-// A WebhookPage is a part of a list of webhooks, newest first.
+// A WebhookPage is one page of a list of webhooks, newest first.
 type WebhookPage struct {
 	Webhooks []Webhook
 
-	// Next is the [Page.After] of the page that follows; empty if there is none.
+	// Next is the [Page.After] of the following page; empty if there is none.
 	Next string
 }
 
-// List returns a page of the account's webhooks, newest first; an empty one past the end.
+// List returns a page of the account's webhooks, newest first; an empty page past the end.
 // page.Limit must be at least 1.
 func (s *WebhookService) List(ctx context.Context, account string, page Page) (WebhookPage, error) {
 	return s.listAcross(page, "the account's", func(page Page) ([]Webhook, error) { return s.store.ListWebhooks(ctx, account, page) })
 }
 
-// pageSize is how many things an iterator reads at a time.
+// pageSize is the number of items that an iterator reads at a time.
 const pageSize = 100
 
-// All returns all of the account's webhooks, newest first. What is created meanwhile is not
-// among them. It ends after the first error.
+// All returns all of the account's webhooks, newest first, without webhooks created during the
+// iteration. It ends after the first error.
 func (s *WebhookService) All(ctx context.Context, account string) iter.Seq2[Webhook, error] {
 	return input.Pages(func(after string) ([]Webhook, string, error) {
 		page, err := s.List(ctx, account, Page{After: after, Limit: pageSize})
@@ -40,9 +40,9 @@ func (s *WebhookService) All(ctx context.Context, account string) iter.Seq2[Webh
 	})
 }
 
-// AllDeliveries returns all deliveries of the account's webhook that the query asks for,
-// newest first, from query.After on; query.Limit is how many are read at a time, and may
-// be 0. It ends after the first error.
+// AllDeliveries returns all deliveries of the account's webhook that the query selects, newest
+// first, from query.After on. query.Limit is the number read at a time; 0: a default. It ends after
+// the first error.
 func (s *WebhookService) AllDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) iter.Seq2[Delivery, error] {
 	if query.Limit == 0 {
 		query.Limit = pageSize

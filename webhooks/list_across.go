@@ -9,28 +9,27 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// The lists of all accounts are for the host's operators: they ask for no account, so they
-// are not for the answer to a request of one.
+// The lists of all accounts are for the host's operators. They check no account, so do not use them
+// to answer an account's request.
 
-// FailingWebhooks returns a page of the webhooks of all accounts to which attempts fail:
-// since then they have all failed, those of two events at least ([Webhook.FailingSince],
-// [Webhook.FailedAgain]). Those that are off or on hold are not among them. Newest webhooks
-// come first, whenever they began to fail; an empty page is past the end. page.Limit must be
-// at least 1. When each will be turned off tells [WebhookService.WebhookStats].
+// FailingWebhooks returns a page of the failing webhooks of all accounts. A webhook is failing if
+// all its attempts since [Webhook.FailingSince] failed, for at least two events
+// ([Webhook.FailedAgain]). Webhooks that are off or on hold are left out. The order is newest
+// webhook first, not first failure; a page past the end is empty. page.Limit must be at least 1.
+// [WebhookService.WebhookStats] returns when each will be disabled.
 func (s *WebhookService) FailingWebhooks(ctx context.Context, page Page) (WebhookPage, error) {
 	now := s.now()
 	return s.listAcross(page, "failing", func(page Page) ([]Webhook, error) { return s.store.FailingWebhooks(ctx, now, page) })
 }
 
-// OffWebhooks returns a page of the webhooks of all accounts that are not active, for
-// [Webhook.OffReason] since [Webhook.OffAt], newest webhooks first; an empty one past the
-// end. page.Limit must be at least 1.
+// OffWebhooks returns a page of the inactive webhooks of all accounts, newest webhooks first, with
+// [Webhook.OffReason] and [Webhook.OffAt]; a page past the end is empty. page.Limit must be at
+// least 1.
 func (s *WebhookService) OffWebhooks(ctx context.Context, page Page) (WebhookPage, error) {
 	return s.listAcross(page, "inactive", func(page Page) ([]Webhook, error) { return s.store.OffWebhooks(ctx, page) })
 }
 
-// AllFailing returns all webhooks of all accounts that FailingWebhooks lists. It ends after
-// the first error.
+// AllFailing returns all webhooks that FailingWebhooks lists. It ends after the first error.
 func (s *WebhookService) AllFailing(ctx context.Context) iter.Seq2[Webhook, error] {
 	return input.Pages(func(after string) ([]Webhook, string, error) {
 		page, err := s.FailingWebhooks(ctx, Page{After: after, Limit: pageSize})
@@ -38,8 +37,7 @@ func (s *WebhookService) AllFailing(ctx context.Context) iter.Seq2[Webhook, erro
 	})
 }
 
-// AllOff returns all webhooks of all accounts that OffWebhooks lists. It ends after the
-// first error.
+// AllOff returns all webhooks that OffWebhooks lists. It ends after the first error.
 func (s *WebhookService) AllOff(ctx context.Context) iter.Seq2[Webhook, error] {
 	return input.Pages(func(after string) ([]Webhook, string, error) {
 		page, err := s.OffWebhooks(ctx, Page{After: after, Limit: pageSize})
@@ -47,13 +45,13 @@ func (s *WebhookService) AllOff(ctx context.Context) iter.Seq2[Webhook, error] {
 	})
 }
 
-// listAcross returns a page of a list of webhooks of all accounts.
+// listAcross returns a page of the webhooks that list returns.
 func (s *WebhookService) listAcross(page Page, which string, list func(Page) ([]Webhook, error)) (WebhookPage, error) {
 	if page.Limit < 1 {
 		return WebhookPage{}, invalid("limit", "must be at least 1")
 	}
 	limit := page.Limit
-	page.Limit = min(limit, math.MaxInt-1) + 1 // the one too many tells that there are more
+	page.Limit = min(limit, math.MaxInt-1) + 1 // one more shows whether there is a next page
 	all, err := list(page)
 	if err != nil {
 		return WebhookPage{}, fmt.Errorf("list %s webhooks: %w", which, err)

@@ -10,10 +10,10 @@ import (
 	"github.com/storageapi/storageapi/internal/clock"
 )
 
-// A maintainer does what can wait: it re-evaluates alerts that were left due, recovers
-// deliveries, purges what is past its time and turns off webhooks that fail. It works in
-// small steps. The pauses between them are four times as long as they are, so that
-// deliveries go on meanwhile; between purges of a store that purges concurrently, as long as they are.
+// A maintainer works in the background. It re-evaluates due alerts, recovers deliveries, purges
+// expired records and disables failing webhooks. Each step is small. After a step it pauses for
+// four times the step's duration, so that deliveries continue; after a purge step of a store that
+// purges concurrently, for the step's duration.
 type maintainer struct {
 	store       Store
 	clock       storeClock
@@ -24,12 +24,12 @@ type maintainer struct {
 	entries     *entryMaker
 	reevaluate  func(context.Context) (more bool, err error)
 	deactivator deactivator
-	waking      chan struct{} // there may be something to recover
+	waking      chan struct{} // there may be deliveries to recover
 }
 
 const (
-	maintainInterval = time.Minute      // between rounds, if there is no call of wake
-	trialInterval    = 10 * time.Second // between tries whether a store that failed can be written
+	maintainInterval = time.Minute      // between rounds, without a call of wake
+	trialInterval    = 10 * time.Second // between checks whether a failed store is writable
 	recoverStep      = 256              // deliveries
 	purgeStep        = 1000             // records
 )
@@ -65,7 +65,7 @@ func (m *maintainer) run(ctx context.Context) {
 	defer trial.Stop()
 	for {
 		steps := []maintenance{{"re-evaluate", m.reevaluate}, {"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}, {"tell of its failing", m.tellRecovered}}
-		for len(steps) > 0 { // in turns: none holds up the others
+		for len(steps) > 0 { // in turns: none blocks the others
 			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
 			select {
 			case <-trial.C: // a round can take hours
@@ -88,20 +88,20 @@ func (m *maintainer) run(ctx context.Context) {
 	}
 }
 
-// tryStore is tellRecovered between rounds. That the store still fails is logged by those.
+// tryStore is tellRecovered between rounds. The rounds log a failing store.
 func (m *maintainer) tryStore(ctx context.Context) {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	_, _ = m.tellRecovered(timed)
 }
 
-// A maintenance is one kind of steps.
+// A maintenance is one kind of step.
 type maintenance struct {
 	name string
 	step func(context.Context) (more bool, err error)
 }
 
-// step takes a step, and a pause if there is more to do.
+// step takes a step, and pauses if there is more to do.
 func (m *maintainer) step(ctx context.Context, s maintenance) (more bool) {
 	if ctx.Err() != nil {
 		return false
@@ -157,7 +157,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// before returns since when things are kept.
+// before returns the start of the kept period; zero: all.
 func before(now time.Time, lifetime time.Duration) time.Time {
 	if lifetime < 0 {
 		return time.Time{}
@@ -166,17 +166,16 @@ func before(now time.Time, lifetime time.Duration) time.Time {
 }
 
 const (
-	maxSkew   = 5 * time.Second // between this node's clock and the store's, that is not worth a word
-	skewEvery = time.Hour       // between words
+	maxSkew   = 5 * time.Second // tolerated difference to the store's clock
+	skewEvery = time.Hour       // between warnings
 )
 
-// A storeClock is the clock of a store that may be on another machine. It says in the
-// log when this node's differs: signatures, expiries of keys and the dates of events
-// go by that.
+// A storeClock is the clock of a store that may be on another machine. It logs a warning if this
+// node's clock differs: signatures, key expiries and event dates use this node's clock.
 type storeClock struct {
 	store  Store
 	logger *slog.Logger
-	said   time.Time // when it last did
+	said   time.Time // the last warning
 }
 
 // now returns the time by the store's clock.
@@ -186,7 +185,7 @@ func (c *storeClock) now(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// The answer is of some time since then.
+	// The store read its clock at some time after asked.
 	ahead, behind := asked.Sub(now), now.Sub(asked)-time.Since(asked)
 	if max(ahead, behind) > maxSkew && (c.said.IsZero() || time.Since(c.said) >= skewEvery) {
 		c.said = time.Now()

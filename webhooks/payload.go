@@ -9,32 +9,32 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
 )
 
-// Data is the payload of an event: a value of one of the types below, one per event type
-// of docs/spec.md, section 6, or of a host's own type, of which it declares the event type
-// in [Config.Events]. It encodes to a JSON object. Strings in it must be UTF-8.
+// Data is the payload of an event: a value of one of the types below, one per event type in
+// docs/spec.md, section 6, or of a host type whose event type is declared in [Config.Events]. It
+// encodes to a JSON object. Strings in it must be UTF-8.
 type Data interface {
-	// EventType returns the event type that the payload belongs to.
+	// EventType returns the event type of the payload.
 	EventType() EventType
 }
 
-// specified are the payloads of docs/spec.md, section 6.
+// specified is a payload in docs/spec.md, section 6.
 type specified interface{ check() error }
 
-// FilesExpiring says that files are about to expire.
+// FilesExpiring reports that files are about to expire.
 type FilesExpiring struct {
 	Files []ExpiringFile `json:"files"`
 }
 
-// An ExpiringFile is one file of a [FilesExpiring] event: "id", "name",
-// "environmentId" and "expiresAt" on the wire.
+// An ExpiringFile is one file of a [FilesExpiring] event. Its JSON fields are "id", "name",
+// "environmentId" and "expiresAt".
 type ExpiringFile struct {
 	ID            string    // required
-	Name          string    // may be empty, and is then left out
-	EnvironmentID string    // may be empty, and is then left out
-	ExpiresAt     time.Time // required; on the wire RFC 3339, UTC, milliseconds
+	Name          string    // optional; omitted if empty
+	EnvironmentID string    // optional; omitted if empty
+	ExpiresAt     time.Time // required; in JSON RFC 3339, UTC, milliseconds
 }
 
-// MarshalJSON writes the file as receivers get it.
+// MarshalJSON returns the JSON that receivers get.
 func (f ExpiringFile) MarshalJSON() ([]byte, error) { return f.append(nil), nil }
 
 func (f *ExpiringFile) append(b []byte) []byte {
@@ -49,7 +49,7 @@ func (f *ExpiringFile) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// append appends the payload as JSON, for a quarter of what [json.Marshal] takes.
+// append appends the payload as JSON, in a quarter of the time of [json.Marshal].
 func (d *FilesExpiring) append(b []byte) []byte {
 	b = append(b, `{"files":[`...)
 	for i := range d.Files {
@@ -61,9 +61,9 @@ func (d *FilesExpiring) append(b []byte) []byte {
 	return append(b, `]}`...)
 }
 
-// BalanceLow says that the account's balance went below a threshold.
-// [WebhookService.ReportBalance] sends each webhook its own; Publish sends one to
-// all of the account's webhooks that subscribe to it, with any threshold or none.
+// BalanceLow reports that the account's balance fell below a threshold.
+// [WebhookService.ReportBalance] sends each webhook its own event; Publish sends one event to all
+// subscribed webhooks of the account, regardless of their thresholds.
 type BalanceLow struct {
 	Balance   Amount `json:"balance"`   // in SUI, a decimal string
 	Threshold Amount `json:"threshold"` // in SUI, a decimal string
@@ -75,34 +75,34 @@ func (d *BalanceLow) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// BandwidthLimitApproaching says that the account's bandwidth limit is near.
+// BandwidthLimitApproaching reports that the account's bandwidth use is near its limit.
 type BandwidthLimitApproaching struct {
 	UsedBytes  int64   `json:"usedBytes"`       // bytes used in the period
-	LimitBytes int64   `json:"limitBytes"`      // bytes that may be used in it
-	Period     string  `json:"period"`          // the host's name for the time the limit is for: "2026-11"
-	Ratio      float64 `json:"ratio,omitempty"` // what part of the limit was come to, from 0 to 1: 0.8; may be left out
+	LimitBytes int64   `json:"limitBytes"`      // bytes allowed in the period
+	Period     string  `json:"period"`          // the host's name for the period: "2026-11"
+	Ratio      float64 `json:"ratio,omitempty"` // reached fraction of the limit, 0 to 1; optional
 }
 
-// BandwidthLimitReached says that the account's bandwidth limit is reached.
+// BandwidthLimitReached reports that the account's bandwidth limit is reached.
 type BandwidthLimitReached struct {
 	UsedBytes  int64  `json:"usedBytes"`  // bytes used in the period
-	LimitBytes int64  `json:"limitBytes"` // bytes that may be used in it
-	Period     string `json:"period"`     // the host's name for the time the limit is for: "2026-11"
+	LimitBytes int64  `json:"limitBytes"` // bytes allowed in the period
+	Period     string `json:"period"`     // the host's name for the period: "2026-11"
 }
 
-// TransactionsLimitApproaching says that the account's transaction limit is near.
+// TransactionsLimitApproaching reports that the account's transactions are near their limit.
 type TransactionsLimitApproaching struct {
 	Used   int64   `json:"used"`            // transactions made in the period
-	Limit  int64   `json:"limit"`           // transactions that may be made in it
-	Period string  `json:"period"`          // the host's name for the time the limit is for: "2026-11"
-	Ratio  float64 `json:"ratio,omitempty"` // what part of the limit was come to, from 0 to 1: 0.8; may be left out
+	Limit  int64   `json:"limit"`           // transactions allowed in the period
+	Period string  `json:"period"`          // the host's name for the period: "2026-11"
+	Ratio  float64 `json:"ratio,omitempty"` // reached fraction of the limit, 0 to 1; optional
 }
 
-// TransactionsLimitReached says that the account's transaction limit is reached.
+// TransactionsLimitReached reports that the account's transaction limit is reached.
 type TransactionsLimitReached struct {
 	Used   int64  `json:"used"`   // transactions made in the period
-	Limit  int64  `json:"limit"`  // transactions that may be made in it
-	Period string `json:"period"` // the host's name for the time the limit is for: "2026-11"
+	Limit  int64  `json:"limit"`  // transactions allowed in the period
+	Period string `json:"period"` // the host's name for the period: "2026-11"
 }
 
 // EventType returns [TypeFilesExpiring].
@@ -135,7 +135,7 @@ func (d FilesExpiring) check() error {
 	return nil
 }
 
-// check returns what is wrong with a file, if anything, and in which of its fields.
+// check returns the invalid field and its problem; problem is empty if the file is valid.
 func (f *ExpiringFile) check() (field, problem string) {
 	switch {
 	case f.ID == "":

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// What all requests say of themselves.
+// Header values of all requests.
 const (
 	contentType = "application/json; charset=utf-8"
 	userAgent   = "storageapi-webhooks/1"
@@ -17,10 +17,10 @@ const (
 
 var errNoSecret = outbound.Failure{Kind: outbound.KindInternal, Text: "no usable signing secret"}
 
-// A receiver is where a webhook's events go and what signs them, for as long as the URL and
-// the secrets that sign stay the same.
+// A receiver is the target and signer of a webhook, valid until its URL or its signing secrets
+// change.
 type receiver struct {
-	webhook  *Webhook       // as it was when this was made
+	webhook  *Webhook       // when this receiver was made
 	previous signing.Secret // zero if it does not sign
 	signer   *signing.Signer
 	target   *outbound.Target
@@ -47,17 +47,17 @@ func (r *receiver) is(webhook *Webhook, at time.Time) bool {
 	return unchanged && r.previous.Equal(webhook.previousSecretAt(at))
 }
 
-// maxReceivers bounds the receivers kept. Each has about half a KiB, and takes a quarter as
-// long to make as an attempt takes.
+// maxReceivers limits the cached receivers. Each takes about half a KiB. Making one takes a quarter
+// of the time of an attempt.
 const maxReceivers = 16_384
 
-// receivers keeps the receivers of webhooks, by webhook id. The zero receivers are ready.
+// receivers caches receivers by webhook ID. The zero value is ready.
 type receivers struct {
 	mu   sync.Mutex
 	kept map[string]*receiver
 }
 
-// of returns the webhook's receiver at that time.
+// of returns the webhook's receiver at the given time.
 func (r *receivers) of(webhook *Webhook, header string, at time.Time) (*receiver, error) {
 	r.mu.Lock()
 	found := r.kept[webhook.ID]
@@ -78,7 +78,7 @@ func (r *receivers) of(webhook *Webhook, header string, at time.Time) (*receiver
 		if len(r.kept) < maxReceivers {
 			break
 		}
-		delete(r.kept, id) // any
+		delete(r.kept, id) // any of them
 	}
 	r.kept[webhook.ID] = made
 	return made, nil

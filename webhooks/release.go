@@ -7,17 +7,16 @@ import (
 	"sync"
 )
 
-// HeldWebhooks returns a page of the webhooks of all accounts that are on hold, see
-// [Webhook.Held], newest first; an empty one past the end. It is for operators. page.Limit
-// must be at least 1.
+// HeldWebhooks returns a page of the webhooks of all accounts that are on hold, see [Webhook.Held],
+// newest first; an empty page past the end. It is for operators. page.Limit must be at least 1.
 func (s *WebhookService) HeldWebhooks(ctx context.Context, page Page) (WebhookPage, error) {
 	return s.listAcross(page, "held", func(page Page) ([]Webhook, error) { return s.store.HeldWebhooks(ctx, page) })
 }
 
-// Release ends the hold of the account's webhook, see [Webhook.Held], and returns the
-// webhook; or it returns [ErrNotFound]. What is pending is sent from now on, through the
-// same limits as all else, and the webhook counts as not failing. One that is not on hold
-// stays as it is. If Release returns another error it may have happened: call it again.
+// Release ends the hold of the account's webhook, see [Webhook.Held], and returns the webhook, or
+// [ErrNotFound]. Its pending deliveries are sent from now on, within the usual limits, and the
+// webhook counts as not failing. A webhook that is not on hold is unchanged. After any other error
+// the hold may or may not have ended: call Release again.
 func (s *WebhookService) Release(ctx context.Context, account, webhookID string) (Webhook, error) {
 	released := false
 	webhook, err := s.change(ctx, account, webhookID, nil, func(w *Webhook) {
@@ -35,13 +34,13 @@ func (s *WebhookService) Release(ctx context.Context, account, webhookID string)
 	return webhook, nil
 }
 
-// releaseStep is how many webhooks ReleaseAll releases at once, so that they share commits
-// and do not hold up others for long.
+// releaseStep is the number of webhooks that ReleaseAll releases at once, so that they share
+// commits and do not block other calls for long.
 const releaseStep = 64
 
-// ReleaseAll releases all webhooks of all accounts that are on hold, as
-// [WebhookService.Release] does, and returns how many it released. If it returns an error,
-// or ctx ends, those that it released stay so: call it again for the rest.
+// ReleaseAll releases all webhooks of all accounts that are on hold, as [WebhookService.Release]
+// does, and returns how many it released. If it returns an error, or ctx ends, released webhooks
+// stay released: call it again for the rest.
 func (s *WebhookService) ReleaseAll(ctx context.Context) (released int, err error) {
 	page := Page{Limit: releaseStep}
 	for {
@@ -60,7 +59,7 @@ func (s *WebhookService) ReleaseAll(ctx context.Context) (released int, err erro
 		for _, err := range failed {
 			if err == nil {
 				released++
-			} else if !errors.Is(err, ErrNotFound) { // it was deleted meanwhile
+			} else if !errors.Is(err, ErrNotFound) { // ErrNotFound: it was deleted meanwhile
 				return released, err
 			}
 		}

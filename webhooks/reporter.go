@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// A reporter counts, logs and tells the Observer what was recorded.
+// A reporter counts and logs recorded results and reports them to the Observer.
 type reporter struct {
 	store    Store
 	observer observe.Observer
@@ -20,7 +20,7 @@ type reporter struct {
 
 	delivered, failed, dead atomic.Uint64 // see Stats
 
-	unsupported atomic.Pointer[time.Time] // when a record that this process cannot read was logged last
+	unsupported atomic.Pointer[time.Time] // last log line about an unreadable record
 }
 
 func newReporter(store Store, config Config) *reporter {
@@ -48,7 +48,8 @@ func (r *reporter) settled(batch []settlement, stale []int) {
 	}
 }
 
-// logUnsupported logs, once a minute, that deliveries wait for a process that can read their records.
+// logUnsupported logs, once a minute, that deliveries wait for a process that can read their
+// records.
 func (r *reporter) logUnsupported(s *settlement) {
 	now, last := time.Now(), r.unsupported.Load()
 	if last != nil && now.Sub(*last) < unsupportedRetry || !r.unsupported.CompareAndSwap(last, &now) {
@@ -58,7 +59,7 @@ func (r *reporter) logUnsupported(s *settlement) {
 		"webhook", s.Task.Webhook.ID, "event", s.Task.Event.ID, "error", s.Task.Err)
 }
 
-// attempted tells the Observer of an attempt.
+// attempted reports an attempt to the Observer.
 func (r *reporter) attempted(s *settlement) {
 	if r.observer.Attempted != nil && !s.Release {
 		r.tellAttempted(s)
@@ -86,7 +87,7 @@ func (r *reporter) tellAttempted(s *settlement) {
 	r.Add(func() { r.observer.Attempted(a) })
 }
 
-// began returns when a call began that is observed.
+// began returns the start time of an observed call, or zero.
 func began(observed bool) time.Time {
 	if !observed {
 		return time.Time{}
@@ -94,7 +95,7 @@ func began(observed bool) time.Time {
 	return time.Now()
 }
 
-// claimed reports to the Observer a call of the store's Load that began then.
+// claimed reports to the Observer a call of the store's Load that began at begun.
 func (r *reporter) claimed(begun time.Time, limit, claimed int, err error) {
 	if r.observer.Claimed != nil {
 		r.tellClaimed(begun, limit, claimed, err)
@@ -106,7 +107,7 @@ func (r *reporter) tellClaimed(begun time.Time, limit, claimed int, err error) {
 	r.Add(func() { r.observer.Claimed(c) })
 }
 
-// called reports to the Observer a call of the store's Settle that began then.
+// called reports to the Observer a call of the store's Settle that began at begun.
 func (r *reporter) called(begun time.Time, size, stale int, err error) {
 	if r.observer.Settled != nil {
 		r.tellSettled(begun, size, stale, err)
@@ -118,7 +119,7 @@ func (r *reporter) tellSettled(begun time.Time, size, stale int, err error) {
 	r.Add(func() { r.observer.Settled(s) })
 }
 
-// published tells the Observer of a call of the store that began then and stored events.
+// published reports to the Observer a store call that began at begun and stored events.
 func (r *reporter) published(ctx context.Context, begun time.Time, account string, deliveries int, err error, events ...*EncodedEvent) {
 	if r.observer.Published != nil && len(events) > 0 {
 		r.tellPublished(ctx, begun, account, deliveries, err, events)
@@ -143,8 +144,8 @@ func (r *reporter) logWebhook(message string, w *Webhook) {
 	)
 }
 
-// isOff reports whether a webhook is off as a settlement was to turn it. It is not if its
-// URL was changed before.
+// isOff reports whether the settlement disabled its webhook. It did not if the URL was changed
+// before.
 func (r *reporter) isOff(s *settlement) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
@@ -165,7 +166,7 @@ func (r *reporter) count(s *settlement) {
 	}
 }
 
-// resultOf returns what becomes of a delivery.
+// resultOf returns the observed result of an outcome.
 func resultOf(outcome Outcome) observe.Result {
 	switch outcome {
 	case Deliver:
@@ -176,8 +177,7 @@ func resultOf(outcome Outcome) observe.Result {
 	return observe.Retry
 }
 
-// logAttempt logs an attempt without secrets: the paths and queries of URLs often hold
-// some.
+// logAttempt logs an attempt without URL paths and queries, which often hold secrets.
 func (r *reporter) logAttempt(s *settlement) {
 	level, message := slog.LevelDebug, "storageapi: webhook delivered"
 	switch {

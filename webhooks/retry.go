@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// DefaultRetries are the waits between attempts that Standard Webhooks
-// recommends: ten attempts over 75.6 hours.
+// DefaultRetries returns the waits between attempts that Standard Webhooks recommends: ten attempts
+// over 75.6 hours.
 func DefaultRetries() []time.Duration {
 	return []time.Duration{
 		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
@@ -20,19 +20,19 @@ func DefaultRetries() []time.Duration {
 	}
 }
 
-const retryJitter = 0.2 // by default
+const retryJitter = 0.2 // default
 
-// unsupportedRetry is when a delivery is due again whose record this process cannot read, though
-// another can.
+// unsupportedRetry is the wait before a delivery is retried whose record only another process can
+// read.
 const unsupportedRetry = time.Minute
 
-// isUnsupported reports whether the record of a task is sound, and this process lacks the version or
-// the key to read it.
+// isUnsupported reports whether the record of a task is intact, but this process lacks the version
+// or the key to read it.
 func isUnsupported(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, signing.ErrSealed)
 }
 
-// judge decides what becomes of a delivery after an attempt.
+// judge decides the outcome of a delivery after an attempt.
 func (d *dispatcher) judge(s *settlement, res result) {
 	s.Attempt = res.attempt
 	switch {
@@ -63,9 +63,8 @@ func longestRetry(schedule []time.Duration, jitter float64) time.Duration {
 	return wait
 }
 
-// nextRetry returns how long after the given attempt, 1 for the first, the next is due;
-// ok is false if that was the last. What the receiver asked for can only lengthen the
-// wait. The key says whose attempt it is.
+// nextRetry returns the wait after the given attempt, 1 for the first; ok is false if that was the
+// last attempt. Retry-After can only lengthen the wait. key identifies the attempt for the jitter.
 func nextRetry(source *jitter.Source, schedule []time.Duration, part float64, attempt int, asked time.Duration, key ...string) (wait time.Duration, ok bool) {
 	if attempt > len(schedule) {
 		return 0, false

@@ -17,16 +17,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/testgate"
 )
 
-// A WebhookService manages webhooks, publishes events to them and delivers
-// those. It is safe for concurrent use.
+// A WebhookService manages webhooks, publishes events and delivers them to webhooks. It is safe for
+// concurrent use.
 //
-// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrIdempotencyMismatch] and
-// [ErrCreatedThenDeleted] to branch on, a [*ValidationError] for input that breaks a rule, anything
-// else is a failure.
+// Its methods return wrapped errors: [ErrNotFound], [ErrLimit], [ErrIdempotencyMismatch] and
+// [ErrCreatedThenDeleted] to branch on, and a [*ValidationError] for invalid input. Any other error
+// is a failure.
 type WebhookService struct {
 	store      Store
 	guard      *outbound.Guard
-	maxCount   int // webhooks an account; negative: any number
+	maxCount   int // maximum number of webhooks per account; negative: unlimited
 	now        func() time.Time
 	ids        id.Generator
 	logger     *slog.Logger
@@ -42,9 +42,9 @@ type WebhookService struct {
 	asker      asker // for Health
 }
 
-// New returns a WebhookService on the given store, which stays the caller's to
-// close, after Run has returned. It starts nothing: see [WebhookService.Run].
-// The error names the field of config that is invalid. The settings are for package storageapi.
+// New returns a WebhookService on the given store. The caller closes the store after Run has
+// returned. New starts nothing: see [WebhookService.Run]. The error names the invalid field of
+// config. Only package storageapi passes settings.
 func New(store Store, config Config, settings ...wiring.Settings) (*WebhookService, error) {
 	wired := wiring.Of(settings)
 	if store == nil {
@@ -83,14 +83,14 @@ func New(store Store, config Config, settings ...wiring.Settings) (*WebhookServi
 	return s, nil
 }
 
-// ErrRunning is returned by [WebhookService.Run] if it is running already.
+// ErrRunning is returned by [WebhookService.Run] if it is already running.
 var ErrRunning = errors.New("webhooks: Run is running already")
 
-// Run delivers what is due until ctx is done. Then it starts nothing new, waits
-// for the attempts under way up to [Outbound.DrainTimeout], cuts short what is
-// left and gives it back to be delivered later, and returns nil. A function of [Config.Observe] or
-// [Alerts.Files] that has not returned a second after that is logged and left behind. If
-// it is running already it returns [ErrRunning] at once. It can be run again.
+// Run delivers due deliveries until ctx is done. Then it begins no new attempts, waits up to
+// [Outbound.DrainTimeout] for running attempts, cancels the rest, returns their deliveries to the
+// store, and returns nil. If a function of [Config.Observe] or [Alerts.Files] has not returned a
+// second later, Run logs that and returns without waiting for it. If Run is already running it
+// returns [ErrRunning] at once. It can be called again.
 func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -106,8 +106,8 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if s.scanner != nil {
 		others["Config.Alerts.Files"] = hostcode.Go(func() { s.scanner.run(ctx) })
 	}
-	// The store reports until all results are recorded: it may then give deliveries to another
-	// process.
+	// The store reports until all results are recorded; after that it may give deliveries to
+	// another process.
 	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReporting()
 	others["Store.Deliver"] = hostcode.Go(func() { s.dispatcher.follow(reporting) })
@@ -115,7 +115,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	stopReporting()
 	if over.Err() == nil {
 		s.dispatcher.reporter.Drain(over)
-	} else { // recording took longer; what it told just now is not late
+	} else { // recording took longer, but events that were just reported are not late
 		s.dispatcher.reporter.Close()
 	}
 	for name, returned := range others {
@@ -133,13 +133,13 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	return nil
 }
 
-// ErrClosed is returned by [WebhookService.SendTest] after [WebhookService.Close], and
-// when that cuts it short.
+// ErrClosed is returned by [WebhookService.SendTest] after [WebhookService.Close], or if Close
+// cancels it.
 var ErrClosed = errors.New("webhooks: the service is closed")
 
-// Close begins no more test events, waits for those under way up to
-// [Outbound.DrainTimeout], cuts short what is left, and returns once nothing more is sent
-// of them, and [Config.Observe] is told of all changes, or a second later. What Run does it leaves alone: end its context for that.
+// Close stops new test events, waits up to [Outbound.DrainTimeout] for running ones, and cancels
+// the rest. It returns once no more test requests are sent and [Config.Observe] has received all
+// changes, or a second later. It does not stop Run: end its context for that.
 func (s *WebhookService) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), max(s.dispatcher.config.Outbound.DrainTimeout, 0))
 	defer cancel()
@@ -147,7 +147,7 @@ func (s *WebhookService) Close() {
 	s.dispatcher.reporter.Close()
 }
 
-// Get returns the account's webhook of that id, or [ErrNotFound].
+// Get returns the account's webhook with that ID, or [ErrNotFound].
 func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (Webhook, error) {
 	if !input.ID(webhookID) {
 		return Webhook{}, fmt.Errorf("get webhook: %w", ErrNotFound)
@@ -160,12 +160,11 @@ func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (We
 	return webhook, nil
 }
 
-// Publish sends an event to all webhooks of its account that are active and
-// subscribed to its type at this moment. When it returns nil, the event and its
-// deliveries are stored as durably as the store can, and each will be delivered
-// at least once or end as dead; Run does that. When it returns an error that is
-// not a [*ValidationError], the event may or may not have been stored: publish
-// it again under the same id to be sure.
+// Publish sends an event to all webhooks of its account that are active and subscribed to its type
+// at this moment. When it returns nil, the event and its deliveries are stored as durably as the
+// store can. Run then delivers each at least once, or ends it as dead. When it returns an error
+// that is not a [*ValidationError], the event may or may not have been stored: publish it again
+// under the same ID to be sure.
 func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	if event.TraceContext == "" {
 		event.TraceContext = s.traceContext(ctx)
@@ -184,9 +183,9 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	return nil
 }
 
-// Encode returns an event as Publish would store it, or the [*ValidationError] that it
-// would refuse it with, and stores nothing: for stores that can store it as a part of
-// the host's own transaction. What is left out of the event is filled in.
+// Encode returns the event as Publish would store it, or the [*ValidationError] that Publish would
+// return, and stores nothing. It is for stores that can store events in the host's own transaction.
+// It fills in defaults.
 func (s *WebhookService) Encode(event Event) (EncodedEvent, error) {
 	now := s.now()
 	if event.ID == "" {
@@ -198,6 +197,5 @@ func (s *WebhookService) Encode(event Event) (EncodedEvent, error) {
 	return event.encode(s.events)
 }
 
-// NewEventID returns a new id for an [Event], for hosts that want to know it
-// before publishing.
+// NewEventID returns a new ID for an [Event], for hosts that need it before publishing.
 func (s *WebhookService) NewEventID() string { return s.ids.New(id.Event, s.now()) }

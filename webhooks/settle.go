@@ -8,12 +8,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// maxConflicts is how often the health of a webhook is decided again in one call: each time a
-// person changed the webhook in between.
+// maxConflicts is how often one call decides the health of a webhook again after a user has changed
+// the webhook in between.
 const maxConflicts = 32
 
-// A settling is a call of the store's Settle: the results of a batch, and what they change of
-// the health of webhooks.
+// A settling is a call of the store's Settle: the results of a batch, and the health changes of
+// webhooks that follow.
 type settling struct {
 	store     Store
 	scheduler *scheduler.Scheduler
@@ -22,15 +22,15 @@ type settling struct {
 	decisions []*decision
 }
 
-// A decision is what results change of the health of a webhook.
+// A decision is the effect of results on the health of a webhook.
 type decision struct {
-	base    *Webhook // on which it was decided
+	base    *Webhook // the state that the decision is based on
 	health  WebhookHealth
 	entries []audit.Entry
 	results []*settlement
 }
 
-// add decides on one more result.
+// add applies one more result.
 func (d *decision) add(s *settlement) {
 	before := d.health
 	d.health = s.after(before)
@@ -79,7 +79,7 @@ func (s *settling) results() (results []AttemptResult, of []int) {
 	return results, of
 }
 
-// fateOf returns what becomes of the delivery once its result is stored, or was refused as stale.
+// fateOf returns the fate of a delivery after its result was stored, or refused as stale.
 func fateOf(s *settlement, stale bool) scheduler.Fate {
 	switch {
 	case stale:
@@ -92,8 +92,8 @@ func fateOf(s *settlement, stale bool) scheduler.Fate {
 	return scheduler.Fate{}
 }
 
-// decide decides what the results change of webhooks, as the scheduler knows them. A result of
-// another URL than the webhook's is of another receiver, and changes nothing.
+// decide computes the effects of the results on the webhooks in the scheduler. A result from
+// another URL than the webhook's concerns another receiver, and has no effect.
 func (s *settling) decide() {
 	decisions := make(map[string]*decision)
 	var order []*decision
@@ -128,7 +128,7 @@ func changesOf(decisions []*decision) []HealthChange {
 	return changes
 }
 
-// stored tells the scheduler of the decisions that were stored, and returns the others.
+// stored passes stored decisions to the scheduler, and returns the others.
 func (s *settling) stored(decisions []*decision, conflicts []int) (again []*decision) {
 	for i, d := range decisions {
 		if _, conflict := slices.BinarySearch(conflicts, i); conflict {
@@ -142,9 +142,9 @@ func (s *settling) stored(decisions []*decision, conflicts []int) (again []*deci
 	return again
 }
 
-// decideAgain decides on webhooks as they are, after conflicts, all of a round in one call of
-// Settle. Changes that one tenant makes in a loop cannot hold up the results of others: those
-// are stored. After an error the next result decides.
+// decideAgain repeats decisions after conflicts on the current webhooks, all of a round in one call
+// of Settle. A tenant that changes webhooks in a loop cannot delay the results of others, which are
+// already stored. After an error the next result decides.
 func (s *settling) decideAgain(ctx context.Context, again []*decision) {
 	for round := 0; round < maxConflicts && len(again) > 0; round++ {
 		decisions := make([]*decision, 0, len(again))
@@ -164,8 +164,8 @@ func (s *settling) decideAgain(ctx context.Context, again []*decision) {
 	}
 }
 
-// redecide decides on the webhook as it is now; nil if the results change nothing, if the URL
-// is another, if a person turned the webhook off, and on an error.
+// redecide decides on the current webhook. It returns nil if the results have no effect, if the URL
+// has changed, if a user disabled the webhook, and on an error.
 func (s *settling) redecide(ctx context.Context, d *decision) *decision {
 	w, err := s.store.WebhookByID(ctx, d.base.Account, d.base.ID)
 	if err != nil || w.URL != d.base.URL || d.base.Active && !w.Active {

@@ -11,32 +11,32 @@ type task struct {
 	Event   EncodedEvent
 	Webhook *Webhook      // shared
 	Attempt int           // the number of the attempt to make
-	Before  int           // attempts before the delivery was last sent again: its retries start over after them
+	Before  int           // attempts before the retries last started over
 	Age     time.Duration // see LoadedDelivery.Age
 	Err     error         // see LoadedDelivery.Err
 }
 
-// A settlement is what becomes of a delivery after an attempt.
+// A settlement is the outcome of an attempt for its delivery.
 type settlement struct {
 	Task    task
-	Release bool    // no attempt was made: the delivery is pending as before, due after RetryAfter
+	Release bool    // no attempt was made: the delivery stays pending, due after RetryAfter
 	Outcome Outcome // unless Release
 	Attempt Attempt
 
-	RetryAfter time.Duration // until the next attempt, with Retry and Release
-	Asked      bool          // the receiver asked for a wait that long: it is not shortened when the receiver recovers
-	Deactivate OffReason     // turns the webhook off, for that reason
+	RetryAfter time.Duration // until the next attempt, for Retry and Release
+	Asked      bool          // the receiver asked for this wait: do not shorten it
+	Deactivate OffReason     // why to disable the webhook; empty: leave it on
 
-	// Off is stored if Deactivate turns the webhook off, which was on, and Recovered if a
-	// Deliver ends a failing that has a WarnedAt. Nil: no audit entry is.
+	// Off is stored if Deactivate disables an active webhook, and Recovered if a Deliver outcome
+	// ends a run of failures that has a WarnedAt. Nil: no audit entry.
 	Off, Recovered *audit.Entry
 }
 
 // delivers reports whether the event has arrived.
 func (s *settlement) delivers() bool { return !s.Release && s.Outcome == Deliver }
 
-// fails reports whether the receiver failed: this begins or prolongs the failing of the
-// webhook.
+// fails reports whether the receiver failed, which begins or continues the webhook's run of
+// failures.
 func (s *settlement) fails() bool {
 	return !s.Release && s.Outcome != Deliver && !s.Attempt.Class.ours()
 }

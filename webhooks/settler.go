@@ -11,50 +11,49 @@ import (
 )
 
 const (
-	maxSettle   = 1024                 // settlements a store call
-	busySettle  = 16                   // settlements, when many come,
+	maxSettle   = 1024                 // settlements per store call
+	busySettle  = 16                   // a batch of this size makes the next call wait
 	settlePause = 4 * time.Millisecond // between calls: each costs a commit, large or small
 )
 
 // A settler records the results of attempts.
 type settler struct {
-	*dispatcher // failing is set while the store takes no results
+	*dispatcher // failing is set while the store accepts no results
 
 	results  chan *inflight   // to be recorded; closed when there are no more
-	recorded chan []*inflight // those that are, or are given up
-	rejected chan []*inflight // those that the store did not take
+	recorded chan []*inflight // recorded or given up
+	rejected chan []*inflight // refused by the store
 
-	health  map[string]*health // by webhook
-	swept   time.Time          // when those were last dropped that say nothing any more
+	health  map[string]*health // by webhook ID
+	swept   time.Time          // last removal of old entries from health
 	refused []refusal
-	pause   time.Duration // while the store fails: between calls
-	again   time.Time     // the next one
-	last    time.Time     // when the last call ended
-	size    int           // of what came new with it
+	pause   time.Duration // between calls, while the store fails
+	again   time.Time     // the next call
+	last    time.Time     // end of the last call
+	size    int           // number of new results in the last call
 	err     error         // of the last call
 
-	settlements []settlement // of the last call, empty: to be used again
+	settlements []settlement // empty buffer, for reuse
 }
 
-// A health is what the settler knows of a webhook and the tasks of attempts in flight may
-// not.
+// A health is the settler's record of a webhook, which may be newer than the tasks of running
+// attempts.
 type health struct {
-	off     time.Time // the webhook was turned off
-	refused int       // settlements that the store did not take one by one
+	off     time.Time // when the webhook was disabled
+	refused int       // settlements that the store refused one by one
 }
 
-// healthLife is after how long nothing is left of attempts that were in flight when a
-// webhook was turned off.
+// healthLife is longer than any attempt that was running when a webhook was disabled.
 const healthLife = time.Hour
 
-// A refusal is a batch that the store did not take.
+// A refusal is a batch that the store refused.
 type refusal struct {
 	batch []*inflight
 	pause time.Duration // between tries
-	at    time.Time     // the next one
+	at    time.Time     // the next try
 }
 
-const maxRefusal = time.Minute // pauses between tries of one settlement: they double
+const maxRefusal = time.Minute // pauses between tries of one settlement; they double
 
 func newSettler(d *dispatcher, maxResults int) *settler {
 	return &settler{
@@ -63,12 +62,12 @@ func newSettler(d *dispatcher, maxResults int) *settler {
 	}
 }
 
-// run records results, in batches of those that are there.
+// run records results, in batches of all that are ready.
 //
-// What the store refuses is tried again later, and in halves, so that a settlement
-// that it never takes does not hold up the others. As long as it takes nothing, no
-// attempt begins except trials. Once attempts are cut short what is refused is given up,
-// and will be attempted again.
+// Refused batches are tried again later, and in halves, so that a settlement that the store never
+// accepts does not block the others. While the store accepts none, no attempt begins except trials.
+// Once attempts are canceled, refused results are given up, and their deliveries will be attempted
+// again.
 func (s *settler) run(attempts context.Context) {
 	for {
 		fresh := s.results
@@ -93,8 +92,7 @@ func (s *settler) run(attempts context.Context) {
 	}
 }
 
-// await waits for others to share a call with, if there was one just before that
-// had many.
+// await waits for more results to share a call, if a large call ended just before.
 func (s *settler) await(attempts context.Context) {
 	if wait := settlePause - time.Since(s.last); wait > 0 && s.size >= busySettle {
 		select {
@@ -104,7 +102,7 @@ func (s *settler) await(attempts context.Context) {
 	}
 }
 
-// next tells when to try again what was refused.
+// next returns a timer for the next retry of a refusal.
 func (s *settler) next() <-chan time.Time {
 	switch {
 	case len(s.refused) == 0:
@@ -115,7 +113,7 @@ func (s *settler) next() <-chan time.Time {
 	return time.After(time.Until(s.refused[s.first()].at))
 }
 
-// first returns the index of the refusal that is to be tried first.
+// first returns the index of the refusal to retry first.
 func (s *settler) first() (first int) {
 	for i := range s.refused {
 		if s.refused[i].at.Before(s.refused[first].at) {
@@ -125,7 +123,7 @@ func (s *settler) first() (first int) {
 	return first
 }
 
-// gather returns a result with the others that are there.
+// gather returns a batch of f and all other results that are ready.
 func (s *settler) gather(f *inflight) []*inflight {
 	batch := append(make([]*inflight, 0, 16), f)
 	for more := true; more && len(batch) < maxSettle; {
@@ -146,9 +144,8 @@ func (s *settler) gather(f *inflight) []*inflight {
 	return batch
 }
 
-// record settles a batch for the first time. If the store does not take it, it is
-// the store that fails, unless all of it is of webhooks whose other settlements the store
-// does not take either.
+// record settles a batch for the first time. A refusal counts as a failure of the store, unless all
+// of the batch is for webhooks whose other settlements the store also refuses.
 func (s *settler) record(batch []*inflight) {
 	if !s.try(batch) {
 		now := time.Now()
@@ -161,8 +158,8 @@ func (s *settler) record(batch []*inflight) {
 	}
 }
 
-// retry tries once more what was refused. While the store takes nothing it prefers
-// what is new: that may tell whether it is the store that fails.
+// retry tries a refused batch again. While the store accepts none it prefers new results, which may
+// show whether the store itself fails.
 func (s *settler) retry() {
 	if s.failing.Load() {
 		select {
@@ -179,7 +176,7 @@ func (s *settler) retry() {
 	}
 }
 
-// try settles a batch and hands it on, if the store takes it.
+// try settles a batch and hands it on, if the store accepts it.
 func (s *settler) try(batch []*inflight) bool {
 	settlements := s.settlements[:0]
 	for _, f := range batch {
@@ -208,7 +205,7 @@ func (s *settler) try(batch []*inflight) bool {
 	return true
 }
 
-// putOff keeps a batch to be tried again, in halves if it is more than one.
+// putOff keeps a batch to be tried again, in halves if it has several results.
 func (s *settler) putOff(r refusal) {
 	if half := len(r.batch) / 2; half > 0 {
 		at := time.Now().Add(minBackoff)
@@ -221,7 +218,7 @@ func (s *settler) putOff(r refusal) {
 	s.healthOf(r.batch[0], r.at).refused++
 }
 
-// take takes out a refusal.
+// take removes and returns a refusal.
 func (s *settler) take(i int) refusal {
 	r := s.refused[i]
 	s.refused = slices.Delete(s.refused, i, i+1)
@@ -231,7 +228,7 @@ func (s *settler) take(i int) refusal {
 	return r
 }
 
-// finish tries everything once more, unless the store fails, and gives it up then.
+// finish tries every batch once more, unless the store fails, and then gives it up.
 func (s *settler) finish() {
 	for len(s.refused) > 0 {
 		if r := s.take(0); s.failing.Load() || !s.try(r.batch) {
@@ -246,7 +243,7 @@ func (s *settler) finish() {
 	}
 }
 
-// giveUp hands on results that are not recorded: what became of their deliveries is unknown.
+// giveUp hands on unrecorded results: the state of their deliveries is unknown.
 func (s *settler) giveUp(batch []*inflight) {
 	for _, f := range batch {
 		f.fate = scheduler.Fate{Stale: true}
@@ -254,7 +251,7 @@ func (s *settler) giveUp(batch []*inflight) {
 	s.recorded <- batch
 }
 
-// healthOf returns the health of the attempt's webhook, which may be new.
+// healthOf returns the health of the attempt's webhook, and creates it if necessary.
 func (s *settler) healthOf(f *inflight, now time.Time) *health {
 	if now.Sub(s.swept) > healthLife {
 		s.swept = now
@@ -267,8 +264,7 @@ func (s *settler) healthOf(f *inflight, now time.Time) *health {
 	return s.health[id]
 }
 
-// diagnose lets a webhook be turned off once, however many of the attempts in flight
-// are answered 410.
+// diagnose disables a webhook only once, even if several running attempts get a 410.
 func (s *settler) diagnose(f *inflight, now time.Time) {
 	if f.settlement.Deactivate == "" {
 		return
@@ -276,6 +272,6 @@ func (s *settler) diagnose(f *inflight, now time.Time) {
 	if h := s.healthOf(f, now); h.off.Before(f.begun) {
 		h.off = now
 	} else {
-		f.settlement.Deactivate = "" // its task does not know of it
+		f.settlement.Deactivate = "" // the task predates the change
 	}
 }

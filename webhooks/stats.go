@@ -8,38 +8,38 @@ import (
 
 // Stats are figures of all accounts together.
 type Stats struct {
-	Pending   int           // deliveries, those of webhooks that are off or on hold included
+	Pending   int           // deliveries, including webhooks that are off or on hold
 	Held      int           // webhooks on hold since the store was restored: see [WebhookService.ReleaseAll]
-	OldestDue time.Duration // how long the delivery that waits longest has been due; 0 if none is
-	InFlight  int           // attempts that this process is making
+	OldestDue time.Duration // how long the oldest due delivery has been due; 0 if none is due
+	InFlight  int           // running attempts of this process
 
 	// LongestWait is how long a webhook whose receiver is up has waited for an attempt: alert on
-	// it. Receivers that are down do not count, as they do in OldestDue. It covers the webhooks for
-	// which this process delivers, and is 0 in a process that does not call Run.
+	// it. Unlike OldestDue it ignores receivers that are down. It covers the webhooks for which
+	// this process delivers, and is 0 in a process that does not call Run.
 	LongestWait time.Duration
 
-	// IdleConns is how many connections to receivers this process keeps just now, and MaxIdleConns how
-	// many it may: about as many receivers' hosts fit. If events go to more, most deliveries
-	// begin with a TLS handshake: see [Outbound.MaxIdleConns].
+	// IdleConns is the current number of idle connections to receivers, and MaxIdleConns its limit:
+	// about the number of receivers' hosts that can keep one. If events go to more hosts, most
+	// deliveries begin with a TLS handshake: see [Outbound.MaxIdleConns].
 	IdleConns, MaxIdleConns int
 
-	// What this service has done since New.
+	// Totals of this service since New.
 	Delivered uint64 // deliveries that arrived
 	Failed    uint64 // attempts that failed
-	Dead      uint64 // deliveries given up
+	Dead      uint64 // deliveries that ended as dead
 
-	// FileBytes is the size of the store's file, and FreeBytes how much of it is free: what was
-	// purged, to be used again. 0 if the store has no file. If most of a large file is free
-	// for long, boltops.Compact makes it smaller.
+	// FileBytes is the size of the store's file, and FreeBytes the reusable space in it, from
+	// purged records. 0 if the store has no file. If most of a large file stays free,
+	// boltops.Compact makes it smaller.
 	FileBytes, FreeBytes int64
 
-	// Halted is why the store writes and claims nothing any more; nil if it
-	// does. Alert on it, and restart once the disk is sound.
+	// Halted is why the store is read-only and claims nothing; nil if it is writable. Alert on it,
+	// and restart after fixing the disk.
 	Halted error
 }
 
-// Stats returns the figures of the moment. It costs about a millisecond for each
-// 10,000 webhooks with pending deliveries: call it once in some seconds.
+// Stats returns current figures. It costs about a millisecond for each 10,000 webhooks with pending
+// deliveries: call it every few seconds at most.
 func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	backlog, err := s.backlog(ctx, "")
 	if err == nil {
@@ -68,27 +68,27 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 // WebhookStats are figures of one webhook.
 type WebhookStats struct {
 	Pending      int           // deliveries
-	OldestDue    time.Duration // how long the one that waits longest has been due; 0 if none is
+	OldestDue    time.Duration // how long the oldest due delivery has been due; 0 if none is due
 	LimiterState LimiterState  // of this process
 
-	// TurnsOffAt is when the webhook will be turned off if no attempt succeeds before:
-	// see [RetryPolicy.DisableAfter]. Zero if it is off or on hold, if its last attempt succeeded, and
-	// as long as only one event has failed.
+	// TurnsOffAt is when the webhook will be disabled if no attempt succeeds before: see
+	// [RetryPolicy.DisableAfter]. Zero if it is off or on hold, if its last attempt succeeded, and
+	// while only one event has failed.
 	TurnsOffAt time.Time
 }
 
-// A LimiterState is the state of the adaptive limiter of a webhook: an AIMD concurrency
-// limit and a circuit breaker.
+// A LimiterState is the state of the adaptive limiter of a webhook: an AIMD concurrency limit and a
+// circuit breaker.
 type LimiterState struct {
-	InFlight int  // attempts that this process is making
-	Cap      int  // how many it makes at a time, at most
-	Failures int  // attempts that failed since the last success
-	Slow     bool // attempts take long: the webhook shares the slots of the slow ones
-	Open     bool // the circuit breaker is open: one probe at a time is made until one succeeds
+	InFlight int  // running attempts of this process
+	Cap      int  // maximum number of concurrent attempts
+	Failures int  // failed attempts since the last success
+	Slow     bool // attempts take long: the webhook shares the slots of slow webhooks
+	Open     bool // the circuit breaker is open: one probe at a time until one succeeds
 }
 
-// WebhookStats returns the figures of the account's webhook, or [ErrNotFound].
-// Why and since when it is off or failing is in the [Webhook].
+// WebhookStats returns the figures of the account's webhook, or [ErrNotFound]. The [Webhook] shows
+// why and since when it is off or failing.
 func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID string) (WebhookStats, error) {
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID st
 	}, nil
 }
 
-// backlog counts the pending deliveries of a webhook, or of all if the ID is empty: those that the
-// store has reported, and those that it has not.
+// backlog counts the pending deliveries of a webhook, or of all if the ID is empty, whether or not
+// the store has reported them.
 func (s *WebhookService) backlog(ctx context.Context, webhookID string) (Backlog, error) {
 	b, err := s.store.Unreported(ctx, webhookID)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *WebhookService) backlog(ctx context.Context, webhookID string) (Backlog
 	return b, nil
 }
 
-// age returns how long the delivery that waits longest has been due.
+// age returns how long the oldest due delivery has been due.
 func (b Backlog) age() time.Duration {
 	if b.OldestDue.IsZero() {
 		return 0

@@ -2,18 +2,18 @@ package webhooks
 
 import "github.com/storageapi/storageapi/store/capability"
 
-// A Store keeps webhooks, events and their deliveries. It is what an author of a backend
-// implements, in four parts. The comments of their methods are the contract, together
-// with what [package store] says once of every method: atomicity, errors, contexts,
-// clocks, ids and copies. Package storetest proves a store.
+// A Store keeps webhooks, events and their deliveries. Authors of a backend implement it, in four
+// parts. The contract is the comments of their methods together with the rules for every method in
+// [package store]: atomicity, errors, contexts, clocks, IDs and copies. Package storetest checks an
+// implementation.
 //
 // [package store]: https://pkg.go.dev/github.com/storageapi/storageapi/store
 type Store interface {
 	WebhookStore // the webhooks of accounts
 	Deliveries   // events in, deliveries out
-	History      // what became of events; recoveries; the end of what is old
-	AlertStore   // what alerts remember from report to report
+	History      // the outcome of events; recoveries; removal of old records
+	AlertStore   // alert state between reports
 
-	// Capabilities returns what the store can do besides.
+	// Capabilities returns the store's optional features.
 	Capabilities() capability.Set
 }

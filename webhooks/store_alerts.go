@@ -5,45 +5,43 @@ import (
 	"time"
 )
 
-// An AlertStore is the part of a [Store] that keeps what alerts remember from one report
-// to the next, so that each is told once. What the bytes mean is the service's business.
+// An AlertStore is the part of a [Store] that keeps alert state between reports, so that each alert
+// is sent once. The state is opaque to the store.
 type AlertStore interface {
-	// UpdateAlert calls change with the account's alert, and stores what change leaves of
-	// it together with the events, in one step. It returns how many pending deliveries
-	// that made. An error of change is returned, and nothing is stored. Neither the alert
-	// nor the account's webhooks change between reading and storing. change may run more
-	// than once, and must not call the store.
+	// UpdateAlert calls change with the account's alert, and stores the changed alert together with
+	// the events, in one step. It returns the number of new pending deliveries. If change returns
+	// an error, UpdateAlert returns it and stores nothing. Neither the alert nor the account's
+	// webhooks change between reading and storing. change may run more than once, and must not call
+	// the store.
 	//
-	// Hosts report all the time, and mostly nothing new: if change leaves the State as it
-	// was, without events, and the alert is not due, nothing is written, no call waits for
-	// a write, and the answer comes from memory if the store has one process, or else by
-	// reading a row.
+	// Hosts report often, and mostly without changes. If change keeps the State and adds no events,
+	// and the alert is not due, then nothing is written, no call waits for a write, and a
+	// single-process store answers from memory; other stores read one row.
 	UpdateAlert(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) (deliveries int, err error)
 
-	// DueAlerts returns accounts, at most limit, whose alert of MetricBalance is due:
-	// CreateWebhook, UpdateWebhook and DeleteWebhook make it so in the same step if the
-	// account has such an alert, and UpdateAlert ends that.
+	// DueAlerts returns at most limit accounts whose MetricBalance alert is due. CreateWebhook,
+	// UpdateWebhook and DeleteWebhook make it due in the same step if the account has such an
+	// alert; UpdateAlert clears that.
 	DueAlerts(ctx context.Context, limit int) (accounts []string, err error)
 
-	// UnseenKeys returns the indexes, ascending, of the deduplication keys that the
-	// account does not have.
+	// UnseenKeys returns the ascending indexes of the deduplication keys that the account does not
+	// have.
 	UnseenKeys(ctx context.Context, account string, dedupKeys []DedupKey) (fresh []int, err error)
 
-	// EnqueueOnce stores the deduplication keys and, as Enqueue does, the event, in one
-	// step. ErrExists if the event's account has one of the keys already, and nothing is
-	// stored.
+	// EnqueueOnce stores the deduplication keys and, like Enqueue, the event, in one step. If the
+	// account already has one of the keys, it stores nothing and returns ErrExists.
 	EnqueueOnce(ctx context.Context, event EncodedEvent, dedupKeys []DedupKey) (deliveries int, err error)
 
-	// UpdateFileScan calls change with the state of the scan for expiring files, which is
-	// one for all who share the store and empty at first, and stores the state that change
-	// returns, of at most 4 KiB. An error of change is returned, and nothing is stored. The
-	// state does not change between reading and storing. change may run more than once,
-	// must not write into the state that it is given, and must not call the store.
+	// UpdateFileScan calls change with the state of the scan for expiring files, and stores the
+	// state that change returns, at most 4 KiB. All processes share one state, which is empty at
+	// first. If change returns an error, UpdateFileScan returns it and stores nothing. The state
+	// does not change between reading and storing. change may run more than once, must not modify
+	// the given state, and must not call the store.
 	UpdateFileScan(ctx context.Context, change func(state []byte) ([]byte, error)) error
 }
 
-// A Metric names what an account's reports are about. A store keeps an alert of each, and
-// takes other metrics than these, too.
+// A Metric names the subject of an account's reports. A store keeps one alert per metric, and
+// accepts metrics other than these.
 type Metric string
 
 // The metrics.
@@ -55,24 +53,24 @@ const (
 
 // An AlertStep is one change of an account's alert; see [AlertStore.UpdateAlert].
 type AlertStep struct {
-	// State is what the alert remembers, at most 1 MiB; empty: nothing. A change
-	// replaces it and does not write into it.
+	// State is the alert's state, at most 1 MiB; empty: none. A change must replace it, not write
+	// into it.
 	State []byte
 
-	// Due says that webhooks of the account were created, updated or deleted since the
-	// last step; of MetricBalance only.
+	// Due reports whether webhooks of the account were created, updated or deleted since the last
+	// step; for MetricBalance only.
 	Due bool
 
-	// Webhooks returns all webhooks of the account, ascending by id, except those
-	// that cannot be read. It is for use during the step only.
+	// Webhooks returns all readable webhooks of the account, by ascending ID. Use it during the
+	// step only.
 	Webhooks func() []Webhook
 
-	// Events are to be stored in this order, as Enqueue does: not those whose id the
-	// account has already.
+	// Events are stored in this order, as by Enqueue. Events with an ID that the account already
+	// has are skipped.
 	Events []AlertEvent
 
-	// Deferrable says that a crash may bring back the State before this one: a store
-	// with one process can keep this one in memory until it is closed. Not with Events.
+	// Deferrable permits that a crash restores the previous State: a single-process store can keep
+	// this State in memory until it is closed. Not with Events.
 	Deferrable bool
 }
 
@@ -80,14 +78,14 @@ type AlertStep struct {
 type AlertEvent struct {
 	EncodedEvent
 
-	// WebhookID is the only webhook that gets it, if it is subscribed; empty: all
-	// subscribed webhooks do.
+	// WebhookID restricts the event to this webhook, if it is subscribed; empty: all subscribed
+	// webhooks get it.
 	WebhookID string
 }
 
-// A DedupKey is a deduplication key: an event is published once for each Key and Until,
-// to the millisecond, of an account.
+// A DedupKey is a deduplication key: an event is published once per account for each Key and Until,
+// to the millisecond.
 type DedupKey struct {
 	Key   string    // 1 to 1,024 bytes
-	Until time.Time // after 1970; from then on the store may forget it
+	Until time.Time // after 1970; the store may forget the key after this time
 }

@@ -5,46 +5,45 @@ import (
 	"time"
 )
 
-// A StoredEvent is an event as it is listed, without its body.
+// A StoredEvent is an event in a list, without its body.
 type StoredEvent struct {
 	ID          string
 	Type        EventType
-	Timestamp   time.Time // what the body says; UTC, to the millisecond
-	PublishedAt time.Time // when the store took the event in
+	Timestamp   time.Time // as in the body; UTC, to the millisecond
+	PublishedAt time.Time // when the store accepted the event
 
-	// HasBody tells that its body is still there.
+	// HasBody reports whether the store still has the body.
 	HasBody bool
 }
 
-// An EventQuery asks for events of an account.
+// An EventQuery selects events of an account.
 type EventQuery struct {
 	Types       []EventType // empty: all
-	From        time.Time   // published then or later; zero: since ever
-	To          time.Time   // published before; zero: until now
-	OldestFirst bool        // or else the newest is
-	After       string      // the [EventPage.Next] or Resume of the page before; empty: the first page
-	Limit       int         // how many at most; at least 1
+	From        time.Time   // published then or later; zero: no limit
+	To          time.Time   // published before; zero: no limit
+	OldestFirst bool        // else newest first
+	After       string      // [EventPage.Next] or Resume of the previous page; empty: the first page
+	Limit       int         // page size; at least 1
 }
 
-// Matches reports whether the event is among those asked for, wherever the page begins.
+// Matches reports whether the query selects the event, regardless of where the page begins.
 func (q *EventQuery) Matches(e *StoredEvent) bool {
 	return (len(q.Types) == 0 || slices.Contains(q.Types, e.Type)) &&
 		!e.PublishedAt.Before(q.From) && (q.To.IsZero() || e.PublishedAt.Before(q.To))
 }
 
-// An EventPage is a part of a list of events.
+// An EventPage is one page of a list of events.
 type EventPage struct {
 	Events []StoredEvent
 
-	// Next asks for the page that follows; empty if there is none. A page may hold fewer
-	// events than were asked for, even none, and have a Next nevertheless. It may be shown
-	// to clients: it says nothing of other accounts.
+	// Next is the [EventQuery.After] of the following page; empty if there is none. A page may hold
+	// fewer events than Limit, even none, and still have a Next. It is safe to show to clients,
+	// since it reveals nothing about other accounts.
 	Next string
 
-	// Resume is, of a query with OldestFirst, the [EventQuery.After] with which a later query
-	// goes on: Next if there is one, or else it asks for what is published after this page was
-	// made. It is never empty then. Queries that go on by it, with what they ask for else
-	// unchanged, list each event once, and none is left out, however many publish meanwhile,
-	// on however many nodes.
+	// Resume is, for a query with OldestFirst, the [EventQuery.After] that continues this list
+	// later. It is Next if there is one, or else continues with events published after this page
+	// was made; it is never empty. Queries that continue by Resume and change no other field list
+	// each event once, without gaps, even while many nodes publish.
 	Resume string
 }

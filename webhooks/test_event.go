@@ -10,34 +10,34 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/testgate"
 )
 
-// ErrTesting is returned by [WebhookService.SendTest] if a test event is under way to
-// the webhook already, or too many are: 256 in this process, or 8 of the account, or an
-// eighth of what is left of those 256 if that is less.
+// ErrTesting is returned by [WebhookService.SendTest] if a test event to the webhook is already
+// running, or too many are: 256 in this process, or 8 of the account, or an eighth of the remainder
+// of those 256 if that is less.
 var ErrTesting = errors.New("a test event is under way already")
 
 // A TestEvent is an event that was sent to one webhook, with its attempt.
 type TestEvent struct {
 	ID      string // "evt_" and a ULID
 	Attempt Attempt
-	Body    []byte // what was signed and sent; it is not stored
+	Body    []byte // the signed request body; not stored
 }
 
-// SendTest sends an event of [TypeTest] to the account's webhook, active or not, and
-// returns its attempt; or [ErrHeld] if the webhook is on hold. It is signed and sent like any other event, once, and takes no
-// longer than [Outbound.Timeout], or two seconds more if this host may be to blame. Its data is {"webhookId":…}. Nothing of it is stored,
-// counted or told to [Config.Observe], and its failure changes nothing of the webhook.
+// SendTest sends an event of [TypeTest] to the account's webhook, active or not, and returns its
+// attempt; or [ErrHeld] if the webhook is on hold. It is signed and sent like any other event,
+// once, and takes at most [Outbound.Timeout], or two seconds more if this host may be the cause.
+// Its data is {"webhookId":…}. It is not stored, counted or reported to [Config.Observe], and its
+// failure does not affect the webhook.
 //
-// If it arrives at an active webhook whose circuit breaker is open, the next attempt of a
-// delivery is made at once, or a second after the last one that was requested. If that
-// succeeds too, the breaker closes; if it fails, the rest waits as before.
+// If it arrives at an active webhook whose circuit breaker is open, the next attempt of a delivery
+// is made at once, or a second after the last requested attempt. If that succeeds too, the breaker
+// closes; if it fails, the other deliveries wait as before.
 //
-// The caller chooses where test events go, so they are bounded: a second passes between two
-// to one webhook, and an account begins 8 a second at most. SendTest waits for that, a
-// second at most.
+// The caller chooses the targets of test events, so they are limited: at least a second between two
+// to one webhook, and at most 8 a second per account. SendTest waits for that, up to a second.
 //
-// It needs no Run. If ctx ends it is cut short, and SendTest returns the context's error;
-// if the webhook is deleted, [ErrNotFound]; if too many are under way, [ErrTesting]; after
-// Close, [ErrClosed].
+// It does not need Run. SendTest returns the context's error if ctx ends, [ErrNotFound] if the
+// webhook is deleted, [ErrTesting] if too many test events are running, and [ErrClosed] after
+// Close.
 func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string) (TestEvent, error) {
 	pass, err := s.tests.Begin(account, webhookID)
 	switch err {
@@ -49,8 +49,8 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	}
 	defer s.tests.End(pass)
 	defer context.AfterFunc(ctx, pass.Cancel)()
-	pass.Sleep(pass.At) // a Cancel that ends it ends the attempt, too
-	// A delete of the webhook from here on finds the pass.
+	pass.Sleep(pass.At) // a Cancel that ends the sleep also ends the attempt
+	// From here on a delete of the webhook finds the pass.
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {
 		return TestEvent{}, err
@@ -64,7 +64,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, err
 	}
 	res := s.dispatcher.sender.attempt(&pass.Canceler, &task{Event: event, Webhook: &webhook, Attempt: 1})
-	if !s.running.Load() { // or else Run does
+	if !s.running.Load() { // otherwise Run closes them
 		s.dispatcher.sender.client.CloseIdle()
 	}
 	switch {

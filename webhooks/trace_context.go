@@ -10,14 +10,14 @@ const (
 	headerTraceparent = "Traceparent"
 )
 
-// traceContext returns what to keep with an event that is published in ctx.
+// traceContext returns the trace context to store with an event that is published in ctx.
 func (s *WebhookService) traceContext(ctx context.Context) (trace string) {
 	if s.trace == nil {
 		return ""
 	}
 	defer func() {
 		if recover() != nil {
-			s.logger.Error("storageapi: Config.TraceContext panicked") // its value could hold anything
+			s.logger.Error("storageapi: Config.TraceContext panicked") // the value could hold secrets
 			trace = ""
 		}
 	}()
@@ -46,8 +46,8 @@ func validTraceContext(trace string) bool {
 	return len(trace) <= maxTraceContext && !strings.ContainsFunc(trace, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// isTraceparent reports whether a trace context is a traceparent of version 00 (W3C Trace
-// Context, section 3.2): 00-<trace id>-<parent id>-<flags>, in lower-case hex, no id all zeros.
+// isTraceparent reports whether a trace context is a traceparent of version 00 (W3C Trace Context,
+// section 3.2): 00-<trace id>-<parent id>-<flags>, in lower-case hex, no ID all zeros.
 func isTraceparent(trace string) bool {
 	if len(trace) != 55 || trace[:3] != "00-" || trace[35] != '-' || trace[52] != '-' {
 		return false

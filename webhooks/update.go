@@ -10,36 +10,36 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// UpdateParams says what to change of a webhook; what is nil stays as it is. The
-// rules are those of [CreateParams].
+// UpdateParams describes changes to a webhook; nil fields stay unchanged. The rules of
+// [CreateParams] apply.
 type UpdateParams struct {
 	URL              *string
-	Events           []EventType // in place of those of before; also ones that it has and that are not declared any more
+	Events           []EventType // replaces all types; may keep undeclared ones
 	Active           *bool
-	BalanceThreshold *Amount // zero: none any more
+	BalanceThreshold *Amount // zero: remove the threshold
 
 	If Condition
 }
 
-// Update changes the account's webhook, all at once, and returns what it is now; or it
-// returns [ErrNotFound]. Changes at the same moment do not undo each other.
+// Update changes the account's webhook in one step, and returns its new state, or [ErrNotFound].
+// Concurrent changes do not undo each other.
 //
-// Attempts that have begun go on as they are, and count; all later ones are made as
-// the change has it, also of what was published before:
+// Running attempts continue with the old settings, and count. All later attempts use the new
+// settings, including attempts for events published before:
 //
-//   - URL: pending deliveries go to the new one when they are due, one attempt at a time
-//     at first; if the old one was down, the first is made at once. The webhook counts as
-//     not failing. Results of attempts at the old URL change nothing of the webhook, not
-//     even 410 Gone. One that is off stays off.
-//   - Events: they decide about what is published from now on. Pending and recovered
-//     deliveries are sent even if their type is not among them any more. An If that
-//     decides who may change the URL should therefore cover [Webhook.PastEvents], too.
-//   - Active: while it is false, pending deliveries wait, and what is published is
-//     [Skipped], to be recovered if wanted. Once it is true, they are sent again, the
-//     first at once; the webhook counts as not failing, and its [OffReason] is cleared.
-//   - BalanceThreshold: if the last reported balance is below it, and the webhook has not
-//     been notified of that, a balance.low event is sent immediately; once in five seconds at
-//     most, however often the threshold is changed.
+//   - URL: pending deliveries go to the new URL when they are due, one attempt at a time at first;
+//     if the old receiver was down, the first is made at once. The webhook counts as not failing.
+//     Results of attempts at the old URL do not affect the webhook, not even 410 Gone. An inactive
+//     webhook stays inactive.
+//   - Events: the types apply to events published from now on. Pending and recovered deliveries are
+//     sent even if their type is removed. An If that decides who may change the URL should
+//     therefore cover [Webhook.PastEvents], too.
+//   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can be
+//     recovered later. When it becomes true, pending deliveries are sent again, the first at once;
+//     the webhook counts as not failing, and its [OffReason] is cleared.
+//   - BalanceThreshold: if the last reported balance is below it, and the webhook has not been
+//     notified, a balance.low event is sent immediately, at most once in five seconds, even if the
+//     threshold changes often.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := s.checkUpdate(ctx, account, webhookID, params)
 	if err != nil {
@@ -56,19 +56,19 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 	return webhook, nil
 }
 
-// RotateParams says how to rotate a webhook's secret.
+// RotateParams describes the rotation of a webhook's secret.
 type RotateParams struct {
-	// Grace is how long the previous secret signs as well, 0 or more, counted to the
-	// millisecond. Choose it longer than receivers take to learn the new secret.
+	// Grace is how long the previous secret also signs, 0 or more, to the millisecond. Choose a
+	// longer time than receivers take to get the new secret.
 	Grace time.Duration
 
 	If Condition
 }
 
-// RotateSecret gives the account's webhook a new secret and returns the webhook with
-// it; or it returns [ErrNotFound]. The previous secret signs as well for the grace
-// period; one from an earlier rotation ends now, so that there are at most two. Which
-// secrets sign is decided as an attempt begins, also of what was published before.
+// RotateSecret gives the account's webhook a new secret and returns the webhook with it, or
+// [ErrNotFound]. The previous secret also signs for the grace period. A secret from an earlier
+// rotation ends now, so there are at most two. The secrets for an attempt are chosen when it
+// begins, also for events published earlier.
 func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, params RotateParams) (Webhook, error) {
 	if params.Grace < 0 {
 		return Webhook{}, invalid("Grace", "must not be negative")
@@ -84,7 +84,7 @@ func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID st
 	return webhook, nil
 }
 
-// checkUpdate returns params that were checked, their events without duplicates.
+// checkUpdate returns validated params, with events without duplicates.
 func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID string, p UpdateParams) (UpdateParams, error) {
 	if p.URL != nil {
 		if err := checkURL(*p.URL, s.guard); err != nil {
@@ -109,7 +109,7 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	if p.URL != nil && *p.URL != w.URL {
 		w.URL = *p.URL
-		w.ProvenAt = time.Time{} // of another receiver
+		w.ProvenAt = time.Time{} // by another receiver
 		w.EndFailing()
 	}
 	if p.Events != nil {
@@ -127,7 +127,7 @@ func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	}
 }
 
-// past returns the webhook's PastEvents once it is subscribed to these events.
+// past returns the webhook's PastEvents after its Events are replaced by events.
 func past(w *Webhook, events []EventType) []EventType {
 	var all []EventType
 	for _, t := range slices.Concat(w.PastEvents, w.Events) {

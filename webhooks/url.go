@@ -10,10 +10,9 @@ import (
 
 const maxURL = 2048
 
-// checkURL checks the address of a webhook: https, a host, no user information,
-// no fragment, at most 2,048 characters, and nothing that the guard would
-// refuse to dial. Names are not resolved here: what they resolve to is checked
-// at every dial.
+// checkURL checks the URL of a webhook: https, a host, no user information, no fragment, at most
+// 2,048 characters, and no address that the guard would refuse to dial. Names are not resolved
+// here: their addresses are checked at every dial.
 func checkURL(text string, guard *outbound.Guard) error {
 	bad := func(reason string) error { return invalid("url", reason) }
 	switch {
@@ -49,8 +48,8 @@ func checkURL(text string, guard *outbound.Guard) error {
 	return nil
 }
 
-// origin returns what may be shown of a URL in logs: its scheme, host and port.
-// Paths and queries of webhooks often hold secrets.
+// origin returns the part of a URL that is safe to log: scheme, host and port. Paths and queries of
+// webhooks often hold secrets.
 func origin(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -11,41 +11,40 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// An EventDeclaration declares an event type of a host's own, in [Config.Events]. Webhooks
-// subscribe to it, and get it, like those of docs/spec.md, section 6.
+// An EventDeclaration declares an event type of the host, in [Config.Events]. Webhooks subscribe to
+// it and receive it like the types in docs/spec.md, section 6.
 type EventDeclaration struct {
-	// Type is the type's name, such as "teams.created": words of lower-case letters,
-	// digits and "_", a letter first, with full stops between, at least one; at most 64
-	// bytes. Those of docs/spec.md, section 6, and what begins with "webhook." are taken.
+	// Type is the type's name, such as "teams.created": two or more words, separated by full stops.
+	// A word has lower-case letters, digits and "_", and begins with a letter. At most 64 bytes.
+	// The names in docs/spec.md, section 6, and all that begin with "webhook." are reserved.
 	Type EventType
 
-	// Description says to people what happened, such as "Team created": 1 to 200 bytes of
-	// UTF-8. The dashboard and the OpenAPI document show it.
+	// Description is a readable description, such as "Team created": 1 to 200 bytes of UTF-8. The
+	// dashboard and the OpenAPI document show it.
 	Description string
 
-	// Scope is what a key needs to subscribe to the type, and to change a webhook that
-	// does: the scope that lets it read what the events tell. One of [Config.Scopes].
+	// Scope is the scope that an API key needs to subscribe to the type, and to change a webhook
+	// that is subscribed: the read scope for the events' data. One of [Config.Scopes].
 	Scope scopes.Scope
 
-	// Example is a payload for people to see. Schema is the JSON Schema (2020-12) of the
-	// payloads, a JSON object without $ref and $dynamicRef, for programs. At least one of the two is required; Schema
-	// defaults to one that follows from Example.
+	// Example is a sample payload for documentation. Schema is the JSON Schema (2020-12) of the
+	// payloads: a JSON object without $ref and $dynamicRef. At least one of the two is required;
+	// Schema defaults to a schema derived from Example.
 	Example Data
 	Schema  json.RawMessage
 }
 
-// MaxEventTypes is how many event types there are at most, those of docs/spec.md,
-// section 6, included.
+// MaxEventTypes is the maximum number of event types, including those in docs/spec.md, section 6.
 const MaxEventTypes = 128
 
-// A vocabulary is the event types that there are.
+// A vocabulary is the set of known event types.
 type vocabulary struct {
 	scopes   *scopes.Vocabulary
 	types    []EventType // those of docs/spec.md, then the declared ones
 	declared map[EventType]EventDeclaration
 }
 
-// newVocabulary checks declarations. The error names the one that is wrong.
+// newVocabulary checks declarations. The error names the first invalid one.
 func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*vocabulary, error) {
 	v := &vocabulary{known, EventTypes(), make(map[EventType]EventDeclaration, len(declared))}
 	if n := MaxEventTypes - len(eventTypes); len(declared) > n {
@@ -107,7 +106,7 @@ func validEventType(t EventType) bool {
 
 func (v *vocabulary) has(t EventType) bool { return slices.Contains(v.types, t) }
 
-// scope returns the read scope behind a type, false if there is no such type.
+// scope returns the read scope of a type, or false for an unknown type.
 func (v *vocabulary) scope(t EventType) (scopes.Scope, bool) {
 	d, own := v.declared[t]
 	switch {
@@ -119,8 +118,7 @@ func (v *vocabulary) scope(t EventType) (scopes.Scope, bool) {
 	return scopes.AccountRead, slices.Contains(eventTypes[:], t)
 }
 
-// check returns a subscription without duplicates. Types that there are no more may stay
-// in the subscription that has them.
+// check returns the types without duplicates. Unknown types are allowed if before has them.
 func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	var folded []EventType
 	var unknown []string
@@ -145,7 +143,7 @@ func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	return nil, invalid("events", reason)
 }
 
-// list returns the types for people.
+// list returns the types as readable text.
 func (v *vocabulary) list() string {
 	known := make([]string, len(v.types))
 	for i, t := range v.types {
@@ -154,21 +152,21 @@ func (v *vocabulary) list() string {
 	return strings.Join(known, ", ")
 }
 
-// EventTypes returns the types to subscribe to: those of docs/spec.md, section 6, in its
-// order, then those of [Config.Events] in theirs.
+// EventTypes returns the types to subscribe to: the types in docs/spec.md, section 6, in its order,
+// then the types of [Config.Events] in theirs.
 func (s *WebhookService) EventTypes() []EventType { return slices.Clone(s.events.types) }
 
-// DeclaredEvent returns the declaration of a type of [Config.Events], false for any other.
+// DeclaredEvent returns the declaration of a type in [Config.Events], or false for any other type.
 func (s *WebhookService) DeclaredEvent(t EventType) (EventDeclaration, bool) {
 	d, ok := s.events.declared[t]
 	d.Schema = slices.Clone(d.Schema)
 	return d, ok
 }
 
-// ReadScopes returns the scopes that let a key read what events of these types tell: for
-// those of docs/spec.md, section 6, files:read for files.expiring and account:read for all
-// others; for those of [Config.Events] their Scope. What a type told that is not declared
-// any more takes is not known: it takes all scopes that there are.
+// ReadScopes returns the scopes that a key needs to read events of these types: files:read for
+// files.expiring, account:read for the other types in docs/spec.md, section 6, and Scope for those
+// in [Config.Events]. For a type that is no longer declared the scope is unknown, so it returns all
+// scopes.
 func (s *WebhookService) ReadScopes(types []EventType) scopes.Set {
 	var set scopes.Set
 	for _, t := range types {

@@ -9,86 +9,84 @@ import (
 
 // A Webhook is an endpoint that receives an account's events.
 type Webhook struct {
-	ID      string // "wh_" and a ULID; later webhooks sort after earlier ones
-	Account string // who it belongs to
+	ID      string // "wh_" and a ULID; later webhooks have greater IDs
+	Account string // the account that owns the webhook
 	URL     string // https
 
-	// Events are the subscribed event types, at least one, in the caller's
-	// order without duplicates.
+	// Events are the subscribed event types, at least one, in the caller's order without
+	// duplicates.
 	Events []EventType
 
-	// PastEvents are types that it was subscribed to before and is no more,
-	// without duplicates: what it is owed, or is sent again, may be of them too.
+	// PastEvents are earlier types that the webhook is no longer subscribed to, without duplicates.
+	// Its pending and recovered deliveries may have these types.
 	PastEvents []EventType
 
 	WebhookHealth
 
-	// Version counts the stored changes of the webhook: 1 at its creation. A store sets it;
-	// changes made by a caller are ignored. An import begins at 1.
+	// Version counts the stored changes of the webhook, from 1 at its creation. The store sets it
+	// and ignores the caller's changes to it. An import begins at 1.
 	Version uint64
 
-	// Held tells that the webhook is on hold: the store was restored from a backup, and
-	// what was pending then may have been sent since. Nothing is sent to it, also not what
-	// is published meanwhile, which is pending like all else. [WebhookService.Release]
-	// ends it.
+	// Held reports whether the webhook is on hold: the store was restored from a backup, and
+	// deliveries that were pending in the backup may have been sent since. The webhook gets no
+	// deliveries; new events become pending as usual. [WebhookService.Release] ends the hold.
 	Held bool
 
-	// BalanceThreshold is for balance.low events; zero: none of its own.
+	// BalanceThreshold is the threshold for balance.low events; zero:
+	// [Alerts.DefaultBalanceThreshold].
 	BalanceThreshold Amount
 
-	Secret    signing.Secret // signs what is sent
+	Secret    signing.Secret // signs requests
 	CreatedAt time.Time      // UTC, to the millisecond
 
-	// PreviousSecret, from before the last rotation, signs as well until
-	// PreviousSecretExpiresAt; zero if there is none.
+	// PreviousSecret is the secret before the last rotation. Requests are also signed with it until
+	// PreviousSecretExpiresAt. Zero if there is none.
 	PreviousSecret          signing.Secret
 	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
 }
 
-// A WebhookHealth is what the results of attempts change of a [Webhook].
+// A WebhookHealth is the part of a [Webhook] that results of attempts change.
 type WebhookHealth struct {
-	// Active tells whether events are sent. The pending deliveries of an inactive webhook
-	// wait until it is active again. Events published meanwhile are [Skipped]: activating it
+	// Active reports whether events are sent. The pending deliveries of an inactive webhook wait
+	// until it is active again. Events published while it is inactive are [Skipped]: activating it
 	// does not send them, [WebhookService.Recover] does.
 	Active bool
 
-	// OffReason tells why the webhook was turned off; empty if it is active or
-	// was turned off on request.
+	// OffReason is why the webhook was disabled; empty if it is active or was disabled on request.
 	OffReason OffReason
 
-	// OffAt is when the webhook was turned off, UTC, to the millisecond; zero if it is active. A
-	// webhook that answered 410 Gone was turned off by the attempt that began at OffAt.
+	// OffAt is when the webhook was disabled, UTC, to the millisecond; zero if it is active. After
+	// a 410 Gone it is the start of that attempt.
 	OffAt time.Time
 
-	// ProvenAt is when the first attempt began that succeeded at this URL; zero if none
-	// has.
+	// ProvenAt is the start of the first successful attempt at this URL; zero if there is none.
 	ProvenAt time.Time
 
-	// FailingSince is when the first of its attempts began that have all failed
-	// since; zero if the last one succeeded.
+	// FailingSince is the start of the first attempt in the current run of failures; zero if the
+	// last attempt succeeded.
 	FailingSince time.Time
 
-	// FailingEvent is the id of the event of that attempt, and FailedAgain tells that
-	// another event has failed since, too.
+	// FailingEvent is the ID of the event of that first attempt. FailedAgain reports whether
+	// another event has also failed since.
 	FailingEvent string
 	FailedAgain  bool
 
-	// WarnedAt is when the host was told that the webhook will be turned off if
-	// it goes on failing; zero if it was not.
+	// WarnedAt is when the host was warned that the webhook will be disabled if it keeps failing;
+	// zero if it was not warned.
 	WarnedAt time.Time
 }
 
-// An OffReason is why a webhook was turned off.
+// An OffReason is the reason why a webhook was disabled.
 type OffReason string
 
 // The reasons.
 const (
-	OffGone    OffReason = "gone"    // its receiver answered 410 Gone
-	OffFailing OffReason = "failing" // its attempts have all failed for [RetryPolicy.DisableAfter], those of two events at least
+	OffGone    OffReason = "gone"    // the receiver answered 410 Gone
+	OffFailing OffReason = "failing" // all attempts failed for [RetryPolicy.DisableAfter], of 2 or more events
 )
 
-// NoteFailure notes a failed attempt to send the webhook the event, begun then, as a
-// [Store] keeps it, and reports whether that changes anything.
+// NoteFailure records a failed attempt to send the event, with its start time, in the form that a
+// [Store] keeps, and reports whether the health changed.
 func (w *WebhookHealth) NoteFailure(eventID string, at time.Time) (changed bool) {
 	switch {
 	case w.FailingSince.IsZero():
@@ -103,13 +101,14 @@ func (w *WebhookHealth) NoteFailure(eventID string, at time.Time) (changed bool)
 	return true
 }
 
-// EndFailing forgets that attempts failed, and that the host was warned of it.
+// EndFailing clears the record of failures and of the warning to the host.
 func (w *WebhookHealth) EndFailing() {
 	w.FailingSince, w.FailingEvent, w.FailedAgain, w.WarnedAt = time.Time{}, "", false, time.Time{}
 }
 
-// After returns the health after an attempt to send the webhook the event. A delivery ends the failing, a failure of the receiver begins or
-// prolongs it. A reason in off turns the webhook off as of the attempt, unless it is off.
+// After returns the health after an attempt to send the event. A success ends the run of failures;
+// a failure of the receiver begins or continues it. A non-empty off disables an active webhook as
+// of the start of the attempt.
 func (h WebhookHealth) After(outcome Outcome, attempt *Attempt, eventID string, off OffReason) WebhookHealth {
 	at := attempt.StartedAt.UTC().Truncate(time.Millisecond)
 	switch {
@@ -127,8 +126,7 @@ func (h WebhookHealth) After(outcome Outcome, attempt *Attempt, eventID string, 
 	return h
 }
 
-// previousSecretAt returns the previous secret if it signs at that time, or else
-// the zero Secret.
+// previousSecretAt returns the previous secret if it still signs at now, or else the zero Secret.
 func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
 	if now.Before(w.PreviousSecretExpiresAt) {
 		return w.PreviousSecret
@@ -136,31 +134,29 @@ func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
 	return signing.Secret{}
 }
 
-// Proven reports whether the receiver has shown that it takes events, and nothing has
-// shown otherwise since: an attempt succeeded, and the last one did. While slots are
-// short, unproven webhooks have a part of them.
+// Proven reports whether the receiver has accepted an event at this URL and the last attempt
+// succeeded. While slots are short, unproven webhooks get only a share of them.
 func (w *WebhookHealth) Proven() bool { return !w.ProvenAt.IsZero() && w.FailingSince.IsZero() }
 
-// Claimable reports whether attempts may be made for the webhook: it is active and not on
-// hold.
+// Claimable reports whether the webhook is active and not on hold, so that attempts may be made.
 func (w *Webhook) Claimable() bool { return w.Active && !w.Held }
 
-// clone returns a copy that shares nothing with w: that of a task is shared.
+// clone returns a copy that shares nothing with w. Tasks share their webhook.
 func (w *Webhook) clone() Webhook {
 	c := *w
 	c.Events, c.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
 	return c
 }
 
-// dropExpired removes the previous secret once it does not sign any more.
+// dropExpired removes the previous secret once it has expired.
 func (w *Webhook) dropExpired(now time.Time) {
 	if w.previousSecretAt(now).IsZero() {
 		w.PreviousSecret, w.PreviousSecretExpiresAt = signing.Secret{}, time.Time{}
 	}
 }
 
-// Subscribes reports whether the webhook is to receive events of the type now:
-// it is active and subscribed.
+// Subscribes reports whether the webhook is active and subscribed to t, and so gets new events of
+// this type.
 func (w *Webhook) Subscribes(t EventType) bool {
 	return w.Active && slices.Contains(w.Events, t)
 }
