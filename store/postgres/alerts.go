@@ -15,9 +15,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// UpdateAlert implements [webhooks.Store]. A step that changes nothing reads one row, and
-// the webhooks if change asks for them. Any other step runs change again in a transaction,
-// with the account locked.
+// UpdateAlert implements [webhooks.Store]. A step that changes nothing only reads one row, and the
+// webhooks if change calls Webhooks. Other steps run change again in a transaction, with the
+// account locked.
 func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
 	idle := false
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -68,8 +68,8 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 	return deliveries, nil
 }
 
-// alertStep runs change on the state of an alert, and returns that, too. In a transaction it locks the
-// webhooks that change asks for.
+// alertStep runs change on the state of an alert, and returns the state before and the step. In a
+// transaction it locks the webhooks that change reads.
 func (s *Store) alertStep(ctx context.Context, db querier, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (kept, step webhooks.AlertStep, err error) {
 	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and metric = $2`), account, string(metric)).Scan(&kept.State, &kept.Due)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -86,10 +86,10 @@ func (s *Store) alertStep(ctx context.Context, db querier, account string, metri
 	return kept, step, cmp.Or(failed, err)
 }
 
-// readable returns the webhooks of the account, ascending by id, without those that cannot
-// be read.
+// readable returns the account's readable webhooks, ascending by id.
 func (s *Store) readable(ctx context.Context, db querier, account string) (list []webhooks.Webhook, err error) {
-	sql := selectWebhooks + `where w.account = $1 order by w.no` // as settling locks them
+	// The webhooks are in the order in which settling locks them.
+	sql := selectWebhooks + `where w.account = $1 order by w.no`
 	if _, locks := db.(pgx.Tx); locks {
 		sql += ` for share`
 	}
@@ -108,7 +108,7 @@ func (s *Store) readable(ctx context.Context, db querier, account string) (list 
 	return list, err
 }
 
-// markDue makes the account's alert of its balance due.
+// markDue makes the account's balance alert due.
 func (s *Store) markDue(ctx context.Context, tx pgx.Tx, account string) error {
 	_, err := tx.Exec(ctx, s.sql(`update storageapi.alerts set due = true where account = $1 and metric = $2 and not due`), account, string(webhooks.MetricBalance))
 	return err
@@ -119,7 +119,7 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) ([]string, error) {
 	return collect(ctx, s, scanText, `select account from storageapi.alerts where due limit $1`, limit)
 }
 
-// columns are the keys and times of deduplication keys.
+// columns returns the keys and times of deduplication keys.
 func columns(dedupKeys []webhooks.DedupKey) (keys []string, until []time.Time) {
 	for _, n := range dedupKeys {
 		keys, until = append(keys, n.Key), append(until, utc(n.Until))
@@ -138,8 +138,8 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 
 var noteDedupKeys = query("note_dedup_keys")
 
-// EnqueueOnce implements [webhooks.Store]. It waits for transactions that are storing one
-// of the keys.
+// EnqueueOnce implements [webhooks.Store]. It waits for transactions that are storing one of the
+// keys.
 func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
 	keys, until := columns(dedupKeys)
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -156,8 +156,8 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 	return s.enqueued(event.Account, deliveries, err)
 }
 
-// UpdateFileScan implements [webhooks.Store]. The state is stored in a mark, which the step
-// locks. A node whose clock is not the database's looks for nothing: [ErrClock].
+// UpdateFileScan implements [webhooks.Store]. The state is in a mark, which the step locks. It
+// returns [ErrClock] if this node's clock is wrong.
 func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	if err := s.checkClock(ctx); err != nil {
 		return err

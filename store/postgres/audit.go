@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// A entryRow is an audit entry as statements take it, in a list of them as JSON.
+// An entryRow is an audit entry in the JSON list that statements take.
 type entryRow struct {
 	Account       string    `json:"account"`
 	ID            string    `json:"id"`
@@ -42,7 +42,7 @@ type entryRow struct {
 	Routine       bool      `json:"routine"`
 	StoredAt      time.Time `json:"stored_at,omitzero"` // zero: now
 
-	Place int `json:"place"` // of the change of health that it is stored with
+	Place int `json:"place"` // 1 + the index of its health change, or 0
 }
 
 func rowOfAuditEntry(n *audit.Entry) entryRow {
@@ -65,12 +65,12 @@ var (
 	listAuditEntries = query("list_audit_entries")
 	lastAuditEntry   = query("last_listed_audit_entry")
 
-	// Those of one target are read by the index of targets.
+	// The lists of one target use the index of targets.
 	listAuditEntriesOfTarget = strings.Replace(listAuditEntries, `($4 = '' or target_kind = $4)`, `target_kind = $4 and target_id = $9`, 1)
 	lastAuditEntryOfTarget   = strings.Replace(lastAuditEntry, `order by`, `and target_kind = $4 and target_id = $5 order by`, 1)
 )
 
-// listOf returns audit entries as statements take them.
+// listOf encodes audit entries for statements.
 func listOf(rows ...entryRow) (string, error) {
 	if rows == nil {
 		rows = []entryRow{}
@@ -79,8 +79,8 @@ func listOf(rows ...entryRow) (string, error) {
 	return string(text), err
 }
 
-// queueAuditEntry adds the statement that stores an audit entry, if it is one, to a batch whose
-// transaction has locked its target.
+// queueAuditEntry adds the statement that stores an audit entry, unless it is zero. The batch's
+// transaction must have locked the entry's target.
 func (s *Store) queueAuditEntry(batch *pgx.Batch, n audit.Entry) error {
 	if n.IsZero() {
 		return nil
@@ -88,7 +88,7 @@ func (s *Store) queueAuditEntry(batch *pgx.Batch, n audit.Entry) error {
 	return s.queueAuditEntries(batch, rowOfAuditEntry(&n))
 }
 
-// queueAuditEntries adds the statement that stores audit entries, if there are any.
+// queueAuditEntries adds the statement that stores audit entries, if any.
 func (s *Store) queueAuditEntries(batch *pgx.Batch, rows ...entryRow) error {
 	list, err := listOf(rows...)
 	if err == nil && len(rows) > 0 {
@@ -98,12 +98,12 @@ func (s *Store) queueAuditEntries(batch *pgx.Batch, rows ...entryRow) error {
 	return err
 }
 
-// trimEvery is after how many routine audit entries of an account those are counted, on average: that
-// takes a millisecond where there are [audit.MaxRoutine].
+// trimEvery is the average number of new routine audit entries of an account between two trims. A
+// trim of [audit.MaxRoutine] entries takes a millisecond.
 const trimEvery = 64
 
-// queueTrim adds the statements that remove old routine audit entries of accounts which have new ones,
-// now and then.
+// queueTrim occasionally adds the statements that remove old routine audit entries of accounts with
+// new ones.
 func (s *Store) queueTrim(batch *pgx.Batch, added []entryRow) {
 	queued := make(map[string]bool)
 	for i := range added {
@@ -114,7 +114,8 @@ func (s *Store) queueTrim(batch *pgx.Batch, added []entryRow) {
 	}
 }
 
-// tell stores an audit entry, if it is one, in a transaction that has locked its target.
+// tell stores an audit entry, unless it is zero. The transaction must have locked the entry's
+// target.
 func (s *Store) tell(ctx context.Context, tx pgx.Tx, n audit.Entry) error {
 	batch := &pgx.Batch{}
 	if err := s.queueAuditEntry(batch, n); err != nil || batch.Len() == 0 {
@@ -123,8 +124,8 @@ func (s *Store) tell(ctx context.Context, tx pgx.Tx, n audit.Entry) error {
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// AddAuditEntries implements [audit.Store]. A node whose clock is not the database's does not know which keys are about
-// to expire: [ErrClock].
+// AddAuditEntries implements [audit.Store]. It returns [ErrClock] if the entries include expiring
+// keys and this node's clock is wrong, since the node cannot know which keys are about to expire.
 func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error) {
 	var rows []entryRow
 	for i := range list {
@@ -154,10 +155,10 @@ func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added 
 	return added, nil
 }
 
-// entriesLookedAt is how many audit entries are looked at for a page of a list.
+// entriesLookedAt is how many audit entries are examined for a page of a list.
 const entriesLookedAt = 10_000
 
-// entryFields are where number and entryColumns are read to.
+// entryFields are the scan targets of number and entryColumns.
 func entryFields(n *audit.Numbered) []any {
 	m := &n.Entry
 	return []any{
@@ -181,7 +182,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		page = audit.Page{}
-		// The last one to look at, of those of the target if there is one.
+		// The number of the last entry to examine, among the target's if there is a target.
 		var least int64
 		last, looked := lastAuditEntry, []any{account, below, entriesLookedAt - 1}
 		all, args := listAuditEntries, []any{account, below, &least, kind, texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit}
@@ -201,7 +202,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 			page.Entries = append(page.Entries, list[i].Entry)
 		}
 		next := least
-		if len(list) == query.Limit { // there may be none after it: then the next page is empty
+		if len(list) == query.Limit { // if none follow, the next page is empty
 			next = int64(list[query.Limit-1].Number)
 		}
 		if next > 0 {
@@ -237,8 +238,9 @@ func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 	})
 }
 
-// LeaseAudit implements [audit.Store], by the confirmed clock. A lease that ends later than
-// a new one would, by more than that clock may go back, was written under a clock that was ahead: it is over.
+// LeaseAudit implements [audit.Store] by the confirmed clock, which normally goes back by less than
+// 5 minutes. So a lease whose end is more than 5 minutes after a new lease's end was written while
+// the clock was ahead, and counts as over.
 func (s *Store) LeaseAudit(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
 	if err := s.keepObserving(ctx); err != nil {
 		return false, err

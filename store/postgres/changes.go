@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The kinds of changes that owners of shards hear of. Each names shards, webhooks and events,
-// element by element.
+// Kinds of changes in the change feed. A change names shards, webhooks and events, element by
+// element.
 const (
 	changeAdded   = iota // the delivery became pending, or due sooner
 	changeFirst          // the delivery became pending and is to be the next of its webhook
@@ -19,21 +19,21 @@ const (
 	changeErased         // the webhook was deleted as the erasure of its account began; the event is 0
 )
 
-// noteChange notes a change in the transaction that makes it: of the kind $1, the shards $2, the
+// noteChange adds a change in the transaction that makes it: the kind $1, the shards $2, the
 // webhooks $3 and the events $4.
 const noteChange = `
 	insert into storageapi.changes (kind, shards, webhooks, events) values ($1::smallint, $2::smallint[], $3::bigint[], $4::bigint[])`
 
-// trimStep is how many changes are removed by a statement, or those of one transaction.
+// trimStep is how many changes one statement removes at most, unless one transaction has more.
 const trimStep = 5000
 
 var trim = query("trim_changes")
 
-// trimming is how long a call of trimChanges goes on.
+// trimming limits how long one call of trimChanges runs.
 const trimming = 200 * time.Millisecond
 
-// trimChanges removes changes that all nodes have read, for a while. The node that owns the
-// first shard calls it now and then.
+// trimChanges removes changes that all nodes have read, for up to trimming. The node that owns the
+// first shard calls it regularly.
 func (s *Store) trimChanges(ctx context.Context) error {
 	for began, removed := time.Now(), trimStep; removed >= trimStep && time.Since(began) < trimming; {
 		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -46,8 +46,8 @@ func (s *Store) trimChanges(ctx context.Context) error {
 	return nil
 }
 
-// forgetForeign removes the changes that were restored with a dump from another server, which
-// each read would find to be new, and what they are trimmed by.
+// forgetForeign removes changes that were restored with a dump of another server, which each read
+// would return as new, and resets their trim mark.
 func (s *Store) forgetForeign(ctx context.Context) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, s.sql(forgetForeign))

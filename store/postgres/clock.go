@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// ErrClock is wrapped by the errors of [New], [Open], Deliver, UpdateFileScan and, for keys that are about to
-// expire, AddAuditEntries if this node's clock differs from the database's by more than an hour. Receivers
-// would reject its signatures, keys would expire too late or too early, and accounts be notified too early.
+// ErrClock is wrapped by the errors of [New], [Open], Deliver, UpdateFileScan and, for keys that
+// are about to expire, AddAuditEntries if this node's clock differs from the database's by more
+// than an hour. Receivers would reject its signatures, keys would expire too late or too early, and
+// accounts would be notified too early.
 var ErrClock = errors.New("this node's clock differs from the database's")
 
 const (
 	maxSkew    = time.Hour
 	clockEvery = time.Minute     // between checks of the database's clock
-	clockJumps = 5 * time.Second // jump of this node's clock that makes it check at once
+	clockJumps = 5 * time.Second // a jump of this node's clock that triggers a check
 )
 
 // A clock compares this node's clock with the database's.
@@ -24,11 +25,11 @@ type clock struct {
 	every time.Duration // clockEvery
 
 	mu       sync.Mutex
-	right    time.Time // when they were last found to agree
-	database time.Time // what the database's clock showed then
+	right    time.Time // when both clocks were last found to agree
+	database time.Time // the database's clock at that time
 
-	seen  time.Time     // when this node observed the database's clock last
-	doubt time.Duration // what was not confirmed of it then
+	seen  time.Time     // when this node last observed the database's clock
+	doubt time.Duration // the part of it that was not confirmed then
 	shown time.Time     // the latest result of Now
 }
 
@@ -41,8 +42,8 @@ func (c *clock) due(now time.Time) bool {
 	return elapsed >= c.every || jumped.Abs() >= clockJumps
 }
 
-// check returns an error if the database's clock, read after asked, differs too much from
-// this node's.
+// check returns an error if the database's clock, read after asked, differs from this node's by
+// more than maxSkew.
 func (c *clock) check(asked, database time.Time) error {
 	now := time.Now()
 	ahead, behind := asked.Round(0).Sub(database), database.Sub(now.Round(0))
@@ -59,9 +60,9 @@ func (c *clock) check(asked, database time.Time) error {
 	return nil
 }
 
-// latest returns the latest time that is stored as now: an hour later than this node's clock shows, or
-// than the database's should by what it showed when they agreed. A later one would be that of a clock
-// that is wrong, and what is stored under it would be in the future once it is right again.
+// latest returns the latest time that may be stored as the current time: an hour after the later of
+// this node's clock and the database's clock, extrapolated from their last agreement. A later time
+// would come from a wrong clock, and its rows would be in the future once the clock is corrected.
 func (c *clock) latest() time.Time {
 	now := time.Now()
 	c.mu.Lock()
@@ -73,14 +74,15 @@ func (c *clock) latest() time.Time {
 	return now.Add(maxSkew)
 }
 
-// observed notes an observation that began then.
+// observed records an observation of the database's clock that began at began.
 func (c *clock) observed(began time.Time, doubt time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen, c.doubt = began, doubt
 }
 
-// recent reports whether this node has observed the database's clock lately.
+// recent reports whether this node's last observation of the database's clock is less than
+// observeFor old.
 func (c *clock) recent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,22 +95,22 @@ func (c *clock) doubted() time.Duration {
 	return c.doubt
 }
 
-// show notes a result of Now.
+// show records a result of Now.
 func (c *clock) show(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shown = now
 }
 
-// ahead returns by how much times that follow from the latest result of Now may be ahead of what is
-// confirmed: the clock may have been set back since.
+// ahead returns how far times derived from the latest result of Now may be ahead of the confirmed
+// clock: the database's clock may have been set back since.
 func (c *clock) ahead(confirmed *confirmedClock) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(confirmed.doubt(), c.shown.Sub(confirmed.now()))
 }
 
-// checkClock checks the database's clock if that is due.
+// checkClock checks the database's clock if a check is due.
 func (s *Store) checkClock(ctx context.Context) error {
 	asked := time.Now()
 	if !s.clock.due(asked) {
@@ -124,14 +126,15 @@ func (s *Store) checkClock(ctx context.Context) error {
 // A databaseClock converts times of the confirmed clock to this node's.
 type databaseClock struct {
 	mu           sync.Mutex
-	at, database time.Time // the same moment; zero: not known
+	at, database time.Time // the same moment on both clocks; zero: unknown
 }
 
-// maxDrift is by how much the clocks may differ from what is known of them. What is read with one
-// statement and what with the next keep their order meanwhile.
+// maxDrift is how far the two clocks may drift apart before the conversion changes. Until then,
+// times that successive statements read keep their order.
 const maxDrift = time.Second
 
-// set notes what the confirmed clock shows now, unless that is as expected, or later only.
+// set records the confirmed clock's current time, unless that is as expected or at most maxDrift
+// behind.
 func (c *databaseClock) set(database time.Time) {
 	now := time.Now()
 	c.mu.Lock()
@@ -141,7 +144,7 @@ func (c *databaseClock) set(database time.Time) {
 	}
 }
 
-// here returns when the confirmed clock shows that time.
+// here converts a time of the confirmed clock to this node's clock.
 func (c *databaseClock) here(database time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,30 +8,32 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The confirmed clock is the database's clock without its jumps. What ages goes by it: a clock that is
-// set ahead, or a database that was restored on a server with another clock, must not end what is kept.
+// The confirmed clock is the database's clock without its jumps. Everything that ages uses it: a
+// clock that is set ahead, or a database restored on a server with another clock, must not expire
+// data.
 //
-// Nodes observe the database's clock at least once a minute, and share what they saw in the one row
-// of the table clock. Between two observations at most clockJump passes. More than that is a jump: of the clock,
-// or a time in which no node ran, which look alike. It is believed once the nodes have observed the
-// clock for jumpHolds since, and forgotten if the clock is set back.
+// Nodes observe the database's clock at least once a minute and share the observation in the single
+// row of the table clock. Normally at most clockJump passes between two observations. A longer time
+// is a jump: either of the clock, or a time in which no node ran, which look alike. A jump is
+// accepted after the nodes have observed the clock for another jumpHolds, and dropped if the clock
+// is set back.
 const (
 	clockJump  = time.Hour
 	jumpHolds  = 24 * time.Hour
 	seenEvery  = 30 * time.Second // between writes of the row
-	observeFor = time.Minute      // an observation of this node is recent for so long
+	observeFor = time.Minute      // for how long a node's own observation is recent
 )
 
-// confirmedNow is the confirmed clock in statements: see the function in the schema.
+// confirmedNow is the confirmed clock in statements, a function of the schema.
 const confirmedNow = `(select storageapi.confirmed_clock())`
 
-// A confirmedClock is what the nodes have observed.
+// A confirmedClock has the shared observations of the database's clock.
 type confirmedClock struct {
 	seen          time.Time
 	jumps, lasted []time.Duration // element by element
 }
 
-// doubt returns how much of the time up to the latest observation is not confirmed.
+// doubt returns the unconfirmed part of the time up to the latest observation.
 func (c *confirmedClock) doubt() (sum time.Duration) {
 	for _, by := range c.jumps {
 		sum += by
@@ -42,7 +44,7 @@ func (c *confirmedClock) doubt() (sum time.Duration) {
 // now returns the confirmed time of the latest observation.
 func (c *confirmedClock) now() time.Time { return c.seen.Add(-c.doubt()) }
 
-// observe notes what the database's clock shows.
+// observe records a time of the database's clock.
 func (c *confirmedClock) observe(database time.Time) {
 	elapsed := database.Sub(c.seen)
 	c.seen = database
@@ -52,7 +54,7 @@ func (c *confirmedClock) observe(database time.Time) {
 	switch {
 	case elapsed > clockJump:
 		c.jumps, c.lasted = append(c.jumps, elapsed), append(c.lasted, 0)
-	case elapsed < 0: // the latest jump is corrected first
+	case elapsed < 0: // correct the latest jump first
 		for i := len(c.jumps) - 1; i >= 0 && elapsed < 0; i-- {
 			by := min(c.jumps[i], -elapsed)
 			c.jumps[i] -= by
@@ -68,7 +70,7 @@ func (c *confirmedClock) observe(database time.Time) {
 	}
 }
 
-// observeClock observes the database's clock, and returns what it shows and what is confirmed of that.
+// observeClock observes the database's clock, and returns its time and the confirmed clock.
 func (s *Store) observeClock(ctx context.Context) (database time.Time, c confirmedClock, err error) {
 	began := time.Now()
 	var elapsed time.Duration
@@ -110,7 +112,7 @@ func (s *Store) seenClock(ctx context.Context, db interface {
 	return database, c, nil
 }
 
-// keepObserving observes the database's clock if this node has not done so for a minute.
+// keepObserving observes the database's clock unless this node did so within observeFor.
 func (s *Store) keepObserving(ctx context.Context) error {
 	if s.clock.recent() {
 		return nil

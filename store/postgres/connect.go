@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The defaults of connections.
+// Connection defaults.
 const (
 	applicationName = "storageapi"
 	connectTimeout  = 5 * time.Second
-	pingTimeout     = 2 * time.Second // of connections that were idle
+	pingTimeout     = 2 * time.Second // of idle connections
 	keepAlive       = 5 * time.Second
 )
 
-// prepare sets the defaults of our own pool, which detect a silent server soon.
+// prepare sets the defaults of a pool that [Open] makes; they detect a silent server early.
 func prepare(config *pgxpool.Config, o *options) {
 	c := config.ConnConfig
 	if _, given := c.RuntimeParams["application_name"]; !given {
@@ -34,14 +34,14 @@ func prepare(config *pgxpool.Config, o *options) {
 		Control:         control,
 	}
 	c.DialFunc = dialer.DialContext
-	if !o.quiet { // with a pooler the next statement may use another connection
+	if !o.quiet { // with a pooler, the next statement may use another connection
 		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, ownSettings)
 			return err
 		}
 	}
 	config.BeforeClose = func(conn *pgx.Conn) {
-		if conn.IsClosed() { // after a failure: pgx would wait for the other end to close it, too
+		if conn.IsClosed() { // after a failure, pgx would wait for the peer to close it, too
 			_ = conn.PgConn().Conn().Close()
 		}
 	}

@@ -5,10 +5,9 @@ import (
 	"syscall"
 )
 
-const tcpUserTimeout = 0x12 // TCP_USER_TIMEOUT, which package syscall does not have
+const tcpUserTimeout = 0x12 // TCP_USER_TIMEOUT, missing in package syscall
 
-// control makes the kernel close a connection whose other end does not acknowledge data
-// within patience.
+// control makes the kernel close a connection whose peer does not acknowledge data within patience.
 func control(network, _ string, conn syscall.RawConn) (err error) {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

@@ -11,16 +11,16 @@ import (
 	positions "github.com/storageapi/storageapi/internal/cursor"
 )
 
-// A cursor encodes the position in a webhook's list of deliveries. The part of an event's
-// number that counts the events of all accounts in a microsecond is encrypted. So is the whole
-// position in a list of events, which may be that of another account's, and which tells whether
-// it is of this store.
+// A cursor encrypts and decrypts list positions. In a webhook's list of deliveries it encrypts the
+// counter in the event's number, which counts the events of all accounts within a microsecond. In
+// lists of events and audit entries it encrypts the whole position, which may be another account's
+// event, and it detects cursors of other stores.
 type cursor struct {
 	key             []byte
 	events, entries positions.Key
 }
 
-// loadCursor reads the key of all nodes.
+// loadCursor reads the key that all nodes share.
 func (s *Store) loadCursor(ctx context.Context) error {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
@@ -33,8 +33,8 @@ func (s *Store) loadCursor(ctx context.Context) error {
 	return failure(ctx, err)
 }
 
-// listedAuditEntry returns the number of the audit entry of a cursor in a list of audit entries; 0 if it is not of
-// this store: then none is after it.
+// listedAuditEntry returns the number of the audit entry of a cursor, or 0, after which there are
+// no entries, if the cursor is of another store.
 func (c *cursor) listedAuditEntry(text string) int64 {
 	number, ok := c.entries.Decode(text)
 	if !ok || number > math.MaxInt64 {
@@ -46,24 +46,25 @@ func (c *cursor) listedAuditEntry(text string) int64 {
 // list returns the cursor of an event in a list of events.
 func (c *cursor) list(event int64) string { return c.events.Encode(uint64(event)) }
 
-// listed returns the event of a cursor in a list of events; false if it is not of this store.
+// listed returns the event of a cursor in a list of events, or false if the cursor is of another
+// store.
 func (c *cursor) listed(text string) (event int64, ok bool) {
 	position, ok := c.events.Decode(text)
 	return int64(position), ok && position <= math.MaxInt64
 }
 
-// text returns the cursor of an event in the list of a webhook.
+// text returns the cursor of an event in a webhook's list of deliveries.
 func (c *cursor) text(webhook, event int64) string {
 	return strconv.FormatInt(c.turn(webhook, event), 10)
 }
 
-// event returns the event of a cursor.
+// event returns the event of a cursor in a webhook's list of deliveries.
 func (c *cursor) event(webhook int64, text string) (event int64, ok bool) {
 	hidden, err := strconv.ParseInt(text, 10, 64)
 	return c.turn(webhook, hidden), err == nil && hidden >= 0
 }
 
-// turn encrypts, and decrypts what it encrypted.
+// turn encrypts an event's number; applied again, it decrypts.
 func (c *cursor) turn(webhook, event int64) int64 {
 	h := hmac.New(sha256.New, c.key)
 	_ = binary.Write(h, binary.BigEndian, [2]int64{webhook, event / perMicrosecond})

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	retryRead    = 20 * time.Millisecond // after a read of the change feed that failed: the waits double
+	retryRead    = 20 * time.Millisecond // first pause after a failed read of the feed; doubles
 	retryReadMax = time.Second
 )
 
-// Deliver implements [webhooks.Deliveries]. It makes this process a node that owns shards: an
-// equal part of them. A group is a shard.
+// Deliver implements [webhooks.Deliveries]. It makes this process a node that owns an equal part of
+// the shards. A group is a shard.
 //
 // It returns an error that wraps [ErrClock] once this node's clock differs too much from the
-// database's. Other errors it reports as trouble, and tries again.
+// database's. It reports other errors as trouble, and tries again.
 func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 	leave, ok := s.node.Enter()
 	if !ok {
@@ -52,7 +52,7 @@ func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 	return err
 }
 
-// deliver owns shards and reports what changes there until ctx ends, or this node's clock is wrong.
+// deliver owns shards and reports their changes until ctx ends or this node's clock is wrong.
 func (s *Store) deliver(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -88,16 +88,16 @@ func (s *Store) deliver(ctx context.Context) error {
 	return nil
 }
 
-// want has the change feed read soon.
+// want requests a read of the change feed.
 func (o *ownedShards) want() {
 	o.reader.wanted.Store(true)
 	o.reader.wake()
 }
 
-// wake has it computed anew when the next read is due.
+// wake makes the loop recompute when the next read is due.
 func (r *feedReader) wake() { pause.Wake(r.woken) }
 
-// Unreported implements [webhooks.Deliveries]: 0.1 s for a million.
+// Unreported implements [webhooks.Deliveries]. It takes 0.1 s for a million pending deliveries.
 func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
 	if err := s.readFeedNow(ctx); err != nil {
 		return webhooks.Backlog{}, err
@@ -124,8 +124,8 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webho
 	return backlog, nil
 }
 
-// unreported counts what is pending in the shards but $1, and of that the oldest due time of
-// what can be sent; unreportedOf, of the webhook $2.
+// unreported counts the pending deliveries outside the shards $1 and selects the oldest due time of
+// the sendable ones; unreportedOf does so for the webhook $2.
 const (
 	unreported   = countUnreported + `join storageapi.pending p on p.webhook = w.no where p.shard <> all($1::smallint[])`
 	unreportedOf = countUnreported + `cross join lateral (select due, shard, attempts, before from storageapi.pending where webhook = w.no offset 0) p
@@ -136,7 +136,7 @@ const (
 		from storageapi.webhooks w `
 )
 
-// readFeedNow reports what calls that have returned did.
+// readFeedNow reports the changes of all calls that have returned.
 func (s *Store) readFeedNow(ctx context.Context) error {
 	if err := s.owned.beginReading(ctx); err != nil {
 		return err

@@ -11,14 +11,15 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// isErasing reports whether an account is being erased. With the account locked, that lasts
+// isErasing reports whether an account is being erased. If the account is locked, the answer holds
 // until the transaction ends.
 func (s *Store) isErasing(ctx context.Context, db querier, account string) (is bool, err error) {
 	err = db.QueryRow(ctx, s.sql(`select exists (select from storageapi.erasures where account = $1)`), account).Scan(&is)
 	return is, err
 }
 
-// lockOpen is lockAccount for what adds to the account: auth.ErrErasing if it is being erased.
+// lockOpen is lockAccount for steps that add to the account. It returns auth.ErrErasing if the
+// account is being erased.
 func (s *Store) lockOpen(ctx context.Context, tx pgx.Tx, account string) error {
 	if err := s.lockAccount(ctx, tx, account); err != nil {
 		return err
@@ -26,7 +27,7 @@ func (s *Store) lockOpen(ctx context.Context, tx pgx.Tx, account string) error {
 	return s.checkOpen(ctx, tx, account)
 }
 
-// checkOpen returns auth.ErrErasing if the account, which is locked, is being erased.
+// checkOpen returns auth.ErrErasing if the account, which must be locked, is being erased.
 func (s *Store) checkOpen(ctx context.Context, tx pgx.Tx, account string) error {
 	is, err := s.isErasing(ctx, tx, account)
 	if err == nil && is {
@@ -42,7 +43,7 @@ func receiptCounts(r *store.Receipt) []*int {
 
 var eraseEvents = query("erase_events")
 
-// eraseIDs removes ids of the account $1, of which nothing is left otherwise. It is as erase.
+// eraseIDs removes event ids of the account $1 whose events are gone. It counts like erase.
 const eraseIDs = `
 	with old as materialized (
 		select i.part, i.id from storageapi.partitions p
@@ -53,9 +54,9 @@ const eraseIDs = `
 		where part = any(array(select part from old)) and account = $1 and id = any(array(select id from old)) returning 1
 	) select (select count(*) from gone), (select count(*) from old)`
 
-// erase returns the statement that removes rows of a table, of an account, by their key: at another
-// place they may be by then. It returns how many rows it removed, and how many it found: more, if
-// others purged some meanwhile.
+// erase returns the statement that removes up to $2 of an account's rows from a table, by their key
+// because their place may change meanwhile. It selects how many rows it removed, and how many it
+// found, which is more if others purged some meanwhile.
 func erase(table, key, account string) string {
 	return `
 		with old as materialized (
@@ -65,14 +66,14 @@ func erase(table, key, account string) string {
 		) select (select count(*) from gone), (select count(*) from old)`
 }
 
-// EraseAccount implements [store.Eraser]. The first step removes keys, webhooks, alerts and recoveries, and
-// notifies other nodes of the keys; the others remove events, and then the rest.
+// EraseAccount implements [store.Eraser]. The first step removes keys, webhooks, alerts and
+// recoveries, and notifies other nodes. Later steps remove events, and then the rest.
 //
-// A transaction that published before the first step, such as one of the host that has called
-// [Store.EnqueueTx], may be open still. There is more to remove until all of these have ended, and a step after
-// that has found nothing. Such a step waits for a quarter of a second; it holds no lock meanwhile.
+// A transaction that published before the first step may still be open, for example after
+// [Store.EnqueueTx]. So more is true until all of these have ended and a later step has found
+// nothing. A step that only waits for them takes a quarter of a second and holds no lock meanwhile.
 //
-// Of its webhooks their numbers remain for a day, without the account and their ids.
+// The numbers of its webhooks remain for a day, without the account and their ids.
 func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
 	closing, waits := false, false
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -115,15 +116,15 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 		return store.Receipt{}, false, err
 	}
 	if waits {
-		_ = wait(ctx, openPause) // the step is done, even if ctx has ended
+		_ = wait(ctx, openPause) // the step is done even if ctx has ended
 	}
 	return erased, more, nil
 }
 
-// openPause is how long a step waits for open publications if there is nothing to remove.
+// openPause is how long a step waits for open publications when there is nothing to remove.
 const openPause = 250 * time.Millisecond
 
-// closeAccount removes what is found by the account's name and bounded by what it may have.
+// closeAccount removes rows that are found by account and are limited in number.
 func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, erased *store.Receipt) error {
 	batch := &pgx.Batch{}
 	count := func(n *int, sql string, args ...any) {
@@ -141,10 +142,10 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// eraseStep removes some of what closeAccount has left, and reports whether there may be more: to be removed, or
-// only to be published by transactions that are open.
+// eraseStep removes some of the remaining rows, and reports whether there may be more, and whether
+// it only waits for transactions that may still publish some.
 func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more, waits bool, err error) {
-	var ended bool // before this step looks
+	var ended bool // read before looking for rows
 	if err := tx.QueryRow(ctx, s.sql(notePublications), s.sql(`storageapi.event_log`), account).Scan(&ended); err != nil {
 		return false, false, err
 	}
@@ -154,7 +155,7 @@ func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit 
 	return !ended, !ended, nil
 }
 
-// eraseRows is eraseStep without open publications.
+// eraseRows is eraseStep without regard to open publications.
 func (s *Store) eraseRows(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more bool, err error) {
 	var events, deliveries, found int
 	if err := tx.QueryRow(ctx, s.sql(eraseEvents), account, limit).Scan(&events, &deliveries, &found); err != nil {
@@ -185,7 +186,7 @@ func (s *Store) eraseRows(ctx context.Context, tx pgx.Tx, account string, limit 
 	return false, nil
 }
 
-// openAccount ends an erasure: the account is as one that never was.
+// openAccount ends an erasure and removes all traces of the account.
 func (s *Store) openAccount(ctx context.Context, tx pgx.Tx, account string) error {
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(`update storageapi.past_webhooks set account = '', id = '', deleted_at = clock_timestamp() where account = $1`), account)

@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// eventByID selects the event of the account $1 with the id $2.
+// eventByID selects the event $2 of the account $1.
 const eventByID = `
 	select e.type, e.at, case when i.event >= (select event from storageapi.marks where name = 'payloads') then b.body end, coalesce(e.trace, '')
 	from (` + eventOf + `) i
@@ -34,12 +34,12 @@ var (
 	oldestFirst = strings.ReplaceAll(newestFirst, "event desc", "event asc")
 )
 
-// ListEvents implements [webhooks.Store]. A transaction of the host that has published, see
-// [Store.EnqueueTx], and is still open holds up lists with the oldest event first, of all
-// accounts: they end at what was published before it began. Such a page waits for its end, a second at
-// most, and then has a Next for what is published already and not listed. So commit soon. If the host
-// publishes under another role than the Store's, grant the Store's pg_read_all_stats; or else, as
-// without track_activities, nothing is listed while such a transaction is open.
+// ListEvents implements [webhooks.Store]. An open transaction of the host that has published, see
+// [Store.EnqueueTx], delays lists with the oldest event first, of all accounts. These lists end
+// before the events published since it began. Such a page waits up to a second for the transaction,
+// and then has a Next if published events are missing. So commit soon. If the host's role for
+// publishing is not the Store's, grant the Store's role pg_read_all_stats. Otherwise, as without
+// track_activities, these lists are empty while such a transaction is open.
 func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
 	from, to := numberAfter(query.From), int64(math.MaxInt64)
 	if !query.To.IsZero() {
@@ -77,7 +77,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 		switch {
 		case err != nil:
 			return webhooks.EventPage{}, err
-		case page.Next == "": // all that there was
+		case page.Next == "": // complete
 			page.Resume = s.cursor.list(max(settled-1, 0))
 			return page, nil
 		case len(page.Events) == query.Limit || time.Since(begun) > maxWithheld:
@@ -91,13 +91,13 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 }
 
 const (
-	maxWithheld  = time.Second            // for which a page waits for open transactions
-	lookAgain    = 10 * time.Millisecond  // between the first looks whether they are over
-	maxLookAgain = 100 * time.Millisecond // between later ones: each looks at all locks of the server
+	maxWithheld  = time.Second            // maximum wait of a page for open transactions
+	lookAgain    = 10 * time.Millisecond  // first pause between checks; doubles
+	maxLookAgain = 100 * time.Millisecond // maximum pause: each check reads all locks of the server
 )
 
-// eventPage returns the events with numbers from and before to, and of those only the ones before
-// settled. Next is set if that leaves any out.
+// eventPage returns the events with numbers in [from, to) that are below settled. It sets Next if
+// it omits any.
 func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query webhooks.EventQuery, from, to, settled int64) (page webhooks.EventPage, err error) {
 	var types []string
 	if len(query.Types) > 0 {
@@ -126,16 +126,17 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	return page, err
 }
 
-// eventClock is the number from which on events are numbered that are published from now on, see
-// enqueueMany: after all that there are, and not the time, for the clock may be set back.
+// eventClock selects the lowest number that the next event can get, see enqueueMany. It follows all
+// existing numbers instead of the time, because the clock may be set back.
 const eventClock = `
 	select (greatest(last_value, (select event / 4096 from storageapi.event_log order by event desc limit 1)) + 1) * 4096
 	from storageapi.event_clock`
 
-// openPublications returns the number from which on events may have numbers that are stored after
-// it was asked, and the one from which on events may have some that are being stored: numbers do
-// not tell the order of commits. Those before both are all there, once it has returned, in the
-// next statement: a publication takes the lock before its number, and gives it back after its commit.
+// openPublications returns end, the lowest number that an event published from now on can get, and
+// open, the lowest number that an event of an open transaction may have; open is end without such a
+// transaction, and 0 if it is unknown. Numbers do not follow the order of commits. The next
+// statement sees all events below both, since a publication takes its lock before its number and
+// releases it after its commit.
 func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, open int64, err error) {
 	var least *int64
 	batch := s.batch(lookUp)

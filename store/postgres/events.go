@@ -14,14 +14,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An event's number is the time of publishing, in microseconds since epoch, times
-// perMicrosecond, plus a counter within the microsecond. It lasts until 2091.
+// An event's number is the time of publishing, in microseconds since epoch, times perMicrosecond,
+// plus a counter within the microsecond. It lasts until 2091.
 const perMicrosecond = 4096
 
 var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// numberAt returns the least number of an event that was published at that time or
-// later; what is finer than a millisecond is dropped.
+// numberAt returns the lowest number of an event published at t, truncated to the millisecond, or
+// later.
 func numberAt(t time.Time) int64 {
 	switch ms := utc(t).UnixMilli() - epoch.UnixMilli(); {
 	case ms <= 0:
@@ -33,7 +33,7 @@ func numberAt(t time.Time) int64 {
 	}
 }
 
-// publishedAt returns when an event was published, by its number.
+// publishedAt returns the time of publishing from an event's number.
 func publishedAt(number int64) time.Time {
 	return epoch.Add(time.Duration(number/perMicrosecond) * time.Microsecond).Truncate(time.Millisecond)
 }
@@ -44,8 +44,8 @@ var (
 	nextEventNumber = query("next_event_number")
 )
 
-// A single event is not in lists, whose length is not known beforehand: the planner would make
-// another plan for each length.
+// A single event is not passed in arrays, whose length is unknown beforehand: the planner would
+// plan again for each length.
 const (
 	manyEvents = `unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[]) with ordinality`
 	oneEvent   = `(values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, 1))`
@@ -68,13 +68,13 @@ func eventColumns(events []*publication, latest time.Time) []any {
 	}
 }
 
-// matchedOf selects how many deliveries the event of the account $1 with the id $2 had at first.
+// matchedOf selects how many deliveries the event $2 of the account $1 initially had.
 const matchedOf = `
 	select e.matched from (` + eventOf + `) i
 	cross join lateral (select matched from storageapi.event_log where event between i.event and i.event order by event limit 1) e`
 
-// enqueue stores an event for the webhook only, or if that is empty for all subscribed
-// webhooks. It returns how many deliveries it had at first, and whether it is new.
+// enqueue stores an event for the webhook only, or for all subscribed webhooks if only is empty. It
+// returns the event's initial number of deliveries, and whether the event is new.
 func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
 	for try := 1; ; try++ {
 		var place int
@@ -90,13 +90,13 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 				return 0, false, cmp.Or(failed, auth.ErrErasing)
 			}
 		}
-		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // otherwise it was purged in between
+		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // otherwise purged in between
 			return deliveries, false, err
 		}
 	}
 }
 
-// storedBody returns the stored form of a body, which is not null.
+// storedBody returns the column value of a body, which must not be null.
 func storedBody(encoded *webhooks.EncodedEvent) []byte {
 	if encoded.Body == nil {
 		return []byte{}
@@ -104,8 +104,8 @@ func storedBody(encoded *webhooks.EncodedEvent) []byte {
 	return encoded.Body
 }
 
-// numberAfter returns the least number of an event that was published at that time or
-// later.
+// numberAfter returns the lowest number of an event published at t, rounded up to the millisecond,
+// or later.
 func numberAfter(t time.Time) int64 {
 	if from := utc(t); !from.Equal(t) {
 		t = from.Add(time.Millisecond)
@@ -113,7 +113,7 @@ func numberAfter(t time.Time) int64 {
 	return numberAt(t)
 }
 
-// none returns ErrNotFound for the error of no rows.
+// none converts pgx.ErrNoRows to ErrNotFound.
 func none(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return webhooks.ErrNotFound

@@ -12,8 +12,8 @@ import (
 
 var endExpiredPending = query("end_expired")
 
-// endExpired ends about limit pending deliveries whose payloads are past, the oldest first, whether
-// or not an attempt is under way, and returns how many. On other nodes Load returns Gone.
+// endExpired ends up to limit pending deliveries whose payloads are past, the oldest first and even
+// during an attempt, and returns their number. On other nodes, Load returns Gone for them.
 func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error) {
 	expired := webhooks.ExpiredAttempt(0, time.Now())
 	type row struct{ Webhook, Event int64 }

@@ -15,24 +15,24 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// Accounts implements [transfer.Store]. It goes from account to account in the indexes,
-// however much each has.
+// Accounts implements [transfer.Store]. It steps from account to account in the indexes, so its
+// cost does not depend on the size of accounts.
 func (s *Store) Accounts(ctx context.Context, after string, limit int) ([]string, error) {
 	return collect(ctx, s, scanText, listAccounts, after, limit)
 }
 
 var listAccounts = query("list_accounts")
 
-// afterAll comes after all accounts.
+// afterAll sorts after all accounts.
 var afterAll = strings.Repeat("\U0010FFFF", 33)
 
-// maxRead is how many rows a statement reads at most: no page has more.
+// maxRead is how many rows one statement reads at most; no page has more.
 const maxRead = 1 << 13
 
-// Export implements [transfer.Store]. A page is a short transaction, so that nothing is kept
-// from being vacuumed. One that has no deadline takes a minute at most.
+// Export implements [transfer.Store]. Each page is a short transaction, so that it does not delay
+// vacuuming. Without a deadline, a page takes at most a minute.
 //
-// Of a single account, events without deliveries come after all others.
+// In the export of a single account, events without deliveries follow all other events.
 func (s *Store) Export(ctx context.Context, account, after string, limit int) (page transfer.Page, err error) {
 	ctx, cancel := within(ctx, moving)
 	defer cancel()
@@ -51,34 +51,34 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (p
 	return page, nil
 }
 
-// An exporter reads the rows of a kind.
+// An exporter reads the rows of one kind.
 type exporter struct {
 	*Store
 	tx      pgx.Tx
-	account string // empty: all
+	account string // empty: all accounts
 	limit   int
 	filler  *transfer.Filler
 
-	at   place // of the last row; statements have pointers to it
-	full bool  // the page
+	at   place // place of the last row; statements have pointers to it
+	full bool  // whether the page is full
 }
 
-// A place is where a row stands among those of its kind: by its account, what tells it apart within
-// that, and a number. Some kinds have no need of each.
+// A place is a row's position among the rows of its kind: its account, a name that is unique within
+// the account, and a number. Some kinds do not use all three.
 type place struct {
 	account, name string
 	number        int64
 	until         time.Time // the number, as Unix milliseconds
 }
 
-// An exportedRow is a row at its place; without a record if it is unreadable, or passed over.
+// An exportedRow is a row at its place. It has no record if it is unreadable or skipped.
 type exportedRow struct {
 	at         place
 	record     transfer.Record
 	unreadable string
 }
 
-// begin goes to the place of a row as a page's end has it; nil: before all rows.
+// begin goes to the place of the last row of the previous page; nil means before all rows.
 func (e *exporter) begin(after []byte) (err error) {
 	if e.at = (place{account: e.account, number: -1}); after == nil {
 		return nil
@@ -95,7 +95,7 @@ func (e *exporter) begin(after []byte) (err error) {
 	return nil
 }
 
-// put puts a row onto the page, and reports whether there is room for more.
+// put adds a row to the page, and reports whether there is room for more.
 func (e *exporter) put(row exportedRow) (more bool) {
 	e.at = row.at
 	position := []byte(row.at.account + "\x00" + row.at.name + "\x00" + strconv.FormatInt(row.at.number, 10))
@@ -111,7 +111,7 @@ func (e *exporter) put(row exportedRow) (more bool) {
 	return more
 }
 
-// fill puts rows onto the page, some of them after the other, until it is full or there are no more.
+// fill adds batches of rows to the page until it is full or no rows are left.
 func (e *exporter) fill(read func() ([]exportedRow, error)) error {
 	for {
 		rows, err := read()
@@ -126,12 +126,12 @@ func (e *exporter) fill(read func() ([]exportedRow, error)) error {
 	}
 }
 
-// rows puts the rows of a statement onto the page.
+// rows adds the rows of a statement to the page.
 func (e *exporter) rows(ctx context.Context, scan pgx.RowToFunc[exportedRow], sql string, args ...any) error {
 	return e.fill(func() ([]exportedRow, error) { return rowsOf(ctx, e.tx, scan, e.sql(sql), args...) })
 }
 
-// kind reads the rows of a kind after that row, until the page is full.
+// kind reads the rows of a kind after the row after, until the page is full.
 func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) error {
 	if err := e.begin(after); err != nil {
 		return err
@@ -160,8 +160,8 @@ func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) e
 	return nil
 }
 
-// What selects the rows of a kind: those after a place, up to the last account, and how many. What is not
-// in the order of accounts has an account instead, empty: all.
+// These select the rows of a kind after a place, up to the last account and a limit. Kinds without
+// account order have an account parameter instead; empty means all accounts.
 const (
 	exportKeys = `select ` + keyColumns + keyUses + `,
 		(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.hash)

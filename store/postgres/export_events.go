@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// exportNumbers selects the numbers of $2 events after the number $1, of all accounts.
+	// exportNumbers selects the numbers of up to $2 events after the number $1, of all accounts.
 	exportNumbers = `
 		select event from storageapi.event_log where event > $1
 			and event >= (select min(event) from storageapi.marks where name in ('attempts', 'ids')) order by event limit $2`
@@ -24,13 +24,13 @@ const (
 		union all
 		select no, id, true from storageapi.past_webhooks where account = any($1::text[])`
 
-	// exportPending selects what is pending for the webhooks $1 of the events $2 to $3.
+	// exportPending selects the pending deliveries of the events $2 to $3 to the webhooks $1.
 	exportPending = `
 		select q.webhook, q.event, q.recovered, q.due, q.due - ` + confirmedNow + `, q.attempts, q.before
 		from unnest($1::bigint[]) as w (no)
 		cross join lateral (select * from storageapi.pending where webhook = w.no and event >= $2 and event <= $3) q`
 
-	// exportAttempts selects the attempts at delivering the events $2 to $3 to the webhooks $1.
+	// exportAttempts selects the attempts to deliver the events $2 to $3 to the webhooks $1.
 	exportAttempts = `
 		select a.webhook, a.event, ` + attemptColumns + `
 		from unnest($1::bigint[]) as w (no)
@@ -45,12 +45,13 @@ var (
 	exportKnown     = query("export_known_events")
 )
 
-// atPublishing is how much later than it was published what is due since then may be.
+// atPublishing is the time after publishing within which a due time counts as the time of
+// publishing.
 const atPublishing = time.Second
 
-// events reads events in the order of their numbers. There is no index of an account's events in that
-// order, so those of one account are found by the deliveries of its webhooks, and then, by their ids,
-// those that have no deliveries. Only these have a name in their place.
+// events reads events by number. No index has an account's events in that order. So for a single
+// account it finds events by the deliveries of its webhooks, and then by their ids the events
+// without deliveries. Only the latter have a name in their place.
 func (e *exporter) events(ctx context.Context) error {
 	if e.account == "" {
 		return e.eventRows(ctx, false, exportNumbers, &e.at.number, e.limit)
@@ -69,8 +70,8 @@ func (e *exporter) events(ctx context.Context) error {
 	return e.eventRows(ctx, true, exportKnown, &e.at.name, e.limit, e.account)
 }
 
-// eventRows reads the events whose numbers a statement selects, and passes over those that are found by
-// the other way, by id or not, and those of which nothing is known any more.
+// eventRows reads the events whose numbers a statement selects. It skips events that the other
+// search (by id or by delivery) finds, and events that have neither deliveries nor a known id.
 func (e *exporter) eventRows(ctx context.Context, byID bool, sql string, args ...any) error {
 	return e.fill(func() (list []exportedRow, err error) {
 		numbers, err := rowsOf(ctx, e.tx, pgx.RowTo[int64], e.sql(sql), args...)
@@ -93,20 +94,20 @@ func (e *exporter) eventRows(ctx context.Context, byID bool, sql string, args ..
 	})
 }
 
-// An exportedEvent has its number, and its deliveries by the numbers of the webhooks.
+// An exportedEvent has its number, and its deliveries by webhook number.
 type exportedEvent struct {
 	transfer.Event
 	number     int64
 	deliveries map[int64]*exportedDelivery
 }
 
-// An exportedDelivery is put together from rows.
+// An exportedDelivery is assembled from rows.
 type exportedDelivery struct {
 	transfer.Delivery
-	settled webhooks.DeliveryState // the last state of an attempt that is none of a pending one
+	settled webhooks.DeliveryState // the last state of an attempt that settled the delivery
 }
 
-// load returns those of the events, in the order given, that fit into a page; one at least.
+// load returns the events that fit into a page, at least one, in the order given.
 func (e *exporter) load(ctx context.Context, numbers []int64) ([]*exportedEvent, error) {
 	byNumber := make(map[int64]*exportedEvent, len(numbers))
 	var accounts []string
@@ -140,7 +141,7 @@ func (e *exporter) load(ctx context.Context, numbers []int64) ([]*exportedEvent,
 	return events, nil
 }
 
-// exportedHooks are webhooks by their numbers.
+// exportedHooks are webhooks by number.
 type exportedHooks struct {
 	ids        map[int64]string
 	live, gone []int64
@@ -167,7 +168,7 @@ func (e *exporter) hooks(ctx context.Context, accounts []string) (exportedHooks,
 	return hooks, err
 }
 
-// loadDeliveries reads the deliveries of the events, which are of the accounts of these webhooks.
+// loadDeliveries reads the deliveries of the events, whose accounts' webhooks are hooks.
 func (e *exporter) loadDeliveries(ctx context.Context, events map[int64]*exportedEvent, hooks exportedHooks) error {
 	least, most := int64(maxNumber), int64(0)
 	for number := range events {
@@ -176,7 +177,7 @@ func (e *exporter) loadDeliveries(ctx context.Context, events map[int64]*exporte
 	var webhook, event int64
 	delivery := func() *exportedDelivery {
 		of := events[event]
-		if of == nil { // it is none of these
+		if of == nil { // not one of the requested events
 			return &exportedDelivery{}
 		}
 		if of.deliveries[webhook] == nil {
@@ -187,7 +188,7 @@ func (e *exporter) loadDeliveries(ctx context.Context, events map[int64]*exporte
 	batch := &pgx.Batch{}
 	pending := transfer.Delivery{State: webhooks.Pending}
 	var due time.Time
-	var wait time.Duration // until it is due
+	var wait time.Duration // time until the delivery is due
 	batch.Queue(e.sql(exportPending), hooks.live, least, most).Query(eachRow(func() error {
 		late := due.Sub(publishedAt(event))
 		pending.AsPublished, pending.Wait = pending.Made == 0 && !pending.Recovered && wait <= 0 && late >= 0 && late < atPublishing, 0
@@ -205,7 +206,7 @@ func (e *exporter) loadDeliveries(ctx context.Context, events map[int64]*exporte
 	return e.tx.SendBatch(ctx, batch).Close()
 }
 
-// log adds an attempt; they come in their order.
+// log adds an attempt. The attempts must come in their order.
 func (d *exportedDelivery) log(r *historyRow) {
 	if state, settled := settledStates[*r.state]; settled {
 		d.settled = state
@@ -215,8 +216,8 @@ func (d *exportedDelivery) log(r *historyRow) {
 	}
 }
 
-// end sets the state once all rows are there, and reports whether there is such a delivery:
-// not if it was pending for a webhook that was deleted.
+// end sets the state once all rows are read, and reports whether the delivery exists. A delivery
+// that was pending for a deleted webhook does not.
 func (d *exportedDelivery) end() bool {
 	switch {
 	case d.State != webhooks.Pending:

@@ -18,10 +18,10 @@ import (
 
 // feedReader is the state of this node's reads of the change feed.
 type feedReader struct {
-	wanted atomic.Bool   // something was changed, by this node or by one that notified it
-	woken  chan struct{} // it is to be computed anew when the next read is due
+	wanted atomic.Bool   // this node, or a node that notified it, has changed something
+	woken  chan struct{} // wakes the loop to recompute when the next read is due
 	at     time.Time     // when the last read began
-	number uint64        // of the last snapshot
+	number uint64        // number of the last snapshot
 	polls  feed.PollPolicy
 }
 
@@ -31,7 +31,7 @@ type changeRow struct {
 	added int64
 	shard int16
 	queuedRow
-	there bool // it is pending
+	there bool // whether the delivery is pending
 }
 
 // readChanges runs changesSince or beginShards.
@@ -68,7 +68,7 @@ func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list 
 	return list, seen, err
 }
 
-// beginReading waits until no other call reads the feed or begins to load; endReading ends that.
+// beginReading waits until no other call reads the feed or begins loading; endReading releases it.
 func (o *ownedShards) beginReading(ctx context.Context) error {
 	select {
 	case o.reading <- struct{}{}:
@@ -80,8 +80,8 @@ func (o *ownedShards) beginReading(ctx context.Context) error {
 
 func (o *ownedShards) endReading() { <-o.reading }
 
-// readFeedIfDue reads the change feed if something was changed or a read is due, and returns in how long
-// the next one is due.
+// readFeedIfDue reads the change feed if something has changed or a read is due, and returns the
+// wait until the next read.
 func (s *Store) readFeedIfDue(ctx context.Context) (wait time.Duration, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
@@ -107,10 +107,10 @@ func (s *Store) readFeedIfDue(ctx context.Context) (wait time.Duration, err erro
 	return interval*5/8 + rand.N(interval/4+1), err
 }
 
-// readPause is the least time between two reads: what is published meanwhile is read at once.
+// readPause is the minimum time between two reads; one read gets all events published meanwhile.
 const readPause = 2 * time.Millisecond
 
-// readFeed reads what was changed in the shards that are loaded.
+// readFeed reads and reports the changes in the shards in memory.
 func (s *Store) readFeed(ctx context.Context) (err error) {
 	o := &s.owned
 	wanted := o.reader.wanted.Swap(false)
@@ -140,7 +140,7 @@ func (s *Store) readFeed(ctx context.Context) (err error) {
 	return nil
 }
 
-// transactionsOf returns how many transactions made changes, which are in the order of the feed.
+// transactionsOf returns the number of transactions of the changes, which must be in feed order.
 func transactionsOf(list []changeRow) (n int) {
 	for i := range list {
 		if i == 0 || list[i].added != list[i-1].added {
@@ -150,11 +150,11 @@ func transactionsOf(list []changeRow) (n int) {
 	return n
 }
 
-// A deliveryPair are the numbers of a delivery's webhook and event.
+// A deliveryPair has the numbers of a delivery's webhook and event.
 type deliveryPair struct{ webhook, event int64 }
 
-// once returns each delivery that became pending once, though several changes name it: the
-// publishing of its event, say, and a recovery.
+// once removes repeated deliveries that became pending through several changes, such as the
+// publishing of the event and a recovery.
 func once(list []changeRow) []changeRow {
 	places := make(map[deliveryPair]int)
 	kept := list[:0]
@@ -174,7 +174,7 @@ func once(list []changeRow) []changeRow {
 	return kept
 }
 
-// wasRead reports whether the change was read already.
+// wasRead reports whether the change was already read, or its shard is not in memory.
 func (o *ownedShards) wasRead(r *changeRow) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,7 +182,7 @@ func (o *ownedShards) wasRead(r *changeRow) bool {
 	return since == nil || since.Sees(r.added)
 }
 
-// setSnapshot records up to where the changes of the shards, if they are still loaded, were read.
+// setSnapshot records the snapshot up to which the changes of the shards still in memory were read.
 func (o *ownedShards) setSnapshot(shards []int16, seen *feed.Snapshot) {
 	o.reader.number++
 	seen.Number = o.reader.number
@@ -195,8 +195,7 @@ func (o *ownedShards) setSnapshot(shards []int16, seen *feed.Snapshot) {
 	}
 }
 
-// apply reports changes, after it has read the webhooks that they are of and that changed or are
-// not known.
+// apply reports changes. It first reads their webhooks that changed or are unknown.
 func (s *Store) apply(ctx context.Context, list []changeRow) error {
 	o := &s.owned
 	var nos []int64
@@ -228,10 +227,10 @@ func (o *ownedShards) known(no int64) bool {
 	return o.byNo[no] != nil
 }
 
-// maxLearned is how many webhooks are read by one statement: about half a MiB.
+// maxLearned is how many webhooks one statement reads: about half a MiB.
 const maxLearned = 512
 
-// learn reads what webhooks are now, and returns those that are not deleted.
+// learn reads the current state of webhooks, and returns the webhooks that still exist.
 func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]decodedWebhook, err error) {
 	found = make(map[int64]decodedWebhook)
 	for nos := range slices.Chunk(nos, maxLearned) {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	maxSteps  = 4   // statements for a page of a list, at most
-	leastStep = 256 // deliveries that a statement reads, at least, if it filters
+	maxSteps  = 4   // maximum statements for a page of a list
+	leastStep = 256 // minimum deliveries that a statement reads if it filters
 )
 
-// A historyRow is a delivery with one of its attempts, if it has any. Rows of one
-// delivery follow one another.
+// A historyRow is a delivery with one of its attempts, if any. Rows of one delivery are
+// consecutive.
 type historyRow struct {
 	event                   int64
 	eventID, webhookID      string
 	eventType               string
-	due                     *time.Time // if it is pending
+	due                     *time.Time // nil unless the delivery is pending
 	number, status          *int
 	state                   *int16
 	startedAt               *time.Time
@@ -69,11 +69,11 @@ func (r *historyRow) attempt() webhooks.Attempt {
 	}
 }
 
-// settledStates are the states of deliveries that are not pending, as the last of their attempts
-// has them.
+// settledStates maps the state of a delivery's last attempt to the delivery's state, if it is not
+// pending.
 var settledStates = map[int16]webhooks.DeliveryState{stateDelivered: webhooks.Delivered, stateDead: webhooks.Dead, stateSkipped: webhooks.Skipped}
 
-// settledAs returns the state of the attempt that settles a delivery so.
+// settledAs returns the state of the attempt that settles a delivery as state.
 func settledAs(state webhooks.DeliveryState) int16 {
 	for of, known := range settledStates {
 		if known == state {
@@ -83,8 +83,7 @@ func settledAs(state webhooks.DeliveryState) int16 {
 	return stateRetried
 }
 
-// query reads the rows of a history. A delivery that was never settled is not part of it
-// if its webhook was deleted.
+// query reads the rows of a history. It omits never-settled deliveries of deleted webhooks.
 func (h *history) query(ctx context.Context, db querier, sql string, args ...any) error {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
@@ -121,8 +120,9 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	return list, nil
 }
 
-// ListDeliveries implements [webhooks.Store]. It looks for failed deliveries among those, in
-// failure_log. For other states it reads some hundred deliveries a page.
+// ListDeliveries implements [webhooks.Store]. It reads failed deliveries from failure_log. For
+// other states it reads at most maxSteps times leastStep deliveries for a page, or more for larger
+// pages.
 func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (page webhooks.DeliveryPage, err error) {
 	from, to := numberAt(query.From), int64(1<<63-1)
 	if !query.To.IsZero() {
@@ -147,7 +147,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 
 func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64, webhookID string, query *webhooks.DeliveryQuery, from, to int64, page *webhooks.DeliveryPage) error {
 	of, step := list, query.Limit+1
-	whole := query.Failed && len(query.States) == 0 // no page is cut short
+	whole := query.Failed && len(query.States) == 0 // read until the page is full or the list ends
 	if query.OnlyFailed() {
 		of = listFailed
 	}

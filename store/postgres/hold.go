@@ -7,19 +7,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// holdStep is how many webhooks a statement of HoldAll puts on hold.
+// holdStep is how many webhooks one statement of HoldAll puts on hold.
 const holdStep = 1000
 
 var holdWebhooks = query("hold_webhooks")
 
-// HoldAll puts all webhooks of all accounts on hold and returns how many were not. Call it
-// for a database that was restored from a backup, after [Migrate] and before the first node
-// starts: it would send again what was delivered since that backup. Nodes that run pass
-// the webhooks over from their next claim on; attempts under way go on. Webhooks are
-// released by webhooks.WebhookService.Release and ReleaseAll.
+// HoldAll puts all webhooks of all accounts on hold, and returns how many were not on hold before.
+// Call it on a database that was restored from a backup, after [Migrate] and before the first node
+// starts: otherwise events delivered since the backup would be sent again. Running nodes respect
+// the hold from their next claim on; attempts in flight go on. Release the webhooks with
+// webhooks.WebhookService.Release and ReleaseAll.
 //
-// It works in steps of 1,000 webhooks. If it returns an error, or was cut short, some are on
-// hold: call it again.
+// It works in steps of 1,000 webhooks. After an error or an interruption some webhooks are on hold:
+// call it again.
 func HoldAll(ctx context.Context, pool *pgxpool.Pool, options ...Option) (held int, err error) {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {

@@ -17,12 +17,12 @@ import (
 // moving is the timeout of a page of an export or import without a deadline.
 const moving = time.Minute
 
-// Import implements [transfer.Store]. Steps of several Imports, and of Purge, come one after
-// the other; publishers, claims and requests go on meanwhile. A step that has no deadline
-// takes a minute at most.
+// Import implements [transfer.Store]. Its steps run one at a time, also across several Imports and
+// Purge; publishers, claims and requests go on meanwhile. Without a deadline, a step takes at most
+// a minute.
 //
-// An event's PublishedAt must be from 2020 to 2091. An event is listed among others of its
-// webhook by that time, and after those of the same millisecond that are there.
+// An event's PublishedAt must be from 2020 to 2091. It gives the event its place in the lists of
+// its webhooks, after existing events of the same millisecond.
 func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	if err := transfer.Check(records); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	ctx, cancel := within(ctx, moving)
 	defer cancel()
 	var err error
-	var pending []string // the accounts of what is pending
+	var pending []string // accounts with new pending deliveries
 	for try := 1; ; try++ {
 		err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			i := importer{Store: s, tx: tx, batch: &pgx.Batch{}, webhooks: make(map[owned]importedWebhook)}
@@ -51,8 +51,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	return err
 }
 
-// numberTaken reports whether an event that was published meanwhile has the number of an
-// imported one.
+// numberTaken reports whether an event published meanwhile has the number of an imported event.
 func numberTaken(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && answer.Code == uniqueViolation && strings.HasPrefix(answer.TableName, "event_log")
@@ -63,46 +62,47 @@ type importer struct {
 	*Store
 	tx pgx.Tx
 
-	// What is to be added with what the store has in view, and by the batch all else.
+	// Rows that are added after reading the store's state. The batch adds all other rows.
 	batch      *pgx.Batch
 	keys       []*transfer.Key
 	events     []*transfer.Event
 	recoveries []*transfer.Recovery
 	entries    []entryRow
 
-	webhooks map[owned]importedWebhook // those of events and recoveries
-	accounts []string                  // of what is pending
+	webhooks map[owned]importedWebhook // webhooks of events and recoveries
+	accounts []string                  // accounts with new pending deliveries
 
-	now                                  time.Time // the database's
+	now                                  time.Time // the confirmed time
 	eventsFrom, bodiesFrom, attemptsFrom int64     // the marks
 }
 
-// An owned is something of an account, by its id.
+// An owned identifies an object of an account by its id.
 type owned struct{ account, id string }
 
-// An importedWebhook is a webhook that deliveries are of.
+// An importedWebhook is the webhook of imported deliveries.
 type importedWebhook struct {
-	no   int64 // 0: the store knows nothing of it
-	gone bool  // it was deleted
+	no   int64 // 0: unknown to the store
+	gone bool  // deleted
 }
 
 const (
-	// addRequest, and what follows, changes nothing that is there.
+	// addRequest and the following statements do not change existing rows, except that addFileScan
+	// fills an empty state.
 	addRequest  = `insert into storageapi.requests (kind, account, name, id, sum, at, key_id) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing`
 	addAlert    = `insert into storageapi.alerts (account, metric, state, due) values ($1, $2, $3, $4) on conflict do nothing`
 	addDedupKey = `insert into storageapi.dedup_keys (account, key, until) values ($1, $2, $3) on conflict do nothing`
 	addFileScan = `insert into storageapi.marks as m (name, seal) values ('file_scan', $1)
 		on conflict (name) do update set seal = excluded.seal where m.seal = ''`
 
-	// erasingOf selects those of the accounts $1 that are being erased.
+	// erasingOf selects the accounts among $1 that are being erased.
 	erasingOf = `select from storageapi.erasures where account = any($1::text[])`
 
-	// takenWebhooks selects which of the webhooks $2 are of other accounts than $1.
+	// takenWebhooks selects the webhooks among $2 that belong to other accounts than $1.
 	takenWebhooks = `
 		select i.account, i.id from unnest($1::text[], $2::text[]) as i (account, id)
 		cross join lateral (select account from storageapi.webhooks where id = i.id limit 1) w where w.account <> i.account`
 
-	// findWebhooks finds the webhooks $2 of the accounts $1, among those that were deleted, too.
+	// findWebhooks selects the webhooks $2 of the accounts $1, including deleted ones.
 	findWebhooks = `
 		select i.account, i.id, w.no, w.gone from unnest($1::text[], $2::text[]) as i (account, id)
 		cross join lateral (
@@ -112,7 +112,8 @@ const (
 		where w.no is not null order by w.gone desc`
 )
 
-// sort sorts records by how they are added. One of a kind that is not known is refused: it would be lost.
+// sort sorts records by how they are added. It refuses records of an unknown kind, which would be
+// lost.
 func (i *importer) sort(records []transfer.Record) error {
 	for _, r := range records {
 		switch r := r.(type) {
@@ -192,7 +193,7 @@ func (i *importer) run(ctx context.Context, records []transfer.Record) error {
 	return i.addRecoveries(ctx)
 }
 
-// eachRow reads the rows of a statement in a batch into fields, and calls do for each.
+// eachRow scans the rows of a batched statement into fields, and calls do for each.
 func eachRow(do func() error, fields ...any) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, fields, do)
@@ -200,7 +201,7 @@ func eachRow(do func() error, fields ...any) func(pgx.Rows) error {
 	}
 }
 
-// copyTo adds rows to a table.
+// copyTo adds rows to a table with COPY.
 func (i *importer) copyTo(ctx context.Context, table string, columns []string, rows [][]any) error {
 	if len(rows) == 0 {
 		return nil
@@ -209,8 +210,8 @@ func (i *importer) copyTo(ctx context.Context, table string, columns []string, r
 	return err
 }
 
-// pastWebhook returns the number of a webhook that may be deleted: a new one if the store
-// knows nothing of it.
+// pastWebhook returns the number of a webhook that may be deleted, or a new number if the store
+// does not know the webhook.
 func (i *importer) pastWebhook(ctx context.Context, name owned) (no int64, err error) {
 	if known := i.webhooks[name]; known.no != 0 {
 		return known.no, nil
@@ -222,8 +223,9 @@ func (i *importer) pastWebhook(ctx context.Context, name owned) (no int64, err e
 	return no, err
 }
 
-// addRecovery adds the recovery $4 of the account $1. It goes on with the event $2 of the webhook $3: after
-// all there are if it has looked at them, and with the first if the event is not there.
+// addRecovery adds the recovery $4 of the account $1 and the webhook $3. It continues with the
+// event $2: after all existing events if $2 is empty, and with the first event if $2 does not
+// exist.
 const addRecovery = `
 	insert into storageapi.recoveries (account, webhook, id, webhook_id, states, from_at, to_at, created_at, recovered, done, next)
 	select $1, $3, $4, $5, $6, $7, $8, $9, $10, $11, case
@@ -235,7 +237,7 @@ const addRecovery = `
 			0) end
 	on conflict do nothing`
 
-// addRecoveries adds recoveries, unless they are there.
+// addRecoveries adds recoveries that do not exist yet.
 func (i *importer) addRecoveries(ctx context.Context) error {
 	for _, r := range i.recoveries {
 		no, err := i.pastWebhook(ctx, owned{r.Account, r.WebhookID})

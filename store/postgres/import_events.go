@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	dueColumn      = 4                     // of pendingColumns
-	perMillisecond = 1000 * perMicrosecond // numbers
+	dueColumn      = 4                     // index in pendingColumns
+	perMillisecond = 1000 * perMicrosecond // event numbers
 	maxNumber      = 1<<63 - 1
 )
 
@@ -27,11 +27,12 @@ var (
 )
 
 const (
-	// ahead brings the clock of events to the microsecond $1, so that what is published from
-	// now on comes after it.
+	// ahead moves the clock of events to at least the microsecond $1, so that new events come after
+	// it.
 	ahead = `select setval(tableoid::regclass, $1) from storageapi.event_clock where last_value < $1`
 
-	// importMarks selects the time that due times are of, and from which numbers on there are events, bodies, and attempts.
+	// importMarks selects the confirmed time, and the numbers from which events, bodies and
+	// attempts exist.
 	importMarks = `
 		select ` + confirmedNow + `, (select min(event) from storageapi.marks where name in ('attempts', 'ids')),
 			(select event from storageapi.marks where name = 'payloads'), (select event from storageapi.marks where name = 'attempts')`
@@ -42,14 +43,14 @@ var (
 	findNumbers = query("find_numbers")
 )
 
-// An importedEvent is an event that is added, with its number.
+// An importedEvent is an event to be added, with its number.
 type importedEvent struct {
 	*transfer.Event
 	number int64
 }
 
-// addEvents adds events with their deliveries, unless they are there. What is of before a mark is past
-// at once, as it would be here if it had been published here.
+// addEvents adds missing events with their deliveries. It omits events, bodies and attempts from
+// before the marks, as if they had been published and purged here.
 func (i *importer) addEvents(ctx context.Context) error {
 	if len(i.events) == 0 {
 		return nil
@@ -64,9 +65,9 @@ func (i *importer) addEvents(ctx context.Context) error {
 	var rows, bodies, attempts, pending, first [][]any
 	var shards []int16
 	var hooks, numbers []int64
-	soonest := make(map[int64]time.Time) // by the webhook
+	soonest := make(map[int64]time.Time) // by webhook number
 	for _, e := range events {
-		if e.number >= i.eventsFrom { // else there is no part for it
+		if e.number >= i.eventsFrom { // older events have no part
 			rows = append(rows, []any{e.number, e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, optional(e.TraceContext)})
 		}
 		if !e.NoBody && e.number >= i.bodiesFrom {
@@ -103,8 +104,8 @@ func (i *importer) addEvents(ctx context.Context) error {
 			i.accounts = append(i.accounts, e.Account)
 		}
 	}
-	// What was redelivered is due before what else the page has of its webhook. (It need not be so for
-	// longer than until a restart, see [webhooks.History].)
+	// Redelivered events are due before the page's other deliveries of their webhook. (That order
+	// only needs to last until a restart, see [webhooks.History].)
 	for _, row := range first {
 		webhook := row[0].(int64)
 		soonest[webhook] = soonest[webhook].Add(-time.Millisecond)
@@ -133,7 +134,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 // errIDTaken means that an event was published while another with its id was imported.
 var errIDTaken = errors.New("an id was published meanwhile")
 
-// addIDs adds the ids of events that are known by them.
+// addIDs adds the ids of events, unless they are forgotten.
 func (i *importer) addIDs(ctx context.Context, events []importedEvent) error {
 	var accounts, ids []string
 	var numbers []int64
@@ -150,21 +151,21 @@ func (i *importer) addIDs(ctx context.Context, events []importedEvent) error {
 	return err
 }
 
-// number returns the events that are not there with the numbers that they get, each after
-// all others of its millisecond.
+// number returns the missing events with their new numbers, each after all existing events of its
+// millisecond.
 func (i *importer) number(ctx context.Context) (events []importedEvent, err error) {
 	var accounts, ids []string
 	var known []bool
-	var starts []int64 // the first numbers of their milliseconds
+	var starts []int64 // first numbers of the events' milliseconds
 	now := time.Now()
 	for _, e := range i.events {
 		accounts, ids, known, starts = append(accounts, e.Account), append(ids, e.ID), append(known, !e.Forgotten), append(starts, numberAt(transfer.NoLater(e.PublishedAt, now)))
 	}
 	type name struct {
 		owned
-		start int64 // of one that is not known; else -1
+		start int64 // for an event with a forgotten id; else -1
 	}
-	given, next := make(map[name]bool), make(map[int64]int64) // by their names, and by the milliseconds
+	given, next := make(map[name]bool), make(map[int64]int64) // by name, and by millisecond
 	var place int
 	var there bool
 	var number int64
@@ -194,8 +195,9 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 	return events, err
 }
 
-// appendAttempts appends the rows of a delivery's attempts, in their order. The state that a
-// delivery was in last is that of an attempt; of one that was skipped that is none, with the number 0.
+// appendAttempts appends the rows of a delivery's attempts, in their order. The row of the attempt
+// that settled the delivery has the settled state. A skipped delivery has that state in an extra
+// row with number 0, which is not an attempt.
 func appendAttempts(rows [][]any, number, webhook int64, d *transfer.Delivery) [][]any {
 	attempts, settled, state := d.Attempts, len(d.Attempts)-1, d.State
 	switch d.State {

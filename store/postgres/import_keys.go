@@ -17,18 +17,18 @@ var (
 )
 
 const (
-	// knownKeys selects which of the keys $2 of the accounts $1 are there.
+	// knownKeys selects the keys among $2 of the accounts $1 that exist.
 	knownKeys = `
 		select k.account, k.id from unnest($1::text[], $2::text[]) as i (account, id)
 		cross join lateral (select account, id from storageapi.keys where account = i.account and id = i.id and next is null limit 1) k`
 
-	// takenHashes selects which of the hashes $1 keys have.
+	// takenHashes selects the hashes among $1 that existing keys have.
 	takenHashes = `
 		select k.hash from unnest($1::bytea[]) as i (hash)
 		cross join lateral (select hash from storageapi.keys where hash = i.hash limit 1) k`
 )
 
-// addKeys adds keys, unless they are there.
+// addKeys adds keys that do not exist yet.
 func (i *importer) addKeys(ctx context.Context) error {
 	if len(i.keys) == 0 {
 		return nil

@@ -18,15 +18,15 @@ import (
 const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.previous, k.previous_expires_at,
 	coalesce(k.hint, ''), coalesce(k.previous_hint, ''), coalesce(k.created_by, '')`
 
-// keyUses are the columns that follow keyColumns where uses are asked for.
+// keyUses are the columns that follow keyColumns when uses are requested.
 const keyUses = `,
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = ''),
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.previous)`
 
-// keyByID is the key $2 of the account $1, with its uses.
+// keyByID selects the key $2 of the account $1, with its uses.
 const keyByID = `select ` + keyColumns + keyUses + ` from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`
 
-// A hashColumn reads a hash, or leaves it as it is if there is none.
+// A hashColumn scans a hash; null leaves it unchanged.
 type hashColumn apikeys.Hash
 
 func (h *hashColumn) ScanBytes(sum []byte) error {
@@ -34,7 +34,7 @@ func (h *hashColumn) ScanBytes(sum []byte) error {
 	return nil
 }
 
-// scanKey reads keyColumns, keyUses if uses is set, and more columns.
+// scanKey reads keyColumns, keyUses if uses is set, and the columns of more.
 func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	var names []string
 	var createdBy string
@@ -60,7 +60,7 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 func scanUsedKey(row pgx.Row) (apikeys.Key, error) { return scanKey(row, true) }
 func scanBareKey(row pgx.Row) (apikeys.Key, error) { return scanKey(row, false) }
 
-// found returns ErrNotFound for the error of no rows.
+// found converts pgx.ErrNoRows to ErrNotFound.
 func found(key apikeys.Key, err error) (apikeys.Key, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = apikeys.ErrNotFound
@@ -68,7 +68,7 @@ func found(key apikeys.Key, err error) (apikeys.Key, error) {
 	return key, err
 }
 
-// sum returns what is stored of a hash: null if it is zero.
+// sum returns the column value of a hash: null if it is zero.
 func sum(hash apikeys.Hash) []byte {
 	if hash.IsZero() {
 		return nil
@@ -76,7 +76,7 @@ func sum(hash apikeys.Hash) []byte {
 	return hash.Sum[:]
 }
 
-// optional returns what is stored of a text: null if it is empty.
+// optional returns the column value of a text: null if it is empty.
 func optional(text string) *string {
 	if text == "" {
 		return nil
@@ -98,8 +98,8 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 	})
 }
 
-// checkShare returns apikeys.ErrShareLimit if a key that another asked for, and that was
-// inserted, is more than its share.
+// checkShare returns apikeys.ErrShareLimit if the key, which was inserted at another key's request,
+// exceeds that key's share.
 func (s *Store) checkShare(ctx context.Context, tx pgx.Tx, key *apikeys.Key, options *apikeys.CreateOptions) error {
 	if options.By.IsZero() || options.Share.Max == 0 {
 		return nil
@@ -136,8 +136,8 @@ func (s *Store) checkShare(ctx context.Context, tx pgx.Tx, key *apikeys.Key, opt
 	return err
 }
 
-// checkCredential returns auth.ErrCredentialChanged if the key of a creation's credential
-// was rotated or deleted since it was verified. It locks the key until the transaction ends.
+// checkCredential returns auth.ErrCredentialChanged if the credential's key was rotated or deleted
+// after its verification. It locks the key until the transaction ends.
 func (s *Store) checkCredential(ctx context.Context, tx pgx.Tx, account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
@@ -155,8 +155,8 @@ const insertKey = `
 	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at, hint, previous_hint, created_by)
 	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
-// insertKey adds the rows of a key, or returns ErrExists if another key has its id or one
-// of its hashes. It waits for transactions that are adding such a key.
+// insertKey adds the rows of a key, or returns ErrExists if another key has its id or one of its
+// hashes. It waits for transactions that are adding such a key.
 func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, entry audit.Entry) error {
 	batch := &pgx.Batch{}
 	s.queueKey(batch, key, key.Hash, apikeys.Hash{}, key.Previous)
@@ -167,7 +167,7 @@ func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, entr
 	return taken(tx.SendBatch(ctx, batch).Close())
 }
 
-// queuePrevious adds the row of a key's previous hash, if it has one.
+// queuePrevious queues the row of a key's previous hash, if any.
 func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key) {
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
 		s.queueKey(batch, key, key.Previous, key.Hash, apikeys.Hash{})
@@ -186,7 +186,7 @@ func keyValues(key *apikeys.Key, hash, next, previous apikeys.Hash) []any {
 	}
 }
 
-// taken returns ErrExists for a unique violation.
+// taken converts a unique violation to ErrExists.
 func taken(err error) error {
 	if code(err) == uniqueViolation {
 		return apikeys.ErrExists
@@ -289,8 +289,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 
 var recordKeyUses = query("record_key_uses")
 
-// RecordKeyUse implements [apikeys.Store]. It locks the keys against deletion, in a fixed
-// order.
+// RecordKeyUse implements [apikeys.Store]. It locks the keys against deletion, in a fixed order.
 func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		batch := s.batch(indexed)

@@ -19,8 +19,7 @@ var (
 	errNewer     = fmt.Errorf("the event's payload was not found, and the schema is newer than this version of the library: %w", errors.ErrUnsupported)
 )
 
-// maxBytes is how many bytes the bodies of a call have at most, except that one alone may have
-// more.
+// maxBytes is the maximum total size of the bodies of one call; a single larger body is allowed.
 const maxBytes = 4 << 20
 
 var (
@@ -28,8 +27,8 @@ var (
 	loadedRows   = query("loaded_rows")
 )
 
-// Load implements [webhooks.Deliveries]. What is claimed must not be another node's by the time
-// that its row is read: if the node's time may be over by then, all is Unread.
+// Load implements [webhooks.Deliveries]. The claimed deliveries must still be this node's when
+// their rows are read: if the node's term may be over by then, all are Unread.
 func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 			return nil, failure(ctx, err)
 		}
 	}
-	if node == 0 || s.node.Current() != node { // it stood still, and others may own the shards
+	if node == 0 || s.node.Current() != node { // this process stood still; others may own the shards
 		for i := range l.list {
 			l.list[i].State = webhooks.Unread
 		}
@@ -59,35 +58,35 @@ func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	return l.list, nil
 }
 
-// A loader reads deliveries of webhooks that are in memory; the others are not of this node.
+// A loader reads deliveries of webhooks in memory; other webhooks are not this node's.
 type loader struct {
 	*Store
 	list   []webhooks.LoadedDelivery
 	rows   []loadRow
 	events map[int64]*loadEvent
-	found  map[int64]decodedWebhook // that were read
+	found  map[int64]decodedWebhook // webhooks read by this call
 	now    time.Time                // by the confirmed clock
 }
 
-// A loadRow is what loadedRows returns of a delivery.
+// A loadRow has the result of loadedRows for a delivery.
 type loadRow struct {
-	place            int // in the list
+	place            int // index in the list
 	no               int64
 	account          string
 	kept             decodedWebhook
 	event            int64
-	version          uint64 // of its webhook; 0: it is deleted, or its account being erased
-	attempts, before int    // below 0: it is not pending
+	version          uint64 // the webhook's version; 0: deleted, or its account is being erased
+	attempts, before int    // negative: not pending
 	due              time.Time
 }
 
-// A loadEvent is an event, maybe for several webhooks.
+// A loadEvent is an event, possibly for several webhooks.
 type loadEvent struct {
 	webhooks.EncodedEvent
-	hasBody bool // which need not have been read
+	hasBody bool // the event has a body, which may not have been read
 }
 
-// find finds the webhooks.
+// find finds the webhooks in memory.
 func (l *loader) find(refs []webhooks.DeliveryRef) {
 	o := &l.owned
 	o.mu.Lock()
@@ -108,7 +107,8 @@ func (l *loader) read(ctx context.Context) (err error) {
 	events := column(l.rows, func(r loadRow) int64 { return r.event })
 	err = l.Store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		batch := l.batch(indexed, inOrder)
-		// The events come first: what is erased between the statements is not pending then.
+		// The events come first: if an event is erased between the statements, its delivery is not
+		// pending.
 		batch.Queue(l.sql(loadedEvents), events, slices.Min(events), slices.Max(events), maxBytes).Query(l.scanEvents)
 		batch.Queue(l.sql(loadedRows), nos, events).QueryRow(l.scanRows)
 		return conn.SendBatch(ctx, batch).Close()
@@ -183,7 +183,8 @@ func (l *loader) judge() {
 		if r.attempts < 0 || r.version == 0 {
 			continue // gone
 		}
-		if webhook.webhook == nil || webhook.version < r.version || event.hasBody && event.Body == nil { // other bodies are enough for a call
+		// A body is missing because the call's other bodies reach maxBytes.
+		if webhook.webhook == nil || webhook.version < r.version || event.hasBody && event.Body == nil {
 			to.State = webhooks.Unread
 			continue
 		}
@@ -203,8 +204,8 @@ func (l *loader) judge() {
 	}
 }
 
-// checkPayloads has deliveries without a payload be those of a newer version if the schema is newer
-// than this node knows: payloads may be elsewhere by now.
+// checkPayloads reports missing payloads as errNewer if the schema is newer than this node, since
+// payloads may be stored elsewhere by then.
 func (l *loader) checkPayloads(ctx context.Context) {
 	lost := func(d webhooks.LoadedDelivery) bool { return d.Err == errNoPayload }
 	if !slices.ContainsFunc(l.list, lost) {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxLookupSenders = 2  // statements that look up keys at the same time
-	maxLookups       = 64 // keys that a statement looks up
+	maxLookupSenders = 2  // concurrent statements that look up keys
+	maxLookups       = 64 // maximum keys per statement
 )
 
 const (
@@ -28,7 +28,7 @@ type lookup struct {
 
 	// The result, once done is closed. A key without an ID was not found.
 	key apikeys.Key
-	err error // of the statement
+	err error // the statement's error
 }
 
 func (s *Store) startLookups() {
@@ -37,8 +37,8 @@ func (s *Store) startLookups() {
 	})
 }
 
-// KeyByHash implements [apikeys.Store]. It looks up one row by primary key, as every request does: with a
-// statement of its own, or together with the other calls that wait while such statements are under way.
+// KeyByHash implements [apikeys.Store]. It looks up one row by primary key, as every request does:
+// with its own statement, or together with other calls that arrive while such statements run.
 func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
 	if s.lookups.Enter() {
 		defer s.lookups.Leave()
@@ -55,7 +55,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, 
 		return apikeys.Key{}, failure(ctx, ctx.Err())
 	}
 	switch {
-	case l.err != nil: // perhaps because of another key
+	case l.err != nil: // perhaps caused by another key
 		return s.lookUpAlone(ctx, hash)
 	case l.key.ID == "":
 		return apikeys.Key{}, apikeys.ErrNotFound
@@ -67,7 +67,7 @@ func (s *Store) lookUpAlone(ctx context.Context, hash apikeys.Hash) (apikeys.Key
 	return found(only(ctx, s, scanBareKey, keyByHash, hash.Sum[:]))
 }
 
-// lookUpAll looks up a batch once it has a connection.
+// lookUpAll looks up a batch. It takes the batch after it has a connection.
 func (s *Store) lookUpAll(take func() []*lookup) {
 	wanted := sync.OnceValue(take)
 	keys := make(map[apikeys.Hash]apikeys.Key)

@@ -19,9 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema is from before 0.1.0, has
-// a version that this one is too old for or was made by other statements, and by those of New if it
-// must be migrated first.
+// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema is from before 0.1.0,
+// needs a newer version of this package or was made by other statements. New also returns it if the
+// schema must be migrated first.
 var ErrSchema = errors.New("not a schema that this version can use")
 
 //go:embed migrations/*.sql
@@ -30,20 +30,20 @@ var migrations embed.FS
 // DefaultSchema is the schema of the tables without [InSchema].
 const DefaultSchema = "storageapi"
 
-// A migration brings a schema to its version. A released migration never changes: nodes
-// compare its checksum.
+// A migration brings a schema to its version. A released migration must never change: nodes compare
+// its checksum.
 //
-// Each notes the oldest version that can use what it leaves. One that expands the schema notes that
-// of the version before it: nodes that know only that version go on, and start. One that contracts
-// it, which takes away what they use, notes the version that stopped to use it. Release it after
-// that version.
+// Each migration records the oldest version that can use the result. A migration that expands the
+// schema keeps the previous value, so older nodes keep running and can start. A migration that
+// contracts the schema, and so removes something in use, records the version that stopped using it.
+// Release it after that version.
 //
-// Nodes use the tables meanwhile. Alter one table in a migration, and nothing that reads or
-// writes all of it; what is added to a table that older nodes write to is nullable, and its
-// name is that of no other column.
+// Nodes use the tables during a migration. Alter only one table in a migration, and never read or
+// write all of it. New columns of a table that older nodes write to must be nullable, and their
+// names must be unique among all columns.
 type migration struct {
 	version int
-	text    string // in the schema storageapi
+	text    string // for the schema storageapi
 	sum     [sha256.Size]byte
 }
 
@@ -57,7 +57,7 @@ var allMigrations = sync.OnceValue(func() (list []migration) {
 	return list
 })
 
-// statements returns the statements of each migration, which form a transaction.
+// statements returns the statements of each migration; each element must run in one transaction.
 func statements(known []migration, n names) (list []string) {
 	for _, m := range known {
 		list = append(list, n.in(m.text+fmt.Sprintf("update storageapi.versions set checksum = decode('%x', 'hex') where version = %d;\n", m.sum, m.version)))
@@ -65,12 +65,12 @@ func statements(known []migration, n names) (list []string) {
 	return list
 }
 
-// SQL returns the statements that bring an empty database to each version, oldest first,
-// for hosts that apply them with their own tool. Apply each in a transaction, which is read
-// committed, and unchanged: it records its version and checksum in the table versions. Set
-// lock_timeout to less than a second, as [Migrate] does, and repeat what it ends. Only the first
-// line of the first, which creates the schema, may be omitted, if the role owns an existing schema.
-// The role should not have the schema's name, see [Migrate].
+// SQL returns the statements that bring an empty database to each version, oldest first, for hosts
+// that apply them with their own tool. Apply each element unchanged, in its own read committed
+// transaction; it records its version and checksum in the table versions. Set lock_timeout to less
+// than a second, as [Migrate] does, and repeat a transaction that it ends. If the role owns an
+// existing schema, you may omit the first line of the first element, which creates the schema. The
+// role should not have the schema's name, see [Migrate].
 func SQL(options ...Option) []string {
 	o := optionsOf(options)
 	list := statements(o.migrations, o.names)
@@ -78,24 +78,22 @@ func SQL(options ...Option) []string {
 	return list
 }
 
-// Migrate brings the schema to this version. It creates the schema if it does not exist,
-// for which the role must be allowed to create schemas. Migrate may run on many nodes at
-// once: one does the work while the others wait. Each version is applied in its own
-// transaction. After an error some versions may have been applied, each of them completely:
-// call Migrate again.
+// Migrate brings the schema to this version. It creates the schema if it does not exist, which
+// requires the right to create schemas. It may run on many nodes at once: one does the work while
+// the others wait. Each version is applied in its own transaction. After an error some versions may
+// have been applied, each completely: call Migrate again.
 //
-// Nodes of older versions go on meanwhile, and start afterwards, down to the version that
-// the schema names: see docs/format.md. Migrate does nothing to a schema of a newer version
-// that this one can use. It returns an error that wraps [ErrSchema] if this one is too old
-// for it, or the schema has other migrations, such as those from before 0.1.0.
+// Older nodes keep running meanwhile and can start afterwards, down to the oldest version that the
+// schema names: see docs/format.md. Migrate does not change a newer schema that this version can
+// use. It returns an error that wraps [ErrSchema] if this version is too old for the schema, or if
+// the schema has other migrations, such as those from before 0.1.0.
 //
-// A migration never waits longer than half a second for a lock, since all others wait behind
-// it: it is tried again until the context's deadline, or for 5 minutes.
+// A migration waits at most half a second for a lock, since all other users wait behind it. It is
+// retried until the context's deadline, or for 5 minutes.
 //
-// A role with the name of the schema has the schema in its search_path as "$user". When
-// Migrate creates such a schema, it removes "$user" from the role's search_path in this
-// database and closes idle connections of the pool, so that the host's own tables are
-// found where they were.
+// A role with the schema's name has the schema in its search_path as "$user". When Migrate creates
+// such a schema, it removes "$user" from the role's search_path in this database and closes idle
+// connections of the pool, so that the host's own tables are still found.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {
@@ -113,12 +111,12 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		if version, err = versionOf(ctx, pool, o); version != was {
 			continue // applied here or by another node
 		}
-		// Without advisory locks, nodes that migrate at once can also wait for each other.
+		// Without advisory locks, nodes that migrate at the same time can deadlock.
 		if c := code(failed); (c == lockNotAvailable || c == deadlockDetected) && err == nil && wait(ctx, rand.N(time.Second)) == nil {
-			continue // others may have had the locks that it gave up
+			continue // meanwhile others could take the locks that it gave up
 		}
-		// What another node has just created can conflict before it is visible, and a schema can be visible
-		// before this session knows it.
+		// Objects that another node has just created can conflict before they are visible, and a
+		// schema can be visible before this session knows it.
 		if c := code(failed); try == maxTries || c != uniqueViolation && c != duplicateSchema && c != duplicateTable && c != undefinedSchema {
 			err = errors.Join(failed, err)
 		}
@@ -133,14 +131,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	return nil
 }
 
-// migrating is the timeout of Migrate without a deadline, once the server has answered:
-// another node may be migrating.
+// migrating is the timeout of Migrate without a deadline, once the server has answered: another
+// node may be migrating.
 const migrating = 5 * time.Minute
 
-// apply brings a schema of that version to the next, if it still has that version.
+// apply brings a schema from version to the next, if it still has that version.
 //
-// A second node waits for the lock and then sees the work of the first. Without advisory
-// locks it waits for the row with the first one's version, and is rolled back.
+// A second node waits for the lock and then sees the work of the first. Without advisory locks it
+// waits for the first node's version row, and is rolled back.
 func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int) error {
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "storageapi migrate "+o.schema)
@@ -164,14 +162,13 @@ func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int)
 	return err
 }
 
-// briefly limits how long a migration waits for a table: while it waits for a long
-// transaction, such as a backup's, all others wait for it. It is less than deadlock_timeout,
-// so that no other's transaction is ended for a migration. How long the migration itself takes
-// only the context limits.
+// briefly limits how long a migration waits for a table, because all others wait behind it while a
+// long transaction, such as a backup, holds the table. The limit is below deadlock_timeout, so that
+// no other transaction is ended for a migration. Only the context limits the time of the migration
+// itself.
 const briefly = `set local lock_timeout = '500ms'; set local statement_timeout = 0`
 
-// createSchema creates the schema unless it exists, and keeps it out of the role's
-// search_path.
+// createSchema creates the schema unless it exists, and keeps it out of the role's search_path.
 func createSchema(ctx context.Context, tx pgx.Tx, o *options) error {
 	var exists, named bool
 	var role, database, path string
@@ -198,8 +195,8 @@ func createSchema(ctx context.Context, tx pgx.Tx, o *options) error {
 	return err
 }
 
-// lookElsewhere closes idle connections of the pool that have the schema in their
-// search_path because it has the role's name: they may be older than the schema.
+// lookElsewhere closes the pool's idle connections if the schema is in their search_path under the
+// role's name, since they may be older than the schema.
 func lookElsewhere(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	var looks bool
 	err := pool.QueryRow(ctx, `select current_user = $1 and $1 = any(current_schemas(false))`, o.schema).Scan(&looks)
@@ -215,9 +212,8 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// versionOf returns the version of the schema, 0 if it does not exist. It returns an error
-// that wraps ErrSchema if the version is newer than this package's and needs nodes that are,
-// or the migrations are others.
+// versionOf returns the version of the schema, or 0 if it does not exist. It returns an error that
+// wraps ErrSchema if the schema needs a newer version of this package or has other migrations.
 func versionOf(ctx context.Context, db querier, o *options) (version int, err error) {
 	var versions, leases *string
 	if err := db.QueryRow(ctx, `select to_regclass($1)::text, to_regclass($2)::text`, o.names.in(`storageapi.versions`), o.names.in(unreleased)).
@@ -244,7 +240,8 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	if err := db.QueryRow(ctx, o.names.in(`select array_agg(checksum order by version) from storageapi.versions`)).Scan(&sums); err != nil {
 		return version, err
 	}
-	for i, m := range known[:min(version, len(known))] { // one that is missing has the sum of the next
+	// If a row is missing, the next sum takes its place.
+	for i, m := range known[:min(version, len(known))] {
 		if !bytes.Equal(sums[i], m.sum[:]) {
 			return version, fmt.Errorf("%w: its migration %d has the checksum %x instead of %x: the schema was made by other statements", ErrSchema, m.version, sums[i], m.sum)
 		}
@@ -252,11 +249,11 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	return version, nil
 }
 
-// unreleased is a table of all schemas from before 0.1.0, and of none since.
+// unreleased is a table that only schemas from before 0.1.0 have.
 const unreleased = `storageapi.leases`
 
-// checkSchema returns an error unless the schema was migrated to this version, or to a newer
-// one that this can use.
+// checkSchema returns an error unless the schema has this version, or a newer version that nodes of
+// this version can use.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	version, err := versionOf(ctx, pool, o)
 	if want := len(o.migrations); err == nil && version < want {
@@ -268,8 +265,7 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	return nil
 }
 
-// names puts tables into the host's schema. Statements write the schema as storageapi, and
-// never in a literal.
+// names replaces the schema in statements, which write it as storageapi and never within a literal.
 type names struct{ schema string } // quoted; empty: as written
 
 func (n names) quoted() string { return cmp.Or(n.schema, DefaultSchema) }

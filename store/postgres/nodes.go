@@ -23,16 +23,16 @@ var (
 	releaseShards = query("release_shards")
 )
 
-// ownersChanged is the notification that a node has joined, or has left shards.
+// ownersChanged notifies nodes that a node has joined or has released shards.
 const ownersChanged = "owners"
 
-// proof is how many bytes a node sends and gets back before it registers: more than a packet has.
+// proof is how many bytes a node sends and receives before it registers: more than a packet holds.
 const proof = 16 << 10
 
-// nodeStore is a Store as its node sees it: shards.Database and shards.Host.
+// nodeStore adapts a Store to shards.Database and shards.Host.
 type nodeStore struct{ *Store }
 
-// step runs statements, which may take a third of a node's time.
+// step runs statements for up to a third of Lasts.
 func (s nodeStore) step(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	limit := s.node.Lasts / 3
 	short, cancel := context.WithTimeout(ctx, limit)
@@ -63,7 +63,8 @@ func (s nodeStore) Prove(ctx context.Context) error {
 // View implements [shards.Database].
 func (s nodeStore) View(ctx context.Context, beat shards.Beat, h shards.Heartbeat) (v shards.View, err error) {
 	err = s.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		batch := s.batch(lookUp, lockSoon, deferred) // a server that forgets a heartbeat was started again
+		// A crash of the server may lose a heartbeat; the node then sees that it restarted.
+		batch := s.batch(lookUp, lockSoon, deferred)
 		write := func(sql string) {
 			batch.Queue(s.sql(sql), h.Term, h.Lasts, h.Read, h.Busy).Exec(func(tag pgconn.CommandTag) error {
 				if tag.RowsAffected() == 0 {
@@ -108,8 +109,8 @@ func (s nodeStore) Remove(ctx context.Context, term int64, beat *int64) error {
 	return err
 }
 
-// change runs a statement that changes owners, while nothing is being settled, and returns the shards.
-// Others are notified: they may have shards to take.
+// change runs a statement that changes owners while no settlement runs, returns the changed shards
+// and notifies other nodes, which may have shards to take.
 func (s nodeStore) change(ctx context.Context, sql string, args ...any) (list []int16, err error) {
 	err = s.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		s.settling.Lock()
@@ -123,7 +124,7 @@ func (s nodeStore) change(ctx context.Context, sql string, args ...any) (list []
 	return list, err
 }
 
-// notifyOwners notifies other nodes that they may have shards to take, or to leave.
+// notifyOwners notifies other nodes that they may have shards to take or to release.
 func (s nodeStore) notifyOwners(ctx context.Context, conn *pgxpool.Conn) {
 	if !s.options.quiet {
 		_, _ = conn.Exec(ctx, notifies, s.channel(), ownersChanged)
@@ -149,9 +150,9 @@ func (s nodeStore) ShareEnded(err error) { s.owned.shared(err) }
 // Unanswered implements [shards.Host].
 func (s nodeStore) Unanswered(since time.Time) { s.waited(since) }
 
-// worked reports how work of the node that began then has ended. An error that the server answers is
-// progress: the way to it is open, and another node would get the same answer. Only a read of the change feed
-// is none if it took too long: a node that joins anew need not read the changes before.
+// worked reports the result of the node's work. An error from the server counts as progress: the
+// connection works, and another node would get the same error. A timed-out read of the change feed
+// does not: a node that joins again can skip the earlier changes.
 func (s *Store) worked(kind shards.Work, began time.Time, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, store.ErrClosed) {
 		return

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	notifyPause = 3 * time.Millisecond // at least, between two statements of notifications
+	notifyPause = 3 * time.Millisecond // minimum time between two statements of notifications
 	relistenMin = 100 * time.Millisecond
 	relistenMax = 10 * time.Second
 	askEvery    = 20 * time.Second // between checks of the connection that listens
 )
 
-// A notifier notifies other nodes of changes in their shards. A notification may be lost, since a node also
-// reads the change feed without one. It takes a lock of the whole server, so there is not one for each
-// event, and none in the host's transactions.
+// A notifier notifies other nodes of changes in their shards. A lost notification only causes a
+// delay, since nodes also poll the change feed. NOTIFY takes a lock of the whole server, so events
+// share notifications, and the host's transactions send none.
 type notifier struct {
 	store *Store
 	ask   time.Duration  // askEvery
@@ -32,28 +32,28 @@ type notifier struct {
 
 	mu        sync.Mutex
 	sending   bool      // send will be called soon
-	last      time.Time // when it was called last
+	last      time.Time // when send was last called
 	waiting   map[notification]bool
-	announced time.Time // when it was announced last that a host publishes in transactions
+	announced time.Time // when this node last announced that a host publishes in transactions
 }
 
 type notification struct{ channel, payload string }
 
-// hostPublishes is the payload which announces that a host publishes in transactions: no notification
-// follows their commits.
+// hostPublishes is the payload that announces a host which publishes in transactions: no
+// notification follows their commits.
 const hostPublishes = "transactions"
 
 func (w *notifier) start(s *Store) {
 	w.store, w.ask, w.waiting = s, askEvery, make(map[notification]bool)
 }
 
-// channel is the channel of all nodes on this schema, with what concerns all: shards that were left.
+// channel is the channel of all nodes on this schema, for news such as released shards.
 func (s *Store) channel() string { return "storageapi_" + s.options.schema }
 
-// channelOf is the channel of one node, for notifications.
+// channelOf is the notification channel of one node.
 func channelOf(base int64) string { return "storageapi_" + strconv.FormatInt(base, 36) }
 
-// notify sends a notification soon.
+// notify queues a notification, which is sent within notifyPause.
 func (w *notifier) notify(n notification) {
 	if w.store.options.quiet {
 		return
@@ -67,8 +67,7 @@ func (w *notifier) notify(n notification) {
 	}
 }
 
-// announceHost announces to all nodes that a host publishes in transactions, unless it has done so within
-// the last second.
+// announceHost announces to all nodes that a host publishes in transactions, at most once a second.
 func (w *notifier) announceHost() {
 	w.mu.Lock()
 	due := time.Since(w.announced) >= feed.AnnounceInterval
@@ -102,8 +101,8 @@ func (w *notifier) send() {
 	}
 }
 
-// changed is called once changes of the accounts are committed: the owners of their shards read
-// them soon.
+// changed notifies the owners of the accounts' shards, which then read the change feed. Call it
+// after the commit.
 func (s *Store) changed(accounts ...string) {
 	for _, account := range accounts {
 		shard := shardOf(account)
@@ -119,8 +118,8 @@ func (s *Store) changed(accounts ...string) {
 	}
 }
 
-// listens listens until ctx is done. It keeps one of the pool's connections in use, unless the pool
-// has only one: then what other nodes enqueue is found by polling within the time of [PollEvery].
+// listens listens until ctx ends. It occupies one of the pool's connections. With a pool of one
+// connection it does not listen: the node finds the events of others by polling, see [PollEvery].
 func (s *Store) listens(ctx context.Context) {
 	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
 		return
@@ -133,7 +132,8 @@ func (s *Store) listens(ctx context.Context) {
 	}
 }
 
-// listen has the node read the change feed after each notification, and reports whether it listened at all.
+// listen makes the node read the change feed after each notification, and reports whether it
+// listened.
 func (s *Store) listen(ctx context.Context) (listened bool) {
 	if s.begin(ctx) != nil {
 		return false
@@ -149,7 +149,7 @@ func (s *Store) listen(ctx context.Context) (listened bool) {
 	}
 	defer conn.Release()
 	own := conn.Conn()
-	defer func() { // it listens, so it must not return to the pool
+	defer func() { // a listening connection must not return to the pool
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		_ = own.Close(closing)
@@ -163,7 +163,7 @@ func (s *Store) listen(ctx context.Context) (listened bool) {
 	polls := &s.owned.reader.polls
 	polls.AddListener(1)
 	defer polls.AddListener(-1)
-	polls.HostPublishes() // that may have been announced before, and something changed
+	polls.HostPublishes() // an announcement or a change may have been missed
 	s.owned.want()
 	for {
 		heard, err := hear(ctx, own, s.notifier.ask)
@@ -183,7 +183,7 @@ func (s *Store) listen(ctx context.Context) (listened bool) {
 	}
 }
 
-// hear waits for a notification. After a while without one it checks the connection.
+// hear waits for a notification. After ask without one it checks the connection.
 func hear(ctx context.Context, conn *pgx.Conn, ask time.Duration) (*pgconn.Notification, error) {
 	waiting, cancel := context.WithTimeout(ctx, ask)
 	defer cancel()

@@ -13,28 +13,28 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// ownedShards are what a node knows of its shards, and the scheduler to which it reports what is
-// pending there. A shard is served from when it begins to load to when it is paused.
+// ownedShards is a node's state of its shards, with the scheduler that receives their pending
+// deliveries. A shard is served from the start of its loading until it is paused.
 type ownedShards struct {
 	turn chan struct{} // held by the one call of Deliver that reports
 
-	reading chan struct{} // held by the one call that reads the change feed or begins to load
+	reading chan struct{} // held by the one call that reads the change feed or begins loading
 	reader  feedReader    // guarded by reading
 	clock   databaseClock
 
 	mu        sync.Mutex
-	scheduler webhooks.Scheduler // of Deliver; nil: nothing is reported
+	scheduler webhooks.Scheduler // from Deliver; nil: nothing is reported
 	byNo      map[int64]*ownedWebhook
 	byID      map[string]*ownedWebhook
-	shards    map[int16]*feed.Snapshot // that are loaded, and up to where their changes were read
-	paused    map[int16]bool           // of them, those in which no attempts begin
-	kept      int                      // webhooks that are kept for attempts
+	shards    map[int16]*feed.Snapshot // shards in memory, read up to the snapshot
+	paused    map[int16]bool           // shards of these in which no attempts begin
+	kept      int                      // number of webhooks kept for attempts
 	loads     loads
 
 	troubles [troubles]error // why something cannot be read
-	reported error           // of them, what was reported to the scheduler
-	joined   bool            // the first shards have begun to load
-	complete bool            // the scheduler was told that they are loaded
+	reported error           // the trouble reported to the scheduler
+	joined   bool            // the first shards have begun loading
+	complete bool            // the first shards were reported as loaded
 }
 
 func (o *ownedShards) start() {
@@ -45,8 +45,8 @@ func (o *ownedShards) start() {
 	o.loads = loads{of: make(map[int16]*shardLoad), changed: make(chan struct{}, 1)}
 }
 
-// An ownedWebhook is a webhook for which something is or was pending in a shard that is
-// loaded, as it was when its row was read last.
+// An ownedWebhook is a webhook that has or had pending deliveries in a shard in memory, as of the
+// last read of its row.
 type ownedWebhook struct {
 	no          int64
 	id, account string
@@ -57,22 +57,23 @@ type ownedWebhook struct {
 	kept        decodedWebhook
 }
 
-// brief returns the webhook without what only an attempt needs.
+// brief returns the webhook without the fields that only an attempt needs.
 func (w *ownedWebhook) brief() *webhooks.Webhook {
 	return &webhooks.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held}
 }
 
-// maxKept is how many webhooks are kept for attempts, about 1 KiB each. Load reads the others.
+// maxKept is the maximum number of webhooks kept for attempts, about 1 KiB each. Load reads the
+// others.
 const maxKept = 16_384
 
-// A decodedWebhook is a webhook that is shared.
+// A decodedWebhook is a decoded, shared webhook.
 type decodedWebhook struct {
 	version uint64
-	webhook *webhooks.Webhook // nil: it is not kept
+	webhook *webhooks.Webhook // nil: not kept
 	err     error             // a secret cannot be read
 }
 
-// keep keeps a webhook for attempts, and no longer some others if there are too many.
+// keep keeps a webhook for attempts, and evicts others above maxKept.
 func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
 	if w.kept.webhook == nil {
 		o.kept++
@@ -89,7 +90,7 @@ func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
 	w.kept = decoded
 }
 
-// begin has what is pending reported to a scheduler, and end no longer.
+// begin starts reporting pending deliveries to a scheduler; end stops it.
 func (o *ownedShards) begin(to webhooks.Scheduler) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +103,7 @@ func (o *ownedShards) end() {
 	o.scheduler = nil
 }
 
-// owns reports whether this node serves the shard.
+// owns reports whether this node serves the shard and has not paused it.
 func (s *Store) owns(shard int16) bool {
 	o := &s.owned
 	o.mu.Lock()
@@ -110,10 +111,10 @@ func (s *Store) owns(shard int16) bool {
 	return o.shards[shard] != nil && !o.paused[shard]
 }
 
-// groupOf returns the group of a shard, which is not 0.
+// groupOf returns the group of a shard, which is never 0.
 func groupOf(shard int16) webhooks.Group { return webhooks.Group(shard) + 1 }
 
-// PauseShards implements [shards.Host]. It lets no more attempts begin in the shards. Those under way go on.
+// PauseShards implements [shards.Host]. No new attempts begin in the shards; running ones go on.
 func (s nodeStore) PauseShards(shards []int16) {
 	o := &s.owned
 	o.mu.Lock()
@@ -126,7 +127,8 @@ func (s nodeStore) PauseShards(shards []int16) {
 	}
 }
 
-// UnderWay implements [shards.Host]. It returns how many attempts are under way in each shard with some.
+// UnderWay implements [shards.Host]. It returns the number of running attempts of each shard that
+// has any.
 func (s nodeStore) UnderWay() map[int16]int {
 	o := &s.owned
 	o.mu.Lock()
@@ -140,8 +142,8 @@ func (s nodeStore) UnderWay() map[int16]int {
 	return busy
 }
 
-// UnloadShards implements [shards.Host]. It forgets what is pending in the shards. What is under way there cannot be settled
-// any more.
+// UnloadShards implements [shards.Host]. It forgets the pending deliveries of the shards. Their
+// running attempts can no longer be settled.
 func (s nodeStore) UnloadShards(shards []int16) {
 	o := &s.owned
 	o.mu.Lock()
@@ -169,7 +171,7 @@ func (o *ownedShards) forget(w *ownedWebhook) {
 	delete(o.byID, w.id)
 }
 
-// served returns the shards that are loaded, and of these the earliest snapshot.
+// served returns the shards in memory and the earliest of their snapshots.
 func (o *ownedShards) served() (shards []int16, from *feed.Snapshot) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,7 +184,7 @@ func (o *ownedShards) served() (shards []int16, from *feed.Snapshot) {
 	return shards, from
 }
 
-// An ownedRow is a webhook as the table has it.
+// An ownedRow is a webhook's row.
 type ownedRow struct {
 	webhookRow
 	no int64
@@ -208,7 +210,7 @@ func (o *ownedShards) deleted(no int64) {
 	}
 }
 
-// gone forgets a webhook, with the lock, and reports that it is deleted.
+// gone forgets a webhook and reports its deletion. The caller holds the lock.
 func (o *ownedShards) gone(w *ownedWebhook) {
 	o.forget(w)
 	if o.scheduler != nil {
@@ -225,7 +227,7 @@ func (o *ownedShards) erased(no int64) {
 	}
 }
 
-// learn notes what a webhook is now.
+// learn updates the memory of a webhook from its row.
 func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -237,21 +239,21 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 		}
 		if before := o.byID[w.id]; before != nil {
 			if before.no > w.no {
-				return // it was deleted, and made again with its id
+				return // deleted, and created again with the same id
 			}
 			o.gone(before)
 		}
 		o.byNo[w.no], o.byID[w.id] = w, w
 	}
 	if r.Version < w.version {
-		return // it was read again meanwhile
+		return // a newer row was read meanwhile
 	}
 	o.keep(w, decoded)
 	w.version, w.health, w.held = r.Version, r.WebhookHealth, r.Held
 }
 
-// updated reports a webhook that this node has changed at once, if it is known: attempts under way
-// end soon, and are then judged by it.
+// updated reports a webhook that this node has just changed, if it is known: running attempts end
+// soon, and their results are judged by the new state.
 func (o *ownedShards) updated(webhook webhooks.Webhook) {
 	webhook.Events, webhook.PastEvents = slices.Clone(webhook.Events), slices.Clone(webhook.PastEvents)
 	o.mu.Lock()
@@ -261,7 +263,7 @@ func (o *ownedShards) updated(webhook webhooks.Webhook) {
 	}
 }
 
-// A queuedRow is a delivery as the table has it.
+// A queuedRow is a delivery's row.
 type queuedRow struct {
 	webhook, event   int64
 	recovered, first bool
@@ -269,9 +271,9 @@ type queuedRow struct {
 	attempts, before int
 }
 
-// due returns when a delivery is due here that is due at that time in the table. The clock may have
-// been ahead when that was written, or be another's, of where a dump was made: so what was not
-// attempted since it became pending is due now at the latest. The scheduler bounds the rest.
+// due converts a delivery's due time to this node's clock. The clock may have been ahead when the
+// time was written, or the time may come from a dump of another server. So a delivery without
+// attempts since it became pending is due now at the latest. The scheduler bounds the rest.
 func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
 	due, now := o.clock.here(at), time.Now()
 	if attempts == before && due.After(now) {
@@ -280,7 +282,7 @@ func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
 	return due
 }
 
-// report reports deliveries of webhooks that are known; the others are deleted.
+// report reports deliveries of known webhooks; the webhooks of the others are deleted.
 func (o *ownedShards) report(rows []queuedRow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -289,7 +291,7 @@ func (o *ownedShards) report(rows []queuedRow) {
 	}
 }
 
-// add is report with the lock and a scheduler.
+// add is report, for callers with the lock and a scheduler.
 func (o *ownedShards) add(rows []queuedRow) {
 	list := make([]webhooks.PendingDelivery, 0, len(rows))
 	briefs := make(map[int64]*webhooks.Webhook)
@@ -314,14 +316,14 @@ func (o *ownedShards) add(rows []queuedRow) {
 	}
 }
 
-// reportChanges reports changes of webhooks, of which those that changed were found as they are.
+// reportChanges reports changes. found has the current state of the changed webhooks.
 func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWebhook) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.scheduler == nil {
 		return
 	}
-	var added []queuedRow // in order, so that what was resent last is the next
+	var added []queuedRow // in order, so that the delivery resent last is the next
 	for i := range list {
 		r := &list[i]
 		if r.there && (r.kind == changeAdded || r.kind == changeFirst) {
@@ -348,23 +350,23 @@ func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWeb
 	o.add(added)
 }
 
-// The kinds of troubles that keep a node from reporting what is pending.
+// Kinds of trouble that keep a node from reporting pending deliveries.
 const (
-	troubleBeat  = iota // it cannot register, or lost its shards
-	troubleShare        // it cannot take, load or leave shards
+	troubleBeat  = iota // the node cannot register, or lost its shards
+	troubleShare        // the node cannot take, load or release shards
 	troubleFeed         // the change feed cannot be read
 	troubleLoad         // pages of a shard cannot be read
 	troubles
 )
 
-// setTrouble notes a trouble, or that there is none of that kind.
+// setTrouble records a trouble, or with nil that this kind has ended.
 func (o *ownedShards) setTrouble(kind int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.trouble(kind, err)
 }
 
-// trouble is setTrouble with the lock. It reports the first trouble, and that all is well once all
+// trouble is setTrouble for callers with the lock. It reports the first trouble, and nil once all
 // have ended and the first shards are loaded.
 func (o *ownedShards) trouble(kind int, err error) {
 	o.troubles[kind] = err
@@ -380,7 +382,8 @@ func (o *ownedShards) trouble(kind int, err error) {
 	}
 }
 
-// shared notes how the last balancing has ended: if well, the first shards have begun to load.
+// shared records the result of the last balancing. After a success the first shards have begun
+// loading.
 func (o *ownedShards) shared(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

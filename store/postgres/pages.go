@@ -13,21 +13,21 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 )
 
-// What is pending in shards that a node has taken is loaded by pages while the node delivers what it knows
-// already. The latest events come first: what has been pending for long is mostly for receivers that are down,
-// and must not keep others waiting. Loading rests on two rules:
+// Pending deliveries of newly taken shards are loaded in pages while the node already delivers
+// those it knows. The latest events come first: old pending deliveries are mostly for receivers
+// that are down, and must not delay others. Loading rests on two rules:
 //
-//   - Everything that becomes pending after the shard's snapshot is reported by the change feed, and
-//     everything before it is in the pages, whose snapshots are later.
-//   - What is reported by both is reported twice, or after it was settled. That does no harm: Load
-//     returns whether it is pending still.
+//   - The change feed reports every delivery that becomes pending after the shard's snapshot. The
+//     pages, whose snapshots are later, contain every earlier one.
+//   - A delivery may be reported twice, or after it was settled. That is harmless: Load returns
+//     whether it is still pending.
 const (
 	pageMax    = 4096 // rows
-	pageMin    = 100  // the least limit, when statements time out
-	pageShards = 16   // shards of a page at most
+	pageMin    = 100  // the minimum, reached when statements time out
+	pageShards = 16   // maximum shards in a page
 	pageSplit  = pageMax / pageShards
 
-	reloadSoon = 50 * time.Millisecond // between tries of a page: the waits double
+	reloadSoon = 50 * time.Millisecond // first pause between tries of a page; doubles
 	reloadMax  = 15 * time.Second
 )
 
@@ -36,22 +36,22 @@ var pendingPage = query("pending_page")
 // A shardLoad is a shard that is loading.
 type shardLoad struct {
 	shard          int16
-	event, webhook int64 // the place down to which it was read
-	limit          int   // rows of its next page
+	event, webhook int64 // the position down to which it was read
+	limit          int   // maximum rows of its next page
 	wait           time.Duration
-	again          time.Time // not tried before
+	again          time.Time // earliest time of the next try
 	failing        bool      // the smallest page cannot be read
 }
 
-// loads are the shards that are loading. The lock is that of ownedShards.
+// loads are the shards that are loading, guarded by ownedShards.mu.
 type loads struct {
 	of      map[int16]*shardLoad
-	line    []*shardLoad // those that no page is being read of, in turn
-	runs    bool         // loadPages does
+	line    []*shardLoad // shards of which no page is being read, in turn
+	runs    bool         // whether loadPages runs
 	changed chan struct{}
 }
 
-// begin begins to load shards.
+// begin starts loading shards.
 func (l *loads) begin(shards []int16) {
 	for _, shard := range shards {
 		load := &shardLoad{shard: shard, event: math.MaxInt64, webhook: math.MaxInt64, limit: pageMax}
@@ -60,8 +60,9 @@ func (l *loads) begin(shards []int16) {
 	}
 }
 
-// next takes the shards of the next page from the line: those whose turn it is and whose limits are the
-// same. If there are none it returns in how long there may be; below 0 if nothing is loading.
+// next removes the shards of the next page from the line: shards that are due and have the same
+// limit. If there are none, it returns how long to wait; a negative wait means that nothing is
+// loading.
 func (l *loads) next(now time.Time) (page []*shardLoad, wait time.Duration) {
 	l.line = slices.DeleteFunc(l.line, func(load *shardLoad) bool { return l.of[load.shard] != load })
 	if len(l.line) == 0 {
@@ -94,8 +95,9 @@ func (o *ownedShards) loaded() (shards []int16) {
 	return shards
 }
 
-// LoadShards implements [shards.Host]. It begins to load what is pending in shards that this node has taken, and serves them. What
-// it knows of them already is read anew. If it returns an error it serves none of them.
+// LoadShards implements [shards.Host]. It starts loading the pending deliveries of newly taken
+// shards and serves the shards. It replaces what memory has of them. After an error it serves none
+// of them.
 func (s nodeStore) LoadShards(ctx context.Context, shards []int16) error {
 	err := s.beginShards(ctx, shards)
 	if err != nil {
@@ -104,7 +106,7 @@ func (s nodeStore) LoadShards(ctx context.Context, shards []int16) error {
 	return err
 }
 
-// beginShards reads the snapshot of shards and begins to load them.
+// beginShards reads the snapshot of shards and starts loading them.
 func (s nodeStore) beginShards(ctx context.Context, shards []int16) error {
 	if len(shards) == 0 {
 		return nil
@@ -177,7 +179,7 @@ type pageRow struct {
 	queuedRow
 }
 
-// loadPage reads a page of shards and reports it, and returns its rows.
+// loadPage reads a page of shards, reports its deliveries and returns its rows.
 func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.node.Lasts/3)
 	defer cancel()
@@ -213,8 +215,8 @@ func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow
 	return rows, nil
 }
 
-// pageLoaded notes that the rows of a page are reported: the shards of which it has fewer than it may
-// are loaded.
+// pageLoaded records that the rows of a page are reported. A shard with fewer rows than its limit
+// is completely loaded.
 func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
 	limit, read := page[0].limit/len(page), make(map[int16]int, len(page))
 	for _, load := range page {
@@ -238,7 +240,7 @@ func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
 			delete(o.loads.of, load.shard)
 		}
 	}
-	o.loads.line = append(o.loads.line, page...) // next forgets those that are loaded, or were left
+	o.loads.line = append(o.loads.line, page...) // next drops loaded and released shards
 	if o.loads.failing() {
 		return
 	}
@@ -258,8 +260,8 @@ func (l *loads) failing() bool {
 	return false
 }
 
-// pageFailed has the next pages of its shards be smaller, since statements may have timed out. A shard of
-// which not even the smallest page can be read waits longer and longer between tries, and the others go on.
+// pageFailed halves the limit of the shards' next pages, since statements may have timed out. A
+// shard whose smallest page fails is retried with growing pauses while the other shards go on.
 func (s *Store) pageFailed(page []*shardLoad, err error) {
 	o := &s.owned
 	o.mu.Lock()

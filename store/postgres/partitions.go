@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A partedTable is in parts by the numbers of events, which is by time. The marks say before which
-// number a part is past. A part is as long as what is kept, divided by perAge.
+// A partedTable is partitioned by event numbers, and so by time. A part is past once it ends before
+// all marks. A part's length is the retention divided by perAge.
 type partedTable struct {
-	name, with string // and the parts' storage parameters
+	name, with string // with are the parts' storage parameters
 	marks      []string
 	perAge     time.Duration
 }
@@ -23,32 +23,35 @@ var parted = []partedTable{
 	{"attempt_log", "", []string{"attempts"}, 8},
 	{"failure_log", oftenVacuumed, []string{"attempts"}, 8},
 	{"event_log", "", []string{"attempts", "ids"}, 8},
-	{eventIDs, "", []string{"ids"}, 3}, // publications look at all of them
+	{eventIDs, "", []string{"ids"}, 3}, // publications read all parts
 }
 
-// eventIDs is in parts by lists. A publication adds to the last part that has begun, whether or not
-// it has ended.
+// eventIDs is partitioned by lists. A publication adds to the last part that has begun, even after
+// the part's end.
 const eventIDs = "event_ids"
 
 const (
 	leastPart = 15 * time.Minute
 	mostPart  = 30 * 24 * time.Hour
 
-	// So many parts are ready ahead, but no more than for a week, and two at least. Without one,
-	// the clock of events stands still, see enqueue. What is imported may be from an hour ahead.
+	// Parts are made ahead for partsAhead lengths, but at most mostAhead, and at least 2 lengths
+	// and leastAhead. Without a part the clock of events stands still, see enqueue. Imported events
+	// may be an hour ahead.
 	partsAhead, mostAhead, leastAhead = 8, 7 * 24 * time.Hour, 90 * time.Minute
 
-	// spareParts is for how long there are parts if no node purges: whoever publishes makes them.
+	// spareParts is how far ahead publishing nodes make parts if no node purges.
 	spareParts = 2 * time.Hour
 
-	idsAhead     = time.Minute      // at least, between the making of a part of event_ids and its beginning: publications agree on the part by then
-	maxDetach    = time.Second      // for which a part that is past waits for transactions, before it is tried again
-	pauseOfParts = 10 * time.Second // after transactions kept a part from being dropped
-	partsOverdue = time.Hour        // from when on it is an error
+	// idsAhead is the minimum time from making a part of event_ids to its start: publications must
+	// agree on the part by then.
+	idsAhead     = time.Minute
+	maxDetach    = time.Second      // maximum wait for transactions when detaching a part
+	pauseOfParts = 10 * time.Second // after transactions blocked dropping a part
+	partsOverdue = time.Hour        // after this time a past part is an error
 )
 
-// length returns how long a part is, of what is kept since the earliest of these times; 0: there is one
-// part only.
+// length returns the length of a part, given the start of the retention for each mark; 0: a single
+// part.
 func (t *partedTable) length(since map[string]time.Time) time.Duration {
 	length := leastPart
 	for _, mark := range t.marks {
@@ -67,7 +70,7 @@ func (t *partedTable) length(since map[string]time.Time) time.Duration {
 	return min(length, mostPart)
 }
 
-// ahead returns for how long parts are made ahead that are so long.
+// ahead returns how far ahead parts of this length are made.
 func (t *partedTable) ahead(length time.Duration) time.Duration {
 	if t.name == eventIDs {
 		return length
@@ -90,7 +93,7 @@ func (s *Store) makeParts(ctx context.Context, since map[string]time.Time) error
 	return nil
 }
 
-// makeSpareParts makes parts if they are about to run out, and notes when to look again.
+// makeSpareParts makes parts if they are about to run out, and sets the time of the next check.
 func (s *Store) makeSpareParts(ctx context.Context) error {
 	ready := mostPart
 	for i := range parted {
@@ -107,21 +110,22 @@ func (s *Store) makeSpareParts(ctx context.Context) error {
 	return nil
 }
 
-// checkParts has makeSpareParts called now and then. It does not wait.
+// checkParts calls makeSpareParts in the background when a check is due.
 func (s *Store) checkParts() {
 	now := time.Now()
 	if at := s.sparePartsAt.Load(); now.UnixNano() >= at && s.sparePartsAt.CompareAndSwap(at, now.Add(time.Minute).UnixNano()) {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			_ = s.makeSpareParts(ctx) // while that fails the clock of events stands still, and Purge fails, too
+			// Until it succeeds, the clock of events stands still, and Purge fails, too.
+			_ = s.makeSpareParts(ctx)
 		}()
 	}
 }
 
-// makePartsOf makes parts of a table that are so long, until it has some for that time, and returns for
-// how long it has some. It waits for no publication, and none waits for it: parts are made apart and
-// then attached.
+// makePartsOf makes parts of the given length until the table has parts for the duration ahead, and
+// returns for how long it has some. Publications and this step do not wait for each other, because
+// parts are created apart and then attached.
 func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead time.Duration) (ready time.Duration, err error) {
 	var now, last int64
 	var name string
@@ -138,7 +142,7 @@ func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead t
 			if err := s.lockMark(ctx, tx, "parts"); err != nil {
 				return err
 			}
-			if err := read(tx); err != nil { // now that it stays so
+			if err := read(tx); err != nil { // again, now that the result cannot change
 				return err
 			}
 			batch := &pgx.Batch{}
@@ -156,7 +160,7 @@ func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead t
 			batch.Queue(s.sql(moveEnd), eventIDs)
 			return tx.SendBatch(ctx, batch).Close()
 		})
-		if isHeld(err) { // there is time: it is tried again
+		if isHeld(err) { // there is time for another try
 			if err = s.read(ctx, func(_ context.Context, conn *pgxpool.Conn) error { return read(conn) }); err == nil && last < now+numbers(ahead/2) {
 				err = errPartHeld
 			}
@@ -168,7 +172,7 @@ func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead t
 	return time.Duration((last-now)/perMicrosecond) * time.Microsecond, nil
 }
 
-// isHeld reports whether others kept a step on parts from a lock, or did it.
+// isHeld reports whether other transactions blocked a step on parts, or another node did it.
 func isHeld(err error) bool {
 	switch code(err) {
 	case lockNotAvailable, deadlockDetected, objectNotInPrerequisiteState, undefinedTable:
@@ -177,10 +181,10 @@ func isHeld(err error) bool {
 	return errors.Is(err, errPartHeld)
 }
 
-// errPartHeld means that transactions that are open keep a part as it is.
+// errPartHeld means that open transactions block a step on a part.
 var errPartHeld = errors.New("transactions that are open hold it")
 
-// A pastPart is a part that is past.
+// A pastPart is a part that ends before all marks of its table.
 type pastPart struct {
 	kind, name string
 	state      partState
@@ -196,9 +200,9 @@ const (
 	partDropped
 )
 
-// dropParts drops the parts that are past. A part is detached first, for which no publication waits:
-// it waits for transactions that may read it, such as a backup, for a second, and the next Purge
-// tries again. It returns an error once that has lasted for an hour.
+// dropParts drops the past parts. It first detaches a part, which blocks no publication. Detaching
+// waits up to a second for transactions that may read the part, such as a backup; the next Purge
+// tries again. After an hour of failures it returns an error.
 func (s *Store) dropParts(ctx context.Context) error {
 	if until := s.partsHeld.Load(); until != nil && time.Now().Before(*until) {
 		return nil
@@ -234,14 +238,15 @@ func scanPastPart(row pgx.CollectableRow) (p pastPart, err error) {
 	return p, row.Scan(&p.kind, &p.name, &p.state, &p.overdue)
 }
 
-// dropPart goes on with a part from the state that it is in.
+// dropPart continues with a part from its current state.
 func (s *Store) dropPart(ctx context.Context, part pastPart) error {
 	if part.state < partDetached {
 		held := false
 		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 			short, cancel := context.WithTimeout(ctx, maxDetach)
 			defer cancel()
-			_, err := conn.Exec(short, s.sql(detachPart(part))) // it is canceled, and the connection closed
+			// A timeout cancels the statement and closes the connection.
+			_, err := conn.Exec(short, s.sql(detachPart(part)))
 			if held = err != nil && short.Err() != nil && ctx.Err() == nil; held {
 				err = nil
 			}
@@ -265,7 +270,7 @@ func (s *Store) dropPart(ctx context.Context, part pastPart) error {
 	})
 }
 
-// numbers returns how many numbers events can have within that time.
+// numbers returns how many event numbers there are in a duration.
 func numbers(d time.Duration) int64 { return d.Microseconds() * perMicrosecond }
 
 // checkRights returns an error if the role may not make and drop parts.

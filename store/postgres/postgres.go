@@ -24,34 +24,36 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// A Store stores everything in one schema of a PostgreSQL database, which other Stores
-// may use at the same time. It implements [store.Store].
+// A Store is a [store.Store] on one schema of a PostgreSQL database, which other Stores may use at
+// the same time.
 type Store struct {
 	pool    *pgxpool.Pool
 	own     bool // Close closes the pool
 	options *options
 
-	warnings []string // see Warnings
+	warnings []string // see Capabilities
 
-	// steps is read-locked by each step; Close locks it to wait for them.
+	// steps is read-locked by each step; Close locks it to wait for the running steps.
 	steps  sync.RWMutex
 	closed bool
 
-	// statements are the statements for the host's schema, by their text.
+	// statements caches the statements for the host's schema, by their text.
 	statements sync.Map
 
-	reset     atomic.Pointer[time.Time] // when idle connections were closed
-	node      *shards.Node
-	settling  sync.RWMutex // read-locked by each settlement once it has its connection, locked by changes of owners: on the server alone a queue of settlements could delay these without end
+	reset atomic.Pointer[time.Time] // when the idle connections were last closed
+	node  *shards.Node
+	// settling is read-locked by each settlement once it has its connection, and locked by
+	// ownership changes, which queued settlements could otherwise starve on the server.
+	settling  sync.RWMutex
 	owned     ownedShards
 	notifier  notifier
 	publisher publisher
 	lookups   *batch.Group[*lookup]
 	cursor    cursor
 	clock     clock
-	partsHeld atomic.Pointer[time.Time] // until then no parts are dropped, see dropParts
+	partsHeld atomic.Pointer[time.Time] // parts are not dropped before this time, see dropParts
 
-	sparePartsAt atomic.Int64 // when to look whether parts run out, in nanoseconds, see checkParts
+	sparePartsAt atomic.Int64 // when to check the parts next, in Unix nanoseconds, see checkParts
 }
 
 type options struct {
@@ -64,13 +66,13 @@ type options struct {
 
 	ownPool bool // its connections have ownSettings
 
-	migrations []migration // those that this version knows
+	migrations []migration // known to this version
 }
 
 // An Option configures a Store.
 type Option func(*options)
 
-// InSchema sets the schema of the tables, a name of 1 to 48 bytes. Give each service in a
+// InSchema sets the schema of the tables, a name of 1 to 48 bytes. Give each service that shares a
 // database its own. Default: [DefaultSchema].
 func InSchema(name string) Option {
 	return func(o *options) {
@@ -78,26 +80,27 @@ func InSchema(name string) Option {
 	}
 }
 
-// Sealed encrypts the webhooks' signing secrets under the first of the keys. [Open] and
-// [New] seal secrets again that are in plain text or under another of the keys.
+// Sealed encrypts the webhooks' signing secrets under the first key. [Open] and [New] re-seal
+// secrets that are in plain text or under another of the keys.
 func Sealed(keys *signing.Keyring) Option { return func(o *options) { o.keys = keys } }
 
-// PollEvery sets within which time a node that delivers looks for changes that it is not notified of,
-// after five to seven eighths of it: 1 ms to an hour. These are events of [Store.PublishTx], and all
-// changes while it does not listen. A node that listens and has heard of no PublishTx looks once a
-// second at least, or within this time if that is longer, in case a notification was lost. Default: 100 ms.
+// PollEvery sets the interval, 1 ms to 1 h, within which a delivering node reads changes that
+// arrive without a notification: events of [Store.PublishTx], and all changes while the node does
+// not listen. Each wait is five to seven eighths of it. A listening node that has received no
+// announcement of a PublishTx reads within 1 s or the interval, the longer one, in case a
+// notification was lost. Default: 100 ms.
 func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } }
 
-// PollOnly makes nodes neither notify each other nor listen, for poolers in transaction
-// mode and for databases without LISTEN. Nodes that listen hear nothing of those that poll only, and
-// look once a second: let all poll, or none.
+// PollOnly disables NOTIFY and LISTEN, for poolers in transaction mode and for databases without
+// LISTEN. Set it on all nodes or on none: listening nodes get no notifications from nodes that only
+// poll, and find their changes within about a second.
 func PollOnly() Option { return func(o *options) { o.quiet = true } }
 
-// Logger sets where the Store logs what no call returns, such as pending deliveries that cannot be
-// read. Default: slog.Default().
+// Logger sets the logger for problems that no call returns, such as unreadable pending deliveries.
+// Default: slog.Default().
 func Logger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
 
-// haveSettings is the option of a Store whose connections have been prepared.
+// haveSettings is the option for a pool whose connections have ownSettings.
 func haveSettings(o *options) { o.ownPool = !o.quiet }
 
 func optionsOf(list []Option) *options {
@@ -120,12 +123,11 @@ func (o *options) check() error {
 	return nil
 }
 
-// Open connects to the database of dsn, a URL or connection string as pgxpool takes it,
-// migrates it, and returns a Store that closes its connections when it is closed. Errors
-// do not contain the password.
+// Open connects to the database of dsn, a URL or connection string in pgxpool's format, migrates
+// it, and returns a Store that closes its connections in Close. Errors do not contain the password.
 //
-// The defaults of application_name, connect_timeout and pool_ping_timeout are storageapi,
-// 5 s and 2 s. TCP connections whose other end does not answer for 10 s are closed.
+// The defaults are storageapi for application_name, 5 s for connect_timeout and 2 s for
+// pool_ping_timeout. TCP connections whose peer does not answer for 10 s are closed.
 func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -150,17 +152,16 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// New returns a Store on the caller's pool, which the caller closes after the Store. A
-// step whose context has no deadline takes at most 10 s; after a step without an answer
-// the pool's idle connections are closed. See [Open] for settings that detect silent
-// connections sooner.
+// New returns a Store on the caller's pool, which the caller closes after the Store. A step whose
+// context has no deadline takes at most 10 s. After a step without an answer the pool's idle
+// connections are closed. [Open] has settings that detect silent connections sooner.
 //
-// The schema must exist: see [Migrate]. The role must be allowed to create tables in it, and must own
-// its tables or be a member of the role that does: without that nothing could be purged. The connections' default_transaction_isolation
-// must be read committed; the host's own transactions may use any. New returns an error
-// that wraps [ErrClock] if this node's clock differs from the database's by more than an
-// hour. If synchronous_commit or fsync is off it returns a Store whose [Store.Warnings] say so, which
-// webhooks.New logs.
+// The schema must exist, see [Migrate]. The role must be allowed to create tables in it and must
+// own its tables, or be a member of the owning role; otherwise nothing could be purged. The
+// connections' default_transaction_isolation must be read committed; the host's own transactions
+// may use any. New returns an error that wraps [ErrClock] if this node's clock differs from the
+// database's by more than an hour. If synchronous_commit or fsync is off, the Warnings of
+// [Store.Capabilities] say so, and webhooks.New logs them.
 func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {
@@ -223,13 +224,13 @@ func warningsOf(commit, sync string) (list []string) {
 	return list
 }
 
-// Capabilities implements [store.Store]. Its Warnings are about settings that [New] has found.
+// Capabilities implements [store.Store]. Its Warnings are about settings that [New] found.
 func (s *Store) Capabilities() capability.Set {
 	return capability.Set{Doubt: s.clock.doubted, Warnings: s.warnings, Shared: true, PurgesConcurrently: true}
 }
 
-// Close waits for the steps under way, and leaves the shards of this node to the others.
-// Afterwards every method returns [store.ErrClosed].
+// Close waits for the running steps and releases this node's shards to the other nodes. Afterwards
+// every method returns [store.ErrClosed].
 func (s *Store) Close() error {
 	s.node.Stop()
 	s.steps.Lock()
@@ -247,7 +248,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin starts a step, which s.steps.RUnlock ends, or returns why it cannot start.
+// begin starts a step, which the caller ends with s.steps.RUnlock, or returns why it cannot start.
 func (s *Store) begin(ctx context.Context) error {
 	if !s.steps.TryRLock() {
 		return store.ErrClosed // Close is waiting for earlier steps
@@ -262,7 +263,7 @@ func (s *Store) begin(ctx context.Context) error {
 	return err
 }
 
-// sql returns a statement in the host's schema.
+// sql returns a statement for the host's schema.
 func (s *Store) sql(text string) string {
 	if s.options.names.schema == "" {
 		return text

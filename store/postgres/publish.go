@@ -10,20 +10,20 @@ import (
 
 // Enqueue implements [webhooks.Store].
 //
-// Events are ordered by the time of publishing. An event whose Enqueue is under way may be
-// listed before one that is already stored; a client that pages through a list of the newest
-// first at that moment may miss it. ListEvents with the oldest first misses none.
+// Events are ordered by the time of publishing. An event whose Enqueue is still running may take a
+// place before an event already stored, so a client that pages through the newest first at that
+// moment may miss it. ListEvents with the oldest first misses none.
 //
-// An event whose id was published in an open transaction of the host waits for the end of
-// that transaction, without delaying others. If ctx ends before, it is not stored.
+// An event whose id was published in an open transaction of the host waits for that transaction to
+// end, without delaying others. If ctx ends first, the event is not stored.
 func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (deliveries int, err error) {
 	s.checkParts()
 	deliveries, err = s.publisher.publish(ctx, &encoded)
 	return s.enqueued(encoded.Account, deliveries, err)
 }
 
-// enqueued returns the result of a step that published something of the account, and has
-// its owner look at what is pending.
+// enqueued returns the result of publishing an event of the account, and notifies the shard's owner
+// of new deliveries.
 func (s *Store) enqueued(account string, deliveries int, err error) (int, error) {
 	if err != nil {
 		return 0, err
@@ -34,23 +34,24 @@ func (s *Store) enqueued(account string, deliveries int, err error) (int, error)
 	return deliveries, nil
 }
 
-// Published has the deliveries of events begin that were published by [Store.EnqueueTx] or
-// [Store.PublishTx], for these accounts: call it once the transaction is committed. Without
-// the call they begin within the time of [PollEvery]. It returns at once and needs no
-// answer of the database; calls before the commit, or for accounts without such events, do
-// no harm.
+// Published starts the deliveries of events that [Store.EnqueueTx] or [Store.PublishTx] published
+// for these accounts. Call it after the transaction has committed. Without the call, deliveries
+// begin within the time of [PollEvery]. It returns at once, without waiting for the database. Calls
+// before the commit, or for accounts without such events, do no harm.
 func (s *Store) Published(accounts ...string) {
 	s.changed(accounts...)
 }
 
-// EnqueueTx is Enqueue in the host's transaction: the event is stored if the transaction is
-// committed, and not otherwise. Deliveries begin within the time of [PollEvery] after the
-// commit, or at once if [Store.Published] is called then. The event is listed with the time of the call and sent to the webhooks that were
-// subscribed then, so commit soon: until then [Store.ListEvents] with the oldest first is held
-// up, and so are erasures of accounts that began later. A host that loses power before its commit leaves the
-// transaction open, and Enqueue of the same id waiting, until the server ends it: set
-// idle_in_transaction_session_timeout. The statement runs with the transaction's settings;
-// only ctx limits its time.
+// EnqueueTx is Enqueue in the host's transaction: the event is stored only if the transaction
+// commits. Deliveries begin within the time of [PollEvery] after the commit, or at once if
+// [Store.Published] is called then.
+//
+// The event is listed with the time of the call and sent to the webhooks subscribed at that time,
+// so commit soon: an open transaction delays [Store.ListEvents] with the oldest first, and erasures
+// of accounts that began later. A host that loses power before its commit leaves the transaction
+// open, and Enqueue of the same id waiting, until the server ends it: set
+// idle_in_transaction_session_timeout. The statement runs with the transaction's settings; only ctx
+// limits its time.
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.EncodedEvent) (deliveries int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
@@ -64,9 +65,8 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 	return deliveries, err
 }
 
-// PublishTx is [webhooks.WebhookService.Publish] in the host's transaction (transactional
-// outbox): the event is delivered if the transaction is committed, and not otherwise. See
-// [Store.EnqueueTx].
+// PublishTx is [webhooks.WebhookService.Publish] in the host's transaction (transactional outbox):
+// the event is delivered only if the transaction commits. See [Store.EnqueueTx].
 //
 //	if err := s.PublishTx(ctx, tx, service, event); err != nil {
 //		return err // and roll back
@@ -76,12 +76,11 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 //	}
 //	s.Published(account) // optional: its deliveries begin at once
 //
-// An event is sent to all that subscribe to its type: a [webhooks.BalanceLow] heeds no
-// webhook's threshold, and is sent again each time. For these, and for limits that approach or
-// are reached, call [webhooks.WebhookService.ReportBalance] (ReportBandwidth,
-// ReportTransactions) after the commit instead: reports decide who is to be sent what, once
-// for each crossing. A report that was lost with its process is made up for by the next one,
-// so report now and then what is current.
+// The event is sent to all webhooks that subscribe to its type. A [webhooks.BalanceLow] ignores the
+// webhooks' thresholds and is sent each time. For balances, and for limits that are near or
+// reached, call [webhooks.WebhookService.ReportBalance] (ReportBandwidth, ReportTransactions) after
+// the commit instead: reports choose the receivers and send one event per crossing. The next report
+// makes up for a report that was lost with its process, so report current values regularly.
 func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, service *webhooks.WebhookService, event webhooks.Event) error {
 	encoded, err := service.Encode(event)
 	if err != nil {

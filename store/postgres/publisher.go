@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	maxSenders    = 2       // batches that are stored at the same time: while one is synced to disk the next is stored
+	maxSenders    = 2       // concurrent batches: while one is synced to disk, the next is stored
 	maxBatch      = 256     // events in a batch
-	maxBatchBytes = 1 << 20 // of their bodies, without the last one
-	maxAlone      = 3       // connections for events that a batch did not store
+	maxBatchBytes = 1 << 20 // body bytes in a batch, without the last event
+	maxAlone      = 3       // connections for events that their batch did not store
 
-	heldPause    = 50 * time.Millisecond // before an event that waits for a lock is tried again: the pauses double
+	heldPause    = 50 * time.Millisecond // first pause while an event waits for a lock; doubles
 	heldPauseMax = time.Second
 )
 
@@ -31,7 +31,7 @@ const (
 type publisher struct {
 	store *Store
 	group *batch.Group[*publication]
-	alone chan struct{} // held by each that stores an event which a batch did not
+	alone chan struct{} // semaphore for storing events that their batch did not store
 }
 
 // A publication is an event that is published in a batch.
@@ -39,9 +39,9 @@ type publication struct {
 	*webhooks.EncodedEvent
 
 	// The result, once done is closed.
-	stored     bool // else it must be stored alone
+	stored     bool // if false, store it alone
 	deliveries int
-	err        error // of the batch
+	err        error // the batch's error
 	done       chan struct{}
 }
 
@@ -54,10 +54,9 @@ func (p *publisher) start(s *Store) {
 	})
 }
 
-// publish stores an event: in the caller's goroutine if there are no other calls, or else in a batch.
-// An event that its batch did not store, perhaps because of another event, goes into a batch of its own.
-// If it waits for a transaction of the host, it is tried again until that has ended, while others are
-// stored.
+// publish stores an event: in the caller's goroutine if no other call is running, otherwise in a
+// batch. An event that its batch did not store, perhaps because of another event, is stored alone.
+// While it waits for a transaction of the host, it is retried and other events are stored.
 func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent) (deliveries int, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
@@ -67,7 +66,7 @@ func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent)
 		p.group.Leave()
 	} else {
 		if err := p.share(ctx, event); err != nil {
-			return 0, err // perhaps before the result was known
+			return 0, err // the result may be unknown
 		}
 		if event.stored {
 			return event.deliveries, nil
@@ -87,8 +86,8 @@ func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent)
 	return deliveries, err
 }
 
-// share has an event stored in a batch. Once the batch is being stored, a cancelled ctx has no
-// effect: the result says what happened.
+// share stores an event in a batch. Cancelling ctx has no effect once the batch is being stored:
+// the result decides.
 func (p *publisher) share(ctx context.Context, event *publication) error {
 	if err := ctx.Err(); err != nil {
 		return failure(ctx, err)
@@ -110,11 +109,11 @@ func (p *publisher) share(ctx context.Context, event *publication) error {
 	case <-event.done:
 		return nil
 	case <-time.After(more):
-		return errUnsure // not the context's error: it may have happened
+		return errUnsure // not the context's error, because the event may be stored
 	}
 }
 
-// inTurn stores an event alone, as one of few.
+// inTurn stores an event alone; at most maxAlone run at the same time.
 func (p *publisher) inTurn(ctx context.Context, event *publication) (deliveries int, err error) {
 	select {
 	case p.alone <- struct{}{}:
@@ -125,7 +124,7 @@ func (p *publisher) inTurn(ctx context.Context, event *publication) (deliveries 
 	}
 }
 
-// storeAlone stores an event, unless it has to wait long for a lock.
+// storeAlone stores an event, unless it would wait long for a lock.
 func (p *publisher) storeAlone(ctx context.Context, event *publication) (deliveries int, err error) {
 	err = p.store.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		deliveries, err = p.store.enqueueAlone(ctx, conn, event)
@@ -134,7 +133,7 @@ func (p *publisher) storeAlone(ctx context.Context, event *publication) (deliver
 	return deliveries, err
 }
 
-// send stores a batch once it has a connection.
+// send stores a batch. It takes the events after it has a connection.
 func (p *publisher) send(take func() []*publication) {
 	var events []*publication
 	once := sync.OnceFunc(func() { events = take() })
@@ -154,8 +153,8 @@ func (s *Store) enqueueAlone(ctx context.Context, conn *pgxpool.Conn, event *pub
 	return deliveries, err
 }
 
-// enqueueBatch stores events in a fixed order, so that batches do not deadlock, and only the
-// first of those with the same account and id. Known events remain to be stored alone.
+// enqueueBatch stores events in a fixed order, so that batches do not deadlock, and stores only the
+// first event of each account and id. Events already known remain to be stored alone.
 func (s *Store) enqueueBatch(ctx context.Context, conn *pgxpool.Conn, events []*publication) error {
 	switch len(events) {
 	case 0:

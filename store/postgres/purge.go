@@ -22,8 +22,8 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// Purge implements [webhooks.Store]. It also removes what deleted webhooks have left behind. What
-// is past is not seen any more from its beginning on; it takes up space until its part is dropped,
+// Purge implements [webhooks.Store]. It also removes the remaining rows of deleted webhooks. Past
+// data is hidden as soon as Purge has moved the marks; it takes up space until its part is dropped,
 // see dropParts.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	ctx, cancel := within(ctx, patience)
@@ -50,7 +50,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		}
 		left := purge.Limit - ended
 		for _, step := range []struct {
-			sql  string // it removes so many rows at most, and returns or counts them
+			sql  string // removes up to the last argument's number of rows
 			args []any
 		}{
 			{purgeRecoveries, []any{utc(purge.Attempts)}},
@@ -74,9 +74,10 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	return more, s.dropParts(ctx)
 }
 
-// moveMarks has what was published before the times of a purge be past. What is published from now
-// on, or by a transaction that is open, never is from its beginning, whatever the times. Nothing is
-// while the clock of events stands still because no part is ready: their numbers are of the past then.
+// moveMarks moves the marks to the times of a purge, so that older events are past. The marks stay
+// below the numbers of new events and of events in open transactions, even if the times are later.
+// They do not move while the clock of events stands still because no part is ready: new events then
+// get numbers of the past.
 func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error {
 	var names []string
 	var before []int64
@@ -92,7 +93,7 @@ func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error
 		if err != nil {
 			return err
 		}
-		if open > 0 { // otherwise it is not known
+		if open > 0 { // 0: unknown
 			end = min(end, open)
 		}
 		_, err = conn.Exec(ctx, s.sql(moveMarks), names, before, end)
@@ -101,7 +102,7 @@ func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error
 }
 
 const (
-	// The rows are locked in one order.
+	// It locks the rows in one order.
 	moveMarks = `
 		update storageapi.marks m set event = least(t.before, $3::bigint)
 		from (
@@ -119,7 +120,7 @@ const (
 		)
 		delete from storageapi.dedup_keys n using old where n.account = any(array[old.account]) and (n.key, n.until) between (old.key, old.until) and (old.key, old.until)`
 
-	// Pending deliveries of deleted webhooks.
+	// purgeOrphans removes pending deliveries of deleted webhooks.
 	purgeOrphans = `
 		with old as materialized (
 			select q.webhook, q.event from storageapi.past_webhooks p
@@ -127,7 +128,8 @@ const (
 		)
 		delete from storageapi.pending p using old where p.webhook = any(array[old.webhook]) and p.event = old.event`
 
-	// No transaction can still publish to webhooks that were deleted a day ago.
+	// purgeWebhooks removes webhooks that were deleted more than a day ago, so that no transaction
+	// can still publish to them, and have no attempts or pending deliveries left.
 	purgeWebhooks = `
 		delete from storageapi.past_webhooks where no = any(array(
 			select no from storageapi.past_webhooks p where deleted_at < ` + confirmedNow + ` - interval '1 day'

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// queries has the long statements, one a file. A file stands alone, so that it can be read, and
-// be explained on a database: columns that several read are written out in each. Its comment says
-// what it does and what its parameters are.
+// queries has the long statements, one per file. Each file stands alone, so that it can be read and
+// be explained on a database; columns that several statements read are repeated in each. A comment
+// in the file describes the statement and its parameters.
 //
 //go:embed queries/*.sql
 var queries embed.FS
 
-// query returns the statement of a file, without the lines that are comments.
+// query returns the statement of a file, without its comment lines.
 func query(name string) string {
 	text, err := queries.ReadFile("queries/" + name + ".sql")
 	if err != nil {

@@ -105,7 +105,7 @@ type recovery struct {
 	next        int64 // the event to continue with
 }
 
-// advance makes the next deliveries of a recovery pending, and returns how many.
+// advance makes the next deliveries of a recovery pending, and returns their number.
 func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) (recovered int, err error) {
 	var events, pending []int64
 	hook, err := tx.Exec(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook)

@@ -17,13 +17,13 @@ var (
 // unskip removes the records that deliveries of the events $2 to the webhook $1 were skipped.
 const unskip = `delete from storageapi.attempt_log where webhook = $1 and event = any($2::bigint[]) and number = 0 and state = 3`
 
-// redeliverable selects the number of the event of the account $1 with the id $2, if it has a body.
+// redeliverable selects the number of the event $2 of the account $1, if it has a body.
 const redeliverable = `
 	select i.event from (` + eventOf + `) i
 	where i.event >= (select event from storageapi.marks where name = 'payloads')
 		and (select event from storageapi.event_bodies where event between i.event and i.event order by event limit 1) is not null`
 
-// requeue makes settled deliveries pending again, and returns their events. The caller notes
+// requeue makes settled deliveries pending again, and returns their events. The caller must record
 // the change.
 func (s *Store) requeue(ctx context.Context, tx pgx.Tx, account string, no int64, events []int64, states []int16, recovered bool) ([]int64, error) {
 	pending, err := rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(requeue), no, shardOf(account), events, states, recovered)
@@ -57,9 +57,10 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	return err
 }
 
-// redeliver makes a delivery the next one of its webhook, and requests a probe.
+// redeliver makes a delivery the next of its webhook and requests a probe.
 func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
-	isPending := func() (bool, error) { // and then it stays so until the transaction ends
+	// isPending locks a pending delivery, which stays so until the transaction ends.
+	isPending := func() (bool, error) {
 		found, err := tx.Exec(ctx, s.sql(`select event from storageapi.pending where webhook = $1 and event = $2 for update`), no, event)
 		return found.RowsAffected() > 0, err
 	}
@@ -71,7 +72,7 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 		settled, err = s.requeue(ctx, tx, account, no, []int64{event}, []int16{stateDelivered, stateDead, stateSkipped}, false)
 		if err == nil && len(settled) == 0 {
 			change = changeNudge
-			if is, err = isPending(); err == nil && !is { // another call has not made it pending meanwhile
+			if is, err = isPending(); err == nil && !is { // no other call has made it pending
 				err = webhooks.ErrNotFound
 			}
 		}

@@ -10,16 +10,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The kinds of requests with idempotency keys.
+// Kinds of requests with idempotency keys.
 const (
 	keyRequests     = 0
 	webhookRequests = 1
 )
 
-// forgetStep is how many old requests are removed, at most, when one is recorded.
+// forgetStep is how many old requests are removed, at most, when a new one is recorded.
 const forgetStep = 8
 
-// create creates a key or a webhook of an account, by what its options ask for.
+// create creates a key or a webhook of an account with options.
 func (s *Store) create(ctx context.Context, kind int, account, id string, options *apikeys.CreateOptions, insert func(context.Context, pgx.Tx) error) error {
 	if options.IdempotencyKey != "" {
 		if err := s.keepObserving(ctx); err != nil {
@@ -46,16 +46,15 @@ func (s *Store) create(ctx context.Context, kind int, account, id string, option
 	})
 }
 
-// lockAccount serializes the creations of an account, changes of its webhooks and steps of
-// its alerts.
+// lockAccount serializes an account's creations, webhook changes and alert steps.
 func (s *Store) lockAccount(ctx context.Context, tx pgx.Tx, account string) error {
 	_, err := tx.Exec(ctx, s.sql(`insert into storageapi.accounts as a (account) values ($1)
 		on conflict (account) do update set account = a.account`), account)
 	return err
 }
 
-// checkLimit returns the error exceeded if the account has more than limit, the new one included; 0
-// is no limit.
+// checkLimit returns exceeded if the account has more than limit, including the new one. A limit of
+// 0 means none.
 func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string, limit int, exceeded error) error {
 	if limit == 0 {
 		return nil
@@ -68,7 +67,8 @@ func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string
 	return err
 }
 
-// repeated returns a DuplicateRequestError if the account has used the idempotency key before.
+// repeated returns a DuplicateRequestError if the account has used the idempotency key within
+// IdempotencyTTL.
 func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
@@ -88,7 +88,7 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 	return &before
 }
 
-// ofWebhook converts an error of package apikeys to that of package webhooks.
+// ofWebhook converts an error of package apikeys to its equivalent in package webhooks.
 func ofWebhook(err error) error {
 	var duplicate *apikeys.DuplicateRequestError
 	switch {
@@ -101,8 +101,8 @@ func ofWebhook(err error) error {
 }
 
 const (
-	// forgetRequests locks what it removes in one order, and comes before the transaction locks a
-	// request of its own: so creations wait for each other, and none forever.
+	// forgetRequests locks its rows in one order, and runs before the transaction locks its own
+	// request. So creations wait for each other without deadlocks.
 	forgetRequests = `
 		with old as materialized (
 			select kind, account, name from storageapi.requests where at < ` + confirmedNow + ` - $1 * interval '1 microsecond'
@@ -116,9 +116,8 @@ const (
 		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at, key_id = excluded.key_id`
 )
 
-// note records the idempotency key of a creation, if options have one, and removes some
-// that were too old when the transaction began. It returns ErrIdempotencyKeys if the
-// account has reached its limit of keys.
+// note records the idempotency key of a creation, if options have one, and removes up to forgetStep
+// expired keys. It returns ErrIdempotencyKeys if the account has reached its limit of keys.
 func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// resealStep is how many webhooks are sealed again in one transaction.
+// resealStep is how many webhooks one transaction seals again.
 const resealStep = 500
 
-// sealMark is the name under which the mark is sealed: a secret that shows which keys are
-// in use.
+// sealMark is the name under which the mark is sealed. The mark is a secret that shows which keys
+// are in use.
 const sealMark = "seal"
 
 // reseal seals all secrets under the first key, or unseals them all if there are no keys.
@@ -33,8 +33,8 @@ func (s *Store) reseal(ctx context.Context) error {
 	return nil
 }
 
-// resealFrom seals the secrets of some webhooks after the number from again. It returns the
-// number to continue from, or marks all as sealed and reports that it is done.
+// resealFrom seals again the secrets of some webhooks with numbers above from. It returns the
+// number to continue from, or marks all as sealed and returns done.
 func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int64, done bool, err error) {
 	keys := s.options.keys
 	var mark []byte
@@ -56,7 +56,7 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 		}
 		now, err := keys.Open(secret, id)
 		before, err2 := keys.Open(previous, id)
-		if err == nil && err2 == nil { // or else these keys cannot open it
+		if err == nil && err2 == nil { // otherwise these keys cannot open it
 			batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, version = version + 1 where no = $1`),
 				no, keys.Seal(now, id), keys.Seal(before, id))
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// batch returns a batch that begins with settings.
+// batch returns a batch that begins with the settings.
 func (s *Store) batch(base string, more ...string) *pgx.Batch {
 	batch := &pgx.Batch{}
 	if sql := s.settings(base, more...); sql != "" {
@@ -17,7 +17,7 @@ func (s *Store) batch(base string, more ...string) *pgx.Batch {
 	return batch
 }
 
-// with returns the connection for single statements with settings.
+// with returns a querier on the connection that applies the settings to each statement.
 func (s *Store) with(conn *pgxpool.Conn, base string, more ...string) querier {
 	if sql := s.settings(base, more...); sql != "" {
 		return prefixed{conn, sql}
@@ -25,10 +25,10 @@ func (s *Store) with(conn *pgxpool.Conn, base string, more ...string) querier {
 	return conn
 }
 
-// planned is with for short statements.
+// planned is with, for short statements.
 func (s *Store) planned(conn *pgxpool.Conn) querier { return s.with(conn, lookUp) }
 
-// transaction returns how transactions begin: in one round trip.
+// transaction returns options that begin a transaction with its settings in one round trip.
 func (s *Store) transaction() pgx.TxOptions {
 	if s.options.ownPool {
 		return pgx.TxOptions{}
@@ -48,7 +48,7 @@ func (p prefixed) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 	batch.Queue(p.settings)
 	batch.Queue(sql, args...)
 	results := p.conn.SendBatch(ctx, batch)
-	_, _ = results.Exec() // an error is that of the rows, too
+	_, _ = results.Exec() // the rows return the error, too
 	rows, err := results.Query()
 	list := &batchRows{Rows: rows, results: results}
 	if err != nil {
@@ -63,11 +63,11 @@ func (p prefixed) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	return onlyRow{rows}
 }
 
-// batchRows are the last rows of a batch.
+// batchRows are the rows of the last statement of a batch.
 type batchRows struct {
 	pgx.Rows
 	results pgx.BatchResults
-	err     error // of the batch
+	err     error // from closing the batch
 }
 
 func (r *batchRows) Next() bool {
@@ -85,7 +85,7 @@ func (r *batchRows) Close() {
 
 func (r *batchRows) Err() error { return cmp.Or(r.Rows.Err(), r.err) }
 
-// An onlyRow is the only row of rows.
+// An onlyRow scans the only row of rows.
 type onlyRow struct{ pgx.Rows }
 
 // Scan implements [pgx.Row].

@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The states of a row of attempts.
+// States of rows of attempt_log.
 const (
 	stateRetried = iota
 	stateDelivered
@@ -20,8 +20,8 @@ const (
 	stateSkipped
 )
 
-// alive locks the row of the node $1 until the transaction ends: none of its shards is another's
-// before.
+// alive locks the row of the node $1 until the transaction ends, so that no other node takes its
+// shards before then.
 const alive = `select node from storageapi.nodes where node = $1 for key share`
 
 var (
@@ -30,8 +30,8 @@ var (
 	forgetAttempts = query("forget_attempts")
 )
 
-// Settle implements [webhooks.Deliveries]. A webhook whose health it changed is reported by the
-// change feed, as are those that others change: also if the outcome of the call is unknown.
+// Settle implements [webhooks.Deliveries]. The change feed reports the webhooks whose health it
+// changed, as with changes by other nodes, even if the outcome of the call is unknown.
 func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (settled webhooks.Settled, err error) {
 	b := resultBatch{node: s.node.Newest(), results: make([]resultRow, 0, len(results)), changes: health}
 	b.fill(&s.owned, results)
@@ -60,7 +60,7 @@ func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, he
 	return settled, nil
 }
 
-// settle runs the statements of a batch, which are one transaction.
+// settle runs the statements of a batch in one transaction.
 func (s *Store) settle(ctx context.Context, conn *pgxpool.Conn, b *resultBatch) error {
 	if len(b.results)+len(b.changes) == 0 {
 		return nil
@@ -111,16 +111,16 @@ func others(n int, list []int) (rest []int) {
 	return rest
 }
 
-// A resultBatch is the results and the changes of health of a call.
+// A resultBatch has the results and health changes of one call.
 type resultBatch struct {
 	node    int64
-	results []resultRow // those of webhooks that are in memory: the others are not of this node
+	results []resultRow // results of webhooks in memory; other webhooks are not this node's
 	changes []webhooks.HealthChange
-	entries string // as JSON
+	entries string // audit entries, as JSON
 
-	over    bool  // the node is
-	counts  []int // the places of the results that count
-	changed []int // and of the changes
+	over    bool  // whether the node's term is over
+	counts  []int // places of the results that count
+	changed []int // places of the changes that were made
 }
 
 // A resultRow is a result with the number and the shard of its webhook.
@@ -141,7 +141,7 @@ func (b *resultBatch) fill(o *ownedShards, results []webhooks.AttemptResult) {
 	}
 }
 
-// list makes the list of audit entries.
+// list encodes the audit entries.
 func (b *resultBatch) list() (err error) {
 	var rows []entryRow
 	for i := range b.changes {

@@ -15,12 +15,12 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// Codes of PostgreSQL's errors.
+// PostgreSQL error codes.
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	uniqueViolation      = "23505"
-	checkViolation       = "23514" // also of a row that no partition is there for
+	checkViolation       = "23514" // also raised for a row without a partition
 	duplicateSchema      = "42P06"
 	duplicateTable       = "42P07"
 	undefinedSchema      = "3F000"
@@ -28,21 +28,21 @@ const (
 	notSupported         = "0A000"
 	lockNotAvailable     = "55P03"
 	undefinedTable       = "42P01"
-	queryCanceled        = "57014" // by statement_timeout, mostly
+	queryCanceled        = "57014" // mostly by statement_timeout
 	readOnlyTransaction  = "25006"
 
-	insufficientResources = "53" // the class, such as a full disk
+	insufficientResources = "53" // an error class; includes a full disk
 
 	objectNotInPrerequisiteState = "55000"
 )
 
 const (
-	maxTries = 10               // of a step that conflicts with others
+	maxTries = 10               // maximum tries of a step that conflicts with others
 	patience = 10 * time.Second // the timeout of a step without a deadline
-	grace    = 5 * time.Second  // the least timeout of a step that changes something
+	grace    = 5 * time.Second  // the minimum timeout of a step that changes something
 )
 
-// code returns PostgreSQL's code of an error, or "".
+// code returns the PostgreSQL code of an error, or "".
 func code(err error) string {
 	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return answer.Code
@@ -50,14 +50,14 @@ func code(err error) string {
 	return ""
 }
 
-// errSilent is the error of a step without a deadline that had no answer and changed nothing.
+// errSilent is the error of a step without a deadline that got no answer and changed nothing.
 var errSilent = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrUnavailable, patience)
 
-// errUnsure is errSilent of a step that may have happened.
+// errUnsure is like errSilent, for a step that may have happened.
 var errUnsure = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrInterrupted, patience)
 
-// within returns ctx with a timeout if it has no deadline, because connections can go
-// silent without an error.
+// within returns ctx with a timeout if it has no deadline, because connections can go silent
+// without an error.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -65,8 +65,8 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, d, errSilent)
 }
 
-// waited is called after a step without an answer that began then. After a long wait it
-// closes the idle connections, which are probably silent as well.
+// waited handles a step that began at begun and got no answer. After at least grace it closes the
+// idle connections, which are probably silent as well.
 func (s *Store) waited(begun time.Time) {
 	now := time.Now()
 	last := s.reset.Load()
@@ -75,7 +75,7 @@ func (s *Store) waited(begun time.Time) {
 	}
 }
 
-// wait returns after that time, or with the error of ctx once that has ended.
+// wait waits for d, or until ctx ends, and returns the error of ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -84,15 +84,14 @@ func wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// read runs a step that changes nothing, or what may be changed twice. It may run the step again.
+// read runs a step that is read-only or idempotent. It may run the step again.
 func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	return s.run(ctx, false, step)
 }
 
-// write runs a step that is one statement, or one batch of them. Once it is under
-// way, a ctx that is cancelled changes nothing any more: the answer tells what happened.
-// Without one until the deadline, or within grace if that is later, the step may have
-// happened.
+// write runs a step that is one statement, batch or transaction. Cancelling ctx has no effect on a
+// running step: the server's answer decides. Without an answer by the deadline, or within grace if
+// that is later, the error wraps auth.ErrInterrupted: the step may have happened.
 func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	return s.run(ctx, true, step)
 }
@@ -128,7 +127,7 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 	}
 	for try := 1; ; try++ {
 		err := step(lasting, conn)
-		conflicts := again(err, try) // and nothing happened
+		conflicts := again(err, try) // and the step changed nothing
 		if conflicts && ctx.Err() == nil {
 			continue
 		}
@@ -141,7 +140,7 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 			if err = failure(ctx, err); ctx.Err() == nil && (lost || refused(err)) {
 				err = fmt.Errorf("postgres: %w: %w", auth.ErrUnavailable, err)
 			}
-		case silent: // not the context's error: it may have happened
+		case silent: // not the context's error, because the step may have happened
 			err = fmt.Errorf("postgres: %w: no answer within %v: %v", auth.ErrInterrupted, time.Since(begun).Round(time.Millisecond), err)
 		case lost:
 			err = fmt.Errorf("postgres: %w: %w", auth.ErrInterrupted, err)
@@ -152,9 +151,9 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 	}
 }
 
-// refused reports whether the server undid a statement for a reason that passes: it conflicted too
-// often, was cancelled by a timeout of the server, waited too long for a lock, met a server without
-// resources, such as on a full disk, or one that is a standby.
+// refused reports whether the server undid a statement for a temporary reason: too many conflicts,
+// a server timeout, a lock timeout, missing resources such as disk space, or a server that is a
+// standby.
 func refused(err error) bool {
 	switch c := code(err); c {
 	case serializationFailure, deadlockDetected, lockNotAvailable, queryCanceled, readOnlyTransaction:
@@ -164,9 +163,9 @@ func refused(err error) bool {
 	}
 }
 
-// again reports whether a step that failed for so many times is run again: the server wants that
-// of steps that conflict with others, and a statement may see a row that says that a partition is
-// there a moment before its server process knows of the partition.
+// again reports whether to repeat a step that has failed tries times. Steps that conflict with
+// others must be repeated. A statement may also see a row of a new partition a moment before its
+// server process knows the partition.
 func again(err error, tries int) bool {
 	var answer *pgconn.PgError
 	if tries >= maxTries || !errors.As(err, &answer) {
@@ -180,7 +179,7 @@ func again(err error, tries int) bool {
 	}
 }
 
-// collect returns the rows that one statement reads.
+// collect returns the rows of one statement.
 func collect[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), sql string, args ...any) (list []T, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		list, err = rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (T, error) { return scan(row) }, s.sql(sql), args...)
@@ -189,7 +188,7 @@ func collect[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error)
 	return list, err
 }
 
-// rowsOf returns the rows that a statement reads.
+// rowsOf returns the rows of a statement on db.
 func rowsOf[T any](ctx context.Context, db querier, scan pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err == nil {
@@ -198,7 +197,7 @@ func rowsOf[T any](ctx context.Context, db querier, scan pgx.RowToFunc[T], sql s
 	return list, err
 }
 
-// only returns the one row that a statement reads. The error is pgx.ErrNoRows if there is none.
+// only returns the single row of a statement, or pgx.ErrNoRows.
 func only[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), sql string, args ...any) (row T, err error) {
 	list, err := collect(ctx, s, scan, sql, args...)
 	if err != nil {
@@ -210,7 +209,7 @@ func only[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), s
 	return list[0], nil
 }
 
-// column returns what a statement takes of each element of a list.
+// column returns the result of of for each element of a list.
 func column[T, C any](list []T, of func(T) C) []C {
 	out := make([]C, len(list))
 	for i, element := range list {
@@ -219,20 +218,20 @@ func column[T, C any](list []T, of func(T) C) []C {
 	return out
 }
 
-// scanText reads a text, scanInt a number.
+// scanText reads a text, and scanInt a number.
 func scanText(row pgx.Row) (text string, err error) { err = row.Scan(&text); return text, err }
 func scanInt(row pgx.Row) (n int, err error)        { err = row.Scan(&n); return n, err }
 
-// transact runs a step of several statements in a transaction. An error that the
-// step returns undoes it.
+// transact runs a step of several statements in a transaction. An error from the step rolls it
+// back.
 func (s *Store) transact(ctx context.Context, step func(context.Context, pgx.Tx) error) error {
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return pgx.BeginTxFunc(ctx, conn, s.transaction(), func(tx pgx.Tx) error { return step(ctx, tx) })
 	})
 }
 
-// failure returns the error of a step that changed nothing: the context's error if it has
-// ended, or errSilent if that was the timeout of within.
+// failure returns the error of a step that changed nothing: the context's error if it has ended, or
+// errSilent if the timeout of within ended it.
 func failure(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), errSilent) {
@@ -241,15 +240,15 @@ func failure(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return fmt.Errorf("postgres: %v", err) // it was a shorter timeout of the pool, not ctx
+		return fmt.Errorf("postgres: %v", err) // from a shorter timeout of the pool, not from ctx
 	}
 	return err
 }
 
-// utc returns a time as every store gives it back: in UTC, to the millisecond.
+// utc returns a time as every store returns it: in UTC, to the millisecond.
 func utc(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// stored returns what is stored of a time: null if it is zero.
+// stored returns the column value of a time: null if it is zero.
 func stored(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -258,7 +257,7 @@ func stored(t time.Time) *time.Time {
 	return &t
 }
 
-// An instant is where a time is read to that was stored, or null: then it is zero.
+// An instant scans a stored time; null becomes the zero time.
 type instant time.Time
 
 // ScanTimestamptz implements [pgtype.TimestamptzScanner].
@@ -270,7 +269,7 @@ func (t *instant) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return nil
 }
 
-// loaded returns a time that was stored.
+// loaded returns a stored time; null becomes the zero time.
 func loaded(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}

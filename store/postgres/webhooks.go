@@ -25,11 +25,11 @@ func shardOf(account string) int16 {
 const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
 	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held, w.off_at, w.version`
 
-// A webhookRow is where webhookColumns are read to: a webhook, with its secrets as they are stored.
+// A webhookRow receives webhookColumns: a webhook, with its secrets in stored form.
 type webhookRow struct {
 	webhooks.Webhook
 	secret, previous []byte
-	threshold        int64 // may be below 0, as an amount has all 64 bits
+	threshold        int64 // may be negative, because an amount uses all 64 bits
 }
 
 func (r *webhookRow) fields() []any {
@@ -67,7 +67,7 @@ func (s *Store) values(w *webhooks.Webhook) []any {
 	}
 }
 
-// texts returns names of a kind as texts; no nil, which would be null.
+// texts converts a list to strings. It never returns nil, which would be null.
 func texts[T ~string](list []T) []string {
 	return column(list, func(text T) string { return string(text) })
 }
@@ -151,8 +151,8 @@ func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhook
 	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.held and ($1 = '' or w.id < $1) order by w.id desc limit $2`, page.After, page.Limit)
 }
 
-// UpdateWebhook implements [webhooks.Store]. The webhook is locked while change runs;
-// events published at that time see it as it was before.
+// UpdateWebhook implements [webhooks.Store]. The webhook is locked while change runs; events
+// published meanwhile see its old state.
 func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (changed webhooks.Webhook, err error) {
 	err = s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (entry audit.Entry, err error) {
 		old, err := s.lockWebhook(ctx, tx, account, id)
@@ -175,7 +175,8 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	return changed, nil
 }
 
-// changing changes webhooks of an account, with its lock, and stores the audit entry of that.
+// changing locks an account, runs change on its webhooks and stores the audit entry that change
+// returns.
 func (s *Store) changing(ctx context.Context, account string, change func(context.Context, pgx.Tx) (audit.Entry, error)) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
@@ -202,9 +203,8 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 	return w, none(err)
 }
 
-// DeleteWebhook implements [webhooks.Store]. Its time does not depend on the number of
-// pending deliveries: without its webhook a pending delivery has no effect, and Purge removes
-// it later.
+// DeleteWebhook implements [webhooks.Store]. Its duration does not depend on the number of pending
+// deliveries. Without their webhook they have no effect, and Purge removes them later.
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
 	return s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (audit.Entry, error) {
 		if check != nil {

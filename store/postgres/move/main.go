@@ -1,12 +1,12 @@
-// Move copies everything from one store to another, compares both, and marks a file that it
-// has copied as left. Stop the host before, and start it on the other store afterwards.
+// Move copies everything from one store to another, compares both, and marks a source file as left
+// so that it is not used again. Stop the host before, and start it on the other store afterwards.
 //
 //	go run github.com/storageapi/storageapi/store/postgres/move -from storage.db -to postgres://user:password@localhost/storage
 //	go run github.com/storageapi/storageapi/store/postgres/move -from postgres://user:password@localhost/storage -to back.db
 //
-// If it is cut short, run it again: it goes on where it was, which it keeps in a file, see
-// -position. Secrets that are sealed are opened with the keys in SEALING_KEYS, and sealed
-// under the first of them, or of those in TO_SEALING_KEYS: base64, separated by commas.
+// If it is interrupted, run it again. It then continues from the position that it keeps in a file,
+// see -position. It opens sealed secrets with the keys in SEALING_KEYS, and seals them under the
+// first key in TO_SEALING_KEYS or, by default, SEALING_KEYS: base64, separated by commas.
 package main
 
 import (
@@ -49,7 +49,7 @@ func move(ctx context.Context, out io.Writer, from, to, position string) (err er
 	if from == "" || to == "" || from == to {
 		return errors.New("set -from and -to, each to a file or to postgres://…")
 	}
-	if !isURL(from) { // bolt.Open would make it
+	if !isURL(from) { // bolt.Open would create it
 		if _, err := os.Stat(from); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func move(ctx context.Context, out io.Writer, from, to, position string) (err er
 
 func isURL(place string) bool { return strings.Contains(place, "://") }
 
-// nameOf names a store without its password.
+// nameOf returns a store's name without its password.
 func nameOf(place string) string {
 	if u, err := url.Parse(place); isURL(place) {
 		if err != nil {
@@ -129,7 +129,7 @@ func open(ctx context.Context, place, keys string) (store.Store, error) {
 	return bolt.Open(place, bolt.Sealed(ring))
 }
 
-// ringOf returns the keys that secrets are sealed under; nil if there are none.
+// ringOf returns the keys that secrets are sealed under, or nil if there are none.
 func ringOf(list string) (*signing.Keyring, error) {
 	if list == "" {
 		return nil, nil
@@ -145,7 +145,7 @@ func ringOf(list string) (*signing.Keyring, error) {
 	return signing.NewKeyring(keys...)
 }
 
-// count returns how many records a store has.
+// count returns the number of records in a store.
 func count(ctx context.Context, s store.Store) (n int, err error) {
 	for page, err := range transfer.Pages(ctx, s, "", 1000) {
 		if err != nil {

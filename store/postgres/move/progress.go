@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// A place is how far a copy is. It is kept in a file.
+// A place is how far a copy has come. It is kept in a file.
 type place struct {
 	from, to string
 	records  int
 	position string
 }
 
-// readPlace returns the place of an earlier copy of that source to that target, or the
-// beginning.
+// readPlace returns the place of an earlier copy between the same stores, or the beginning.
 func readPlace(file, from, to string) (place, error) {
 	begin := place{from: from, to: to}
 	text, err := os.ReadFile(file)
@@ -40,7 +39,7 @@ func readPlace(file, from, to string) (place, error) {
 	return at, nil
 }
 
-// write keeps the place, whole or not at all.
+// write stores the place atomically.
 func (p *place) write(file string) error {
 	text := fmt.Sprintf("%s\n%s\n%d\n%s\n", p.from, p.to, p.records, p.position)
 	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {

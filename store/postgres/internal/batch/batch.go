@@ -8,27 +8,27 @@ import (
 	"sync"
 )
 
-// A Config is how a [Group] makes batches. All fields must be set.
+// A Config configures the batches of a [Group]. All fields must be set.
 type Config[T comparable] struct {
-	Senders int         // batches that are stored at the same time
-	Values  int         // values of a batch at most
-	Bytes   int         // bytes of a batch at most, not counting its last value
-	Size    func(T) int // the bytes of a value
+	Senders int         // maximum number of batches stored at the same time
+	Values  int         // maximum number of values in a batch
+	Bytes   int         // maximum number of bytes in a batch, not counting its last value
+	Size    func(T) int // size of a value in bytes
 
-	// Send stores a batch. It takes the values when it is ready to store them, and must take them in
-	// any case.
+	// Send stores a batch. It must call take in any case, and should do so once it is ready to
+	// store the values.
 	Send func(take func() []T)
 }
 
-// A Group gathers values into batches. While Senders batches are being stored, further values wait and
-// share the next one. It has no goroutine while nothing waits.
+// A Group gathers values into batches. While Senders batches are being stored, further values wait
+// and share the next one. It has no goroutine while no values wait.
 type Group[T comparable] struct {
 	config Config[T]
 
 	mu        sync.Mutex
 	waiting   []T
 	sending   int
-	gathering bool // a sender is about to take the values that wait
+	gathering bool // a sender is about to take the waiting values
 }
 
 // New returns a Group.
@@ -42,7 +42,7 @@ func (g *Group[T]) Add(value T) {
 	g.start()
 }
 
-// Withdraw removes a value, and reports false if a batch has it already.
+// Withdraw removes a waiting value. It returns false if a batch already has the value.
 func (g *Group[T]) Withdraw(value T) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,7 +53,8 @@ func (g *Group[T]) Withdraw(value T) bool {
 	return i >= 0
 }
 
-// Enter makes the caller a sender of its own value if there is no other: then it must call Leave.
+// Enter makes the caller a sender of its own value if there is no other sender, and returns true.
+// The caller must then call Leave.
 func (g *Group[T]) Enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,14 +73,15 @@ func (g *Group[T]) Leave() {
 	g.start()
 }
 
-// State returns how many batches are being stored and how many values wait.
+// State returns how many batches are being stored and how many values are waiting.
 func (g *Group[T]) State() (sending, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.sending, len(g.waiting)
 }
 
-// start starts a sender, with the lock, if values wait and none is about to take them.
+// start starts a sender if values wait and no sender is about to take them. The caller holds the
+// lock.
 func (g *Group[T]) start() {
 	if len(g.waiting) > 0 && !g.gathering && g.sending < g.config.Senders {
 		g.sending++
@@ -101,7 +103,7 @@ func (g *Group[T]) gather() {
 	}
 }
 
-// take returns the values that wait, or as many as a batch may have.
+// take returns the waiting values, up to the limits of a batch.
 func (g *Group[T]) take() []T {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package cluster runs PostgreSQL servers of its own for tests, benchmarks and
-// examples, from the binaries that are installed or from those in the directory that
-// STORAGEAPI_TEST_POSTGRES_BIN names. Of them it needs initdb and postgres.
+// Package cluster runs its own PostgreSQL servers for tests, benchmarks and examples. It uses the
+// installed initdb and postgres, or those in the directory STORAGEAPI_TEST_POSTGRES_BIN.
 package cluster
 
 import (
@@ -20,15 +19,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// BinEnv names the directory of the binaries to use instead of the newest that are
-// installed.
+// BinEnv is the environment variable with the directory of the binaries to use instead of the
+// newest installed ones.
 const BinEnv = "STORAGEAPI_TEST_POSTGRES_BIN"
 
-// ErrNotInstalled says that there are no binaries, and how to get them.
+// ErrNotInstalled means that no binaries were found; its text explains how to get them.
 var ErrNotInstalled = errors.New("PostgreSQL is not installed: no initdb in PATH or /usr/lib/postgresql/*/bin (on Debian: apt-get install postgresql), and " + BinEnv + " is not set")
 
-// A Cluster is a running server, in a directory of its own and on a Unix socket
-// there.
+// A Cluster is a running server with its own directory, which also has its Unix socket.
 type Cluster struct {
 	dir     string
 	bin     string
@@ -36,24 +34,24 @@ type Cluster struct {
 	options []string
 
 	server *exec.Cmd
-	alive  io.Closer // the server ends when this does, or this process
+	alive  io.Closer // the server ends when this is closed or this process ends
 	log    bytes.Buffer
 }
 
-// Start makes a cluster and starts its server with settings such as "fsync=off". It
-// must be stopped. The server is run by this process's user or, since PostgreSQL
-// refuses to be run by root, by postgres or nobody.
+// Start makes a cluster and starts its server with settings such as "fsync=off". The caller must
+// stop it. This process's user runs the server. If that is root, which PostgreSQL refuses, the user
+// postgres or the user named nobody runs it.
 func Start(settings ...string) (*Cluster, error) {
 	return start(settings, func(c *Cluster) error {
 		return c.run(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 	})
 }
 
-// Standby makes a streaming standby of the cluster, which is killed and restarted for
-// it, and starts it. It is synchronous: from now on commits wait for it.
+// Standby makes and starts a synchronous streaming standby of the cluster, for which it kills and
+// restarts the cluster. From now on commits wait for the standby.
 func (c *Cluster) Standby() (*Cluster, error) {
 	standby, err := start([]string{"primary_conninfo=" + c.DSN("postgres")}, func(s *Cluster) error {
-		c.Kill() // its files stand still, as of one moment
+		c.Kill() // its files then stand still, in the state of one moment
 		err := s.run("/bin/sh", "-c", `cp -Rp "$1" "$2" && touch "$2/standby.signal"`, "sh", c.data(), s.data())
 		return errors.Join(err, c.Restart())
 	})
@@ -85,7 +83,7 @@ func (c *Cluster) do(statements ...string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// start has a cluster's files created, and starts its server.
+// start creates a cluster's files with create, and starts its server.
 func start(settings []string, create func(*Cluster) error) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {
@@ -188,8 +186,7 @@ func (c *Cluster) Restart() error {
 	}
 }
 
-// DSN returns how to connect to a database, on whichever of the cluster and the others
-// is the primary.
+// DSN returns the connection string of a database, which selects the primary if there are others.
 func (c *Cluster) DSN(database string, others ...*Cluster) string {
 	hosts, ports := c.dir, "5432"
 	for _, other := range others {
@@ -202,8 +199,8 @@ func (c *Cluster) DSN(database string, others ...*Cluster) string {
 	return dsn
 }
 
-// CPU returns how much processor time the server's processes have used, those that
-// have ended included, on Linux.
+// CPU returns the processor time that the server's processes have used, including ended processes,
+// on Linux.
 func (c *Cluster) CPU() (used time.Duration) {
 	postmaster, _, _ := strings.Cut(string(readFile(filepath.Join(c.data(), "postmaster.pid"))), "\n")
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -215,7 +212,7 @@ func (c *Cluster) CPU() (used time.Duration) {
 		}
 		times := fields[11:13] // its own
 		if filepath.Base(filepath.Dir(name)) == postmaster {
-			times = fields[11:15] // and that of the children that it has seen end
+			times = fields[11:15] // including ended child processes
 		} else if fields[1] != postmaster {
 			continue
 		}

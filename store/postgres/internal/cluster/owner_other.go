@@ -7,8 +7,7 @@ import (
 	"os/exec"
 )
 
-// What a server needs of the system is there on unix; elsewhere it does not start, and
-// tests are skipped.
+// The server requires Unix. On other systems it does not start, and tests are skipped.
 type owner struct{}
 
 func (c *Cluster) chooseOwner() error { return nil }

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// An owner is the user that runs the server; zero: the same as runs the tests.
+// An owner is the user that runs the server; zero: the user of this process.
 type owner struct{ *syscall.Credential }
 
 // chooseOwner gives the directory to a user that may run the server.
@@ -31,10 +31,10 @@ func (c *Cluster) chooseOwner() error {
 	return errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
 }
 
-// group has a command run by the owner, in a process group of its own.
+// group makes the owner run a command, in its own process group.
 func (o owner) group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: o.Credential, Setpgid: true}
 }
 
-// killGroup kills a process and those that it started.
+// killGroup kills a process and its process group.
 func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -1,33 +1,30 @@
 //go:build unix
 
-// Compare runs this library's queue and River's, https://riverqueue.com, in turns on
-// one PostgreSQL server of their own that syncs to disk:
+// Compare runs the queues of this library and of River, https://riverqueue.com, alternately on a
+// PostgreSQL server of its own that syncs to disk:
 //
 //	go run . -n 50000 -rounds 3
 //
-// It is a module of its own, so that nothing else depends on River.
+// It is a separate module, so that nothing else depends on River.
 //
 // # What each does
 //
-// Both store a payload of 210 bytes, hand it out under a limit of so many at a time,
-// do nothing with it, and record that. Neither is spared anything that it does for
-// its users:
+// Both store a payload of 210 bytes, hand it out under a concurrency limit, do nothing with it, and
+// record the result. Each does all the work that it does for its users:
 //
-//   - An event here is three rows (the event, its body, and what is owed to the one
-//     webhook that is subscribed) and can be published only once by its id. A job of
-//     River's is one row. Many in a transaction are one event for 1,000 webhooks
-//     here, and InsertManyFast there.
-//   - A claim here goes fairly through 10,000 webhooks, 8 at a time of each at most,
-//     and is leased; River's takes the oldest jobs. Settling deletes what was owed
-//     and adds to the log of attempts; River updates the job, which it keeps.
-//   - A node here is a loop that claims beside one that settles, as the dispatcher
-//     has them, without it and without HTTP: that is measured elsewhere. A client of
-//     River's runs a goroutine for each job, with its executor and completer around a
-//     worker that does nothing. So what the database spends on a job compares better
-//     than what the nodes do.
+//   - An event here is three rows (the event, its body, and the delivery to the one subscribed
+//     webhook), and its id can be published only once. A River job is one row. Inserting many in a
+//     transaction is one event for 1,000 webhooks here, and InsertManyFast there.
+//   - A claim here goes fairly through 10,000 webhooks, at most 8 of each at a time, and is leased;
+//     River's claim takes the oldest jobs. Settling deletes the delivery and adds to the log of
+//     attempts; River updates the job and keeps it.
+//   - A node here is a claiming loop and a settling loop, as in the dispatcher, but without the
+//     dispatcher and HTTP, which are measured elsewhere. A River client runs a goroutine per job,
+//     with its executor and completer around a worker that does nothing. So compare the database's
+//     time per job rather than the nodes'.
 //
-// River polls and fetches as its own benchmark has it: every 2 ms at most, and every
-// 20 ms at least. What was worked is counted when it is recorded.
+// River polls and fetches as in its own benchmark: at most every 2 ms, and at least every 20 ms. A
+// job counts as worked when that is recorded.
 package main
 
 import (
@@ -56,15 +53,15 @@ func main() {
 	}
 }
 
-// A queue is what is compared.
+// A queue is one of the compared queues.
 type queue interface {
 	name() string
-	// insert inserts n, each in a transaction of its own.
+	// insert inserts n, each in its own transaction.
 	insert(ctx context.Context, n int) error
-	// insertMany inserts n, many in a transaction.
+	// insertMany inserts n, many per transaction.
 	insertMany(ctx context.Context, n int) error
-	// work works n that were inserted, with so many nodes which have at most so many
-	// under way each.
+	// work works n inserted events or jobs, with the given number of nodes, each with at most slots
+	// in flight.
 	work(ctx context.Context, n, nodes, slots int) error
 }
 
@@ -75,7 +72,7 @@ const (
 
 var body = strings.Repeat(`{"a":1}`, 30)
 
-// A plan says what is run.
+// A plan has the parameters of the runs.
 type plan struct {
 	n, webhooks, rounds int
 	nodes, slots        []int
@@ -117,7 +114,7 @@ func (p *plan) run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		for _, q := range m.queues { // what that left
+		for _, q := range m.queues { // work the events and jobs of insertMany
 			if err := q.work(ctx, p.n, 4, many); err != nil {
 				return err
 			}

@@ -13,24 +13,24 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// A meter measures the queues in turns.
+// A meter measures the queues alternately.
 type meter struct {
 	server *cluster.Cluster
 	queues []queue
-	labels []string // in the order in which they were first measured
+	labels []string // in the order of their first measurement
 	seen   map[key][]reading
 	turn   int
 }
 
-// A key says what was measured of which queue.
+// A key identifies a measurement of a queue.
 type key struct{ label, queue string }
 
-// A reading is of one run: what one job took.
+// A reading is the time per job of one run.
 type reading struct {
 	wall, server, node time.Duration
 }
 
-// measure has each queue do the same n jobs. Who begins changes from time to time.
+// measure lets each queue do the same n jobs. The queue that begins alternates.
 func (m *meter) measure(label string, n int, do func(queue) error) error {
 	if m.seen == nil {
 		m.seen = make(map[key][]reading)
@@ -75,7 +75,7 @@ func (m *meter) print(out io.Writer) error {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// ownCPU returns how much processor time this process has used.
+// ownCPU returns the processor time that this process has used.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

@@ -20,7 +20,7 @@ import (
 // ours is this library's queue.
 type ours struct {
 	nodes    []*postgres.Store
-	webhooks int // with an account each
+	webhooks int // number of webhooks, each with its own account
 	inserted atomic.Int64
 }
 
@@ -43,7 +43,7 @@ func newOurs(ctx context.Context, pool *pgxpool.Pool, hooks int) (*ours, error) 
 	return q, err
 }
 
-// subscribe makes a webhook: of the account, or if that is empty of one of its own.
+// subscribe makes a webhook of the account, or of a new account if that is empty.
 func (q *ours) subscribe(ctx context.Context, account string, i int) error {
 	id := fmt.Sprintf("wh_%s%06d", account, i)
 	if account == "" {
@@ -93,12 +93,12 @@ func (q *ours) work(ctx context.Context, n, nodes, slots int) error {
 	claiming, worked := context.WithCancel(ctx)
 	defer worked()
 	for _, s := range q.nodes[:nodes] {
-		claimed := make(chan []storetest.Task) // half of the slots are being claimed, half settled
+		claimed := make(chan []storetest.Task) // half of the slots are claiming, half settling
 		group.Go(func() error {
 			defer close(claimed)
 			for {
 				tasks, err := storetest.WorkerOf(s).Await(claiming, slots/2)
-				if claiming.Err() != nil { // all is worked, or ctx has ended
+				if claiming.Err() != nil { // all work is done, or ctx has ended
 					return ctx.Err()
 				}
 				if err != nil {
@@ -127,8 +127,8 @@ func (q *ours) work(ctx context.Context, n, nodes, slots int) error {
 	return group.Wait()
 }
 
-// settle settles tasks, and returns how many of them were this node's to settle. The others are of
-// a webhook that another node has taken over meanwhile, which claims them again.
+// settle settles tasks, and returns how many were this node's. Another node has taken over the
+// webhooks of the other tasks, and claims them again.
 func settle(ctx context.Context, s *postgres.Store, tasks []storetest.Task) (int, error) {
 	var list []storetest.Settlement
 	for _, task := range tasks {
@@ -141,7 +141,7 @@ func settle(ctx context.Context, s *postgres.Store, tasks []storetest.Task) (int
 	return len(list) - len(stale), err
 }
 
-// inParallel calls do with 0 to n-1 from some goroutines.
+// inParallel calls do with 0 to n-1 from several goroutines.
 func inParallel(ctx context.Context, n int, do func(i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for worker := range publishers {

@@ -19,7 +19,7 @@ import (
 // rivers is River's queue.
 type rivers struct {
 	pool    *pgxpool.Pool
-	inserts *river.Client[pgx.Tx] // works nothing
+	inserts *river.Client[pgx.Tx] // only inserts
 }
 
 type job struct {

@@ -5,40 +5,42 @@ import (
 	"time"
 )
 
-// AnnounceInterval is between two announcements of a node on which a host publishes in transactions.
+// AnnounceInterval is the time between two announcements by a node on which a host publishes in
+// transactions.
 const AnnounceInterval = time.Second
 
 const (
 	backstopInterval = time.Second // between reads by a node that is notified
 
-	// From busyChanges found in a second on, a node polls within busyInterval, which is every 25 ms
-	// on average: by then the notifications to it would cost the server more, since each wakes a
-	// server process of every node.
+	// At busyChanges a second or more, a node polls within busyInterval, every 25 ms on average. At
+	// that rate notifications would cost the server more, since each wakes a server process of
+	// every node.
 	busyChanges  = 20
 	busyInterval = 33 * time.Millisecond
 )
 
-// A PollPolicy decides how often a node reads the change feed without being notified. A node is in one
-// of two states:
+// A PollPolicy decides how often a node reads the change feed without being notified. A node is in
+// one of two states:
 //
-//   - notified: it reads when it is notified, and once a second in case a notification was lost.
-//   - polling: it reads at an interval. That is PollEvery while it does not listen, and while
-//     transactions of hosts that published may be open, because no notification follows their commit.
-//     It is busyInterval while much is published: then its heartbeat tells the other nodes that it
-//     needs no notification.
+//   - notified: the node reads when it is notified, and once a second in case a notification was
+//     lost.
+//   - polling: the node reads at an interval. The interval is PollEvery while the node does not
+//     listen, and while transactions of publishing hosts may be open, because no notification
+//     follows their commit. It is busyInterval while much is published; then the node's heartbeat
+//     reports to the other nodes that it needs no notifications.
 //
 // Times are compared by the monotonic clock, so that setting the wall clock changes nothing.
 type PollPolicy struct {
-	// Trusted is how long other nodes may believe that this one is busy. It must not be changed once the
-	// policy is in use.
+	// Trusted is how long other nodes may believe that this node is busy. It must not be changed
+	// once the policy is in use.
 	Trusted time.Duration
 
 	mu        sync.Mutex
 	listeners int // connections that listen
 
-	hostsUntil time.Time // until when hosts publish in transactions, as far as is known
-	// oldest is the oldest transaction that ran at the last read. All host transactions that were
-	// announced have ended once it is not before open.
+	hostsUntil time.Time // until when hosts are assumed to publish in transactions
+	// oldest is the oldest transaction that ran at the last read. All announced host transactions
+	// have ended once oldest is at least open.
 	oldest, open int64
 
 	found     int       // transactions with changes, since counted
@@ -83,7 +85,8 @@ func (p *PollPolicy) Listens() bool {
 	return p.listeners > 0
 }
 
-// Record records what a read that began then has found: the changes of so many transactions.
+// Record records the result of a read that began at began: the number of transactions with changes
+// and the snapshot.
 func (p *PollPolicy) Record(began time.Time, transactions int, seen *Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,8 +96,8 @@ func (p *PollPolicy) Record(began time.Time, transactions int, seen *Snapshot) {
 	p.found += transactions
 }
 
-// IsBusy returns the state for the next heartbeat: whether the node polls so often that it needs no
-// notification. It is computed once a second.
+// IsBusy returns whether the node polls so often that it needs no notifications, for the next
+// heartbeat. It is computed once a second.
 func (p *PollPolicy) IsBusy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package feed has what a node keeps of the change feed, by which it finds what other nodes changed: up to
-// where it has read the feed (a [Snapshot]), and when to read it next (a [PollPolicy]).
+// Package feed has a node's state of the change feed, by which it finds the changes of other nodes:
+// up to where it has read (a [Snapshot]), and when to read next (a [PollPolicy]).
 //
-// The feed is a table to which each transaction that changes something adds a row with its own number. A
-// read returns the rows that the snapshot of the last read did not see, and the snapshot of its own. So
-// each change is read once, however late its transaction commits, and none holds up another.
+// The feed is a table to which each changing transaction adds a row with its own number. A read
+// returns the rows that the previous read's snapshot did not see, and its own snapshot. So each
+// change is read once, even if its transaction commits late, and no transaction holds up another.
 package feed
 
 import (
@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// A Snapshot says which transactions a statement saw: those before Max, except those that ran.
+// A Snapshot is the set of transactions that a statement saw: all before Max except Running.
 type Snapshot struct {
 	Number   uint64 // snapshots are numbered as they are read
 	Min, Max int64
 	Running  []int64
 }
 
-// ParseSnapshot parses a snapshot as PostgreSQL writes it, such as 10:20:10,14,15.
+// ParseSnapshot parses a snapshot in PostgreSQL's format, such as 10:20:10,14,15.
 func ParseSnapshot(text string) (*Snapshot, error) {
 	var list []int64
 	for number := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ':' || r == ',' }) {
@@ -36,7 +36,7 @@ func ParseSnapshot(text string) (*Snapshot, error) {
 	return &Snapshot{Min: list[0], Max: list[1], Running: list[2:]}, nil
 }
 
-// Sees reports whether the statement saw what the transaction did, if that was committed.
+// Sees reports whether the statement saw the changes of the transaction, if it was committed.
 func (s *Snapshot) Sees(transaction int64) bool {
 	return transaction < s.Max && !slices.Contains(s.Running, transaction)
 }

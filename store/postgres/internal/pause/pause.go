@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Wake ends a Sleep on the channel, which has room for one value: this one, or the next.
+// Wake ends the current or the next Sleep on the channel, which must have a buffer of one value.
 func Wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -14,7 +14,7 @@ func Wake(c chan struct{}) {
 	}
 }
 
-// Sleep waits for the duration, or until it is woken, and reports whether ctx goes on.
+// Sleep waits for d, until it is woken, or until ctx ends. It reports whether ctx has not ended.
 func Sleep(ctx context.Context, woken <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,14 +1,14 @@
-// Package shards shares 256 shards of accounts out to the nodes that are alive. It has no SQL: what all
-// nodes agree on is behind [Database], and what a node has in memory of its shards behind [Host].
+// Package shards distributes 256 shards of accounts over the live nodes. It has no SQL: [Database]
+// has the state that all nodes share, and [Host] has a node's memory of its shards.
 //
-// No node leads. Each sends heartbeats, reads all nodes and owners with each of them (a [View]), and
-// computes the same shares from it: a node with more than its share leaves some shards, one with less
-// takes free ones. Of two that take the same shard, the database lets one have it.
+// There is no leader. Each heartbeat reads all nodes and owners (a [View]), and each node computes
+// the same shares from it: a node with more than its share releases some shards, and a node with
+// less takes free ones. If two nodes take the same shard, the database gives it to one.
 //
 // # Terms
 //
-// A node owns shards for a term: from when it registers, with a number of its own, until its row is
-// gone. The row is the fence: settlements lock it first, and those of a term that is over find none.
+// A node owns shards for a term, from its registration, under a new number, until its row is gone.
+// The row is the fence: settlements lock it first, and find no row once the term is over.
 //
 //	             registered
 //	┌───────────┐          ┌─────────┐  heartbeat not answered   ┌──────────┐
@@ -23,16 +23,16 @@
 //	│                                  over                                   │
 //	└─────────────────────────────────────────────────────────────────────────┘
 //
-// In a current term attempts begin. In a doubtful one others may have removed the node: it begins no
-// attempts, and sends no heartbeat before it has read that its row is still there. After a term that is
-// over the next begins, with a new number, unless the node no longer delivers.
+// Attempts begin only in a current term. In a doubtful term other nodes may have removed the node.
+// So it begins no attempts, and sends no heartbeat until it has read that its row still exists.
+// After a term the next begins, with a new number, unless the node has stopped delivering.
 //
-// A term also ends when one kind of its work has had no answer for too long, though its heartbeats
-// arrive: another node is to have the shards.
+// A term also ends if one kind of its work gets no answer for too long although its heartbeats
+// arrive, so that another node takes the shards.
 //
 // # Shards
 //
-// What a term does with a shard:
+// The states of a shard in a term:
 //
 //	         taken, or owned already           more than the share
 //	┌────────┐  LoadShards   ┌────────┐  PauseShards   ┌────────┐

@@ -12,72 +12,74 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/pause"
 )
 
-// Count is how many shards there are.
+// Count is the number of shards.
 const Count = 256
 
 const (
 	// NodeLasts is the default of [Node.Lasts].
 	NodeLasts = 6 * time.Second
 
-	leaveWait  = 2 * time.Second // shards are left with what is in flight after this
+	leaveWait  = 2 * time.Second // after this time shards are released despite attempts in flight
 	leavePause = 50 * time.Millisecond
 )
 
-// The number of a term is the base of its node, the same for as long as the Store is open, and a counter.
+// A term's number is the base of its node, which is constant while the Store is open, and a
+// counter.
 const baseShift = 12
 
-// BaseOf returns the number that all terms of a node have in common.
+// BaseOf returns the part of the number that all terms of a node share.
 func BaseOf(term int64) int64 { return term >> baseShift }
 
-// A Beat is what is written before a view is read.
+// A Beat is the write that precedes reading a view.
 type Beat int
 
 const (
 	NoBeat   Beat = iota // nothing
-	Register             // the term is registered
-	Renew                // its heartbeat
+	Register             // register the term
+	Renew                // renew its heartbeat
 )
 
-// A Heartbeat is what a term says of itself.
+// A Heartbeat is the state that a term publishes about itself.
 type Heartbeat struct {
 	Term  int64
-	Lasts time.Duration // until when it is alive, counted from now by the database's clock
-	Read  int64         // it has read all changes of transactions before this one
-	Busy  bool          // it reads changes so often that it need not be notified
+	Lasts time.Duration // how long it is alive from now, by the database's clock
+	Read  int64         // the term has read all changes of transactions before this one
+	Busy  bool          // it polls changes so often that it needs no notifications
 }
 
-// A View is what one statement reads, all of one moment.
+// A View is the result of one statement, of a single moment.
 type View struct {
-	Nodes, Beats []int64   // the terms that are registered, and the counters of their heartbeats
-	Expired      []bool    // their time is over by the database's clock
-	Busy         []int64   // terms that need not be notified
-	Owners       []int64   // of each shard, 0: none; some may have been removed
+	Nodes, Beats []int64   // the registered terms, and the counters of their heartbeats
+	Expired      []bool    // which terms have expired by the database's clock
+	Busy         []int64   // terms that need no notifications
+	Owners       []int64   // the owner of each shard; 0: none; some may have been removed
 	Began        time.Time // when the server was started
 }
 
-// gone returns 0, and owners that were removed and have left their numbers.
+// gone returns 0 and the owners that were removed but still own shards.
 func (v *View) gone() []int64 {
 	return slices.DeleteFunc(append(slices.Clone(v.Owners), 0), func(owner int64) bool { return slices.Contains(v.Nodes, owner) })
 }
 
-// A Database has what all nodes agree on. Each call takes a third of Node.Lasts at most. If it fails, or
-// its result is unknown, nothing is undone: the next view shows what is.
+// A Database has the state that all nodes share. Each call takes at most a third of Node.Lasts. If
+// it fails or its result is unknown, nothing is undone: the next view shows the state.
 type Database interface {
-	// Prove returns nil once packets of all sizes pass both ways. There are networks that only small
-	// ones pass: a node there would take shards and deliver nothing.
+	// Prove returns nil once packets of all sizes pass both ways. Some networks pass only small
+	// packets: a node there would take shards and deliver nothing.
 	Prove(ctx context.Context) error
 
-	// View writes a beat and reads a view, in one transaction. It returns ErrNoTerm if the term that is
-	// to be renewed is not registered.
+	// View writes a beat and reads a view, in one transaction. It returns ErrNoTerm if the term to
+	// renew is not registered.
 	View(ctx context.Context, beat Beat, h Heartbeat) (View, error)
 
-	// Take makes the term the owner of those of the shards whose owners are among gone, and returns them.
+	// Take makes the term the owner of the shards whose owners are among gone, and returns these
+	// shards.
 	Take(ctx context.Context, term int64, shards []int16, gone []int64) ([]int16, error)
 
 	// Release makes shards of the term free. It waits for settlements of the term.
 	Release(ctx context.Context, term int64, shards []int16) error
 
-	// Remove removes a term and makes its shards free, if its heartbeat is still that one or that is nil.
+	// Remove removes a term and frees its shards, if its heartbeat still is *beat or beat is nil.
 	// It waits for settlements of the term.
 	Remove(ctx context.Context, term int64, beat *int64) error
 
@@ -88,41 +90,41 @@ type Database interface {
 // ErrNoTerm is returned by [Database.View].
 var ErrNoTerm = errors.New("the term is not registered")
 
-// A Host has what is pending in the shards of a node in memory.
+// A Host has the pending deliveries of a node's shards in memory.
 type Host interface {
-	LoadShards(ctx context.Context, shards []int16) error // begins to
+	LoadShards(ctx context.Context, shards []int16) error // begins loading
 	PauseShards(shards []int16)
 	UnloadShards(shards []int16)
-	UnderWay() map[int16]int // attempts by shard
-	IsBusy() bool            // whether other nodes need not notify this one
+	UnderWay() map[int16]int // running attempts by shard
+	IsBusy() bool            // whether other nodes need not notify this node
 
-	BeatEnded(err error)        // after heartbeats: nil, or why none was answered for Lasts
-	ShareEnded(err error)       // after the shares were computed anew
-	Unanswered(since time.Time) // a heartbeat that was answered then is the last one so far
+	BeatEnded(err error)        // after a heartbeat; err is nil, or why none was answered for Lasts
+	ShareEnded(err error)       // after the share was computed
+	Unanswered(since time.Time) // no heartbeat since this one was answered
 }
 
-// A Node owns its share of the shards while it delivers. It does so for one term after another.
+// A Node owns its share of the shards while it delivers, for one term after another.
 type Node struct {
-	// These must not be changed once Deliver was called.
+	// These must not be changed after the call of Deliver.
 	Database Database
 	Host     Host
 	Lasts    time.Duration // a node without a heartbeat for this long is dead
 
-	base    int64         // of all terms
-	beatNow chan struct{} // shards may be free, or the term over
+	base    int64         // common part of all terms' numbers
+	beatNow chan struct{} // shards may be free, or the term may be over
 
-	ctx    context.Context // until Stop
+	ctx    context.Context // ends with Stop
 	cancel context.CancelFunc
-	group  sync.WaitGroup // Deliver, and what it begins
+	group  sync.WaitGroup // Deliver, and the goroutines it begins
 
 	mu      sync.Mutex
-	running bool // Deliver is
+	running bool // whether Deliver runs
 	failing [works]failing
-	newest  *term // which may be over; at first one without a number, which is
+	newest  *term // may be over; at first an over term with the number 0
 	owners  [Count]int64
-	busy    []int64   // terms that need not be notified
-	viewed  time.Time // when these two were read
-	asked   time.Time // for OwnerOf
+	busy    []int64   // terms that need no notifications
+	viewed  time.Time // when owners and busy were read
+	asked   time.Time // last read for OwnerOf
 }
 
 // Work is a kind of work without which a node delivers nothing.
@@ -130,15 +132,15 @@ type Work int
 
 const (
 	WorkFeed   Work = iota // reading the change feed
-	WorkLoad               // reading deliveries that are to be attempted
+	WorkLoad               // reading deliveries to attempt
 	WorkSettle             // settling
 	WorkPage               // reading pages of pending deliveries
 	works
 )
 
-// failing counts calls of one kind of work without an answer in a row.
+// failing counts consecutive calls of one kind of work without an answer.
 type failing struct {
-	since time.Time // when the first of them began
+	since time.Time // when the first call began
 	calls int
 }
 
@@ -149,20 +151,20 @@ func New(database Database, host Host) *Node {
 	return n
 }
 
-// Base returns what all terms of the node have in common, see [BaseOf].
+// Base returns the part of the number that all terms of the node share, see [BaseOf].
 func (n *Node) Base() int64 { return n.base }
 
 // Context returns a context that ends when Stop is called.
 func (n *Node) Context() context.Context { return n.ctx }
 
-// Stop ends what is under way.
+// Stop ends the node's running work.
 func (n *Node) Stop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cancel()
 }
 
-// Close leaves all shards, once settlements have ended.
+// Close releases all shards after the running settlements have ended.
 func (n *Node) Close() {
 	n.Stop()
 	n.group.Wait()
@@ -171,17 +173,17 @@ func (n *Node) Close() {
 	}
 }
 
-// Abandon stops the node as if its process had ended: others remove its term.
+// Abandon stops the node as if its process had ended: other nodes remove its term.
 func (n *Node) Abandon() {
 	n.Stop()
 	n.group.Wait()
 	n.newest = &term{over: true}
 }
 
-// Go runs a function that ends with the context that it is given. Close waits for it.
+// Go runs a function, which must end with its context. Close waits for it.
 func (n *Node) Go(run func(ctx context.Context)) { n.group.Go(func() { run(n.ctx) }) }
 
-// Enter begins a call that Close waits for until leave is called. It reports false once Stop was called.
+// Enter begins a call; Close waits until leave is called. After Stop it returns false.
 func (n *Node) Enter() (leave func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -199,8 +201,8 @@ func (n *Node) Delivers() bool {
 	return n.running
 }
 
-// Current returns the number of the term, or 0 if there is none or its time may be over: then no attempt
-// may begin.
+// Current returns the number of the term, or 0 if there is none or it may have expired. Without a
+// current term no attempt may begin.
 func (n *Node) Current() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -210,16 +212,16 @@ func (n *Node) Current() int64 {
 	return 0
 }
 
-// Newest returns the number of the newest term, which may be over; 0: there was none.
+// Newest returns the number of the newest term, which may be over, or 0 before the first term.
 func (n *Node) Newest() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.newest.id
 }
 
-// OwnerOf returns the term that owned the shard when that was last read, 0 if none did, or if
-// nothing was read yet, and whether it need not be notified. It does not wait: a node that owns no
-// shards reads at most every 2 s, and only after a call.
+// OwnerOf returns the shard's owner at the last read, or 0 if it had none or nothing was read yet,
+// and whether the owner needs no notification. It does not wait. A node that does not deliver reads
+// at most every Lasts/3 (2 s), and only after a call.
 func (n *Node) OwnerOf(shard int16) (owner int64, busy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -231,7 +233,7 @@ func (n *Node) OwnerOf(shard int16) (owner int64, busy bool) {
 	return owner, time.Since(n.viewed) < n.Lasts/2 && slices.Contains(n.busy, owner)
 }
 
-// view reads a view, and keeps the owners.
+// view reads a view and keeps its owners.
 func (n *Node) view(ctx context.Context, beat Beat, h Heartbeat) (v View, err error) {
 	began := time.Now()
 	v, err = n.Database.View(ctx, beat, h)
@@ -253,7 +255,7 @@ func (n *Node) view(ctx context.Context, beat Beat, h Heartbeat) (v View, err er
 	return v, nil
 }
 
-// Gone is called when a settlement of a term found no row of it.
+// Gone records that a settlement found no row of the term.
 func (n *Node) Gone(term int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -263,12 +265,12 @@ func (n *Node) Gone(term int64) {
 	}
 }
 
-// Worked records how work that began then has ended: whether the database answered.
+// Worked records whether the database answered work that began at began.
 func (n *Node) Worked(kind Work, began time.Time, answered bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if began.Before(n.newest.made) {
-		return // of an earlier term
+		return // work of an earlier term
 	}
 	f := &n.failing[kind]
 	if answered {
@@ -283,14 +285,14 @@ func (n *Node) Worked(kind Work, began time.Time, answered bool) {
 	}
 }
 
-// stuck reports, with the lock, whether some kind of work has had no answer for so long that another node is
-// to have the shards, although this node's heartbeats may arrive.
+// stuck reports whether some kind of work got no answer for Lasts*5/3 and at least twice. Then
+// another node must take the shards even if heartbeats arrive. The caller holds the lock.
 func (n *Node) stuck() bool {
 	return slices.ContainsFunc(n.failing[:], func(f failing) bool { return f.calls > 1 && time.Since(f.since) >= n.Lasts*5/3 })
 }
 
-// Shortly returns ctx with a short timeout if the last call of that kind had no answer: the next one shows
-// whether any has.
+// Shortly returns ctx with the timeout Lasts/3 if the last call of that kind of work got no answer,
+// so that the next call soon shows whether the database answers.
 func (n *Node) Shortly(ctx context.Context, kind Work) (context.Context, context.CancelFunc) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -300,8 +302,8 @@ func (n *Node) Shortly(ctx context.Context, kind Work) (context.Context, context
 	return context.WithTimeout(ctx, n.Lasts/3)
 }
 
-// Read records that a term has read all changes of transactions before this one. Another term, of a
-// server that began anew to count, has not.
+// Read records that a term has read all changes of transactions below before. It ignores other
+// terms, since a restarted server may count transactions from the start.
 func (n *Node) Read(term, before int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -310,10 +312,11 @@ func (n *Node) Read(term, before int64) {
 	}
 }
 
-// Beat has the node send a heartbeat soon, and compute its share: there may be shards to take or to leave.
+// Beat makes the node send a heartbeat and compute its share soon: there may be shards to take or
+// to release.
 func (n *Node) Beat() { pause.Wake(n.beatNow) }
 
-// Deliver owns shards for one term after the other until ctx ends, and gives the shards back.
+// Deliver owns shards for one term after another until ctx ends, and then releases them.
 func (n *Node) Deliver(ctx context.Context) {
 	for t := n.next(ctx); t != nil; t = n.next(ctx) {
 		t.live(ctx)

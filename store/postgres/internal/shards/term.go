@@ -12,68 +12,71 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/pause"
 )
 
-// What a term does with a shard. It has those in memory that are not absent.
+// The states of a shard in a term. A shard that is not absent is in memory.
 const (
 	absent = iota
 	served
-	paused // nothing is claimed there, and it is about to be left
+	paused // nothing is claimed there, and it will be released
 )
 
-// A term is a node from its registration until its rows are gone.
+// A term is a node from its registration until its row is gone.
 type term struct {
 	*Node
 	id   int64
 	made time.Time
 
-	// These are guarded by the lock of the node.
+	// These are guarded by Node.mu.
 	over      bool
-	confirmed time.Time // when its last heartbeat that was answered was sent
-	again     bool      // a view was read while it computed its share
+	confirmed time.Time // when its last answered heartbeat was sent
+	again     bool      // a view was read while the term computed its share
 
-	// read is the oldest transaction whose changes it may not have read yet, set by what reads them.
-	// The next heartbeat stores it.
+	// read is the oldest transaction whose changes the term may not have read, set by the feed
+	// reader. The next heartbeat stores it.
 	read atomic.Int64
 
-	sharing sync.Mutex // held by the goroutine that computes the share, which has these
+	sharing sync.Mutex // held while computing the share; guards shards and seen
 	shards  [Count]uint8
-	seen    map[int64]beat // of other terms
+	seen    map[int64]beat // heartbeats of other terms
 }
 
-// A beat is the heartbeat of another term, when it was first seen, and whether there was another before.
+// A beat is the heartbeat of another term, the time it was first seen, and whether an earlier one
+// was seen.
 type beat struct {
 	count int64
 	at    time.Time
 	later bool
 }
 
-// dead reports whether the time of a term is over. The server's clock may jump: if it is ahead,
-// a heartbeat that was seen to change a moment ago counts; if it is behind, one that was not for
-// as long as a node lasts.
+// dead reports whether a term has expired. The server's clock may jump. If it is ahead, a heartbeat
+// that has recently changed still counts; if it is behind, a heartbeat that has not changed for
+// lasts means that the term is dead.
 func (b beat) dead(expired bool, now time.Time, lasts time.Duration) bool {
 	since := now.Sub(b.at)
 	return since > lasts || expired && (!b.later || since > lasts/2)
 }
 
-// current reports, with the lock, whether the time of the term lasts. It checks the wall
-// clock, too, because the monotonic clock stops while the machine is suspended.
+// current reports whether the term has not expired. The caller holds the lock. It also checks the
+// wall clock, because the monotonic clock stops while the machine is suspended.
 func (t *term) current() bool {
 	now := time.Now()
 	return !t.over && now.Sub(t.confirmed) < t.Lasts && now.Round(0).Sub(t.confirmed.Round(0)) < t.Lasts
 }
 
-// live registers the term, sends its heartbeats, and computes its share from what they read. It returns
-// once the term is over: ctx has ended, it could not register, its work has no answers, its row is gone, or
-// the server was started again, perhaps without what it had committed last.
+// live registers the term, sends its heartbeats, and computes its share from each view. It returns
+// once the term is over: ctx has ended, the registration failed, the term's work gets no answers,
+// its row is gone, or the server restarted, perhaps without its last commits.
 //
-// A heartbeat whose answers never arrive must not keep the shards: once the term is doubtful it only reads,
-// until that is answered.
+// A heartbeat whose answers never arrive must not keep the shards, so a doubtful term only reads
+// until a read is answered.
 func (t *term) live(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	var began time.Time // the server
+	var began time.Time // when the server started
 	write, confirmed, answered := Register, time.Now(), true
-	for next := confirmed; pause.Sleep(ctx, t.beatNow, time.Until(next)); pause.Sleep(ctx, nil, t.Lasts/60) { // notifications come in numbers
-		shares := t.sharing.TryLock() // before the view is read, which must not change by this node's own doing
+	// The second pause is there because notifications come in bursts.
+	for next := confirmed; pause.Sleep(ctx, t.beatNow, time.Until(next)); pause.Sleep(ctx, nil, t.Lasts/60) {
+		// Lock before reading the view, which this node must not change meanwhile.
+		shares := t.sharing.TryLock()
 		if t.isStuck() {
 			break
 		}
@@ -127,14 +130,14 @@ func (t *term) live(ctx context.Context) {
 	t.mu.Unlock()
 	end()
 	group.Wait()
-	if t.ctx.Err() == nil { // else Close deregisters, and settlements under way go on
+	if t.ctx.Err() == nil { // otherwise Close deregisters, and running settlements go on
 		t.deregister()
 		t.unload(which(func(shard int16) bool { return t.shards[shard] != absent }))
 	}
 }
 
-// deregister removes the term. It tries some times, since connections may just have been lost.
-// If it fails, others remove it once its time is over.
+// deregister removes the term. It tries five times, since connections may just have been lost. If
+// it fails, other nodes remove the term after it expires.
 func (t *term) deregister() {
 	ctx, cancel := context.WithTimeout(context.Background(), t.Lasts/3)
 	defer cancel()
@@ -157,22 +160,23 @@ func (t *term) isStuck() bool {
 	return t.stuck()
 }
 
-// confirm records that the term was alive when a heartbeat was sent, and whether it computes its share now.
+// confirm records that the term was alive when a heartbeat was sent, and whether it computes its
+// share now.
 func (t *term) confirm(sent time.Time, shares bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.confirmed, t.again = sent, !shares
 }
 
-// share takes or leaves shards until this node has its share of them. What it could not do the next
-// heartbeat does.
+// share takes or releases shards until this node has its share. The next heartbeat completes the
+// rest.
 func (t *term) share(ctx context.Context, v View) {
 	err := t.balance(ctx, v)
 	if ctx.Err() == nil {
-		t.Host.ShareEnded(err) // before the next one, and before trimming, which may take a while
+		t.Host.ShareEnded(err) // before the next share, and before trimming, which may take a while
 	}
 	if ctx.Err() == nil && err == nil && t.shards[0] == served {
-		_ = t.Database.Trim(ctx) // or the next time
+		_ = t.Database.Trim(ctx) // errors are ignored: the next call trims
 	}
 	t.sharing.Unlock()
 	t.mu.Lock()
@@ -182,7 +186,7 @@ func (t *term) share(ctx context.Context, v View) {
 	}
 }
 
-// balance brings memory in line with a view, and then takes or leaves shards.
+// balance brings memory in line with a view, and then takes or releases shards.
 func (t *term) balance(ctx context.Context, v View) error {
 	alive := t.removeDead(ctx, v)
 	rank, _ := slices.BinarySearch(alive, t.id)
@@ -197,7 +201,7 @@ func (t *term) balance(ctx context.Context, v View) error {
 	}
 	err := t.leave(ctx, leave)
 	if err == nil && len(keep) < share {
-		// Nodes of different ranks begin with different shards, so that they seldom try the same.
+		// Nodes of different ranks start at different shards, so that they seldom try the same.
 		free := which(func(shard int16) bool { return !slices.Contains(alive, v.Owners[shard]) })
 		at := rank * len(free) / len(alive)
 		free = slices.Concat(free[at:], free[:at])
@@ -208,7 +212,7 @@ func (t *term) balance(ctx context.Context, v View) error {
 	return errors.Join(err, t.load(ctx, slices.DeleteFunc(keep, func(shard int16) bool { return t.shards[shard] == served })))
 }
 
-// removeDead removes terms whose time is over, and returns the others.
+// removeDead removes expired terms, and returns the others.
 func (t *term) removeDead(ctx context.Context, v View) (alive []int64) {
 	now, before := time.Now(), t.seen
 	t.seen = make(map[int64]beat)
@@ -227,15 +231,15 @@ func (t *term) removeDead(ctx context.Context, v View) (alive []int64) {
 	return alive
 }
 
-// leastBusy sorts shards by how much is in flight there.
+// leastBusy sorts shards by their number of attempts in flight.
 func (t *term) leastBusy(list []int16) []int16 {
 	busy := t.Host.UnderWay()
 	slices.SortStableFunc(list, func(a, b int16) int { return cmp.Compare(busy[a], busy[b]) })
 	return list
 }
 
-// leave pauses shards, and releases them once nothing is in flight there, or after leaveWait.
-// Those that it could not release stay paused, and are left with the next heartbeat.
+// leave pauses shards, and releases each once nothing is in flight there, or after leaveWait.
+// Shards that it could not release stay paused until the next heartbeat.
 func (t *term) leave(ctx context.Context, list []int16) error {
 	t.Host.PauseShards(list)
 	t.mark(list, paused)
@@ -269,7 +273,7 @@ func (t *term) release(ctx context.Context, list []int16) error {
 	return err
 }
 
-// take makes the node the owner of shards whose owners are gone, and returns those that it got.
+// take makes the node the owner of shards whose owners are gone, and returns the shards it got.
 func (t *term) take(ctx context.Context, list []int16, gone []int64) (taken []int16, err error) {
 	if len(list) > 0 {
 		taken, err = t.Database.Take(ctx, t.id, list, gone)
@@ -280,7 +284,7 @@ func (t *term) take(ctx context.Context, list []int16, gone []int64) (taken []in
 	return taken, err
 }
 
-// load begins to load shards that the node owns, and serves them. If that fails they are left again.
+// load begins loading owned shards and serves them. If that fails it releases them.
 func (t *term) load(ctx context.Context, list []int16) error {
 	if len(list) == 0 {
 		return nil
@@ -302,14 +306,14 @@ func (t *term) unload(list []int16) {
 	}
 }
 
-// mark notes what the term does with shards.
+// mark sets the state of shards.
 func (t *term) mark(list []int16, state uint8) {
 	for _, shard := range list {
 		t.shards[shard] = state
 	}
 }
 
-// which returns the shards for which is holds.
+// which returns the shards for which is returns true.
 func which(is func(shard int16) bool) (list []int16) {
 	for shard := range int16(Count) {
 		if is(shard) {
