@@ -38,7 +38,7 @@ func listens(t *testing.T, s *postgres.Store) {
 // eventually waits for something that is so soon.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not so: ", what)
 		}
