@@ -9,18 +9,17 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// accountsStep is how many accounts AllAccounts counts at a time.
+// accountsStep is the page size of AllAccounts.
 const accountsStep = 100
 
-// Accounts returns the sizes of accounts that have a key, a webhook or an alert, in the
-// order of their bytes: at most limit of those after the given one, or of the first if that
-// is empty. None is past the end. limit must be at least 1.
+// Accounts returns the sizes of accounts that have a key, a webhook or an alert, in byte order of
+// their names: up to limit accounts after the account after, or from the start if after is empty.
+// An empty result means the end. limit must be at least 1.
 //
-// It is for the host's operators. What accounts have is counted at each call, so that it
-// costs nothing to those who write: 100 accounts of 1,000 keys take some milliseconds, and a
-// million keys or pending deliveries of one account a tenth of a second or so. Nothing
-// waits for it, but take the time into account before you ask often. To find the
-// largest, sort what [Handler.AllAccounts] returns.
+// It is for the host's operators. Each call counts, so that writes need not maintain counters:
+// 100 accounts of 1,000 keys take a few milliseconds, and a million keys or pending deliveries
+// of one account about a tenth of a second. It blocks no other operation, but consider its cost
+// before polling. To find the largest accounts, sort the result of [Handler.AllAccounts].
 func (h *Handler) Accounts(ctx context.Context, after string, limit int) ([]store.AccountSize, error) {
 	if limit < 1 {
 		return nil, errors.New("storageapi: list accounts: limit must be at least 1")
@@ -39,8 +38,8 @@ func (h *Handler) Accounts(ctx context.Context, after string, limit int) ([]stor
 	return sizes, nil
 }
 
-// AllAccounts returns the sizes of all accounts, as [Handler.Accounts] does. It ends after
-// the first error.
+// AllAccounts returns an iterator over the sizes of all accounts, in the order of
+// [Handler.Accounts]. It stops after the first error.
 func (h *Handler) AllAccounts(ctx context.Context) iter.Seq2[store.AccountSize, error] {
 	return func(yield func(store.AccountSize, error) bool) {
 		for after := ""; ; {

@@ -8,10 +8,9 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// Attribute returns the context of a request, under which what the services change is the
-// actor's in the audit log, with the id and the client address of the request: for routes
-// of the host's own that change keys or webhooks for a person. The API itself, and package
-// dashboard, do so already.
+// Attribute returns the context of r, extended so that the audit log attributes changes made
+// with it to actor and records the request's ID and client address. Use it in the host's own
+// routes that change keys or webhooks for a person. The API and package dashboard already do.
 func (h *Handler) Attribute(r *http.Request, actor audit.Actor) context.Context {
 	return h.attribute(r, actor)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// ErrNoBackup is returned by [Handler.Backup] if Config.Store is one that cannot be copied so: it is
-// in memory, or a server's. Use what the server has, such as pg_dump for PostgreSQL, at any time.
+// ErrNoBackup is returned by [Handler.Backup] if Config.Store has no file to copy, because it is in
+// memory or on a server. Use the server's own tools, such as pg_dump for PostgreSQL, at any time.
 var ErrNoBackup = errors.New("storageapi: this store has no file to back up; use the tools of its server, such as pg_dump")
 
-// Backup writes a copy of the file to w, at any time, while the Handler is in use: a whole file, with
-// everything that was acknowledged before the call, and when keys were last used. See
-// [bolt.Store.Backup] for the room it takes next to the file, for errors, and for several at a
-// time. [ErrNoBackup] if the store is none of package bolt; [ErrClosed] after Close.
+// Backup writes a complete copy of the file to w. It can be called while the Handler is in use.
+// The copy contains everything acknowledged before the call, and the last-used times of keys.
+// See [bolt.Store.Backup] for disk space, errors and concurrent backups. It returns
+// [ErrNoBackup] if the store has no file, and [ErrClosed] after Close.
 //
-// A host that keeps a copy a day is examples/backup.
+// See examples/backup for a host that makes a copy every day.
 func (h *Handler) Backup(ctx context.Context, w io.Writer) (bolt.BackupInfo, error) {
 	backup := h.store.Capabilities().Backup
 	switch {
@@ -27,7 +27,8 @@ func (h *Handler) Backup(ctx context.Context, w io.Writer) (bolt.BackupInfo, err
 	case h.closing.Err() != nil:
 		return bolt.BackupInfo{}, ErrClosed
 	}
-	// A store that is halted, say, refuses them, and is copied without: the service logs that.
+	// If the write fails, for example on a halted store, the copy lacks the latest last-used
+	// times; the key service logs the failure.
 	_ = h.Keys.WriteUses(ctx)
 	info, err := backup(ctx, w)
 	if err != nil {

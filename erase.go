@@ -11,37 +11,38 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// eraseStep is how many records a step of an erasure removes, about: others wait for some
-// milliseconds at most.
+// eraseStep is the approximate number of records that one erasure step removes. It keeps other
+// writers waiting for a few milliseconds at most.
 const eraseStep = 500
 
-// An erasure rests erasePause times as long as its last step took, at most maxErasePause.
+// An erasure pauses for erasePause times the duration of its last step, at most maxErasePause.
 const (
 	erasePause    = 4
 	maxErasePause = 100 * time.Millisecond
 )
 
-// Erase removes all that is kept of an account, and counts it: its keys, which are dead at
-// once, before all else; its webhooks, events with their bodies, deliveries with their attempts, recoveries;
-// what is remembered of its alerts and idempotency keys. Attempts that this process is making for it are cut
-// short; results of those that others make are dropped. Afterwards no method finds
-// anything of the account, and it may be used as one that never was.
+// Erase removes all records of an account and returns their counts. It removes keys first, and they
+// stop working at once; then webhooks, events with their bodies, deliveries with their attempts,
+// recoveries, alert states and idempotency keys. It aborts this process's delivery attempts for the
+// account; the results of other processes' attempts are dropped. Afterwards no method finds the
+// account, and its name can be reused as if new.
 //
-// It takes steps of some milliseconds and rests for four times as long after each, so it does not keep others
-// waiting however much there is to remove. Meanwhile the account is closed: what would add to it, such as creating a
-// key or publishing an event, returns [auth.ErrErasing]. So the host's own part of the
-// account should be closed before. If Erase returns an error, was cut short by ctx, or the process was killed, the account stays
-// closed, and Erase is to be called again, also by another process: it goes on where it was, and
-// the Receipt counts all steps. On PostgreSQL it returns only once the transactions have ended that published before the
-// account was closed, see postgres.Store.EnqueueTx. Of an account that has nothing, also after an Erase whose answer was
-// lost, the Receipt is zero.
+// Erase works in steps of a few milliseconds and pauses after each for four times its duration, at
+// most 100 ms, so that a large account does not block other writers. Meanwhile the account is
+// closed: calls that would add to it, such as creating a key or publishing an event, return
+// [auth.ErrErasing]. Close the host's own part of the account first. If Erase fails, ctx ends or
+// the process is killed, the account stays closed; call Erase again, in any process. It continues
+// where it stopped, and the Receipt counts all steps. On PostgreSQL it waits for transactions that
+// published before the account was closed, see postgres.Store.EnqueueTx. The Receipt is zero for
+// an account without records, including after an Erase whose response was lost.
 //
-// What the account was told of goes, too. One audit entry is stored afterwards, and told if [Config.Notify] is set:
-// [audit.AccountErased], with who asked. It goes by age as all others, or when the account is erased again. If
-// the process is killed between the last step and that, or the answer of the last step is lost, there is none.
+// Erase also removes the account's audit entries. It then stores one entry, [audit.AccountErased],
+// with the actor, and passes it to [Config.Notify] if set. That entry expires like all others, or
+// is removed when the account is erased again. It is missing if the process is killed after the
+// last step, or if the response of the last step is lost.
 //
-// What it cannot remove: copies of the file; pages of the file that are free now, whose bytes stay until
-// they are written again or the file is compacted; what a server's log or backups have; what was sent.
+// Erase cannot remove copies of the file, free pages of the file (their bytes remain until they are
+// overwritten or the file is compacted), a server's logs and backups, or events already sent.
 func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, error) {
 	if account == "" {
 		return store.Receipt{}, errors.New("storageapi: erase account: the account must be given")
@@ -50,7 +51,7 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 		begun := time.Now()
 		erased, more, err := h.store.EraseAccount(ctx, account, eraseStep)
 		took := time.Since(begun)
-		if err == nil && first { // nothing more is claimed for it
+		if err == nil && first { // no further deliveries are claimed for it
 			err = h.Webhooks.EndDeliveries(ctx, account)
 		}
 		if err == nil && more {
@@ -78,7 +79,7 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// tellErased stores the audit entry of an erasure, if it has removed anything but audit entries.
+// tellErased stores the audit entry of an erasure that removed more than audit entries.
 func (h *Handler) tellErased(ctx context.Context, account string, erased store.Receipt) error {
 	if erased.AuditEntries = 0; erased.IsZero() {
 		return nil

@@ -8,19 +8,17 @@ import (
 	"net/http"
 )
 
-// An Error is an answer of the API that says what went wrong, for programs that
-// call it. Use [errors.As] to get at it.
+// An Error is an error response of the API, for Go clients. Get it with [errors.As].
 type Error struct {
-	// Status is that of the answer, 400 or more.
+	// Status is the HTTP status, 400 or more.
 	Status int
 
-	// Code is one of the Code constants of package auth, or of the host's own
-	// routes. It is empty if the answer is not of the API's form, such as that of
-	// a proxy on the way.
+	// Code is one of the Code constants of package auth, or a code of the host's own
+	// routes. It is empty if the response is not in the API's format, such as a proxy's.
 	Code string
 
-	// Message is for people: what was wrong and what would be right. Without a
-	// Code it is the text of the status.
+	// Message describes the error and its correction for people. Without a Code it is
+	// the text of the status.
 	Message string
 }
 
@@ -32,12 +30,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Message)
 }
 
-// maxErrorBody bounds what is read of an answer that says what went wrong.
+// maxErrorBody limits how much of an error response is read, in bytes.
 const maxErrorBody = 64 << 10
 
-// DecodeError returns an [*Error] if the answer's status is 400 or more, and nil
-// otherwise. Of the body of an error it reads up to 64 KiB; it does not touch any other
-// body. The caller closes it.
+// DecodeError returns an [*Error] if the response's status is 400 or more, and nil
+// otherwise. It reads up to 64 KiB of an error's body and does not read any other body.
+// The caller closes the body.
 func DecodeError(response *http.Response) error {
 	if response.StatusCode < http.StatusBadRequest {
 		return nil

@@ -14,19 +14,18 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// exportVersion is the version of what ExportAccount writes. A field or kind that is added
-// does not change it.
+// exportVersion is the format version of ExportAccount. Adding a field or kind does not change it.
 const exportVersion = 1
 
-// ExportAccount writes all that is kept of an account to w, for people who ask what that is:
-// lines of JSON, documented in docs/operations.md. There are no secrets and no hashes in it, so nothing can
-// be restored from it; [transfer.Store] is for that. Bodies of events are in it as long as they are
-// kept, what the account's own requests set, and what was told of it.
+// ExportAccount writes all records of an account to w, for data access requests, as the JSON lines
+// documented in docs/operations.md. The export contains event bodies within their retention, all
+// values that the account's requests set, and audit entries. It contains no secrets or hashes,
+// so it cannot be restored; use [transfer.Store] for that.
 //
-// The first line tells the version and the account, the last one how many lines of each kind there are
-// before it: without it the export is not whole, since w or the store failed, or ctx ended,
-// which the error says. While others write to the account, keys, events and so on are each as
-// they were at some moment of the export. An account that has nothing has only these two lines.
+// The first line has the version and the account; the last counts the preceding lines by kind.
+// An export without the last line is incomplete because w or the store failed or ctx ended, which
+// the error says. During concurrent writes each record is as it was at some moment of the export.
+// An account without records has only these two lines.
 func (h *Handler) ExportAccount(ctx context.Context, account string, w io.Writer) error {
 	if account == "" {
 		return errors.New("storageapi: export account: the account must be given")
@@ -44,7 +43,7 @@ func (h *Handler) ExportAccount(ctx context.Context, account string, w io.Writer
 	return nil
 }
 
-// An accountExport writes the lines of one.
+// An accountExport writes the lines of an export.
 type accountExport struct {
 	lines  *json.Encoder
 	counts map[string]int // by kind
@@ -71,7 +70,7 @@ func (e *accountExport) write(ctx context.Context, h *Handler, account string) e
 	return e.lines.Encode(map[string]any{"kind": "end", "lines": e.counts})
 }
 
-// A line is what is written of one thing; null where there is none.
+// A line is the JSON object of one record. Missing values are null.
 type line map[string]any
 
 func (e *accountExport) line(kind string, l line) error {
@@ -80,7 +79,7 @@ func (e *accountExport) line(kind string, l line) error {
 	return e.lines.Encode(l)
 }
 
-// record writes the line of a record. What is a secret or a hash in it stays out.
+// record writes the line of a record, without its secrets and hashes.
 func (e *accountExport) record(r transfer.Record) error {
 	switch r := r.(type) {
 	case *transfer.Key:
@@ -132,7 +131,7 @@ func exportedEvent(r *transfer.Event) line {
 	}
 	var body any
 	if !r.NoBody {
-		body = string(r.Body) // as text, to the byte: what reads JSON may change numbers
+		body = string(r.Body) // as text, because JSON readers may change numbers
 	}
 	return line{
 		"id": r.ID, "type": r.Type, "timestamp": shownTime(r.Timestamp), "publishedAt": shownTime(r.PublishedAt), "body": body, "deliveries": deliveries,
@@ -147,7 +146,7 @@ func exportedAuditEntry(n *audit.Entry) line {
 	}
 }
 
-// shownTime returns a time as the API shows it; nil if it is zero.
+// shownTime returns a time in the API's format, or nil if t is zero.
 func shownTime(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -162,7 +161,7 @@ func shownThreshold(amount webhooks.Amount) any {
 	return amount.String()
 }
 
-// shownState returns what an alert remembers, which is JSON; as text if it is not.
+// shownState returns an alert's state, which is JSON, or a quoted string if it is invalid.
 func shownState(state []byte) any {
 	if json.Valid(state) {
 		return json.RawMessage(state)

@@ -10,19 +10,19 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Health tells how a [Handler] does.
+// A Health is the state of a [Handler].
 type Health struct {
 	webhooks.Health
 
-	// ClosedAt is when [Handler.Close] was called. Zero: it was not.
+	// ClosedAt is when [Handler.Close] was called, or zero if it was not.
 	ClosedAt time.Time
 }
 
-// Health tells how the Handler does, at any time: also before Run and after Close. It writes
-// nothing and returns within a second, whatever the store does; see
-// [webhooks.WebhookService.Health] for what it costs. Its WriteError is also that of
-// [apikeys.KeyService.WriteError], whose end is found out within some minute. What follows from it is for
-// [HealthThresholds.Judge].
+// Health returns the state of the Handler. It can be called at any time, including before Run and
+// after Close. It writes nothing and returns within a second even if the store hangs; see
+// [webhooks.WebhookService.Health] for its cost. WriteError falls back to
+// [apikeys.KeyService.WriteError], which clears within about a minute of recovery.
+// [HealthThresholds.Judge] evaluates the result.
 func (h *Handler) Health(ctx context.Context) Health {
 	health := Health{Health: h.Webhooks.Health(ctx)}
 	if at := h.closedAt.Load(); at != nil {
@@ -34,51 +34,51 @@ func (h *Handler) Health(ctx context.Context) Health {
 	return health
 }
 
-// HealthThresholds say from when on a [Health] is a bad one. The zero value has the
-// defaults.
+// HealthThresholds are the limits beyond which [HealthThresholds.Judge] reports a problem. The
+// zero value has the defaults.
 type HealthThresholds struct {
-	// Down is for how long Run may not be under way, at the start of a process and at its end,
-	// before a restart is asked for: longer than both take. Default: a minute.
+	// Down is how long Run may be absent, while the process starts or ends, before liveness
+	// fails. Set it higher than startup and shutdown take. Default: a minute.
 	Down time.Duration
 
-	// Stuck is how long the loop that begins attempts may not go round; it does at least
-	// every half minute, so less than 45 s count as that. Default: a minute.
+	// Stuck is how long the dispatch loop may take for one round. It completes a round at least
+	// every half minute, so the minimum is 45 s. Default: a minute.
 	Stuck time.Duration
 
-	// OldestDue is for how long a webhook whose receiver is up may wait while no attempt
-	// begins at all. More than most attempts take. Default: 5 minutes.
+	// OldestDue is how long a delivery to a working receiver may be due while no attempt begins
+	// at all. Set it higher than most attempts take. Default: 5 minutes.
 	OldestDue time.Duration
 
-	// NoRun is set in a process that serves requests and leaves it to others to deliver: it
-	// never calls Run, and is not judged by it. Default: Run must be under way.
+	// NoRun marks a process that serves requests and never calls Run, because other processes
+	// deliver. Default: Run must be under way.
 	NoRun bool
 }
 
-// A HealthProblem is something that is wrong, as probes are answered with it.
+// A HealthProblem is a problem that a [Health] shows, as probes report it.
 type HealthProblem string
 
-// The problems, and what they make of a process. While it is not ready no requests should be
-// sent to it; if it is not live a restart may help.
+// Health problems. A process that is not ready should receive no requests. A process that is not
+// live may recover by a restart.
 const (
-	ProblemNotRunning  HealthProblem = "run_not_under_way"  // Run was never called, or has ended: not ready, and not live if that lasts.
+	ProblemNotRunning  HealthProblem = "run_not_under_way"  // Run was never called, or has ended: not ready, and not live beyond Down.
 	ProblemDraining    HealthProblem = "draining"           // Run is about to end: not ready.
-	ProblemClosed      HealthProblem = "closed"             // Close was called: not ready, and not live if that lasts.
-	ProblemStuck       HealthProblem = "dispatcher_stuck"   // The loop that begins attempts does not go round: not live.
-	ProblemNoProgress  HealthProblem = "no_progress"        // Deliveries wait, and no attempt begins: not live.
+	ProblemClosed      HealthProblem = "closed"             // Close was called: not ready, and not live beyond Down.
+	ProblemStuck       HealthProblem = "dispatcher_stuck"   // The dispatch loop makes no rounds: not live.
+	ProblemNoProgress  HealthProblem = "no_progress"        // Deliveries are due, but no attempt begins: not live.
 	ProblemUnreadable  HealthProblem = "store_unreachable"  // The store does not answer: not ready.
-	ProblemUnwritable  HealthProblem = "store_not_writable" // Claims or writes fail, on a full disk say: not ready.
-	ProblemStoreHalted HealthProblem = "store_halted"       // A sync failed: the store writes nothing until it is opened again: not live.
+	ProblemUnwritable  HealthProblem = "store_not_writable" // Claims or writes fail, for example on a full disk: not ready.
+	ProblemStoreHalted HealthProblem = "store_halted"       // A sync failed, and the store is read-only until reopened: not live.
 )
 
-// A HealthVerdict is what follows from a [Health]. What is not live is not ready either.
+// A HealthVerdict is the evaluation of a [Health]. A process that is not live is not ready either.
 type HealthVerdict struct {
 	Ready    bool            `json:"ready"`    // requests may be sent to this process
 	Live     bool            `json:"live"`     // a restart would not help
 	Problems []HealthProblem `json:"problems"` // not nil
 }
 
-// Judge returns what follows from the health now. Receivers that are down, and what is
-// pending for them, are no problem.
+// Judge evaluates h at the current time. Receivers that are down, and deliveries pending for
+// them, are not a problem.
 func (t HealthThresholds) Judge(h Health) HealthVerdict {
 	down := cmp.Or(t.Down, time.Minute)
 	stuck := max(cmp.Or(t.Stuck, time.Minute), 45*time.Second)
@@ -121,19 +121,19 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// HealthHandler answers probes of readiness: 200 while requests may be sent to this process,
-// else 503. The answer is one JSON object, such as
+// HealthHandler answers readiness probes: 200 if this process may receive requests, otherwise 503.
+// The response is a JSON object, such as
 //
 //	{"ready":false,"live":true,"problems":["store_not_writable"],"run":"running","runSince":"…","lastClaim":"…","lastAttempt":null,"oldestDueSeconds":0}
 //
-// It has no secret, nothing of single accounts, and no text of an error, which may name the
-// store's host or file: that is in [Handler.Health], and was logged. Any number of probes a
-// second have the store asked once a second.
+// The response contains no secrets, no data of single accounts, and no error texts, which may name
+// the store's host or file; [Handler.Health] and the log have them. However frequent the probes,
+// they query the store at most once a second.
 func (h *Handler) HealthHandler(t HealthThresholds) http.Handler {
 	return h.probe(t, func(v HealthVerdict) bool { return v.Ready })
 }
 
-// LivenessHandler is HealthHandler for probes of liveness: 503 only if a restart may help.
+// LivenessHandler is [Handler.HealthHandler] for liveness probes: 503 only if a restart may help.
 func (h *Handler) LivenessHandler(t HealthThresholds) http.Handler {
 	return h.probe(t, func(v HealthVerdict) bool { return v.Live })
 }
@@ -165,7 +165,7 @@ func (h *Handler) probe(t HealthThresholds, good func(HealthVerdict) bool) http.
 	})
 }
 
-// shown returns a time as the API shows it, or nil.
+// shown returns a time in the API's format, or nil if t is zero.
 func shown(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

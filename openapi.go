@@ -14,24 +14,21 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-// OpenAPI returns the OpenAPI 3.1 document of the API, as JSON: every route,
-// status, code, header and limit, and the events that webhooks receive. It is that of a
-// Handler whose [Config] leaves these as they are: [Handler.OpenAPI] is that of any other.
-// The copy is the caller's.
+// OpenAPI returns the OpenAPI 3.1 document of the API, as JSON: every route, status, code,
+// header and limit, and the events that webhooks receive. It describes a Handler with the
+// default [Config]; use [Handler.OpenAPI] for any other. The caller may modify the result.
 func OpenAPI() []byte { return bytes.Clone(openAPI) }
 
-// OpenAPI is [OpenAPI] of this very Handler: its paths begin with [Config.Prefix], and it
-// has what Config says of scopes, event types, the name of the signature's header and
-// limits. A Handler with nothing of that has the same document, byte for byte. The copy is
-// the caller's.
+// OpenAPI returns the document of this Handler. It has the prefix, scopes, event types, signature
+// header and limits of the [Config]. With the defaults it is byte for byte the document of the
+// function [OpenAPI]. The caller may modify the result.
 func (h *Handler) OpenAPI() []byte { return bytes.Clone(h.document) }
 
-// OpenAPIHandler returns a handler that serves [OpenAPI] to everybody: GET and
-// HEAD, at any path, so that a host mounts it where it likes. Caches may keep
-// the document and are to ask whether it has changed, by its ETag.
+// OpenAPIHandler returns a handler that serves [OpenAPI] without authentication, to GET and
+// HEAD at any path. Caches may store the document but must revalidate it by its ETag.
 func OpenAPIHandler() http.Handler { return serveDocument(openAPI) }
 
-// OpenAPIHandler is [OpenAPIHandler] of this very Handler.
+// OpenAPIHandler is like the function [OpenAPIHandler] for the document of this Handler.
 func (h *Handler) OpenAPIHandler() http.Handler { return serveDocument(h.document) }
 
 func serveDocument(document []byte) http.Handler {

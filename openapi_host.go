@@ -14,14 +14,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A hostDocument is openapi.json, changed at the places where a host's Config says
-// otherwise. All else stays as it is, to the byte.
+// A hostDocument is openapi.json, edited where a host's Config differs from the defaults.
+// All other bytes stay the same.
 type hostDocument struct{ text []byte }
 
-// newHostDocument returns the document of a Handler with that Config.
+// newHostDocument returns the document of a Handler with the given Config.
 func newHostDocument(config *Config, prefix string) []byte {
 	d := &hostDocument{openAPI}
-	d.setLimits(config) // before anything is in it that a host has written
+	d.setLimits(config) // before the host's own texts, which must not be replaced
 	if prefix != httpapi.DefaultPrefix {
 		d.text = bytes.ReplaceAll(d.text, []byte(`"`+httpapi.DefaultPrefix+`/`), []byte(`"`+prefix+`/`))
 	}
@@ -31,15 +31,15 @@ func newHostDocument(config *Config, prefix string) []byte {
 	return d.text
 }
 
-// replace replaces the one place that has a text. Both are JSON.
+// replace replaces the only occurrence of a text. Both texts are JSON.
 func (d *hostDocument) replace(before, after string) {
 	if bytes.Count(d.text, []byte(before)) != 1 {
-		panic("storageapi: openapi.json has not once: " + before) // a test has all of them
+		panic("storageapi: openapi.json has not once: " + before) // tests make every replacement
 	}
 	d.text = bytes.Replace(d.text, []byte(before), []byte(after), 1)
 }
 
-// replaceAll replaces a text wherever it is.
+// replaceAll replaces all occurrences of a text.
 func (d *hostDocument) replaceAll(before, after string) {
 	if !bytes.Contains(d.text, []byte(before)) {
 		panic("storageapi: openapi.json has not: " + before)
@@ -66,7 +66,7 @@ func (d *hostDocument) setScopes(declared []scopes.Declaration) {
           "account:read"`+names+"\n")
 }
 
-// setReadScopes says which scopes are behind which event types.
+// setReadScopes documents which scope each event type requires.
 func (d *hostDocument) setReadScopes(declared []webhooks.EventDeclaration) {
 	var behind strings.Builder
 	for _, e := range declared {
@@ -112,7 +112,7 @@ func (d *hostDocument) setEvents(declared []webhooks.EventDeclaration) {
 	d.replace(`"WebhookTestEvent": {`, schemas.String()+`"WebhookTestEvent": {`)
 }
 
-// hookOf returns the entry of an event type among the webhooks.
+// hookOf returns the entry of an event type in the document's webhooks section.
 func hookOf(e webhooks.EventDeclaration, name string) string {
 	examples := ""
 	if e.Example != nil {
@@ -151,7 +151,7 @@ func hookOf(e webhooks.EventDeclaration, name string) string {
     `, inJSON(e.Type), name, inJSON(e.Description), inJSON(fmt.Sprintf("Subscribing to it requires the scope `%s`.", e.Scope)), name, examples)
 }
 
-// typeName returns a name for programs: "TeamsCreated" of "teams.created".
+// typeName returns an identifier for a type: "TeamsCreated" for "teams.created".
 func typeName(t webhooks.EventType) string {
 	var name strings.Builder
 	for _, word := range strings.FieldsFunc(string(t), func(r rune) bool { return r == '.' || r == '_' }) {
@@ -160,8 +160,8 @@ func typeName(t webhooks.EventType) string {
 	return name.String()
 }
 
-// dataSchema returns the schema of an event type's payloads: the declared one, or one that
-// follows from the example.
+// dataSchema returns the schema of an event type's payloads: the declared schema, or one
+// derived from the example.
 func dataSchema(e webhooks.EventDeclaration) string {
 	if e.Schema != nil {
 		return inJSON(e.Schema) // compact
@@ -173,7 +173,7 @@ func dataSchema(e webhooks.EventDeclaration) string {
 	return inJSON(schemaOf(example))
 }
 
-// schemaOf returns a schema that says of what types the parts of a value are.
+// schemaOf returns a schema with the types of a value's parts.
 func schemaOf(value any) map[string]any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -197,7 +197,7 @@ func schemaOf(value any) map[string]any {
 	return map[string]any{} // null: anything
 }
 
-// setLimits says what the Config sets of names and limits.
+// setLimits applies the names and limits that the Config sets.
 func (d *hostDocument) setLimits(config *Config) {
 	if prefix := config.Keys.Prefix; prefix != "" {
 		d.replaceAll("sak_", prefix+"_")
@@ -245,7 +245,7 @@ func (d *hostDocument) setLimits(config *Config) {
 	}
 }
 
-// sent returns a sentence with a list, or that nothing is sent.
+// sent returns a sentence that ends with the list, or says that the service sends none.
 func sent(begin string, list []string) string {
 	if len(list) == 0 {
 		return "This service does not send it by itself."
@@ -253,7 +253,7 @@ func sent(begin string, list []string) string {
 	return begin + strings.Join(list, ", ") + "."
 }
 
-// setCount says how many there may be: 0 is the default, negative any number.
+// setCount sets the limit in a sentence: 0 keeps the default, a negative limit means unlimited.
 func (d *hostDocument) setCount(sentence, what string, limit int) {
 	switch {
 	case limit < 0:
@@ -263,7 +263,7 @@ func (d *hostDocument) setCount(sentence, what string, limit int) {
 	}
 }
 
-// spell returns a duration in words: in days or seconds if it is some of those.
+// spell returns a duration in words if it is whole days or seconds, else as [time.Duration.String].
 func spell(d time.Duration) string {
 	const day = 24 * time.Hour
 	n, unit := int64(d/time.Second), "second"
@@ -279,8 +279,8 @@ func spell(d time.Duration) string {
 	return fmt.Sprintf("%d %ss", n, unit)
 }
 
-// inJSON returns a value as JSON, "<", ">" and "&" as they are. What cannot be encoded was
-// refused before.
+// inJSON returns a value as JSON, without escaping "<", ">" and "&". It panics if the value cannot
+// be encoded; the services have already rejected such values.
 func inJSON(value any) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -1,7 +1,6 @@
-// Package storageapi gives a storage service written in Go the part of its HTTP
-// API that issues API keys with scopes, authenticates every request with them,
-// lets clients register webhooks, and delivers signed events to those: in the
-// host's own process, with one file on disk:
+// Package storageapi adds API keys and webhooks to a storage service written in Go. It issues
+// keys with scopes, authenticates requests, lets clients register webhooks and delivers signed
+// events to them. It runs in the host's process and stores everything in one file:
 //
 //	api, err := storageapi.NewHandler(storageapi.Config{Path: "storage.db"})
 //	if err != nil {
@@ -14,16 +13,16 @@
 //	mux.Handle("/v2/", api)
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, listEnvironments))
 //
-// The first key of an account is made in Go, once, however often the host starts. What makes events is told in Go, too, as
-// often as the host likes; who is to hear of it, and when, the library decides:
+// The host creates an account's first key in Go; First makes this safe to repeat at every start.
+// The host also reports usage in Go, as often as it likes, and the library decides which
+// webhooks receive an event and when:
 //
 //	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
 //	err = api.Webhooks.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
 //
 // # Contract
 //
-// A [Handler] serves these routes; every one of them takes a live key in the
-// Api-Key header.
+// A [Handler] serves these routes. Each requires a live key in the Api-Key header.
 //
 //	POST   /v2/api-keys                        create a key
 //	GET    /v2/api-keys                        list keys
@@ -31,58 +30,56 @@
 //	GET    /v2/api-keys/{id}                   get a key
 //	PATCH  /v2/api-keys/{id}                   rename a key
 //	DELETE /v2/api-keys/{id}                   delete a key
-//	POST   /v2/api-keys/{id}/rotate            give a key a new value
+//	POST   /v2/api-keys/{id}/rotate            replace the value of a key
 //	POST   /v2/notifications/webhooks          create a webhook
 //	GET    /v2/notifications/webhooks          list webhooks
 //	GET    /v2/notifications/webhooks/{id}     get a webhook
 //	PATCH  /v2/notifications/webhooks/{id}     change a webhook
 //	DELETE /v2/notifications/webhooks/{id}     delete a webhook
 //	GET    /v2/notifications/events            list the account's events
-//	GET    /v2/notifications/events/{id}/body  get the body of one
-//	GET    /v2/audit-log                    list what happened to both
+//	GET    /v2/notifications/events/{id}/body  get the body of an event
+//	GET    /v2/audit-log                       list the audit log
 //
 // And under /v2/notifications/webhooks/{id}:
 //
-//	POST   rotate-secret                       give it a new secret
-//	POST   test                                send it a test event
-//	GET    deliveries                          list its deliveries
-//	GET    deliveries/{eventId}                get one, with its attempts
+//	POST   rotate-secret                       replace the secret
+//	POST   test                                send a test event
+//	GET    deliveries                          list deliveries
+//	GET    deliveries/{eventId}                get a delivery with its attempts
 //	GET    deliveries/{eventId}/body           get the bytes that were sent
-//	POST   deliveries/{eventId}/redeliver      send it again
-//	POST   recoveries                          send a range of time again
-//	GET    recoveries/{recoveryId}             tell how far that is
+//	POST   deliveries/{eventId}/redeliver      send an event again
+//	POST   recoveries                          send the events of a time range again
+//	GET    recoveries/{recoveryId}             get the progress of a recovery
 //
-// [OpenAPI] has the whole of it: every status, header and limit. Programs that call
-// the API get its errors from [DecodeError].
+// [OpenAPI] documents every status, header and limit. Go clients decode errors with
+// [DecodeError].
 //
-// Errors are {"error":{"code":…,"message":…}}. Checks come in one order, and the
-// first that fails answers: the key (401), its rate (429), the route (404, 405), the authority in
-// general (403), the media type (415), the size (413, above 64 KiB), syntax and
-// values (400), the authority over the very key or webhook (403), the state (404,
-// 409, 412). Where a key or webhook is changed or deleted, 404 comes before its 403:
-// it must be found first. Of another account nothing can be seen or inferred: its keys and webhooks
-// are answered like ids that never were.
+// Errors are {"error":{"code":…,"message":…}}. Checks run in this order, and the first failure
+// determines the response: the key (401), its rate (429), the route (404, 405), general
+// authority (403), the media type (415), the size (413, above 64 KiB), syntax and values (400),
+// authority over the specific key or webhook (403), the state (404, 409, 412). Changing or
+// deleting a key or webhook returns 404 before that 403, because the object must be found
+// first. Keys and webhooks of another account are answered like IDs that never existed.
 //
-// One key is answered with an ETag, which stands for all that requests can change of
-// it. A change or deletion with If-Match is done only if the tag is still the same,
-// in one step with finding that out; else it is answered 412.
+// GET of a single key or webhook returns an ETag that covers every mutable field. A change or
+// deletion with If-Match succeeds only if the tag still matches, checked atomically; otherwise
+// the response is 412.
 //
-// A creation with an Idempotency-Key can be sent again within 24 hours: it makes
-// nothing more, and is answered 200 with what was made, without its secret.
+// A creation with an Idempotency-Key can be repeated for 24 hours. A repetition creates nothing
+// and returns 200 with the original object, without its secret.
 //
-// Everything else under /v2 is the host's to mount; the Handler answers 404 there,
-// and so for a method that a host's pattern does not have.
+// The host mounts its own routes elsewhere under /v2. The Handler answers 404 for all other
+// paths, including methods that a host's pattern does not have.
 //
 // # Mounting
 //
-// Paths are taken as they are: nothing is cleaned or redirected. [Config.Prefix] puts the
-// whole API elsewhere. Routers other than [http.ServeMux], and CORS for programs in browsers,
-// are in examples/routers.
+// The Handler neither cleans paths nor redirects. [Config.Prefix] moves the whole API. See
+// examples/routers for routers other than [http.ServeMux], and for CORS.
 //
-// # Ending
+// # Shutdown
 //
-// At SIGTERM or an interrupt end the context of [Handler.Run], shut the HTTP server down,
-// then call [Handler.Close]: requests under way finish, and so do attempts.
+// On SIGTERM or an interrupt, cancel the context of [Handler.Run], shut down the HTTP server,
+// then call [Handler.Close]. Requests and delivery attempts under way finish.
 package storageapi
 
 import (
@@ -109,96 +106,90 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Config configures a [Handler]. It needs a Path or a Store, and works with
-// nothing else.
+// Config configures a [Handler]. Only Path or Store is required.
 type Config struct {
-	// Path is the file that everything is kept in; it is created if it does
-	// not exist, its directory must. One process at a time can use it.
+	// Path is the file that stores everything. It is created if it does not exist; its
+	// directory must exist. Only one process at a time can use it.
 	Path string
 
-	// Store keeps everything instead of a file that NewHandler opens: one of another backend, or a
-	// file with options of its own, such as bolt.Wait for a host that starts before its
-	// predecessor has ended, and bolt.Sealed to encrypt signing secrets. The caller closes it,
-	// after the Handler.
+	// Store replaces the file of Path: another backend, or a bolt file opened with options, such
+	// as bolt.Wait for a host that starts before its predecessor has exited, or bolt.Sealed to
+	// encrypt signing secrets. The caller closes it after the Handler.
 	Store store.Store
 
-	// Prefix is what the paths of the API begin with instead of /v2: with "/api/v1" keys are
-	// created by POST /api/v1/api-keys, with "/" by POST /api-keys. Mount the Handler where
-	// it is. It begins with a slash and does not end with one. Where a router or a proxy
-	// takes a part of the path away, leave that part out; behind [http.StripPrefix] the
-	// Location of what is created has it again. Default: "/v2".
+	// Prefix replaces /v2 at the start of the API's paths. With "/api/v1", POST /api/v1/api-keys
+	// creates a key; with "/", POST /api-keys does. It begins with a slash and does not end with
+	// one. Mount the Handler there. Leave out any part that a router or proxy strips from the
+	// path; behind [http.StripPrefix] the Location header contains it again. Default: "/v2".
 	Prefix string
 
-	// Scopes declares the host's own scopes, in addition to those of docs/spec.md, section 5: they
-	// are granted, required, shown and documented like those. Their order is for people
-	// only. A scope that is not declared any more stays in the keys that hold it: it grants
+	// Scopes declares the host's own scopes, in addition to those in section 5 of docs/spec.md.
+	// Both kinds are granted, required, shown and documented alike. Their order only affects
+	// display. A scope that is no longer declared stays in the keys that hold it: it grants
 	// nothing, and a key without it cannot manage them. At most 115. Default: none.
 	Scopes []scopes.Declaration
 
-	// Keys configures the keys. Its zero value works; its Logger defaults to
-	// the one below.
+	// Keys configures the key service. The zero value works; its Logger defaults to Config.Logger.
 	Keys apikeys.Config
 
-	// Webhooks configures webhooks and their delivery. Its zero value works;
-	// its Logger defaults to the one below.
+	// Webhooks configures webhooks and their delivery. The zero value works; its Logger defaults
+	// to Config.Logger.
 	Webhooks webhooks.Config
 
-	// RateLimit limits the requests of each key, and of each account, to the Handler and
-	// to the routes that its Auth guards. Its clock is Keys.Now. Default: no limit.
+	// RateLimit limits the requests per key and per account, to the Handler and to the routes
+	// guarded by its Auth. It uses the clock Keys.Now. Default: no limit.
 	RateLimit auth.RateLimit
 
 	// Authorize decides what a key may do with other keys and with webhooks.
 	// Default: [auth.LeastPrivilege].
 	Authorize auth.Authorize
 
-	// Notify is told what happens to keys and webhooks, and who did it: a key was created or
-	// is about to expire, a webhook fails or was turned off, and more, see [audit.Action].
-	// Unlike Observe it misses nothing: what happens from the first start with a Notify
-	// on waits in the store until Notify has returned nil, also while no process is there.
-	// [Handler.Run] calls it, see [audit.Config.Notify] for how. All processes that share a
-	// store need it. Default: none; what happens is kept for the audit log all the same.
+	// Notify receives every audit entry, with its actor: a key was created or is about to expire,
+	// a webhook fails or was disabled, and so on; see [audit.Action]. Unlike Observe it loses
+	// nothing: from the first start with Notify set, the store keeps each entry pending until
+	// Notify returns nil, even while no process runs. [Handler.Run] calls it as
+	// [audit.Config.Notify] describes. All processes that share a store must set it. Default:
+	// none; the audit log keeps the entries regardless.
 	Notify func(ctx context.Context, entry audit.Entry) error
 
-	// Observe is told what this process does, for metrics and traces: requests authenticated,
-	// keys and webhooks changed, events published, deliveries claimed, attempted and recorded,
-	// commits of the file of Path; a Store is given its own, see bolt.Observe. It is fast and
-	// may lose some, unlike Notify. Default: nothing is told, which costs nothing.
+	// Observe receives the activity of this process, for metrics and traces: requests
+	// authenticated, keys and webhooks changed, events published, deliveries claimed, attempted
+	// and recorded, and commits of the file at Path. Pass bolt.Observe to a Store for its commits.
+	// Observers must be fast and, unlike Notify, may miss some activity. Default: none, at no cost.
 	Observe observe.Observer
 
-	// LogRefusals logs how many requests were answered 401, and why, to the Logger: once a minute
-	// one line for each source that had any. Of more than 256 sources the others share a line.
-	// The audit log has none of them. Default: not logged.
+	// LogRefusals logs the number of 401 responses, with their reasons, to Logger: once a minute,
+	// one line per source that received any. Sources beyond 256 share one line. The audit log
+	// does not contain 401 responses. Default: false.
 	LogRefusals bool
 
-	// ClientAddress returns the address of the client that sent a request, for the audit
-	// trail and LogRefusals. Set it behind proxies, to what the last proxy of your own has put into a header:
-	// what clients put there themselves says nothing. Of what it returns more than 64
-	// characters, or others than visible ASCII ones, are left out. Default: the host of
-	// RemoteAddr.
+	// ClientAddress returns the address of the client that sent a request, for the audit log and
+	// LogRefusals. Set it behind proxies, and read only a header that your own last proxy sets:
+	// clients can forge any other. A result that is not 1 to 64 visible ASCII characters is
+	// ignored. Default: the host of RemoteAddr.
 	ClientAddress func(*http.Request) string
 
-	// RequestID returns the id that the host has given a request, for the audit log: 1 to
-	// 64 visible ASCII characters. Default: none.
+	// RequestID returns the ID that the host assigned to a request, for the audit log. A result
+	// that is not 1 to 64 visible ASCII characters is ignored. Default: none.
 	RequestID func(*http.Request) string
 
-	// Logger is told what goes wrong. It never gets a secret. Default:
-	// [slog.Default].
+	// Logger receives errors and warnings, never a secret. Default: [slog.Default].
 	Logger *slog.Logger
 }
 
-// A Handler serves the API. Its fields are for the host to use and not to change;
-// it is safe for concurrent use.
+// A Handler serves the API. The host may use its fields but must not change them.
+// A Handler is safe for concurrent use.
 type Handler struct {
 	Keys     *apikeys.KeyService
 	Webhooks *webhooks.WebhookService
-	Audit    *audit.Service      // what happened to both: the audit log
+	Audit    *audit.Service      // the audit log of keys and webhooks
 	Auth     *auth.Authenticator // guards the host's own routes
 
 	api       http.Handler
 	attribute func(*http.Request, audit.Actor) context.Context
 	store     store.Store
 	notify    bool         // Config.Notify is set
-	ids       id.Generator // of audit entries
+	ids       id.Generator // for audit entries
 	document  []byte       // see [Handler.OpenAPI]
 	ownsStore io.Closer    // nil if the store is the host's
 
@@ -213,9 +204,8 @@ type Handler struct {
 // ErrClosed is returned by [Handler.Run] after [Handler.Close].
 var ErrClosed = errors.New("storageapi: Handler is closed")
 
-// NewHandler returns a Handler that is ready to serve. It starts nothing in the
-// background: see [Handler.Run]. An error names the field of config that is wrong,
-// or tells why the file cannot be opened.
+// NewHandler returns a Handler that is ready to serve. It starts no background work: see
+// [Handler.Run]. An error names the invalid Config field or says why the file cannot be opened.
 func NewHandler(config Config) (*Handler, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -250,7 +240,7 @@ func NewHandler(config Config) (*Handler, error) {
 	return h, nil
 }
 
-// newHandler puts a Handler together on config.Store.
+// newHandler builds a Handler on config.Store.
 func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	vocabulary, err := scopes.NewVocabulary(config.Scopes...)
 	if err != nil {
@@ -305,11 +295,10 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 // ServeHTTP answers a request to the API, at any path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }
 
-// Run delivers webhooks until ctx is done or the Handler is closed. Then it
-// finishes the attempts under way, for no longer than Config.Webhooks.Outbound.DrainTimeout,
-// and returns nil; what is left is delivered by the next Run. It returns
-// [ErrClosed] if the Handler is closed already, and [webhooks.ErrRunning] if it is
-// running already.
+// Run delivers webhooks until ctx is done or the Handler is closed. It then waits up to
+// Config.Webhooks.Outbound.DrainTimeout for the attempts under way and returns nil; the next Run
+// makes the remaining deliveries. It returns [ErrClosed] if the Handler is already closed, and
+// [webhooks.ErrRunning] if another Run is under way.
 func (h *Handler) Run(ctx context.Context) error {
 	h.mu.Lock()
 	if h.closing.Err() != nil {
@@ -334,10 +323,10 @@ func (h *Handler) Run(ctx context.Context) error {
 	return err
 }
 
-// Close ends a Run in progress and test events, waits until they have drained, writes when keys
-// were last used, and closes the store if the Handler opened it. It does so once:
-// every call returns when that is done, with the same result. Requests that come
-// later find the file closed and are answered 500, so shut the server down first.
+// Close ends Run and test events in progress, waits until they have drained, writes pending
+// last-used times of keys, and closes the store if the Handler opened it. It runs once: every
+// call waits for it and returns the same result. Shut down the server first, because later
+// requests find the file closed and get 500.
 func (h *Handler) Close() error { return h.closeOnce() }
 
 func (h *Handler) close() error {

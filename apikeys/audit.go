@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// entry returns the audit entry of an action at a key, as that is called then. Its ID is made when it is
-// called: where the order matters, within the store's step.
+// entry returns a new audit entry about an action on a key, with the key's current name. IDs
+// reflect the order of calls, so call entry within the store's step where the order matters.
 func (s *KeyService) entry(ctx context.Context, action audit.Action, key *Key) audit.Entry {
 	n := audit.Of(ctx, key.Account, action, audit.Target{Kind: audit.TargetKey, ID: key.ID, Name: key.Name, Hint: key.Hint})
 	n.At = s.now().UTC().Truncate(time.Millisecond)
@@ -21,7 +21,7 @@ func (s *KeyService) entry(ctx context.Context, action audit.Action, key *Key) a
 	return n
 }
 
-// changeAuditEntry returns the audit entry of a change of a key, or the zero Entry if it is as it was.
+// changeAuditEntry returns the audit entry for a change of a key. If nothing changed, it is zero.
 func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) audit.Entry {
 	if before.Hash != after.Hash {
 		n := s.entry(ctx, audit.KeyRotated, before)
@@ -37,7 +37,7 @@ func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) a
 	return n
 }
 
-// changed returns the names of the fields that after has another value of.
+// changed returns the names of the fields in which after differs.
 func (k *Key) changed(after *Key) (fields []string) {
 	if k.Name != after.Name {
 		fields = append(fields, "name")
@@ -51,17 +51,17 @@ func (k *Key) changed(after *Key) (fields []string) {
 	return fields
 }
 
-// ExpiryLeads are how long before its expiry a key is told of as KeyExpiring, once for each.
+// ExpiryLeads returns how long before a key's expiry each [audit.KeyExpiring] entry is stored.
 func ExpiryLeads() []time.Duration { return []time.Duration{14 * day, 3 * day} }
 
 const day = 24 * time.Hour
 
-// AddExpiring has add store the audit entries of the keys, of all accounts, that expire within
-// [ExpiryLeads] and are not told of yet: of each key the one for the least lead that has
-// begun, and only if the key was there before that. Their ids follow from key, expiry and
-// lead, so that add, which is a store's AddAuditEntries, stores each once, and a key whose expiry
-// is moved is told of again. storageapi.Handler.Run calls it every hour where there is a
-// Config.Notify. If it fails, some are stored: call it again.
+// AddExpiring calls add, a store's AddAuditEntries, with an [audit.KeyExpiring] entry for each key,
+// in any account, that expires within [ExpiryLeads]. The entry is for the shortest lead that has
+// begun; keys created after that lead began have none. Its ID derives from key, expiry and lead,
+// so the store keeps it once, and a changed expiry produces a new entry.
+// storageapi.Handler.Run calls AddExpiring every hour if Config.Notify is set. After an error some
+// entries may be stored; call it again.
 func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []audit.Entry) (int, error)) error {
 	now := s.now()
 	var batch []audit.Entry
@@ -88,7 +88,7 @@ func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, 
 	return nil
 }
 
-// expiring returns the audit entry that there is of a key that is about to expire, or none.
+// expiring returns the audit entry for a key that is about to expire, or the zero Entry.
 func (s *KeyService) expiring(key *Key, now time.Time) audit.Entry {
 	var lead time.Duration
 	for _, l := range ExpiryLeads() {

@@ -9,14 +9,14 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// UpdateParams says what to change of a key. What is nil stays as it is.
+// UpdateParams are the changes to a key. Nil fields stay unchanged.
 type UpdateParams struct {
 	Name *string // as in CreateParams
 	If   Condition
 }
 
-// Update changes the account's key of that id and returns it, or [ErrNotFound].
-// Of several updates at once none is lost: each changes what the one before left.
+// Update changes the account's key with the given ID and returns it, or [ErrNotFound].
+// Concurrent updates are serialized, so none is lost.
 func (s *KeyService) Update(ctx context.Context, account, keyID string, params UpdateParams) (Key, error) {
 	if params.Name != nil {
 		if err := checkName(*params.Name); err != nil {
@@ -34,20 +34,19 @@ func (s *KeyService) Update(ctx context.Context, account, keyID string, params U
 	return key, nil
 }
 
-// RotateParams says how to rotate a key.
+// RotateParams are the parameters of a rotation.
 type RotateParams struct {
-	// Grace is how long the token before stays good, 0 or more, counted to the
-	// millisecond; never past the key's own expiry.
+	// Grace is how long the previous token stays valid: 0 or more, to the
+	// millisecond, and never past the key's own expiry.
 	Grace time.Duration
 
 	If Condition
 }
 
-// Rotate gives the account's key a new token and returns it. The token before
-// stays good for the grace period; one from an earlier rotation dies now, so that
-// there are at most two. Scopes and expiry stay as they are. [ErrNotFound] if there
-// is no such key. A request that is being verified at that moment goes by the key
-// as it was or as it is then.
+// Rotate gives the account's key a new token and returns it, or [ErrNotFound]. The
+// previous token stays valid for the grace period. A token from an earlier rotation
+// expires now, so a key has at most two. Scopes and expiry stay unchanged. A request
+// verified concurrently sees the key either before or after the rotation.
 func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params RotateParams) (Key, Token, error) {
 	if params.Grace < 0 {
 		return Key{}, Token{}, invalid("Grace", "must not be negative")
@@ -67,11 +66,11 @@ func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params R
 	return key, token, nil
 }
 
-// DeleteParams says on what condition to delete a key.
+// DeleteParams are the parameters of a deletion.
 type DeleteParams struct{ If Condition }
 
-// Delete removes the account's key of that id, or returns [ErrNotFound]. Once
-// it has returned nil, no request with the key is let through.
+// Delete removes the account's key with the given ID, or returns [ErrNotFound]. Once
+// it has returned nil, all requests with the key are refused.
 func (s *KeyService) Delete(ctx context.Context, account, keyID string, params DeleteParams) error {
 	var entry audit.Entry
 	err := errChanged
@@ -86,7 +85,7 @@ func (s *KeyService) Delete(ctx context.Context, account, keyID string, params D
 		}
 		entry = s.entry(ctx, audit.KeyDeleted, &key)
 		err = s.store.DeleteKey(ctx, account, keyID, func(now Key) error {
-			if now.Name != key.Name || now.Hint != key.Hint { // the audit entry names it as it is
+			if now.Name != key.Name || now.Hint != key.Hint { // the audit entry needs the current name
 				return errChanged
 			}
 			if check == nil {

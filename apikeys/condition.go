@@ -8,14 +8,14 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// A Condition decides whether a key may be changed from what it is to what it would be:
-// before is the zero Key for a creation, after is the zero Key for a deletion. If it
-// returns an error nothing is changed, and the caller gets that error, wrapped. A nil
-// Condition always holds. Both authority and compare-and-swap go through it.
+// A Condition decides whether a key may change from before to after. before is the zero Key
+// for a creation, after is the zero Key for a deletion. If it returns an error, nothing
+// changes, and the caller gets that error, wrapped. A nil Condition always holds. Conditions
+// implement both authorization and compare-and-swap.
 //
-// It is asked once the parameters were found valid, and outside of the store's step, so
-// it may take its time and may call the service. What it was asked about is what is
-// changed: if something else changes the key meanwhile, it is asked again.
+// It runs after the parameters are validated and outside of the store's step, so it may be
+// slow and may call the service. If the key changes concurrently, it is called again with
+// the new state.
 type Condition func(before, after Key) error
 
 func (c Condition) ask(before, after Key) error {
@@ -25,10 +25,10 @@ func (c Condition) ask(before, after Key) error {
 	return c(before, after)
 }
 
-// errChanged says that a key is not what the condition was asked about.
+// errChanged means that the key has changed since the condition was called.
 var errChanged = errors.New("the API key was changed meanwhile")
 
-// change changes a key by apply, on a condition, and returns it.
+// change applies apply to a key if the condition holds, and returns the key.
 func (s *KeyService) change(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (Key, error) {
 	before := s.uses.unwritten()
 	var stored audit.Entry
@@ -60,9 +60,9 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 	}
 }
 
-// ask asks the condition about a change of a key by apply, and returns its error. Within
-// the store's step it would hold up all others, so there only check, unless it is nil, is
-// called: it returns errChanged if the condition was asked about something else.
+// ask calls the condition for a change of a key by apply, and returns its error. In the
+// store's step a slow condition would block other writers, so the step calls only check,
+// unless nil, which returns errChanged if the key has changed since.
 func (s *KeyService) ask(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (check func(Key) error, err error) {
 	if !input.ID(keyID) {
 		return nil, ErrNotFound
@@ -75,7 +75,7 @@ func (s *KeyService) ask(ctx context.Context, account, keyID string, condition C
 		return nil, err
 	}
 	asked := found
-	asked.Scopes = s.scopes.Resolve(found.Scopes) // so that those of the caller can cover them
+	asked.Scopes = s.scopes.Resolve(found.Scopes) // so that the caller's scopes can cover them
 	after := asked
 	apply(&after)
 	if err := condition(asked, after); err != nil {
@@ -89,7 +89,7 @@ func (s *KeyService) ask(ctx context.Context, account, keyID string, condition C
 	}, nil
 }
 
-// equalSettings reports whether two states of a key differ in nothing but its uses.
+// equalSettings reports whether two states of a key are equal except for its uses.
 func (k *Key) equalSettings(other *Key) bool {
 	return k.Name == other.Name && k.Scopes == other.Scopes && k.ExpiresAt.Equal(other.ExpiresAt) &&
 		k.Hash == other.Hash && k.Previous == other.Previous

@@ -15,57 +15,59 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// CreateParams says what key to create.
+// CreateParams are the parameters of a new key.
 type CreateParams struct {
-	// Name is 1 to 128 characters, at least one of them visible, without space around
-	// them; none of them a control character, a line or paragraph separator, a control
-	// of the direction of writing or U+200B; joiners only between visible ones.
+	// Name is 1 to 128 characters, at least one of them visible, without surrounding
+	// spaces. Control characters, line and paragraph separators, bidirectional controls
+	// and U+200B are not allowed; joiners are allowed only between visible characters.
 	Name   string
 	Scopes scopes.Set // at least one
 
-	// ExpiresAt is when the key dies, counted to the millisecond; it must be in
-	// the future and before the year 10000 in UTC. Zero: never.
+	// ExpiresAt is when the key expires, to the millisecond. It must be in the future
+	// and before the year 10000 in UTC. Zero: never.
 	ExpiresAt time.Time
 
-	// IdempotencyKey makes it safe to call Create again, for 24 hours: 1 to 128
-	// visible ASCII characters that the account uses for this creation alone.
+	// IdempotencyKey makes it safe to repeat Create for 24 hours: 1 to 128 visible
+	// ASCII characters, unique to this creation within the account.
 	// Empty: each call creates a key.
 	IdempotencyKey string
 
-	// First creates the key only if the account has none, dead ones included; otherwise
-	// Create returns [ErrNotFirst]. A host sets it for the key that it makes at each of
-	// its starts, or at a sign-up that may be sent twice: of several such calls at once,
-	// also on several nodes, one creates the key.
+	// First creates the key only if the account has none, including expired keys; otherwise
+	// Create returns [ErrNotFirst]. Set it where the call may be repeated, such as at each
+	// start of the host or for a sign-up sent twice. Of several concurrent calls, even on
+	// several nodes, only one creates a key.
 	First bool
 
-	// By is the value that asks for the key, see [KeyService.Credential]: if it is deleted or
-	// rotated before the key is created, none is, and Create returns
-	// [auth.ErrCredentialChanged]. Zero: the host asks.
+	// By is the credential of the request, see [KeyService.Credential]. If its key is deleted
+	// or rotated before the new key is stored, Create stores nothing and returns
+	// [auth.ErrCredentialChanged]. Zero: the host creates the key.
 	By auth.Credential
 
-	// If is asked before the key is stored. Where an earlier call with the same
-	// IdempotencyKey created it, If is asked once more, about the key as it is now.
+	// If is called before the key is stored. If an earlier call with the same
+	// IdempotencyKey created the key, If is called again, with the key's current state.
 	If Condition
 }
 
-// CredentialOf returns the Credential of a value of this package's form that was verified as
-// p. [KeyService.Credential] knows imported ones as well.
+// CredentialOf returns the Credential of a value in this package's format that was verified
+// as p. Use [KeyService.Credential] for values that may be imported.
 func CredentialOf(token string, p auth.Principal) auth.Credential {
 	return auth.NewCredential(p.KeyID, hashOf(token).Sum, p.Replaced)
 }
 
-// Create makes a key for the account and returns it with its token, which
-// cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
-// without control characters. Whether the caller may create such a key is for
-// params.If to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys;
-// [ErrShareLimit] if params.By is of a key that cannot manage all keys of the account, and API keys
-// have created half as many; [ErrNotFirst] if it has any and params.First is set;
-// [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
+// Create creates a key for the account and returns it with its token, which cannot be
+// retrieved later. An account is any string of 1 to 128 bytes of UTF-8 without control
+// characters. params.If decides whether the caller may create the key.
 //
-// If the account has used params.IdempotencyKey before, no key is created: for the same
-// params Create returns the key created then, as it is now, with the zero Token;
-// [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch].
-// Of several such calls at once one creates the key.
+// Create returns [ErrLimit] if the account has [Config.MaxPerAccount] keys;
+// [ErrShareLimit] if the key of params.By cannot manage all keys of the account and API keys
+// have created half of MaxPerAccount; [ErrNotFirst] if params.First is set and the account has a
+// key; [ErrIdempotencyKeys] if in 24 hours it has used 10 times MaxPerAccount idempotency keys, or
+// 20 times for the host and 5 times for a key that cannot manage all keys of the account.
+//
+// If the account has used params.IdempotencyKey before, Create creates nothing. For the same
+// params it returns the original key in its current state, with the zero Token, or
+// [ErrCreatedThenDeleted] if that was deleted. For other params it returns
+// [ErrIdempotencyMismatch]. Of several concurrent calls, one creates the key.
 func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	if err := checkAccount(account); err != nil {
@@ -131,7 +133,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	return key, token, nil
 }
 
-// creator returns who creates a key: the key of by, or else the actor of ctx.
+// creator returns the creator of a key: the key of by, or else the actor of ctx.
 func creator(ctx context.Context, by auth.Credential) audit.Actor {
 	if !by.IsZero() {
 		return audit.Actor{Kind: audit.ActorKey, ID: by.KeyID}
@@ -193,7 +195,7 @@ func checkExpiry(at, now time.Time) error {
 	return nil
 }
 
-// fingerprint stands for what is asked for by params that were checked.
+// fingerprint returns a hash of validated params, to recognize a repeated request.
 func (p *CreateParams) fingerprint() [sha256.Size]byte {
 	return input.Fingerprint(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
 }

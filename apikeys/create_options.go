@@ -8,39 +8,39 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// CreateOptions are what a [Store] heeds when it creates a key. The zero CreateOptions
-// ask for nothing.
+// CreateOptions are the conditions and side effects of [Store.CreateKey]. The zero value has
+// none.
 type CreateOptions struct {
-	// MaxCount is how many keys the account may have in the end; 0: any number.
+	// MaxCount is the maximum number of the account's keys after the creation; 0: no limit.
 	MaxCount int
 
-	// IdempotencyKey names the request: 1 to 128 bytes, unique to the account and to the
-	// creation of keys. Empty: the request is not remembered, and the three fields
-	// that follow mean nothing.
+	// IdempotencyKey identifies the request: 1 to 128 bytes, unique within the account's
+	// key creations. Empty: the request is not remembered, and the next three fields
+	// have no effect.
 	IdempotencyKey string
-	Fingerprint    [sha256.Size]byte // of what is asked for
+	Fingerprint    [sha256.Size]byte // hash of the request's parameters
 	IdempotencyTTL time.Duration     // older idempotency keys, by the store's clock, are forgotten
 
 	// MaxIdempotencyKeys is how many idempotency keys the account may have in use for
-	// creations of keys, this one included; 0: any number.
+	// creations of keys, this one included; 0: no limit.
 	MaxIdempotencyKeys int
 
-	// By, unless it is zero, is the value of one of the account's API keys: the
-	// key is created only if that key is there and By.Matches its hashes.
+	// By, unless it is zero, is the credential of one of the account's API keys. The new
+	// key is created only if that key exists and By.Matches its hashes.
 	By auth.Credential
 
-	// Share bounds how many keys those of By may create, where By is not zero.
+	// Share limits how many of the account's keys API keys may create, if By is not zero.
 	Share Share
 
-	// Audit entry is stored in the same step as the key.
+	// AuditEntry is stored in the same step as the key.
 	AuditEntry audit.Entry
 }
 
-// A DuplicateRequestError is returned by a [Store] where the account has used the
+// A DuplicateRequestError is returned by a [Store] if the account has used the
 // idempotency key before.
 type DuplicateRequestError struct {
-	ID          string            // of the key that was created then
-	Fingerprint [sha256.Size]byte // of what was asked for then
+	ID          string            // the key that the earlier request created
+	Fingerprint [sha256.Size]byte // the fingerprint of the earlier request
 }
 
 func (*DuplicateRequestError) Error() string { return "this request was made before" }

@@ -8,21 +8,20 @@
 // # Issuing
 //
 // [KeyService.Create] returns the new key together with its [Token], the value
-// that goes into the Api-Key header. The token is shown once: only its SHA-256
-// is stored. A host makes the first key of an account here, in Go.
+// of the Api-Key header. The token is shown once: only its SHA-256 is stored.
+// The host creates the first key of an account with Create, in Go.
 //
-// An account may have [Config.MaxPerAccount] keys. CreateParams.IdempotencyKey makes
-// it safe to ask for one again.
+// An account may have up to [Config.MaxPerAccount] keys. CreateParams.IdempotencyKey makes
+// it safe to repeat a creation.
 //
 // # Changing
 //
-// [KeyService.Rotate] gives a key a new token. The previous one stays good for a grace
-// period and has a last use of its own, so that its owner sees when no program needs it
-// any more. [KeyService.Update] renames a key, [KeyService.Delete] removes it.
+// [KeyService.Rotate] gives a key a new token. The previous token stays valid for a grace
+// period and has its own last-used time, so that the owner sees when no program uses it.
+// [KeyService.Update] renames a key, [KeyService.Delete] removes it.
 //
-// The params of each of them, and of Create, have an If: a [Condition], by which authority
-// is asked, and by which one of several changes that are based on the same state wins
-// (compare-and-swap).
+// The parameters of these methods and of Create have a field If, a [Condition]. It checks the
+// caller's authority and implements compare-and-swap.
 //
 // # Listing
 //
@@ -30,18 +29,16 @@
 //
 // # Verifying
 //
-// [KeyService.Verify] reads the key's record on every call, so a deleted,
-// rotated or expired key is dead at once, and never writes. When a key was last
-// used is kept in memory and written in the background; [KeyService.Close]
-// writes what is left.
+// [KeyService.Verify] reads the key's record on every call, so deleting, rotating or
+// expiring a key takes effect at once. It never writes. Last-used times are kept in
+// memory and written in the background; [KeyService.Close] writes the rest.
 //
 // # Importing
 //
-// [KeyService.Import] adds keys of another system, of which there is only a digest; a [Legacy]
-// says what their values look like. docs/migration.md is a guide.
+// [KeyService.Import] adds another system's keys by their digests. A [Legacy] describes the
+// format of their values. docs/migration.md is a guide.
 //
 // # Storage
 //
-// A [Store] is what a backend implements; package storetest holds the suite
-// that every backend passes.
+// Backends implement [Store]. Package storetest holds the suite that every backend passes.
 package apikeys

@@ -6,40 +6,40 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// ErrNotFound is returned where the account has no key of that id. Of a [Store] also
-// [Store.KeyByHash] returns it, where no key has that hash.
+// ErrNotFound is returned if the account has no key with the given ID, and by
+// [Store.KeyByHash] if no key has the hash.
 var ErrNotFound = errors.New("no such API key")
 
-// ErrExists is returned by a [Store] where a key to be stored has the id of another key
-// of its account, or a hash of any other key. Ids and values are random, so that this is
-// next to impossible.
+// ErrExists is returned by a [Store] if the new key has the ID of another key in its
+// account, or a hash of any other key. IDs and values of new keys are random, so only
+// imported keys collide in practice.
 var ErrExists = errors.New("API key exists already")
 
-// ErrLimit is returned by [KeyService.Create], in a [*LimitError], where the account has
+// ErrLimit is returned by [KeyService.Create], in a [*LimitError], if the account has
 // [Config.MaxPerAccount] keys.
 var ErrLimit = errors.New("too many API keys")
 
-// ErrNotFirst is returned by [KeyService.Create] with [CreateParams.First] where the
-// account has a key already, be it dead.
+// ErrNotFirst is returned by [KeyService.Create] with [CreateParams.First] if the
+// account already has a key, even an expired one.
 var ErrNotFirst = errors.New("the account has an API key already")
 
-// ErrIdempotencyKeys is returned by [KeyService.Create] with an idempotency key where the
-// account has used as many of them in the last 24 hours as it may.
+// ErrIdempotencyKeys is returned by [KeyService.Create] with an idempotency key if the
+// account has used the maximum number of idempotency keys in the last 24 hours.
 var ErrIdempotencyKeys = errors.New("too many idempotency keys in use")
 
-// ErrIdempotencyMismatch is returned by [KeyService.Create] where the account has used
-// the idempotency key before, for other parameters.
+// ErrIdempotencyMismatch is returned by [KeyService.Create] if the account has used
+// the idempotency key before, with other parameters.
 var ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
 
-// ErrCreatedThenDeleted is returned by [KeyService.Create] where an earlier call with the
-// same idempotency key created a key that is deleted by now.
+// ErrCreatedThenDeleted is returned by [KeyService.Create] if an earlier call with the
+// same idempotency key created a key that has since been deleted.
 var ErrCreatedThenDeleted = errors.New("API key that this request created was deleted")
 
-// A ValidationError says which field of the input is wrong and what would be right. Its
-// text is for the person who sent the input, and holds no secret. Use [errors.As].
+// A ValidationError names an invalid input field and gives the rule for it. Its text is for
+// the person who sent the input, and contains no secret. Use [errors.As].
 type ValidationError struct {
-	Field  string // as the wire writes it: "expiresAt"
-	Reason string // what would be right: "must be in the future"
+	Field  string // the JSON name, such as "expiresAt"
+	Reason string // the rule, such as "must be in the future"
 }
 
 // Error returns the field and the reason.

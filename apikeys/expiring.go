@@ -8,43 +8,42 @@ import (
 	"time"
 )
 
-// An ExpiryQuery asks for a part of the keys of all accounts that expire, by ascending
+// An ExpiryQuery selects a page of the expiring keys of all accounts, ordered by ascending
 // ExpiresAt, Account and ID.
 type ExpiryQuery struct {
-	After  Expiry    // where the part begins: with the first key after it; it need not exist
-	Before time.Time // only keys whose ExpiresAt is before that
-	Limit  int       // how many at most; at least 1
+	After  Expiry    // the page begins after this position; no key need exist there
+	Before time.Time // only keys with an earlier ExpiresAt
+	Limit  int       // page size; at least 1
 }
 
-// An Expiry is a place among keys that expire, to the millisecond. One without an account
-// comes before all keys that expire at that time.
+// An Expiry is a position in the list of expiring keys, to the millisecond. A position without
+// an account precedes all keys that expire at that time.
 type Expiry struct {
 	At          time.Time
 	Account, ID string
 }
 
-// IsZero reports whether it is none.
+// IsZero reports whether e is the zero Expiry.
 func (e Expiry) IsZero() bool { return e.At.IsZero() && e.Account == "" && e.ID == "" }
 
-// ExpiryOf returns the place of a key.
+// ExpiryOf returns the position of a key.
 func ExpiryOf(key *Key) Expiry { return Expiry{key.ExpiresAt, key.Account, key.ID} }
 
-// An ExpiryPage is a part of the keys that expire, those that do first coming first.
+// An ExpiryPage is a page of expiring keys, earliest expiry first.
 type ExpiryPage struct {
 	Keys []Key
 
-	// Next is the [ExpiryQuery.After] of the page that follows; zero if there is none.
+	// Next is the [ExpiryQuery.After] of the next page; zero if there is none.
 	Next Expiry
 }
 
-// Expiring returns a page of the keys of all accounts that expire before a time, those that
-// do first coming first; an empty one past the end. Of a key that was rotated it is the
-// expiry of the key that counts, not that of its previous value. A query without After
-// begins now, and one with an After.At in the past has the keys that have expired since.
-// query.Limit must be at least 1.
+// Expiring returns a page of the keys of all accounts that expire before query.Before, earliest
+// first, or an empty page past the end. The expiry of a rotated key's previous value does not
+// count. A query without After begins at the current time. An After.At in the past includes
+// keys that have expired since. query.Limit must be at least 1.
 //
-// It is for the host's operators: it asks for no account, so it is not for the answer to a
-// request of one.
+// It is for the host's operators. It covers all accounts, so do not return its result to one
+// account.
 func (s *KeyService) Expiring(ctx context.Context, query ExpiryQuery) (ExpiryPage, error) {
 	if query.Limit < 1 {
 		return ExpiryPage{}, invalid("limit", "must be at least 1")
@@ -53,7 +52,7 @@ func (s *KeyService) Expiring(ctx context.Context, query ExpiryQuery) (ExpiryPag
 		query.After.At = s.now()
 	}
 	limit := query.Limit
-	query.Limit = min(limit, math.MaxInt-1) + 1 // the one too many tells that there are more
+	query.Limit = min(limit, math.MaxInt-1) + 1 // the extra key shows that there is a next page
 	before := s.uses.unwritten()
 	list, err := s.store.ExpiringKeys(ctx, query)
 	if err != nil {
@@ -68,8 +67,8 @@ func (s *KeyService) Expiring(ctx context.Context, query ExpiryQuery) (ExpiryPag
 	return ExpiryPage{Keys: list[:limit], Next: ExpiryOf(&list[limit-1])}, nil
 }
 
-// AllExpiring returns all keys of all accounts that expire from now on and before the given
-// time, as [KeyService.Expiring] does. It ends after the first error.
+// AllExpiring returns an iterator over the keys of all accounts that expire between now and
+// before, in the order of [KeyService.Expiring]. It stops after the first error.
 func (s *KeyService) AllExpiring(ctx context.Context, before time.Time) iter.Seq2[Key, error] {
 	return func(yield func(Key, error) bool) {
 		query := ExpiryQuery{After: Expiry{At: s.now()}, Before: before, Limit: pageSize}

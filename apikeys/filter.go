@@ -11,31 +11,31 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// maxExamined is how many keys Find looks at for a page.
+// maxExamined is the maximum number of keys that Find examines for a page.
 const maxExamined = 1000
 
-// A Filter says which keys [KeyService.Find] returns. The zero Filter admits all.
+// A Filter selects the keys that [KeyService.Find] returns. The zero Filter matches all keys.
 type Filter struct {
-	// Name is a part of the key's name, up to 128 characters. Upper and lower case are the
-	// same; otherwise characters are compared as they are. Empty: any name.
+	// Name is a part of the key's name, up to 128 characters. The comparison ignores case
+	// but does not normalize Unicode otherwise. Empty: any name.
 	Name string
 
-	// Scopes are scopes that the key holds, all of them. Empty: any.
+	// Scopes must all be held by the key. Empty: any.
 	Scopes scopes.Set
 
-	// UnusedSince admits keys that were created before that time, and used last before it, or
-	// never: uses are known to the minute or so. Zero: any.
+	// UnusedSince matches keys that were created before this time and not used since. Uses
+	// are recorded to within about a minute. Zero: any.
 	UnusedSince time.Time
 }
 
-// IsZero reports whether f admits all keys.
+// IsZero reports whether f matches all keys.
 func (f *Filter) IsZero() bool {
 	return f.Name == "" && f.Scopes.IsEmpty() && f.UnusedSince.IsZero()
 }
 
-// Find is [KeyService.List] of the keys that filter admits. So that a page takes bounded time it
-// looks at 1,000 keys at most: it may have fewer keys than page.Limit, or none, and still a Next.
-// There is no more only where Next is empty.
+// Find is [KeyService.List] restricted to the keys that match filter. It examines at most 1,000
+// keys per page, so a page may have fewer keys than page.Limit, or none, and still a Next.
+// Only an empty Next means the end.
 func (s *KeyService) Find(ctx context.Context, account string, filter Filter, page Page) (KeyPage, error) {
 	switch {
 	case page.Limit < 1:
@@ -70,7 +70,7 @@ func (s *KeyService) Find(ctx context.Context, account string, filter Filter, pa
 	return found, nil
 }
 
-// admits reports whether a key is to be found; the filter's name is folded.
+// admits reports whether key matches f. f.Name must be folded.
 func (f *Filter) admits(key *Key) bool {
 	return strings.Contains(input.Folded(key.Name), f.Name) && key.Scopes.Covers(f.Scopes) &&
 		(f.UnusedSince.IsZero() || key.CreatedAt.Before(f.UnusedSince) && key.LastUsedAt.Before(f.UnusedSince))

@@ -16,53 +16,53 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// importers is how many keys are being imported at a time: their steps share commits.
+// importers is the number of concurrent imports, which share commits.
 const importers = 512
 
-// An ImportedKey is a key of another system, of which there is only a digest. It prints,
+// An ImportedKey is another system's key, known only by its digest. It prints,
 // marshals and logs as "[redacted]".
 type ImportedKey struct {
 	redacted
 
-	// Kind is that of the [Legacy] in [Config.Legacy] that its value has the form of.
+	// Kind names the [Legacy] in [Config.Legacy] that describes the format of the value.
 	Kind string
 
-	// Digest is that of the whole value, as the other system has stored it: 32 bytes as they
-	// are, in hex, or in base64 of either alphabet, padded or not. Digests of bcrypt, argon2,
-	// scrypt and PBKDF2 are refused: they are salted, so no key can be found by them. So is
-	// an MD5.
+	// Digest is the digest of the whole value, as the other system stores it: 32 raw bytes,
+	// hex, or base64 in either alphabet, padded or not. Digests by bcrypt, argon2, scrypt and
+	// PBKDF2 are refused because they are salted and cannot be looked up. MD5 is refused too.
 	Digest string
 
 	Name   string     // as in CreateParams
 	Scopes scopes.Set // as in CreateParams
 
-	// ExpiresAt is when the key dies, in the future; zero: never.
+	// ExpiresAt is when the key expires, in the future; zero: never.
 	ExpiresAt time.Time
 
-	// CreatedAt is when it was created; zero: not known, which is shown as now, and listed
-	// last. Give the same when the key is imported again: it is a part of the key's id.
+	// CreatedAt is when the key was created. If it is zero, for unknown, the time of the import
+	// is shown, and the key is listed last. Repeated imports must pass the same value, because
+	// the key's ID depends on it.
 	CreatedAt time.Time
 }
 
-// An ImportResult says what became of an [ImportedKey].
+// An ImportResult is the outcome of importing an [ImportedKey].
 type ImportResult struct {
 	KeyID   string // empty if Err is not nil
-	Existed bool   // it was imported before, and is left as it is, also if it was rotated since
+	Existed bool   // the key was already imported and stays unchanged, even if rotated since
 
-	// Err is why the key is not imported: a [*ValidationError] that names the field; an error
-	// that wraps [ErrExists] if another account has a key of that digest; else a failure,
-	// after which the key may have been imported: import it again to be sure.
+	// Err is why the key was not imported: a [*ValidationError] that names the field, an error
+	// that wraps [ErrExists] if another account has a key with the digest, or another failure.
+	// After another failure the key may have been imported; import it again to be sure.
 	Err error
 }
 
-// Import adds keys of another system to the account, and returns what became of each, in
-// their order. It may be repeated, after a failure or with more keys: the id of a key follows
-// from its digest and CreatedAt, so that no key is added twice. But a key that was deleted
-// since is added again: leave out what is revoked. [Config.MaxPerAccount] is not heeded.
-// If ctx ends, the rest fails with its error.
+// Import adds another system's keys to the account and returns their results in the same
+// order. It may be repeated, after a failure or with more keys: a key's ID derives from its
+// digest and CreatedAt, so no key is added twice. A key deleted in between is added again, so
+// leave out revoked keys. [Config.MaxPerAccount] does not apply. If ctx ends, the remaining
+// keys fail with its error.
 //
-// Values of imported keys are then accepted like those of others, and [KeyService.Rotate]
-// gives a key a value of this package's form. [KeyService.Imported] counts who is left.
+// Verify then accepts the values of imported keys. [KeyService.Rotate] gives a key a value in
+// this package's format. [KeyService.Imported] counts the keys that still have an imported value.
 func (s *KeyService) Import(ctx context.Context, account string, keys []ImportedKey) []ImportResult {
 	results := make([]ImportResult, len(keys))
 	next := make(chan int)
@@ -98,7 +98,7 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 		return ImportResult{KeyID: key.ID}
 	}
 	existing, found := s.store.KeyByID(ctx, account, key.ID)
-	if errors.Is(found, ErrNotFound) { // of another account, or imported with another CreatedAt
+	if errors.Is(found, ErrNotFound) { // in another account, or imported with another CreatedAt
 		existing, found = s.store.KeyByHash(ctx, key.Hash)
 	}
 	switch {
@@ -143,15 +143,14 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	}, nil
 }
 
-// importedID returns the id of an imported key, which does not depend on when it is
-// imported; created is zero if that is not known. It tells that the key was imported: those
-// of others are random.
+// importedID returns the ID of an imported key, independent of the time of the import. created
+// is zero if unknown. IDs of other keys are random, so the ID also identifies imported keys.
 func importedID(hash Hash, created time.Time) string {
 	sum := sha256.Sum256(append([]byte("storageapi imported id\x00"), hash.Sum[:]...))
 	return id.Derived(id.Key, created, sum[:])
 }
 
-// slowDigests begin the digests that keys cannot be found by.
+// slowDigests maps prefixes of salted digests, which cannot be looked up, to their names.
 var slowDigests = map[string]string{
 	"$2a$": "bcrypt", "$2b$": "bcrypt", "$2y$": "bcrypt", "$argon2": "argon2", "$scrypt$": "scrypt", "$s0$": "scrypt", "$7$": "scrypt",
 	"$pbkdf2": "PBKDF2", "pbkdf2": "PBKDF2",
@@ -181,16 +180,16 @@ func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(decoded), nil
 }
 
-// ImportStats are figures of the keys that an account has imported.
+// ImportStats are statistics about the imported keys of an account.
 type ImportStats struct {
-	Keys       int       // that still have the value that they were imported with
-	Used       int       // of these, that were used since they were imported
-	LastUsedAt time.Time // when one of these values was last used; zero: never
+	Keys       int       // keys that still have their imported value
+	Used       int       // number of Keys used since the import
+	LastUsedAt time.Time // when an imported value was last used; zero: never
 }
 
-// Imported returns the figures of the account's imported keys, by reading all its keys. A
-// key that was rotated is counted until the grace period of the value before has ended. When
-// Keys is 0, or LastUsedAt long ago, for all accounts, the [Legacy] can go.
+// Imported returns the statistics of the account's imported keys. It reads all keys of the
+// account. A rotated key counts until the grace period of its imported value ends. When Keys is
+// 0, or LastUsedAt is long ago, for all accounts, the [Legacy] can be removed.
 func (s *KeyService) Imported(ctx context.Context, account string) (ImportStats, error) {
 	var stats ImportStats
 	for key, err := range s.All(ctx, account) {

@@ -13,46 +13,45 @@ type Key struct {
 	Account string // who it belongs to
 	Name    string // 1 to 128 characters
 
-	// Scopes are what the key may do. [scopes.Set.Unknown] are those that it holds and
-	// that are not declared any more, in what a [KeyService] returns; a [Store] keeps all.
+	// Scopes are the permissions of the key. A [KeyService] returns scopes that are no longer
+	// declared as [scopes.Set.Unknown]; a [Store] stores all alike.
 	Scopes scopes.Set
 
-	// CreatedAt and ExpiresAt are in UTC, to the millisecond. At ExpiresAt the
-	// key is dead; zero means never.
+	// CreatedAt and ExpiresAt are in UTC, to the millisecond. The key is invalid from
+	// ExpiresAt on; zero means that it never expires.
 	CreatedAt time.Time
 	ExpiresAt time.Time
 
-	// CreatedBy is who created it: the key of [CreateParams.By], or else the actor of the
-	// context of [KeyService.Create]. Zero: not known, as of imported keys and of those that were created before
-	// this was kept.
+	// CreatedBy is the creator: the key of [CreateParams.By], or else the actor in the context
+	// of [KeyService.Create]. Zero means unknown, as for imported keys and keys older than
+	// this field.
 	CreatedBy audit.Actor
 
-	// Hash is that of the token that is good until ExpiresAt.
+	// Hash is the hash of the current token, which is valid until ExpiresAt.
 	Hash Hash
 
-	// Hint tells people which token that is, see [Token.Hint]; empty: not known, as of
-	// imported keys and of those that were made before there were hints.
+	// Hint identifies the current token to people, see [Token.Hint]. It is empty for imported
+	// keys and for keys older than this field.
 	Hint string
 
-	// Previous is that of the token before the last rotation. It is good until
-	// PreviousExpiresAt, which is never later than ExpiresAt. Zero: none; a
-	// [KeyService] returns none that is dead.
+	// Previous is the hash of the token before the last rotation. That token is valid
+	// until PreviousExpiresAt, which is never later than ExpiresAt. Zero: none. A
+	// [KeyService] omits an expired one.
 	Previous          Hash
 	PreviousHint      string // as Hint
 	PreviousExpiresAt time.Time
 
-	// LastUsedAt is when one of the key's tokens was last verified, to the
-	// minute or so; zero: never. Of more than 65,536 keys used in one minute the
-	// rest may be noted in a later one. PreviousUsedAt is the same of the token
-	// of Previous alone, from when it was made. They are not part of the key's
-	// record: only [Store.RecordKeyUse] writes them, and [Store.KeyByHash] leaves
-	// them zero.
+	// LastUsedAt is when a token of the key was last verified, to within about a
+	// minute; zero: never. If more than 65,536 keys are used in one minute, some uses
+	// may be recorded later. PreviousUsedAt is the last use of the Previous token,
+	// since it was issued. Both are outside of the key's record: only
+	// [Store.RecordKeyUse] writes them, and [Store.KeyByHash] leaves them zero.
 	LastUsedAt     time.Time
 	PreviousUsedAt time.Time
 }
 
-// expiryOf returns when the token with the given hash dies (zero: never), and
-// false if it is none of the key's.
+// expiryOf returns when the token with the given hash expires (zero: never), or
+// false if the key has no such token.
 func (k *Key) expiryOf(hash Hash) (time.Time, bool) {
 	switch hash {
 	case k.Hash:
@@ -63,7 +62,7 @@ func (k *Key) expiryOf(hash Hash) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// A KeyUse says when a token of a key was last verified.
+// A KeyUse is the last use of a token of a key.
 type KeyUse struct {
 	Account string
 	ID      string

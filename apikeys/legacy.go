@@ -12,44 +12,43 @@ import (
 )
 
 const (
-	maxLegacy       = 4   // bounds what a value can cost that is none
+	maxLegacy       = 4   // limits the cost of verifying an invalid value
 	maxLegacyLength = 512 // bytes
 )
 
-// A Legacy describes the values of keys that another system has issued, so that keys which
-// [KeyService.Import] brought along go on working. Register it for as long as one of them
-// may be used: without it they are refused.
+// A Legacy describes the format of key values issued by another system, so that keys added by
+// [KeyService.Import] keep working. Register it while such keys may be used; without it they
+// are refused.
 //
-// A value is recognised by its form first, which costs no store read; then its digest is
-// taken, always, and looked up. What was stored as a digest is therefore never accepted as
-// a value.
+// Verify checks the format first, without reading the store. It then hashes every matching
+// value and looks up the hash, so a stored digest is never accepted as a value.
 type Legacy struct {
-	// Kind names it, as in [ImportedKey]: 1 to 32 lower-case letters, digits, "-" and "_".
-	// It is not stored: a digest is of one key, whichever kind it was imported as.
+	// Kind names the format, as in [ImportedKey]: 1 to 32 lower-case letters, digits, "-" and
+	// "_". It is not stored: a digest belongs to one key, regardless of Kind.
 	Kind string
 
-	// A value begins with Prefix, has MinLength to MaxLength bytes with it, at most 512, and
-	// after Prefix none that Alphabet does not have. The narrower, the less garbage reaches
-	// the store. Prefix may be empty; the others are required.
+	// A value begins with Prefix, has MinLength to MaxLength bytes including Prefix, at most
+	// 512, and only bytes of Alphabet after Prefix. The narrower the format, the fewer invalid
+	// values reach the store. Prefix may be empty; the others are required.
 	Prefix               string
 	MinLength, MaxLength int
 	Alphabet             string
 
-	// Pepper keys the digest: it is then HMAC-SHA256 of the value. Empty: SHA-256.
+	// Pepper is the key of the digest, which is then HMAC-SHA256. Empty: plain SHA-256.
 	Pepper []byte
 
-	// Digest takes the digest in another way, such as SHA-256 of a part of the value. It
-	// must be one-way. Default: see Pepper.
+	// Digest replaces the digest, for example by SHA-256 of a part of the value. It must be
+	// one-way. Default: see Pepper.
 	Digest func(value string) [32]byte
 }
 
-// A legacy is a Legacy that was checked.
+// A legacy is a validated Legacy.
 type legacy struct {
 	Legacy
 	inAlphabet [256]bool
 }
 
-// newLegacies checks what a Config registers.
+// newLegacies validates the Legacy list of a Config.
 func newLegacies(registered []Legacy) ([]legacy, error) {
 	if len(registered) > maxLegacy {
 		return nil, invalid("Legacy", fmt.Sprintf("must be at most %d, not %d", maxLegacy, len(registered)))
@@ -89,7 +88,7 @@ func legacyOf(list []legacy, kind string) *legacy {
 	return nil
 }
 
-// recognises reports whether token has the form.
+// recognises reports whether token has the format.
 func (l *legacy) recognises(token string) bool {
 	if len(token) < l.MinLength || len(token) > l.MaxLength || !strings.HasPrefix(token, l.Prefix) {
 		return false
@@ -102,7 +101,7 @@ func (l *legacy) recognises(token string) bool {
 	return true
 }
 
-// hashOf returns what is stored of a token of the form.
+// hashOf returns the hash that is stored for a token in the format.
 func (l *legacy) hashOf(token string) Hash {
 	switch {
 	case l.Digest != nil:
@@ -116,13 +115,13 @@ func (l *legacy) hashOf(token string) Hash {
 }
 
 // storedDigest returns the hash that is stored for an imported digest. It differs from the hash
-// of every token that this package makes, and does not depend on the kind: a value must be found
-// once, or it could be a key of two accounts.
+// of every token that this package issues. It does not depend on the kind, because otherwise a
+// value could belong to keys of two accounts.
 func storedDigest(digest [sha256.Size]byte) Hash {
 	return Hash{Sum: sha256.Sum256(append([]byte("storageapi imported key\x00"), digest[:]...))}
 }
 
-// hashes returns what may be stored of token: nothing if it has no known form.
+// hashes returns the hashes that token may be stored under, or none if its format is unknown.
 func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]Hash) []Hash {
 	list := buf[:0]
 	if wellFormed(token) {
@@ -139,8 +138,8 @@ func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]Hash) []Hash {
 	return list
 }
 
-// Credential returns the Credential of a value that was verified as p, also of one that was
-// imported, which takes a store read.
+// Credential returns the Credential of a value that was verified as p. It also handles imported
+// values, for which it reads the store.
 func (s *KeyService) Credential(ctx context.Context, token string, p auth.Principal) auth.Credential {
 	credential := s.credential(ctx, token, p)
 	credential.Limited = s.canManage(&Key{Scopes: p.Scopes, ExpiresAt: p.ExpiresAt}) != nil
@@ -151,7 +150,7 @@ func (s *KeyService) credential(ctx context.Context, token string, p auth.Princi
 	var buf [1 + maxLegacy]Hash
 	hashes := s.hashes(token, &buf)
 	switch len(hashes) {
-	case 0: // it would not have been verified
+	case 0: // impossible for a verified value
 		return CredentialOf(token, p)
 	case 1:
 		return auth.NewCredential(p.KeyID, hashes[0].Sum, p.Replaced)
@@ -163,5 +162,5 @@ func (s *KeyService) credential(ctx context.Context, token string, p auth.Princi
 			}
 		}
 	}
-	return auth.NewCredential(p.KeyID, hashes[0].Sum, p.Replaced) // the step finds out what has changed
+	return auth.NewCredential(p.KeyID, hashes[0].Sum, p.Replaced) // the store's step detects the change
 }

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// A Value is a value of a key: its present one, or the one before the last rotation.
+// A Value describes a value of a key: the current one, or the one before the last rotation.
 type Value struct {
-	Key      Key    // that it is a value of, as [KeyService.Get] returns it
-	Hint     string // see [Token.Hint]; empty: not known
-	Replaced bool   // a rotation has replaced it
+	Key      Key    // as [KeyService.Get] returns it
+	Hint     string // see [Token.Hint]; empty: unknown
+	Replaced bool   // a rotation has replaced the value
 
-	// ExpiresAt is when it dies, or died; zero: never. Live says that [KeyService.Verify]
-	// accepts it now.
+	// ExpiresAt is when the value expires or expired; zero: never. Live reports whether
+	// [KeyService.Verify] accepts it now.
 	ExpiresAt time.Time
 	Live      bool
 }
 
-// Lookup returns which key a value is of, in whatever account: for people who have found one
-// and must know whose it is. It neither authenticates nor counts as a use, and also finds
-// values that have expired. [ErrNotFound] if the value is malformed or no key has it: its key
-// was deleted, or rotated again since.
+// Lookup returns the key that a value belongs to, in any account, for people who have found a
+// value and look for its owner. It neither authenticates nor counts as a use, and also finds
+// expired values. It returns [ErrNotFound] if the value is malformed or no key has it, because
+// its key was deleted or rotated again.
 //
-// It asks for no account, so its answer is for the host's operators, or for who has shown that
-// the value is theirs.
+// It covers all accounts, so show its result only to the host's operators, or to a person who
+// has proven to own the value.
 func (s *KeyService) Lookup(ctx context.Context, token string) (Value, error) {
 	var buf [1 + maxLegacy]Hash
 	for _, hash := range s.hashes(token, &buf) {

@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// checkName checks the name of a key. People choose keys by their names, so one must
-// not look like another, or like nothing.
+// checkName validates the name of a key. People choose keys by name, so a name must be
+// visible and must not imitate another name by invisible characters.
 func checkName(name string) error {
 	const rule = "must be 1 to 128 characters, without control characters"
 	if !utf8.ValidString(name) {
@@ -39,12 +39,12 @@ func checkName(name string) error {
 
 const zeroWidthSpace = '\u200b'
 
-// checkVisible checks that something of the name can be seen, and that joiners join
-// what can be: they shape Persian words and emoji, and are nothing elsewhere.
+// checkVisible checks that the name has a visible character and that each joiner is between
+// visible characters. Joiners shape Persian words and emoji, and are useless elsewhere.
 func checkVisible(name string) error {
-	visible := false   // something is
-	joinable := false  // what a joiner would stand behind is
-	joining := rune(0) // the joiner that the next character follows
+	visible := false   // the name has a visible character
+	joinable := false  // a joiner may follow
+	joining := rune(0) // the joiner before the next character, or 0
 	for _, r := range name {
 		switch {
 		case isJoiner(r):
@@ -73,8 +73,8 @@ func misplaced(joiner rune) error {
 	return invalid("name", fmt.Sprintf("must have joiners, such as %U, only between visible characters", joiner))
 }
 
-// isJoiner reports whether a character, itself invisible, joins those around it or
-// keeps them apart.
+// isJoiner reports whether r is an invisible character that joins or separates its
+// neighbors.
 func isJoiner(r rune) bool {
 	switch r {
 	case '\u034f', '\u2060', '\ufeff': // combining grapheme joiner, word joiner, no-break space of no width
@@ -83,12 +83,12 @@ func isJoiner(r rune) bool {
 	return unicode.Is(unicode.Join_Control, r)
 }
 
-// isModifier reports whether an invisible character is one of how the one before it
-// looks.
+// isModifier reports whether r is an invisible character that selects a variant of the
+// character before it.
 func isModifier(r rune) bool { return unicode.Is(unicode.Variation_Selector, r) }
 
-// isVisible reports whether a character leaves ink. One that this version of Unicode
-// does not know may.
+// isVisible reports whether r is drawn. It assumes that characters unknown to Go's version of
+// Unicode are.
 func isVisible(r rune) bool {
 	const brailleBlank = '\u2800'
 	return r != brailleBlank && !unicode.IsSpace(r) &&

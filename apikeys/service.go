@@ -18,54 +18,54 @@ import (
 
 // Config configures a [KeyService]. The zero Config works.
 type Config struct {
-	// Prefix is what new tokens begin with, before an underscore: 1 to 16
-	// lower-case letters, digits and underscores, a letter first. Tokens made
-	// with another prefix stay valid. Default: "sak".
+	// Prefix starts new tokens, before an underscore: 1 to 16 lower-case letters,
+	// digits and underscores, a letter first. Tokens issued with another prefix stay
+	// valid. Default: "sak".
 	Prefix string
 
-	// MaxPerAccount is how many keys an account may have, expired ones included;
-	// negative: any number. Default: 1,000. API keys that cannot manage all keys of their
-	// account create at most half of them, see [ErrShareLimit].
+	// MaxPerAccount is the maximum number of keys per account, including expired keys.
+	// Negative: no limit. Default: 1,000. API keys that cannot manage all keys of their
+	// account can use at most half of it, see [ErrShareLimit].
 	MaxPerAccount int
 
 	// Legacy describes the values of imported keys, at most 4 kinds, see
 	// [KeyService.Import]. Default: none.
 	Legacy []Legacy
 
-	// Observe is told of the changes of keys: see [observe.Observer.Changed].
-	// [storageapi.Config.Observe] is told as well. Default: nothing is told.
+	// Observe receives changes of keys: see [observe.Observer.Changed]. It is called in
+	// addition to [storageapi.Config.Observe]. Default: none.
 	Observe observe.Observer
 
-	// Logger is told what goes wrong in the background. Default: slog.Default().
+	// Logger receives background failures. Default: slog.Default().
 	Logger *slog.Logger
 
-	// Now is the clock that creation and expiry go by. Default: time.Now.
+	// Now is the clock for creation and expiry. Default: time.Now.
 	Now func() time.Time
 }
 
 // A KeyService creates, verifies and manages API keys. It implements
 // [auth.Verifier] and [auth.Rechecker], and is safe for concurrent use.
 //
-// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrIdempotencyMismatch] and
-// [ErrCreatedThenDeleted] to branch on, a [*ValidationError] for input that breaks a rule, anything
-// else is a failure.
+// Methods wrap their errors: sentinels such as [ErrNotFound], [ErrLimit],
+// [ErrIdempotencyMismatch] and [ErrCreatedThenDeleted], a [*ValidationError] for invalid input,
+// and internal failures.
 type KeyService struct {
 	store    Store
 	prefix   string
-	maxCount int // keys an account; negative: any number
+	maxCount int // keys per account; negative: no limit
 	scopes   *scopes.Vocabulary
 	legacy   []legacy
 	now      func() time.Time
 	ids      id.Generator
 	entryIDs id.Generator
-	notify   bool // audit entries are pending at first
+	notify   bool // new audit entries are pending
 	observer observing.Changes
 	uses     uses
 }
 
-// New returns a KeyService on the given store, which stays the caller's to
-// close, after the service. It starts nothing. A nil store and an invalid config are
-// errors, the latter a [*ValidationError]. The settings are for package storageapi.
+// New returns a KeyService on the given store. The caller closes the store, after the service.
+// New starts no background work. It returns an error for a nil store, and a [*ValidationError]
+// for an invalid config. The settings are for package storageapi.
 func New(store Store, config Config, settings ...wiring.Settings) (*KeyService, error) {
 	wired := wiring.Of(settings)
 	if store == nil {
@@ -103,21 +103,21 @@ func New(store Store, config Config, settings ...wiring.Settings) (*KeyService, 
 	}, nil
 }
 
-// Scopes returns the scopes that keys can be created with. A key may hold others, from when
-// these were declared: they are [scopes.Set.Unknown] in what the service returns.
+// Scopes returns the scopes that keys can be created with. Keys may also hold scopes that are no
+// longer declared; the service returns these as [scopes.Set.Unknown].
 func (s *KeyService) Scopes() *scopes.Vocabulary { return s.scopes }
 
-// Close writes the last uses that are not written yet, and waits up to a second until
-// [Config.Observe] is told of all changes. Keys verified later are
-// verified, but their use is not recorded. Close may be called more than once.
+// Close writes pending last-used times, and waits up to a second until [Config.Observe] has
+// received all changes. Keys can still be verified afterwards, but their use is not recorded.
+// Close may be called more than once.
 func (s *KeyService) Close() {
 	s.uses.close()
 	s.observer.Close()
 }
 
-// WriteError returns why the last attempt to write when keys were last used has failed; nil
-// if it has not. It is made some time after requests with keys, and again until it succeeds:
-// so this tells whether the store can be written.
+// WriteError returns the error of the latest write of last-used times, or nil if it succeeded.
+// Such a write follows requests with keys within about a minute and is retried until it
+// succeeds, so WriteError shows whether the store is writable.
 func (s *KeyService) WriteError() error {
 	if err := s.uses.failed.Load(); err != nil {
 		return *err
@@ -125,19 +125,19 @@ func (s *KeyService) WriteError() error {
 	return nil
 }
 
-// WriteUses writes the last uses that are not written yet, as is done once a minute: before a
-// backup, say. It takes some milliseconds for each hundred keys, and may be called at any time.
-// If ctx ends first its error is returned, or the store's if that refuses them; what was not
-// written then is written later. After Close it does nothing.
+// WriteUses writes pending last-used times now rather than within a minute, for example before a
+// backup. It takes a few milliseconds per hundred keys, and may be called at any time. It returns
+// the store's error, or the error of ctx if that ends first; times that were not written are
+// written later. After Close it does nothing.
 func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(ctx) }
 
-// Verify returns the principal that token stands for, or an [*auth.Refusal], which wraps
-// [auth.ErrUnauthorized], if it is malformed, unknown, deleted or expired. A
-// malformed token does not ask the store; any other does, so that every change of the key counts
-// from the moment it was made. Verify writes nothing.
+// Verify returns the principal of token, or an [*auth.Refusal], which wraps
+// [auth.ErrUnauthorized], if the token is malformed, unknown, deleted or expired. It reads the
+// store for every well-formed token, so every change of a key takes effect at once. Verify
+// writes nothing.
 //
-// The principal's expiry is the token's: during a rotation the old token's is
-// the end of its grace.
+// The principal's expiry is the token's expiry. For the previous token of a rotated key that
+// is the end of the grace period.
 func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]Hash
 	refusal := malformed
@@ -160,15 +160,15 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 	return auth.Principal{}, refusal
 }
 
-// What is refused without a key that it is of. They are shared: garbage costs no memory.
+// Refusals of values without a key. They are shared, so that invalid values cost no memory.
 var (
 	malformed = &auth.Refusal{Outcome: observe.Malformed}
 	unknown   = &auth.Refusal{Outcome: observe.Unknown}
 )
 
-// Recheck is Verify for a value that Verify found to be that of p: it reads the key's
-// record even where the store has it in memory, so that every change of the key before
-// the call counts, whichever process made it. It records no use.
+// Recheck verifies again a value that Verify resolved to p. It reads the key's record even if
+// the store has cached it, so it sees every change made before the call, by any process. It
+// records no use.
 func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]Hash
 	hashes := s.hashes(token, &buf)
@@ -190,8 +190,8 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 	return auth.Principal{}, unknown
 }
 
-// principal returns whom the value with that hash stands for, or an [*auth.Refusal]
-// if it is none of the key's or is dead.
+// principal returns the principal of the key's value with the given hash, or an
+// [*auth.Refusal] if the key has no such value or it has expired.
 func (s *KeyService) principal(k *Key, hash Hash, now time.Time) (auth.Principal, error) {
 	expiresAt, ok := k.expiryOf(hash)
 	if !ok {
@@ -214,7 +214,7 @@ func (s *KeyService) principal(k *Key, hash Hash, now time.Time) (auth.Principal
 	return p, nil
 }
 
-// Get returns the account's key of that id, or [ErrNotFound].
+// Get returns the account's key with the given ID, or [ErrNotFound].
 func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error) {
 	if !input.ID(keyID) {
 		return Key{}, fmt.Errorf("get API key: %w", ErrNotFound)
@@ -227,9 +227,8 @@ func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error
 	return s.shown(key, before), nil
 }
 
-// shown returns a key as callers see it: with uses that were not written yet before
-// it was read, with the scopes that it grants apart from those that are not declared any
-// more, and without a previous token that is dead.
+// shown returns a key as callers see it: with uses that were pending when it was read, with
+// undeclared scopes as [scopes.Set.Unknown], and without an expired previous token.
 func (s *KeyService) shown(key Key, before unwritten) Key {
 	s.uses.overlay(&key, before)
 	key.Scopes = s.scopes.Resolve(key.Scopes)

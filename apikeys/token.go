@@ -10,9 +10,9 @@ import (
 )
 
 // A token is <prefix>_<32 random characters><6 characters of CRC-32>, the last
-// 38 in base62. The checksum covers all that stands before it: a typo, or a
-// prefix that does not belong, is found without asking the store, and secret
-// scanners can tell a key from a look-alike.
+// 38 in base62. The checksum covers everything before it. It detects typos and
+// foreign prefixes without reading the store, and lets secret scanners
+// distinguish keys from similar strings.
 const (
 	alphabet      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	randomLength  = 32 // 62³² > 2¹⁹⁰
@@ -26,7 +26,7 @@ const (
 	maxTokenLength = maxPrefix + 1 + randomLength + sumLength
 )
 
-// digits maps a byte to its base62 digit, or to notADigit, a bit no digit has.
+// digits maps a byte to its base62 digit, or to notADigit, a bit that no digit has set.
 var digits = func() (table [256]byte) {
 	for i := range table {
 		table[i] = notADigit
@@ -50,15 +50,14 @@ func (redacted) MarshalJSON() ([]byte, error) { return []byte(`"` + redactedText
 func (redacted) LogValue() slog.Value         { return slog.StringValue(redactedText) }
 
 // A Token is the secret value of an API key. It prints, marshals and logs as
-// "[redacted]", also inside other values; only [Token.Reveal] shows it. The
-// zero Token is none.
+// "[redacted]", even inside other values; only [Token.Reveal] returns it. The
+// zero Token means no token.
 type Token struct {
 	redacted
-	open func() string // a function: fmt and others look into all else, unasked
+	open func() string // a function, because fmt and others print all other fields
 }
 
-// Reveal returns the token's text. Show it once, to the person or program that asked for
-// the key.
+// Reveal returns the token's text. Show it once, to the person or program that created the key.
 func (t Token) Reveal() string {
 	if t.open == nil {
 		return ""
@@ -66,8 +65,8 @@ func (t Token) Reveal() string {
 	return t.open()
 }
 
-// Hint returns what tells people which token it is, such as "sak_…k3Qz": its prefix and the
-// last four of its random characters, which come before the checksum. 28 of them stay secret,
+// Hint returns a text that identifies the token to people, such as "sak_…k3Qz": its prefix and
+// the last four random characters, which precede the checksum. The other 28 stay secret,
 // which is 166 bits. The hint of the zero Token is empty.
 func (t Token) Hint() string {
 	text := t.Reveal()
@@ -78,21 +77,21 @@ func (t Token) Hint() string {
 	return random[:len(random)-randomLength] + "…" + random[len(random)-hintLength:]
 }
 
-// Hash returns what is stored of the token.
+// Hash returns the hash that is stored for the token.
 func (t Token) Hash() Hash { return hashOf(t.Reveal()) }
 
-// A Hash is the SHA-256 of a token's whole text, all that is ever stored of it but its hint.
-// (A token has 190 random bits, so a fast hash without salt is as good as a slow
+// A Hash is the SHA-256 of a token's whole text. Only the hash and the hint of a token are
+// stored. (A token has 190 random bits, so a fast hash without salt is as good as a slow
 // one.) It prints, marshals and logs as "[redacted]".
 type Hash struct {
 	redacted
 	Sum [sha256.Size]byte
 }
 
-// Equal reports whether both are the same; go-cmp uses it.
+// Equal reports whether h and other are equal; go-cmp uses it.
 func (h Hash) Equal(other Hash) bool { return h == other }
 
-// IsZero reports whether h is no token's hash.
+// IsZero reports whether h is the zero Hash, which no token has.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
 func hashOf(token string) Hash {
@@ -110,7 +109,7 @@ func newToken(prefix string) Token {
 	for n := 0; n < randomLength; {
 		_, _ = rand.Read(random[:]) // never fails: it ends the program instead
 		for _, r := range random {
-			// 248 = 4 × 62: taking the rest modulo 62 favours no digit.
+			// 248 = 4 × 62: the remainder modulo 62 favours no digit.
 			if r < 248 && n < randomLength {
 				b = append(b, alphabet[r%62])
 				n++
@@ -122,8 +121,8 @@ func newToken(prefix string) Token {
 	return Token{open: func() string { return text }}
 }
 
-// checksum returns the CRC-32 (IEEE) of text. It does without crc32.ChecksumIEEE,
-// which makes its argument escape: a bad token is to cost no allocation.
+// checksum returns the CRC-32 (IEEE) of text. It avoids crc32.ChecksumIEEE, whose
+// argument escapes, because an invalid token must cost no allocation.
 func checksum(text string) uint32 {
 	sum := ^uint32(0)
 	for i := range len(text) {
@@ -141,8 +140,8 @@ func appendSum(b []byte, sum uint32) []byte {
 	return append(b, text[:]...)
 }
 
-// wellFormed reports whether token has the form of a token and the right
-// checksum; its prefix may be any, because keys outlive a host's change of prefix.
+// wellFormed reports whether token has the format of a token and the right
+// checksum. Any prefix is allowed, because keys outlive a change of Config.Prefix.
 func wellFormed(token string) bool {
 	split := len(token) - randomLength - sumLength - 1
 	if split < 1 || split > maxPrefix || token[split] != '_' {
@@ -165,8 +164,8 @@ func wellFormed(token string) bool {
 	return sum == uint64(checksum(token[:body]))
 }
 
-// checkPrefix refuses prefixes that would not survive a header, a shell or a
-// secret scanner's pattern.
+// checkPrefix rejects prefixes that are unsafe in a header, a shell or a secret
+// scanner's pattern.
 func checkPrefix(prefix string) error {
 	const rule = "must be 1 to 16 characters, lower-case letters, digits and underscores, and start with a letter"
 	if prefix == "" || len(prefix) > maxPrefix || strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" ||

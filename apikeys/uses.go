@@ -16,44 +16,44 @@ import (
 )
 
 const (
-	useInterval = time.Minute // between two writes of what one key's last use was
+	useInterval = time.Minute // between two writes
 	maxUses     = 1 << 16     // keys remembered between two writes: bounds memory
 	useBatch    = 64          // uses per store call: keeps its write steps short
 	useTimeout  = 10 * time.Second
 	maxPause    = time.Second // between two calls
-	maxFailures = 2           // calls in a row, of one write
+	maxFailures = 2           // consecutive failed calls that end a write
 )
 
-// uses remembers when keys were last used and writes it in the background, at
-// most once a minute a token. Recording a use takes a lock for a map access and
-// never waits for the store.
+// uses remembers when keys were last used and writes these times in the
+// background, at most once a minute per token. Recording a use takes a lock for
+// a map access and never waits for the store.
 //
-// No goroutine waits while there is nothing to write: the first use after a
-// write sets a timer for the next.
+// An idle process has no goroutine for it: the first use after a write sets a
+// timer for the next write.
 type uses struct {
 	store Store
 	log   *slog.Logger
 
-	// seen spares a busy key the lock. A slot is shared by several keys and holds which
-	// of them was recorded last and in which second, 16 bits of each. A collision costs
-	// a use, which the next second makes good.
+	// seen saves a busy key the lock. Several keys share a slot, which holds 16 bits each of
+	// the hash and of the second recorded last. A collision loses a use; the key's use in
+	// the next second replaces it.
 	seen [1 << 16]atomic.Uint32
 
 	mu      sync.Mutex
-	pending map[string]*pendingUse // by key id
-	written map[string]*pendingUse // what the last write took, until the next one
-	timer   *time.Timer            // set while something is pending
+	pending map[string]*pendingUse // by key ID
+	written map[string]*pendingUse // uses of the latest write
+	timer   *time.Timer            // set while uses are pending
 	closed  bool
-	closing chan struct{} // closed with it
-	halted  bool          // it was logged that the store writes nothing any more
+	closing chan struct{} // closed when closed is set
+	halted  bool          // a halted store has been logged
 
-	failed atomic.Pointer[error] // of the last write, if it had any uses to write
+	failed atomic.Pointer[error] // of the latest write that had uses to write
 
-	writing chan struct{} // has room for one: a write at a time, and Close waits
+	writing chan struct{} // semaphore of size 1: serializes writes, and Close waits for it
 }
 
-// A pendingUse is of one key: of as many of its tokens as can be live at a time.
-// Where more were used between two writes, those used last.
+// A pendingUse has the uses of the tokens of a key. If more than two tokens were
+// used between two writes, it keeps the two used last.
 type pendingUse struct {
 	account string
 	tokens  []tokenUse // at most two
@@ -66,7 +66,7 @@ type tokenUse struct {
 
 func (t *tokenUse) at() time.Time { return time.UnixMilli(t.ms).UTC() }
 
-// add notes that a token was used.
+// add records a use of a token.
 func (p *pendingUse) add(hash Hash, ms int64) {
 	for i := range p.tokens {
 		if p.tokens[i].hash == hash {
@@ -80,7 +80,7 @@ func (p *pendingUse) add(hash Hash, ms int64) {
 	}
 }
 
-// record notes a use of the key by that hash, at most once a second a token.
+// record remembers a use of the key's token with the given hash, at most once a second per token.
 func (u *uses) record(key *Key, hash Hash, at time.Time) {
 	sum := &hash.Sum
 	slot := &u.seen[binary.LittleEndian.Uint16(sum[:])]
@@ -92,8 +92,8 @@ func (u *uses) record(key *Key, hash Hash, at time.Time) {
 	u.add(key.Account, key.ID, hash, at.UnixMilli())
 }
 
-// add remembers a use for the next write. Once maxUses keys are remembered,
-// further ones are not.
+// add remembers a use for the next write. It drops uses of further keys once
+// maxUses keys are pending.
 func (u *uses) add(account, id string, hash Hash, ms int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,20 +113,20 @@ func (u *uses) add(account, id string, hash Hash, ms int64) {
 	}
 }
 
-// unwritten are uses that were not written yet at some time, by key id, or only just.
+// unwritten has the uses that were pending at some time and the uses of the latest write, by key
+// ID.
 type unwritten [2]map[string]*pendingUse
 
-// unwritten returns what a key that is read from now on may lack. More is added to it
-// while it is pending.
+// unwritten returns the uses that a key read from now on may lack. The pending map may still
+// grow.
 func (u *uses) unwritten() unwritten {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return unwritten{u.pending, u.written}
 }
 
-// overlay raises key's LastUsedAt and PreviousUsedAt to uses that were not written
-// yet before it was read, so that they never seem to be set back by a write that came
-// between.
+// overlay raises key's LastUsedAt and PreviousUsedAt to the uses that were unwritten
+// before the key was read, so that a concurrent write never seems to set them back.
 func (u *uses) overlay(key *Key, before unwritten) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,9 +151,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// write writes what is pending, in small steps with pauses: other steps of the store wait
-// for them. What the store refuses is pending again, and all that is left if that happens twice in
-// a row, or ctx ends. It returns the last error.
+// write writes the pending uses in small steps with pauses, because other writers wait for each
+// step. Uses of a failed step become pending again. After two consecutive failures, or if ctx
+// ends, so do all remaining uses. It returns the last error.
 func (u *uses) write(ctx context.Context) error {
 	select {
 	case u.writing <- struct{}{}:
@@ -200,10 +200,10 @@ func (u *uses) write(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() != nil {
-		return failed // its caller knows
+		return failed // the caller handles it
 	}
 	u.failed.Store(&failed)
-	// Of a store that writes nothing any more, one line is enough.
+	// Log a halted store only once.
 	cause := u.store.Capabilities().Halted
 	halted := cause != nil && cause() != nil
 	if !halted || !u.halted {
@@ -213,9 +213,9 @@ func (u *uses) write(ctx context.Context) error {
 	return failed
 }
 
-// steps yields uses in steps, ordered by account and id: rows that are near each other in a
-// store are written together, and in one order on all nodes, so that there is no deadlock. What a
-// step is must not be kept.
+// steps yields uses in steps, ordered by account and ID. Neighboring rows are thus written
+// together, and all nodes use the same order, which prevents deadlocks. The yielded slice is
+// reused and must not be kept.
 func steps(pending map[string]*pendingUse) iter.Seq[[]KeyUse] {
 	type keyed struct {
 		id  string
@@ -250,7 +250,7 @@ func (u *uses) writeStep(step []KeyUse) error {
 	return u.store.RecordKeyUse(ctx, step)
 }
 
-// pause waits, unless uses are to be closed or ctx ends: at most maxPause.
+// pause waits for d, at most maxPause, or until u is closing or ctx ends.
 func (u *uses) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(min(d, maxPause))
 	defer timer.Stop()
@@ -265,8 +265,8 @@ func init() {
 	testhook.WriteUses = func(service any) { _ = service.(*KeyService).WriteUses(context.Background()) }
 }
 
-// close writes what is pending, once, and records nothing from then on. A write under way
-// goes on without pauses.
+// close writes the pending uses once and ends recording. A write under way continues without
+// pauses.
 func (u *uses) close() {
 	u.mu.Lock()
 	if !u.closed {
@@ -277,5 +277,5 @@ func (u *uses) close() {
 		u.timer.Stop()
 	}
 	u.mu.Unlock()
-	_ = u.write(context.Background()) // which logs what it returns
+	_ = u.write(context.Background()) // logs its error
 }

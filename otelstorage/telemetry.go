@@ -86,8 +86,8 @@ const traceparent = "traceparent"
 
 // TraceContext returns the traceparent of the context's span, such as
 // "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", or "" if there is none. Set it as
-// webhooks.Config.TraceContext: it is stored with an event, and links attempts to the span that
-// published the event.
+// webhooks.Config.TraceContext. The result is stored with an event, and links attempts to the
+// span that published the event.
 func (t *Telemetry) TraceContext(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	traceContext.Inject(ctx, carrier)

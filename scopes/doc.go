@@ -1,5 +1,5 @@
-// Package scopes holds the permissions that an API key can carry: the thirteen scopes of
-// docs/spec.md, section 5, those that a host declares in addition, and sets of them.
+// Package scopes defines the permissions of API keys: the thirteen scopes in section 5 of
+// docs/spec.md, scopes declared by a host, and sets of scopes.
 //
 //	granted, err := scopes.ParseSet([]string{"files:write", "files:read"})
 //	granted.Has(scopes.FilesRead)                 // true
@@ -12,17 +12,16 @@
 //
 // # Vocabularies
 //
-// A [Vocabulary] is the scopes that there are. Each handler has its own; nothing is
-// registered globally. Its [Vocabulary.Parse] refuses every name that it has not.
+// A [Vocabulary] has all valid scopes. Each handler has its own; there is no global
+// registry. [Vocabulary.Parse] rejects all other names.
 //
 // # Sets
 //
-// A [Set] is what a key holds. It is a small value, its checks ([Set.Has],
-// [Set.Covers]) allocate nothing, and it keeps the order its members were
-// given in, so that a response shows a caller's scopes as the caller wrote
-// them. An empty set grants nothing.
+// A [Set] has the scopes of a key. It is a small value whose checks ([Set.Has],
+// [Set.Covers]) allocate nothing. It keeps the order of its members, so that a
+// response lists scopes in the caller's order. An empty set grants nothing.
 //
-// Stores keep names, so that the order of declarations decides about no key. A scope that
-// is not declared any more stays in the keys that hold it, as [Set.Unknown]: it grants
-// nothing, and counts where one key manages another.
+// Stores save declared scopes by name, so the order of declarations does not matter. A
+// scope that is no longer declared stays in the keys that hold it, as [Set.Unknown]. It
+// grants nothing, but still counts when one key manages another.
 package scopes

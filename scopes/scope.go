@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A Scope is one permission that an API key can carry, by its name, such as "files:read":
-// an area, a colon and an action. The zero Scope is none.
+// A Scope is the name of a permission that an API key can have, such as "files:read": an
+// area, a colon and an action. The zero Scope is invalid.
 //
-// The constants are those of docs/spec.md, section 5. A host has scopes of its own as
-// constants, too, and declares them once in a [Vocabulary]:
+// The constants are the scopes in section 5 of docs/spec.md. A host defines constants for
+// its own scopes and declares them once in a [Vocabulary]:
 //
 //	const TeamsRead scopes.Scope = "teams:read"
 type Scope string
@@ -34,8 +34,8 @@ const (
 
 const count = 13
 
-// specified is the table of docs/spec.md, section 5. A scope's place in it, from 1 to 13,
-// is its number; numbers never change, since stores keep them.
+// specified is the table in section 5 of docs/spec.md. The index of a scope, from 1 to 13,
+// is its number. Numbers must never change, because stores save them.
 var specified = [count + 1]Declaration{
 	1:  {EnvironmentsRead, "List and retrieve environments"},
 	2:  {EnvironmentsWrite, "Create, update, delete environments"},
@@ -52,8 +52,8 @@ var specified = [count + 1]Declaration{
 	13: {AccountRead, "Read account info and usage"},
 }
 
-// number returns the scope's place in specified, or 0 for one of a host's own. The
-// compiler makes a search of it that takes a few nanoseconds.
+// number returns the index of the scope in specified, or 0 for any other scope. The
+// switch compiles to a search that takes a few nanoseconds.
 func number(s Scope) int {
 	switch s {
 	case EnvironmentsRead:
@@ -86,14 +86,14 @@ func number(s Scope) int {
 	return 0
 }
 
-// ErrUnknown is wrapped by the error of every parse that met a string which is
-// not a scope. Use [errors.Is].
+// ErrUnknown is wrapped by every error about a string that is not a scope. Use
+// [errors.Is].
 var ErrUnknown = errors.New("unknown scope")
 
-// Parse is [Vocabulary.Parse] of the scopes of docs/spec.md, section 5, alone.
+// Parse is [Vocabulary.Parse] for only the scopes in section 5 of docs/spec.md.
 func Parse(name string) (Scope, error) { return (*Vocabulary)(nil).Parse(name) }
 
-// quote quotes what a stranger sent, without letting it be long.
+// quote quotes untrusted input, limited to 32 bytes.
 func quote(name string) string {
 	const most = 32
 	if len(name) > most {
@@ -102,12 +102,12 @@ func quote(name string) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// maxName bounds the length of a scope's name, in bytes.
+// maxName is the maximum length of a scope, in bytes.
 const maxName = 64
 
-// wellFormed reports whether the scope has the form of a scope's name, whether or not
-// there is one of that name: an area, a colon and an action, each of lower-case letters,
-// digits, "_", "-" and ".", a letter first; at most 64 bytes in all.
+// wellFormed reports whether the scope has the syntax of a name, declared or not: an area, a
+// colon and an action, each a lower-case letter followed by lower-case letters, digits, "_", "-"
+// and "."; at most 64 bytes in total.
 func (s Scope) wellFormed() bool {
 	area, action, found := strings.Cut(string(s), ":")
 	return found && len(s) <= maxName && isWord(area) && isWord(action)
@@ -124,7 +124,7 @@ func isWord(s string) bool {
 	return s != ""
 }
 
-// Area returns the part of the name before the colon: "files" of "files:read".
+// Area returns the part of the name before the colon: "files" for "files:read".
 func (s Scope) Area() string {
 	area, _, _ := strings.Cut(string(s), ":")
 	return area
@@ -133,12 +133,12 @@ func (s Scope) Area() string {
 // String returns the scope's name.
 func (s Scope) String() string { return string(s) }
 
-// Description says in the words of docs/spec.md, section 5, what the scope permits; ""
-// for any other scope. What those of a host permit, [Vocabulary.Description] says.
+// Description returns the description of the scope in section 5 of docs/spec.md, or "" for
+// any other scope. For a host's scopes use [Vocabulary.Description].
 func (s Scope) Description() string { return specified[number(s)].Description }
 
-// MarshalText implements [encoding.TextMarshaler]. What has not the form of a scope's
-// name, such as the zero Scope, is an error that wraps [ErrUnknown].
+// MarshalText implements [encoding.TextMarshaler]. For a malformed scope, such as the zero
+// Scope, it returns an error that wraps [ErrUnknown].
 func (s Scope) MarshalText() ([]byte, error) {
 	if !s.wellFormed() {
 		return nil, fmt.Errorf("scopes: %w %s", ErrUnknown, quote(string(s)))
@@ -146,9 +146,10 @@ func (s Scope) MarshalText() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]. It takes every name of the form of
-// a scope's, since a program that reads one need not know the [Vocabulary] that has it;
-// [Vocabulary.Has] tells whether there is such a scope.
+// UnmarshalText implements [encoding.TextUnmarshaler]. It accepts every well-formed name,
+// because a program that reads scopes need not know their [Vocabulary]. Use
+// [Vocabulary.Has] to check whether the scope exists. Other text is an error that wraps
+// [ErrUnknown].
 func (s *Scope) UnmarshalText(text []byte) error {
 	read := Scope(text)
 	if !read.wellFormed() {

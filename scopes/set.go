@@ -8,26 +8,27 @@ import (
 	"strings"
 )
 
-// A Set is a set of scopes that remembers the order they were added in. It is a value of
-// 48 bytes: copying it copies the set, and to ask, compare or copy one allocates nothing.
-// Nor does to build one of the scopes of docs/spec.md, section 5; what adds a host's scope
-// to others allocates their names. The zero Set is empty and grants nothing.
+// A Set is a set of scopes that keeps the order in which they were added. It is a value of
+// 48 bytes: assignment copies the set, and querying, comparing and copying allocate nothing.
+// Building a set of scopes in section 5 of docs/spec.md does not allocate either. Adding a
+// host's scope allocates the names of all members. The zero Set is empty and grants nothing.
 //
 // Sets with the same members in the same order are ==; sets that cover each
 // other have the same members.
 type Set struct {
-	// Members of section 5 alone are in order, four bits each, the first one lowest. If
-	// there are others all are in names, in their order, separated by spaces.
+	// If all members are scopes in section 5, order has their numbers, four bits each, the
+	// first member lowest. Otherwise names has the names of all members in order, separated by
+	// spaces.
 	order uint64
-	bits  uint16 // bit n set for the member of section 5 with that number
+	bits  uint16 // bit n is set if the scope in section 5 with the number n is a member
 	names string
 
-	unknown string // names that a key holds and that are not declared any more
+	unknown string // names that a key holds and that are no longer declared
 }
 
 // Of returns the set of the given scopes in their order, without duplicates. It is meant for
-// constants, and panics if a scope is malformed, such as the zero Scope: use [FromNames] or
-// [ParseSet] for names from elsewhere.
+// constants, and panics if a scope is malformed, such as the zero Scope. Use [FromNames] or
+// [ParseSet] for names from input.
 func Of(members ...Scope) Set {
 	var set Set
 	for _, s := range members {
@@ -36,7 +37,7 @@ func Of(members ...Scope) Set {
 	return set
 }
 
-// All returns the set of all scopes of docs/spec.md, section 5, in its order.
+// All returns the set of all scopes in section 5 of docs/spec.md, in its order.
 func All() Set {
 	var set Set
 	for _, d := range specified[1:] {
@@ -45,13 +46,13 @@ func All() Set {
 	return set
 }
 
-// ParseSet is [Vocabulary.ParseSet] of the scopes of docs/spec.md, section 5, alone.
+// ParseSet is [Vocabulary.ParseSet] for only the scopes in section 5 of docs/spec.md.
 func ParseSet(names []string) (Set, error) { return (*Vocabulary)(nil).ParseSet(names) }
 
-// FromNames returns the set of the named scopes in their order, duplicates folded into the
-// first, whether or not any [Vocabulary] has them: for stores, which keep what was
-// granted, and for programs that read it. Names that have not the form of a scope's, and
-// more than [MaxScopes], are errors that wrap [ErrUnknown].
+// FromNames returns the set of the named scopes in their order. Duplicates count once, at
+// their first position. It needs no [Vocabulary], so stores and programs that read granted
+// scopes use it. Malformed names, and more than [MaxScopes] names, are errors that wrap
+// [ErrUnknown].
 func FromNames(names []string) (Set, error) {
 	var set Set
 	for _, name := range names {
@@ -65,8 +66,8 @@ func FromNames(names []string) (Set, error) {
 	return set, nil
 }
 
-// With returns the set with s added at the end, or the set itself if s is a member
-// already. It panics if s is malformed, as [Of] does.
+// With returns the set with s added at the end, or the set itself if s is already a
+// member. It panics if s is malformed, as [Of] does.
 func (set Set) With(s Scope) Set {
 	if set.Has(s) {
 		return set
@@ -75,7 +76,7 @@ func (set Set) With(s Scope) Set {
 	switch {
 	case n == 0 && !s.wellFormed():
 		panic(fmt.Sprintf("scopes: malformed scope %s: want a name such as files:read", quote(string(s))))
-	case n == 0 && set.names == "" && set.bits != 0: // the first other one
+	case n == 0 && set.names == "" && set.bits != 0: // the first host scope
 		set.names, set.order = set.String(), 0
 		fallthrough
 	case n == 0 || set.names != "":
@@ -89,7 +90,7 @@ func (set Set) With(s Scope) Set {
 	return set
 }
 
-// Without returns the set with s removed, the others in their order.
+// Without returns the set with s removed. The other members keep their order.
 func (set Set) Without(s Scope) Set {
 	if !set.Has(s) {
 		return set
@@ -111,8 +112,8 @@ func (set Set) Has(s Scope) bool {
 	return contains(set.names, s)
 }
 
-// Covers reports whether every member of other is a member of set; what is unknown of
-// other must be held by set too, known or not. Every set covers the empty set.
+// Covers reports whether every member of other is a member of set. Every unknown name of
+// other must be a member or an unknown name of set. Every set covers the empty set.
 func (set Set) Covers(other Set) bool {
 	if other.bits&^set.bits != 0 {
 		return false
@@ -159,7 +160,8 @@ func (set Set) All() iter.Seq[Scope] {
 	return func(yield func(Scope) bool) { set.each(yield) } // short enough to be inlined, so that it does not allocate
 }
 
-// each calls yield for each member until that returns false, which it returns then.
+// each calls yield for each member until yield returns false. It returns yield's last result, or
+// true for an empty set.
 func (set Set) each(yield func(Scope) bool) bool {
 	if set.names != "" {
 		return eachWord(set.names, yield)
@@ -172,12 +174,12 @@ func (set Set) each(yield func(Scope) bool) bool {
 	return true
 }
 
-// Unknown returns the names that a key holds and that are no members, since no one
-// declares them any more: they grant nothing, but who manages the key must hold them, for
-// they may be declared again. Nil if there are none. See [Vocabulary.Resolve].
+// Unknown returns the names that a key holds and that are not members because they are no
+// longer declared. They grant nothing, but a key that manages this key must hold them too,
+// because they may be declared again. Nil if there are none. See [Vocabulary.Resolve].
 func (set Set) Unknown() []string { return strings.Fields(set.unknown) }
 
-// Names returns the members' names in their order; never nil.
+// Names returns the members' names in their order. It never returns nil.
 func (set Set) Names() []string {
 	list := make([]string, 0, set.Len())
 	for s := range set.All() {
@@ -195,15 +197,15 @@ func (set Set) String() string {
 	return strings.Join(set.Names(), " ")
 }
 
-// Pack returns the set as a store keeps it: order has the numbers of its members, which
-// are their places in docs/spec.md, section 5, four bits each, the first one lowest; or, if
-// it has other members, too, names has the names of all in their order, separated by
-// spaces, and order is 0. It does not allocate.
+// Pack returns the storage format of the set. If all members are scopes in section 5 of
+// docs/spec.md, order has their positions in that section, four bits each, the first member
+// lowest. Otherwise names has the names of all members in their order, separated by spaces,
+// and order is 0. Pack does not allocate.
 func (set Set) Pack() (order uint64, names string) { return set.order, set.names }
 
-// Unpack returns the set that Pack returned this of. It does not allocate; the set refers
-// to names, whose form is not checked again. An order that Pack cannot have returned is an
-// error that wraps [ErrUnknown].
+// Unpack is the inverse of [Set.Pack]. It does not allocate; the set refers to names, whose
+// syntax is not checked again. For values that Pack cannot have returned it returns an error
+// that wraps [ErrUnknown].
 func Unpack(order uint64, names string) (Set, error) {
 	set := Set{order: order, names: names}
 	if names != "" {
@@ -250,7 +252,7 @@ func (set *Set) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// words returns an iterator over names that are separated by spaces.
+// words returns an iterator over the names in a space-separated list.
 func words(names string) iter.Seq[Scope] {
 	return func(yield func(Scope) bool) { eachWord(names, yield) }
 }
@@ -266,7 +268,7 @@ func eachWord(names string, yield func(Scope) bool) bool {
 	return true
 }
 
-// contains reports whether s is one of names that are separated by spaces.
+// contains reports whether the space-separated list names has s.
 func contains(names string, s Scope) bool {
 	for rest := names; rest != ""; {
 		var word string

@@ -6,33 +6,33 @@ import (
 	"unicode/utf8"
 )
 
-// A Declaration declares a scope of a host's own.
+// A Declaration declares a host's own scope.
 type Declaration struct {
-	// Scope is the name: an area, a colon and an action, each of lower-case letters,
-	// digits, "_", "-" and ".", a letter first; at most 64 bytes in all, such as
-	// "teams:read". Those of docs/spec.md, section 5, are always there, and not declared.
+	// Scope is the name, such as "teams:read": an area, a colon and an action, each of
+	// lower-case letters, digits, "_", "-" and ".", a letter first; at most 64 bytes in
+	// total. The scopes in section 5 of docs/spec.md always exist and must not be declared.
 	Scope Scope
 
-	// Description says to people what the scope permits, such as "List teams": 1 to 200
+	// Description is the text about the scope for people, such as "List teams": 1 to 200
 	// bytes of UTF-8. The dashboard and the OpenAPI document show it.
 	Description string
 }
 
-// MaxScopes is how many scopes a [Vocabulary] has at most, those of docs/spec.md,
-// section 5, included.
+// MaxScopes is the maximum number of scopes in a [Vocabulary], including the scopes in
+// section 5 of docs/spec.md.
 const MaxScopes = 128
 
-// A Vocabulary is the scopes that there are: those of docs/spec.md, section 5, and those
-// that a host declares. It does not change, so that it may be shared. A nil Vocabulary,
-// and the zero one, has those of section 5 alone.
+// A Vocabulary is the set of valid scopes: the scopes in section 5 of docs/spec.md and the
+// scopes that a host declares. It is immutable and may be shared. A nil or zero Vocabulary
+// has only the scopes in section 5.
 type Vocabulary struct {
-	permits map[Scope]string // what the declared ones permit
-	own     Set              // those, in their order
+	permits map[Scope]string // descriptions of the declared scopes
+	own     Set              // declared scopes, in their order
 }
 
-// NewVocabulary returns the vocabulary of docs/spec.md, section 5, and the declared
-// scopes, in their order. The order is for people only: it decides about no key. An error
-// names the declaration that is wrong, and what would be right.
+// NewVocabulary returns a vocabulary with the scopes in section 5 of docs/spec.md and the
+// declared scopes. Their order only affects display. An error names the invalid declaration
+// and the rule for it.
 func NewVocabulary(declared ...Declaration) (*Vocabulary, error) {
 	v := &Vocabulary{permits: make(map[Scope]string, len(declared))}
 	if len(declared) > MaxScopes-count {
@@ -59,7 +59,7 @@ func NewVocabulary(declared ...Declaration) (*Vocabulary, error) {
 	return v, nil
 }
 
-// Has reports whether there is such a scope.
+// Has reports whether v contains the scope.
 func (v *Vocabulary) Has(s Scope) bool {
 	if number(s) != 0 {
 		return true
@@ -71,7 +71,7 @@ func (v *Vocabulary) Has(s Scope) bool {
 	return ok
 }
 
-// Description says what a scope permits; "" for one that there is not.
+// Description returns the description of a scope, or "" if v does not contain it.
 func (v *Vocabulary) Description(s Scope) string {
 	if v != nil && number(s) == 0 {
 		return v.permits[s]
@@ -79,8 +79,8 @@ func (v *Vocabulary) Description(s Scope) string {
 	return s.Description()
 }
 
-// All returns all scopes: those of docs/spec.md, section 5, in its order, then the
-// declared ones in theirs.
+// All returns all scopes: first the scopes in section 5 of docs/spec.md in its order, then
+// the declared scopes in their order.
 func (v *Vocabulary) All() Set {
 	set := All()
 	if v != nil {
@@ -91,9 +91,9 @@ func (v *Vocabulary) All() Set {
 	return set
 }
 
-// Parse returns the scope of exactly that name: scopes are case-sensitive and have no
-// aliases or wildcards. Any other string is an error that wraps [ErrUnknown] and quotes
-// at most 32 bytes of the string.
+// Parse returns the scope with exactly the given name. Scopes are case-sensitive and have no
+// aliases or wildcards. For any other string, Parse returns an error that wraps [ErrUnknown]
+// and quotes at most 32 bytes of the string.
 func (v *Vocabulary) Parse(name string) (Scope, error) {
 	if s := Scope(name); v.Has(s) {
 		return s, nil
@@ -101,9 +101,9 @@ func (v *Vocabulary) Parse(name string) (Scope, error) {
 	return "", fmt.Errorf("%w %s", ErrUnknown, quote(name))
 }
 
-// ParseSet returns the set of the named scopes in their order, duplicates
-// folded into the first. The error wraps [ErrUnknown] and names every unknown
-// scope, up to ten of them.
+// ParseSet returns the set of the named scopes in their order. Duplicates count
+// once, at their first position. The error wraps [ErrUnknown] and names up to ten
+// unknown scopes.
 func (v *Vocabulary) ParseSet(names []string) (Set, error) {
 	var set Set
 	var unknown []string
@@ -124,9 +124,9 @@ func (v *Vocabulary) ParseSet(names []string) (Set, error) {
 	return Set{}, fmt.Errorf("%w %s", ErrUnknown, strings.Join(unknown, ", "))
 }
 
-// Resolve returns the set with the members that the vocabulary has, in their order; the
-// others, which a key may hold from when they were declared, are kept as [Set.Unknown]. A
-// set whose members are all known is returned as it is, without allocation.
+// Resolve returns the set restricted to the scopes of v, in their order. Other members, which
+// are no longer declared, become [Set.Unknown]. A set whose members are all known is returned
+// unchanged, without allocation.
 func (v *Vocabulary) Resolve(set Set) Set {
 	if set.names == "" && set.unknown == "" { // all of section 5
 		return set

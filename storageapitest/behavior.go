@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A Behavior is how a receiver takes requests, for a while or for ever.
+// A Behavior is how a receiver responds to requests, for a limited or unlimited time.
 type Behavior struct {
 	down  bool         // connections are refused
-	serve http.Handler // nil: as if there was no script
+	serve http.Handler // nil: the default behavior, see OK
 
-	period time.Duration // 0: for ever
-	times  int           // 0: any number
+	period time.Duration // 0: unlimited
+	times  int           // 0: unlimited
 }
 
-// OK is how a receiver behaves without a script: 200, or 401 if a signature is not valid.
+// OK returns the default behavior: 200, or 401 if the signature is not valid.
 func OK() Behavior { return Behavior{} }
 
-// Status answers each request with a status: 500 is tried again, 410 turns the webhook off.
+// Status answers each request with code. 500 is retried, 410 disables the webhook.
 func Status(code int) Behavior {
 	return Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
 }
 
-// RetryAfter answers 503 with a Retry-After header of so many whole seconds.
+// RetryAfter answers 503 with a Retry-After header of d in whole seconds, rounded down.
 func RetryAfter(d time.Duration) Behavior {
 	return Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(d/time.Second)))
@@ -31,8 +31,8 @@ func RetryAfter(d time.Duration) Behavior {
 	}))
 }
 
-// Slow answers 200 after d. Longer than Config.Outbound.Timeout of package webhooks, by default 15
-// seconds, no answer comes in time.
+// Slow answers 200 after d. If d exceeds Config.Outbound.Timeout of package webhooks, 15 seconds by
+// default, the attempt times out.
 func Slow(d time.Duration) Behavior {
 	return Handle(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		timer := time.NewTimer(d)
@@ -45,7 +45,7 @@ func Slow(d time.Duration) Behavior {
 	}))
 }
 
-// Reset takes each request, and breaks its connection without a response.
+// Reset reads each request and closes its connection without a response.
 func Reset() Behavior {
 	return Handle(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 }
@@ -53,31 +53,31 @@ func Reset() Behavior {
 // Down refuses connections.
 func Down() Behavior { return Behavior{down: true} }
 
-// Handle leaves what is signed as it should be to a handler, which may read the body. What
-// is not is answered 401.
+// Handle passes correctly signed requests to handler, which may read the body. It answers 401
+// to all others.
 func Handle(handler http.Handler) Behavior { return Behavior{serve: handler} }
 
-// For ends the behavior after d, from when it began: when the one before it ended, or with
-// the first request after that if it was ended by Times.
+// For ends the behavior d after its start. It starts when the previous behavior ends, or, if
+// that was limited by Times, with the next request.
 func (b Behavior) For(d time.Duration) Behavior {
 	b.period = d
 	return b
 }
 
-// Times ends the behavior after n requests, or connections that were refused.
+// Times ends the behavior after n requests or refused connections.
 func (b Behavior) Times(n int) Behavior {
 	b.times = n
 	return b
 }
 
-// A script is what a receiver does, one behavior after the other.
+// A script is a sequence of behaviors of a receiver.
 type script struct {
 	steps []Behavior
-	since time.Time // of the first step
-	used  int       // of its times
+	since time.Time // start of the first step
+	used  int       // requests counted towards the first step's times
 }
 
-// next returns the behavior for a request that comes now.
+// next returns the behavior for a request at the given time.
 func (s *script) next(now time.Time) Behavior {
 	for len(s.steps) > 0 {
 		step := s.steps[0]
@@ -94,5 +94,5 @@ func (s *script) next(now time.Time) Behavior {
 	return OK()
 }
 
-// end goes on to the next step.
+// end moves on to the next step.
 func (s *script) end(at time.Time) { s.steps, s.since, s.used = s.steps[1:], at, 0 }

@@ -8,13 +8,12 @@ import (
 )
 
 // Bubble runs f in a bubble of testing/synctest, where time is virtual, as [synctest.Test]
-// does. All that synctest asks of tests goes for f: no sockets, no t.Run, no t.Parallel.
+// does. The restrictions of synctest apply to f: no sockets, no t.Run, no t.Parallel.
 //
-// Under the race detector it lets the process use one thread at a time (runtime.GOMAXPROCS)
-// until f returns, and other tests that run in parallel with it, too. Otherwise the detector
-// of Go 1.26 crashes, or tells of races that there are not, as soon as functions
-// and channels of timers are used in one bubble. It misses no race for that: it goes by the
-// order of events.
+// Under the race detector, Bubble limits the process to one thread (runtime.GOMAXPROCS) until
+// f returns, which also slows tests that run in parallel. Without the limit, Go 1.26's detector
+// crashes or reports false races if a bubble uses both timer functions and timer channels. The
+// limit hides no races, because the detector compares the order of events.
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	testbubble.Run(t, f)

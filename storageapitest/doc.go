@@ -1,15 +1,15 @@
-// Package storageapitest is a kit for the tests of hosts: the handler on a store in
-// memory, keys of given scopes, and receivers in process, which verify and record what
-// they are sent.
+// Package storageapitest is a kit for testing hosts. It has a handler on an in-memory
+// store, keys with given scopes, and in-process receivers that verify and record
+// webhook requests.
 //
 //	kit := storageapitest.New(t)
 //	receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
-//	upload(kit.API, kit.Account, 2<<40) // code of yours, which reports what was used
-//	event := receiver.Next()            // waits for it
+//	upload(kit.API, kit.Account, 2<<40) // your code, which reports the bandwidth used
+//	event := receiver.Next()            // waits for the event
 //
 // # Keys
 //
-// A route of the host's refuses a key from the request after the one that deleted it:
+// A host's route refuses a key immediately after its deletion:
 //
 //	kit := storageapitest.New(t)
 //	key := kit.Key(scopes.FilesRead)
@@ -19,30 +19,29 @@
 //
 // # Receivers
 //
-// What a receiver gets went through all that a delivery goes through: the
-// scheduler, the signatures and the client that sends it. Only the network is left out: names
-// are those of the kit's receivers, connections are in memory, and there is no TLS on them.
-// The bytes on them are those that a receiver anywhere gets. A name that is none of a
-// receiver's is not found; nothing leaves the process.
+// Deliveries to a receiver use the real scheduler, signatures and HTTP client. Only the
+// network is replaced: connections are in memory, without TLS, and only the names of the
+// kit's receivers resolve. The bytes are the same as for any other receiver, and nothing
+// leaves the process.
 //
-// A receiver answers 200 to what is signed as it should be, and 401 to all else, unless it
-// is told to do otherwise by [Receiver.Script]:
+// By default, a receiver answers 200 to correctly signed requests and 401 to all others.
+// [Receiver.Script] changes its behavior:
 //
 //	receiver.Script(storageapitest.Down().For(48 * time.Hour))
 //
 // # Virtual time
 //
-// In a bubble of [testing/synctest] time is virtual: it jumps to whatever happens next once
-// nothing is left to do at its moment. A receiver that is down for two days is a test of
-// less than a second. It begins at midnight UTC of 2000-01-01, which is what periods and expiry
-// dates that a test states are compared with.
+// In a bubble of [testing/synctest] time is virtual: it jumps to the next event once all
+// goroutines are idle. A test of a receiver that is down for two days takes less than a
+// second. Time begins at midnight UTC on 2000-01-01, so choose periods and expiry dates in
+// tests accordingly.
 //
 //	func TestReceiverIsDown(t *testing.T) {
 //		storageapitest.Bubble(t, func(t *testing.T) {
 //			kit := storageapitest.New(t)
 //			receiver := kit.Subscribe(webhooks.TypeBalanceLow)
 //			receiver.Script(storageapitest.Down().For(48 * time.Hour))
-//			publish(kit.API, 100) // code of yours
+//			publish(kit.API, 100) // your code
 //			kit.WaitIdle()
 //			if got := len(receiver.Events()); got != 100 {
 //				t.Errorf("%d of 100 events arrived", got)
@@ -50,16 +49,15 @@
 //		})
 //	}
 //
-// Use [Bubble] and not [synctest.Test]: the race detector of Go 1.26 crashes
-// where many timers are used in a bubble, as the library does. See there.
+// Use [Bubble] instead of [synctest.Test], because the race detector of Go 1.26 crashes on
+// the library's use of timers in a bubble. See [Bubble] for details.
 //
-// Waits between attempts have jitter. Here it goes by a seed, see [Seed], as do the ids of
-// webhooks and events: in a bubble a test makes the same attempts at the same times in each
-// run, as long as the test itself does one thing after the other. Keys and secrets are
-// random all the same.
+// The jitter of retries, and the IDs of webhooks and events, derive from a seed, see [Seed].
+// In a bubble, a test without concurrency of its own thus makes the same attempts at the same
+// times in each run. Keys and secrets are random regardless.
 //
 // # Only in tests
 //
 // [New] panics in a program that is not a test. No other part of the library lets a host
-// put its own network under the client that guards which addresses are dialed.
+// replace the network below the client that restricts the addresses to dial.
 package storageapitest

@@ -14,13 +14,13 @@ import (
 // A Key is an API key and its value.
 type Key struct {
 	apikeys.Key
-	Value string // of the Api-Key header
+	Value string // value of the Api-Key header
 
 	t testing.TB
 }
 
 // Do sends a request with the key to a handler, in this goroutine, and returns its
-// response, whose body need not be closed. A body that is not empty is sent as JSON.
+// response, whose body need not be closed. A non-empty body is sent as JSON.
 func (k *Key) Do(handler http.Handler, method, path, body string) *http.Response {
 	k.t.Helper()
 	var content io.Reader

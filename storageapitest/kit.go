@@ -15,19 +15,19 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Kit is a handler under test with the receivers that it can reach. What goes wrong in
-// the kit itself fails the test. Its methods may be called from any goroutine, except those
-// that wait, [Kit.WaitIdle] and [Receiver.Next], which are for the test's own.
+// A Kit is a handler under test with the receivers that it can reach. Errors in the kit
+// itself fail the test. Its methods may be called from any goroutine, except [Kit.WaitIdle]
+// and [Receiver.Next], which must be called from the test's goroutine.
 type Kit struct {
 	// API is the handler.
 	API *storageapi.Handler
 
-	// Account is whose keys and webhooks the kit makes: "acct_1", see also [Kit.For].
+	// Account owns the keys and webhooks that the kit creates: "acct_1". See [Kit.For].
 	Account string
 
 	t        testing.TB
 	network  *network
-	header   string // of the service's signature
+	header   string // name of the service's signature header
 	patience time.Duration
 }
 
@@ -41,28 +41,27 @@ type options struct {
 	patience time.Duration
 }
 
-// Config makes the kit's handler of this configuration, for tests of a host that has one of
-// its own. Its Store is a new one in memory if it has neither Path nor Store, and its Logger
-// writes to the test's output unless it is set. A Store that is given stays the test's to
-// close.
+// Config sets the configuration of the kit's handler. Without Path and Store the kit uses a
+// new in-memory store; without Logger it logs to the test's output. The test closes a Store
+// that it passes.
 func Config(config storageapi.Config) Option { return func(o *options) { o.config = config } }
 
-// Handler makes the kit use a handler that the host under test has made, and that was not
-// used yet. It stays the host's to run and to close. The kit only becomes its network.
+// Handler makes the kit use a handler created by the host under test, which must not have
+// been used yet. The host runs and closes it. The kit only replaces its network.
 func Handler(handler *storageapi.Handler) Option { return func(o *options) { o.handler = handler } }
 
-// Seed sets what jitter and ids come from. Default: 0, which is a seed like any other. A
-// test that is to hold for any jitter tries some seeds.
+// Seed sets the seed of jitter and IDs. Default: 0, which is not special. A test that must
+// hold for any jitter should try several seeds.
 func Seed(seed uint64) Option { return func(o *options) { o.seed = seed } }
 
-// Patience sets for how long [Receiver.Next] and [Kit.WaitIdle] wait before they fail the
-// test. Default: 10 seconds, and in a bubble 7 days, which is longer than the default
-// schedule of retries. A host with a longer schedule needs more.
+// Patience sets how long [Receiver.Next] and [Kit.WaitIdle] wait before they fail the test.
+// Default: 10 seconds, or 7 days in a bubble, which exceeds the default retry schedule. A
+// host with a longer schedule needs more.
 func Patience(d time.Duration) Option { return func(o *options) { o.patience = d } }
 
-// New returns a kit whose handler delivers to the kit's receivers until the test ends. Then
-// it is closed, after what the test's own Cleanup functions do. New panics in a program that
-// is not a test.
+// New returns a kit whose handler delivers to the kit's receivers until the test ends. The
+// handler is closed after the test's own Cleanup functions. New panics in a program that is
+// not a test.
 func New(t testing.TB, opts ...Option) *Kit {
 	if !testing.Testing() {
 		panic("storageapitest: this program is not a test")
@@ -110,7 +109,7 @@ func (k *Kit) run() {
 	ended := make(chan error, 1)
 	go func() { ended <- k.API.Run(context.Background()) }()
 	k.t.Cleanup(func() {
-		k.network.close() // so that nothing under way waits for a receiver
+		k.network.close() // so that no attempt under way waits for a receiver
 		if err := k.API.Close(); err != nil {
 			k.t.Errorf("storageapitest: close the handler: %v", err)
 		}
@@ -120,15 +119,15 @@ func (k *Kit) run() {
 	})
 }
 
-// For returns the same kit for another account, to test that accounts are kept apart.
+// For returns the same kit for another account, to test the isolation of accounts.
 func (k *Kit) For(account string) *Kit {
 	other := *k
 	other.Account = account
 	return &other
 }
 
-// Subscribe makes a webhook of the kit's account, for these events, or for all that can be
-// subscribed to, the host's own included, if there are none, and returns its receiver, which has its secret.
+// Subscribe creates a webhook for the given event types, or without any for all types, including
+// the host's own. It returns the webhook's receiver, which has its secret.
 func (k *Kit) Subscribe(events ...webhooks.EventType) *Receiver {
 	k.t.Helper()
 	if len(events) == 0 {
@@ -144,9 +143,9 @@ func (k *Kit) Subscribe(events ...webhooks.EventType) *Receiver {
 	return r
 }
 
-// Receiver returns a receiver without a webhook, for code under test that makes one by
-// itself, of [Receiver.URL]. It trusts no secret yet, so that it refuses all: see
-// [Receiver.Trust]. The host is a name, such as "hooks.customer.example"; "" is a new one.
+// Receiver returns a receiver without a webhook, for code under test that creates a webhook
+// with [Receiver.URL]. It refuses all requests until [Receiver.Trust] sets a secret. host is a
+// name, such as "hooks.customer.example"; "" means a new name.
 func (k *Kit) Receiver(host string) *Receiver {
 	k.t.Helper()
 	r, err := k.network.add(host)
@@ -157,7 +156,7 @@ func (k *Kit) Receiver(host string) *Receiver {
 	return r
 }
 
-// Key makes a key of the kit's account with these scopes, which never expires.
+// Key creates a key with these scopes, which never expires.
 func (k *Kit) Key(granted ...scopes.Scope) *Key {
 	k.t.Helper()
 	key, token, err := k.API.Keys.Create(k.t.Context(), k.Account, apikeys.CreateParams{Name: "test", Scopes: scopes.Of(granted...)})
@@ -167,7 +166,7 @@ func (k *Kit) Key(granted ...scopes.Scope) *Key {
 	return &Key{Key: key, Value: token.Reveal(), t: k.t}
 }
 
-// Revoke deletes a key of the kit's.
+// Revoke deletes a key.
 func (k *Kit) Revoke(key *Key) {
 	k.t.Helper()
 	if err := k.API.Keys.Delete(k.t.Context(), key.Account, key.ID, apikeys.DeleteParams{}); err != nil {
@@ -175,9 +174,9 @@ func (k *Kit) Revoke(key *Key) {
 	}
 }
 
-// WaitIdle waits until nothing is pending for the webhooks of the kit's account that are
-// on: each delivery has arrived, or was given up. It fails the test if that takes longer
-// than [Patience].
+// WaitIdle waits until no deliveries are pending for the account's webhooks. It ignores
+// webhooks that are disabled or on hold. It fails the test if this takes longer than
+// [Patience].
 func (k *Kit) WaitIdle() {
 	k.t.Helper()
 	pending := ""
@@ -186,10 +185,10 @@ func (k *Kit) WaitIdle() {
 	}
 }
 
-// pending says what is pending; empty if nothing is.
+// pending describes the pending deliveries; empty if there are none.
 func (k *Kit) pending() string {
 	k.t.Helper()
-	ctx := context.WithoutCancel(k.t.Context()) // Cleanup functions may wait, too
+	ctx := context.WithoutCancel(k.t.Context()) // Cleanup functions may call WaitIdle
 	for webhook, err := range k.API.Webhooks.All(ctx, k.Account) {
 		if err != nil {
 			k.t.Fatalf("storageapitest: list webhooks: %v", err)

@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/internal/pipenet"
 )
 
-// A network is what the receivers are reached by: names, and connections in memory.
+// A network resolves the names of receivers and connects to them in memory.
 type network struct {
 	virtual  bool // in a bubble
 	listener *pipenet.Listener
@@ -26,18 +26,18 @@ type network struct {
 
 	mu        sync.Mutex
 	receivers map[string]*Receiver // by host
-	change    chan struct{}        // closed at the next
+	change    chan struct{}        // closed at the next change
 }
 
 func newNetwork(virtual bool) *network {
 	n := &network{virtual: virtual, listener: pipenet.Listen(), receivers: make(map[string]*Receiver), change: make(chan struct{})}
 	n.server = &http.Server{Handler: http.HandlerFunc(n.serve), ErrorLog: log.New(io.Discard, "", 0)}
-	n.server.SetKeepAlivesEnabled(false) // each attempt finds the receiver as its script has it then
+	n.server.SetKeepAlivesEnabled(false) // each attempt must follow the current script
 	go func() { _ = n.server.Serve(n.listener) }()
 	return n
 }
 
-// close breaks the connections, and lets no more be made.
+// close closes all connections and refuses new ones.
 func (n *network) close() { _ = n.server.Close() }
 
 // add adds a receiver.
@@ -70,7 +70,7 @@ func (n *network) of(address string) *Receiver {
 	return n.receivers[strings.ToLower(host)]
 }
 
-// dial connects to a receiver. No other name is found, and nothing is at an address.
+// dial connects to a receiver. Other names do not resolve, and IP addresses refuse connections.
 func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	receiver := n.of(address)
 	switch host, _, _ := net.SplitHostPort(address); {
@@ -84,7 +84,7 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	return n.listener.Dial(ctx, network, address)
 }
 
-// serve is a request to any receiver.
+// serve passes a request to its receiver.
 func (n *network) serve(w http.ResponseWriter, r *http.Request) {
 	receiver := n.of(r.Host)
 	if receiver == nil {
@@ -93,7 +93,7 @@ func (n *network) serve(w http.ResponseWriter, r *http.Request) {
 	receiver.serve(w, r)
 }
 
-// changed says that something was attempted.
+// changed wakes waiters after an attempt.
 func (n *network) changed() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,13 +101,13 @@ func (n *network) changed() {
 	n.change = make(chan struct{})
 }
 
-// What happens without an attempt is found by looking now and then.
+// Polling intervals for changes without an attempt.
 const (
 	look        = time.Millisecond
 	virtualLook = 10 * time.Minute
 )
 
-// wait returns true once something is so, or false when that has taken too long.
+// wait waits until isSo returns true. It returns false after patience.
 func (n *network) wait(patience time.Duration, isSo func() bool) bool {
 	end := time.Now().Add(patience)
 	for {
@@ -116,7 +116,7 @@ func (n *network) wait(patience time.Duration, isSo func() bool) bool {
 		n.mu.Unlock()
 		pause := look
 		if n.virtual {
-			synctest.Wait() // until all that can happen now has happened
+			synctest.Wait() // until all other goroutines are idle
 			pause = virtualLook
 		}
 		if isSo() {

@@ -16,13 +16,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Receiver is a host in process that gets webhooks. It verifies what it is sent, and
-// records it. It is safe for concurrent use.
+// A Receiver is an in-process webhook receiver. It verifies and records requests. It is safe
+// for concurrent use.
 type Receiver struct {
-	// URL is where it is: https, and a name of its own.
+	// URL is the https URL of the receiver. Its host is unique.
 	URL string
 
-	// Webhook is the one that [Kit.Subscribe] made, as it was then. Zero: none.
+	// Webhook is the webhook as created by [Kit.Subscribe]. Zero: none.
 	Webhook webhooks.Webhook
 
 	kit     *Kit
@@ -32,20 +32,20 @@ type Receiver struct {
 	secrets  []signing.Secret
 	script   script
 	requests []Request
-	given    int // events that Next returned
+	given    int // events returned by Next
 }
 
-// A Request is one that a receiver got.
+// A Request is a request that a receiver has received.
 type Request struct {
 	At     time.Time // when it arrived
 	Event  Event
 	Header http.Header
 	Body   []byte
-	Err    error // why it is not signed as it should be
-	Status int   // of the response; 0 if there was none, or not yet
+	Err    error // why it was refused: an invalid signature or JSON
+	Status int   // response status; 0 if there is no response (yet)
 }
 
-// An Event is what a request tells.
+// An Event is the JSON content of a request.
 type Event struct {
 	ID        string             `json:"id"`
 	Type      webhooks.EventType `json:"type"`
@@ -53,9 +53,9 @@ type Event struct {
 	Data      json.RawMessage    `json:"data"`
 }
 
-// Trust makes the receiver accept what this secret signs, with those that it trusts
-// already, up to the last 16: after [webhooks.WebhookService.RotateSecret], or where code
-// under test made the webhook. [signing.ParseSecret] takes the secret of an HTTP response.
+// Trust makes the receiver also accept requests signed with secret. It keeps the last 16
+// secrets. Call it after [webhooks.WebhookService.RotateSecret], or if code under test created
+// the webhook. Use [signing.ParseSecret] for a secret from an HTTP response.
 func (r *Receiver) Trust(secret signing.Secret) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,16 +63,16 @@ func (r *Receiver) Trust(secret signing.Secret) {
 	r.secrets = r.secrets[max(0, len(r.secrets)-16):]
 }
 
-// Script makes the receiver behave so from now on, one after the other, and [OK] after the
-// last. It takes the place of what is left of an earlier script.
+// Script makes the receiver follow the steps one after the other, starting now, and then
+// [OK]. It replaces the rest of an earlier script.
 func (r *Receiver) Script(steps ...Behavior) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.script = script{steps: slices.Clone(steps), since: time.Now()}
 }
 
-// Requests returns all requests so far, in the order in which they arrived; those of the
-// same moment in the order of their events' ids.
+// Requests returns all requests so far in order of arrival. Simultaneous requests are ordered
+// by event ID.
 func (r *Receiver) Requests() []Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +86,8 @@ func (r *Receiver) Requests() []Request {
 	return all
 }
 
-// Events returns the events that the receiver accepted with a status of 2xx, each once, in
-// the order of [Receiver.Requests].
+// Events returns the events that the receiver accepted with a 2xx status, without duplicates,
+// in the order of [Receiver.Requests].
 func (r *Receiver) Events() (events []Event) {
 	seen := make(map[string]bool)
 	for _, request := range r.Requests() {
@@ -99,9 +99,9 @@ func (r *Receiver) Events() (events []Event) {
 	return events
 }
 
-// Next waits for the next event that the receiver accepts, and returns it: the first call
+// Next waits for the next event that the receiver accepts, and returns it. The first call
 // returns the first of [Receiver.Events], the second call the second. It fails the test if
-// none comes within [Patience].
+// no event arrives within [Patience].
 func (r *Receiver) Next() (next Event) {
 	r.kit.t.Helper()
 	came := r.network.wait(r.kit.patience, func() bool {
@@ -126,7 +126,7 @@ func (r *Receiver) Next() (next Event) {
 	return next
 }
 
-// outcome says what became of a request.
+// outcome describes the response to a request.
 func (q *Request) outcome() string {
 	switch {
 	case q.Err != nil:
@@ -137,7 +137,7 @@ func (q *Request) outcome() string {
 	return strconv.Itoa(q.Status)
 }
 
-// serve takes a request, as the receiver's script has it.
+// serve answers a request according to the receiver's script.
 func (r *Receiver) serve(w http.ResponseWriter, request *http.Request) {
 	now := time.Now()
 	body, err := io.ReadAll(request.Body)
@@ -171,7 +171,7 @@ func (r *Receiver) serve(w http.ResponseWriter, request *http.Request) {
 	r.requests[n].Status = response.status
 }
 
-// verify checks that a secret that the receiver trusts signed the request.
+// verify checks that the request is signed with a trusted secret.
 func (r *Receiver) verify(header http.Header, body []byte) error {
 	r.mu.Lock()
 	secrets := slices.Clone(r.secrets)
@@ -194,11 +194,11 @@ func (r *Receiver) refuses() bool {
 	if r.script.next(time.Now()).down {
 		return true
 	}
-	r.script = before // the request asks again
+	r.script = before // serve counts the request
 	return false
 }
 
-// A watched response knows its status.
+// A watched ResponseWriter records the status.
 type watched struct {
 	http.ResponseWriter
 	status int
@@ -218,5 +218,5 @@ func (w *watched) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap supports [http.ResponseController].
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }

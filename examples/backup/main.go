@@ -1,6 +1,6 @@
-// Backup is a host that keeps copies of its file: one a day, and the newest seven. Copy
-// backUp to your own host; a copy that is on another machine, or in a bucket, is worth more than one on
-// the same disk.
+// Backup is a host that copies its file every day and keeps the newest seven copies. Copy backUp
+// to your own host. Store the copies on another machine or in a bucket, rather than on the same
+// disk.
 //
 //	go run ./examples/backup -file storage.db -to backups
 package main
@@ -47,8 +47,8 @@ func run(ctx context.Context, file, dir string, keep int, every time.Duration) (
 	return api.Run(ctx) // and an HTTP server, as in examples/host
 }
 
-// backUpDaily makes a copy now and then each time that so much has passed, until ctx is done. What
-// fails is logged, and tried again the next time: the copies of before are still there.
+// backUpDaily makes a copy now and then at the given interval, until ctx is done. It logs failures
+// and tries again after the next interval; a failure does not affect older copies.
 func backUpDaily(ctx context.Context, api *storageapi.Handler, dir string, keep int, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -68,10 +68,10 @@ func backUpDaily(ctx context.Context, api *storageapi.Handler, dir string, keep 
 	}
 }
 
-// backUp makes a copy in the directory, and then removes all but the newest. The copy has its name
-// once it is whole and on the disk. One goroutine at a time calls it.
+// backUp makes a copy in the directory, and then removes all but the newest keep copies. The copy
+// gets its final name when it is complete and synced. Only one goroutine at a time may call backUp.
 func backUp(ctx context.Context, api *storageapi.Handler, dir string, keep int, now time.Time) (path string, err error) {
-	part := filepath.Join(dir, "storage.part") // of a process that was killed, it is overwritten
+	part := filepath.Join(dir, "storage.part") // overwrites the file of a killed process
 	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func backUp(ctx context.Context, api *storageapi.Handler, dir string, keep int, 
 	if err != nil {
 		return "", err
 	}
-	slices.Sort(copies) // by time, as they are named
+	slices.Sort(copies) // the names sort by time
 	for _, old := range copies[:max(len(copies)-keep, 0)] {
 		err = errors.Join(err, os.Remove(old))
 	}

@@ -1,7 +1,7 @@
-// Boltfile verifies and compacts a file that no host has open. Put these few lines into your
-// host's own program to have them there: "host verify storage.db".
+// Boltfile verifies and compacts a file that no host has open. Copy it into your host's own
+// program as a subcommand, such as "host verify storage.db".
 //
-//	go run ./examples/boltfile verify storage.db               # each problem on a line; ends with 1 if there is one
+//	go run ./examples/boltfile verify storage.db               # one line per problem; exit status 1 if there are any
 //	go run ./examples/boltfile compact smaller.db storage.db
 package main
 

@@ -1,5 +1,5 @@
-// Host is a whole service to copy: the API next to routes of its own, with a scope and an event
-// of its own, the settings pages behind its login, metrics, and an end that cuts nothing short.
+// Host is a complete service to copy. It mounts the API next to its own routes, with its own scopes
+// and event, the settings pages behind its login, metrics, and a graceful shutdown.
 //
 //	PASSWORD=… go run ./examples/host   # http://127.0.0.1:8080; on http://127.0.0.1:8081 /metrics, /ready and /live
 package main
@@ -45,7 +45,7 @@ func main() {
 	err := run(ctx, os.Stdout, *path, *listen, *metrics, os.Getenv("PASSWORD"))
 	stop()
 	if err != nil {
-		log.Fatal("host: ", err) // run has closed what it had opened
+		log.Fatal("host: ", err) // run has already closed everything
 	}
 }
 
@@ -55,7 +55,7 @@ func run(ctx context.Context, out io.Writer, path, listen, metrics, password str
 	if password == "" {
 		return errors.New("set PASSWORD, to sign in with")
 	}
-	file, err := bolt.Open(path, bolt.Wait(30*time.Second)) // for the process before this one to end
+	file, err := bolt.Open(path, bolt.Wait(30*time.Second)) // waits for the previous process to exit
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func run(ctx context.Context, out io.Writer, path, listen, metrics, password str
 	select {
 	case err := <-failed:
 		return err
-	case <-ctx.Done(): // 1. Run begins no more attempts
+	case <-ctx.Done(): // 1. Run starts no further attempts
 		return nil
 	}
 }
@@ -103,26 +103,26 @@ func shutdown(server *http.Server) {
 	}
 }
 
-// account is the only one here. A host has one for each of its customers.
+// account is the only account here. A real host has one for each customer.
 const account = "acct_1"
 
 type host struct {
 	api      *storageapi.Handler
-	attempts [2]atomic.Uint64 // that failed, that succeeded
+	attempts [2]atomic.Uint64 // failed and succeeded attempts
 	password [sha256.Size]byte
 
 	mu       sync.Mutex
 	teams    []teamCreated
-	sessions map[string]time.Time // by the cookie's value, when they end
+	sessions map[string]time.Time // end of each session, by cookie value
 }
 
-// The scopes of the host's own.
+// The host's own scopes.
 const (
 	teamsRead  scopes.Scope = "teams:read"
 	teamsWrite scopes.Scope = "teams:write"
 )
 
-// A teamCreated is the host's own event: its JSON is what webhooks receive as data.
+// A teamCreated is the host's own event. Webhooks receive its JSON as data.
 type teamCreated struct {
 	TeamID string `json:"teamId"`
 	Name   string `json:"name"`
@@ -130,7 +130,7 @@ type teamCreated struct {
 
 func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
 
-// config declares what the host adds, and is told of attempts.
+// config declares the host's scopes and event, and counts attempts.
 func (h *host) config(file *bolt.Store) storageapi.Config {
 	return storageapi.Config{
 		Store: file,
@@ -155,8 +155,8 @@ func (h *host) config(file *bolt.Store) storageapi.Config {
 	}
 }
 
-// notify is told what happens to keys and webhooks, until it returns nil: of what it has seen
-// before as well. A host of many customers sends mail here.
+// notify receives each audit entry until it returns nil, so it may receive an entry more than
+// once. A host with many customers sends mail here.
 func notify(_ context.Context, n audit.Entry) error {
 	switch n.Action {
 	case audit.KeyExpiring:
@@ -167,7 +167,7 @@ func notify(_ context.Context, n audit.Entry) error {
 	return nil
 }
 
-// firstKey prints a key that may do everything, at the first start only.
+// firstKey prints a key with all scopes, at the first start only.
 func (h *host) firstKey(ctx context.Context, out io.Writer) error {
 	everything := h.api.Keys.Scopes().All()
 	_, token, err := h.api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "first", Scopes: everything, First: true})
@@ -180,7 +180,7 @@ func (h *host) firstKey(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// routes returns all that is public.
+// routes returns the public routes.
 func (h *host) routes() (http.Handler, error) {
 	settings, err := dashboard.New(dashboard.Config{
 		API: h.api, Account: h.accountOf, Actor: func(*http.Request) string { return "admin" }, Title: "Teams", SignIn: "/sign-in", SignOut: "/sign-out", Home: "/",
@@ -202,9 +202,9 @@ func (h *host) routes() (http.Handler, error) {
 	return accessLog(mux), nil
 }
 
-// accessLog logs the requests of programs, with the key of each: what a guard within next finds
-// is seen here by auth.Track. What it logs of a refused one, such as an expired key, the caller is
-// not told.
+// accessLog logs each API request with its key. auth.Track records the result of the guard inside
+// next. For a refused request the log says more than the response, for example that the key has
+// expired.
 func accessLog(next http.Handler) http.Handler {
 	return auth.Track(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
@@ -221,7 +221,7 @@ func (h *host) listTeams(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"data": append([]teamCreated{}, h.teams...)})
 }
 
-// createTeam stores a team, and tells the account's webhooks.
+// createTeam stores a team and publishes an event.
 func (h *host) createTeam(w http.ResponseWriter, r *http.Request) {
 	caller, _ := auth.PrincipalFrom(r.Context())
 	team := teamCreated{TeamID: "team_" + rand.Text()}
@@ -229,7 +229,8 @@ func (h *host) createTeam(w http.ResponseWriter, r *http.Request) {
 		auth.WriteError(w, http.StatusBadRequest, auth.CodeValidation, "name is required.")
 		return
 	}
-	// Published is stored. With store/postgres both can be one transaction (PublishTx).
+	// Publish stores the event durably. With store/postgres, PublishTx does so in the same
+	// transaction as the team.
 	if err := h.api.Webhooks.Publish(r.Context(), webhooks.Event{Account: caller.Account, Data: team}); err != nil {
 		log.Print("host: ", err)
 		auth.WriteInternal(w)
@@ -249,7 +250,7 @@ func answer(w http.ResponseWriter, status int, body any) {
 
 const cookieName = "session"
 
-// accountOf tells the settings pages whose they are.
+// accountOf returns the account whose settings pages a request may see.
 func (h *host) accountOf(r *http.Request) (string, error) {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
@@ -282,7 +283,7 @@ func (h *host) signIn(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: value, Path: "/", Expires: until, HttpOnly: true, SameSite: http.SameSiteLaxMode}) // and Secure, behind TLS
 	next := r.URL.Query().Get("next")
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, `\`) {
-		next = "/settings/" // another site may have made it up
+		next = "/settings/" // next may come from another site
 	}
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
@@ -297,7 +298,7 @@ func (h *host) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// operations returns what is for those who run the host.
+// operations returns the routes for operators.
 func (h *host) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", h.metrics)
@@ -306,8 +307,8 @@ func (h *host) operations() http.Handler {
 	return mux
 }
 
-// metrics answers in the text format of Prometheus. Alert on halted, and on an age of the
-// oldest that grows.
+// metrics answers in the text format of Prometheus. Alert on store_halted, and on a growing
+// webhook_oldest_due_seconds.
 func (h *host) metrics(w http.ResponseWriter, r *http.Request) {
 	stats, err := h.api.Webhooks.Stats(r.Context())
 	if err != nil {

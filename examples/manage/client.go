@@ -15,16 +15,16 @@ import (
 // A client calls the API with a key.
 type client struct{ base, key string }
 
-// A request says more of a call than its method and path.
+// A request has the optional parts of a call.
 type request struct {
-	ifMatch        string // ETag of what is to be changed: 412 if it has another by then
-	idempotencyKey string // one's own, for a creation that may have to be tried again
-	body           any    // sent as JSON; nil: none
+	ifMatch        string // expected ETag; the API answers 412 if the object has another
+	idempotencyKey string // unique to a creation, so that it can be retried
+	body           any    // sent as JSON; nil: no body
 }
 
-// call makes a call and decodes the answer into the value that answer points to,
-// unless that is nil. It returns the answer's ETag, if it has one. If the API
-// refuses, the error is a [*storageapi.Error].
+// call makes a call and decodes the response into the value that answer points to,
+// unless answer is nil. It returns the response's ETag, or "". If the API refuses, the
+// error is a [*storageapi.Error].
 func (c client) call(ctx context.Context, method, path string, r request, answer any) (etag string, err error) {
 	var content io.Reader
 	if r.body != nil {
@@ -62,7 +62,7 @@ func (c client) call(ctx context.Context, method, path string, r request, answer
 	return resp.Header.Get("ETag"), nil
 }
 
-// refused returns nil if err is the API's refusal with that code, and prints it.
+// refused prints err and returns nil if err is the API's refusal with the given code.
 func refused(out io.Writer, err error, code string) error {
 	var refusal *storageapi.Error
 	if !errors.As(err, &refusal) || refusal.Code != code {

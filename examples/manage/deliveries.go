@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A delivery is what became of one event on its way to a webhook.
+// A delivery is the state of an event's delivery to a webhook.
 type delivery struct {
 	EventID       string     `json:"eventId"`
 	Type          string     `json:"type"`
@@ -17,7 +17,7 @@ type delivery struct {
 	Attempts      []attempt  `json:"attempts"`
 }
 
-// A listedDelivery has its last attempt only.
+// A listedDelivery is a delivery in a list, which has only the last attempt.
 type listedDelivery struct {
 	EventID      string   `json:"eventId"`
 	State        string   `json:"state"`
@@ -25,7 +25,7 @@ type listedDelivery struct {
 	LastAttempt  *attempt `json:"lastAttempt"`
 }
 
-// A recovery is a job that sends again what a webhook missed.
+// A recovery is a job that sends missed events to a webhook again.
 type recovery struct {
 	ID        string `json:"id"`
 	Recovered int    `json:"recovered"`
@@ -107,7 +107,7 @@ func manageDeliveries(ctx context.Context, out io.Writer, admin client, receiver
 	return err
 }
 
-// spend has the service audit entry that the balance is low, and returns the event's id.
+// spend makes the service publish that the balance is low, and returns the event's ID.
 func spend(ctx context.Context, c client) (eventID string, err error) {
 	var spent struct {
 		EventID string `json:"eventId"`
@@ -116,7 +116,7 @@ func spend(ctx context.Context, c client) (eventID string, err error) {
 	return spent.EventID, err
 }
 
-// wait waits until the event's delivery is in the state, and returns it.
+// wait waits until the event's delivery has the given state, and returns it.
 func wait(ctx context.Context, c client, path, eventID, state string) (delivery, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -134,7 +134,7 @@ func wait(ctx context.Context, c client, path, eventID, state string) (delivery,
 	}
 }
 
-// pause lets a little time pass between two questions.
+// pause waits between two polls.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -20,13 +20,12 @@ import (
 // A host is a storage service that mounts the library.
 type host struct {
 	url  string
-	key  string // one with all scopes
+	key  string // has all scopes
 	stop func()
 }
 
-// newHost starts a service on a file in dir. It delivers to this machine, which is
-// refused otherwise, and tries once only, so that the story need not wait for the next
-// try.
+// newHost starts a service on a file in dir. It allows deliveries to this machine, which
+// are refused by default, and does not retry, so that the example need not wait.
 func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error) {
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Path: filepath.Join(dir, "storage.db"),
@@ -37,7 +36,7 @@ func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error)
 			},
 			Retry: webhooks.RetryPolicy{Delays: []time.Duration{}},
 		},
-		Logger: slog.New(slog.DiscardHandler), // what fails here is meant to
+		Logger: slog.New(slog.DiscardHandler), // failures are part of the example
 	})
 	if err != nil {
 		return nil, err
@@ -72,8 +71,8 @@ func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error)
 	}, nil
 }
 
-// spending is a route of the host's own, which leaves the account with a low
-// balance: so the host publishes an event.
+// spending is the host's own route. It leaves the account with a low balance, so the
+// host publishes an event.
 func spending(hooks *webhooks.WebhookService) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, _ := auth.PrincipalFrom(r.Context())

@@ -10,10 +10,10 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// A key is an API key as the API shows it.
+// A key is an API key in the API's JSON format.
 type key struct {
 	ID         string     `json:"id"`
-	Key        string     `json:"key"` // the value: in the answers that make it only
+	Key        string     `json:"key"` // only in responses to a creation or rotation
 	Name       string     `json:"name"`
 	Scopes     []string   `json:"scopes"`
 	ExpiresAt  *time.Time `json:"expiresAt"`
@@ -22,17 +22,17 @@ type key struct {
 	Previous   *struct {
 		ExpiresAt  time.Time  `json:"expiresAt"`
 		LastUsedAt *time.Time `json:"lastUsedAt"`
-	} `json:"previous"` // the value of before the last rotation, while it lives on
+	} `json:"previous"` // the value before the last rotation, while it is valid
 }
 
-// A list is a part of one, newest first.
+// A list is a page of a list, newest first.
 type list[T any] struct {
 	Data       []T     `json:"data"`
 	NextCursor *string `json:"nextCursor"`
 	HasMore    bool    `json:"hasMore"`
 }
 
-// all returns all of a list, part by part.
+// all returns all items of a list. It reads page by page.
 func all[T any](ctx context.Context, c client, path string) ([]T, error) {
 	var whole []T
 	for query := "?limit=100"; ; {

@@ -1,9 +1,9 @@
-// Manage shows the management of API keys and webhooks as a dashboard or a client
-// library does it: over HTTP, with the library's documented errors. It starts a
-// storage service and a receiver of its own to do it with.
+// Manage shows how a dashboard or client library manages API keys and webhooks over
+// HTTP, and handles the documented errors. It starts its own storage service and
+// receiver.
 //
-//	go run ./examples/manage         # once through, then exit
-//	go run ./examples/manage -serve  # leave them running, for docs/http.md
+//	go run ./examples/manage         # run once, then exit
+//	go run ./examples/manage -serve  # keep both running, for docs/http.md
 package main
 
 import (
@@ -28,8 +28,8 @@ func main() {
 	}
 }
 
-// run starts a service on a file in a directory that it removes afterwards, and
-// manages keys and webhooks.
+// run starts a service on a file in a temporary directory, and manages keys and
+// webhooks.
 func run(ctx context.Context, out io.Writer, serve bool) error {
 	dir, err := os.MkdirTemp("", "storageapi-manage-")
 	if err != nil {

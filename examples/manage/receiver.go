@@ -11,13 +11,13 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A receiver takes events behind TLS: at /hooks those that are signed with the secret
-// that it was told, at /open all, for docs/http.md, whose reader tells it none. See
-// examples/receiver for one to copy.
+// A receiver receives events over TLS. At /hooks it accepts only events signed with its
+// secret. At /open it accepts all events, for readers of docs/http.md, who cannot set its
+// secret. See examples/receiver for a receiver to copy.
 type receiver struct {
-	url    string         // of /hooks
-	open   string         // of /open
-	roots  *x509.CertPool // who vouches for its certificate
+	url    string         // URL of /hooks
+	open   string         // URL of /open
+	roots  *x509.CertPool // roots of its certificate
 	secret atomic.Pointer[signing.Secret]
 	server *httptest.Server
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// A webhook is one as the API shows it.
+// A webhook is a webhook in the API's JSON format.
 type webhook struct {
 	ID                      string     `json:"id"`
 	URL                     string     `json:"url"`
 	Events                  []string   `json:"events"`
 	Active                  bool       `json:"active"`
-	Secret                  string     `json:"secret"` // in the answers that make it only
+	Secret                  string     `json:"secret"` // only in responses to a creation or rotation
 	CreatedAt               time.Time  `json:"createdAt"`
 	BalanceThreshold        *string    `json:"balanceThreshold"` // in SUI
 	OffReason               *string    `json:"offReason"`
@@ -91,7 +91,7 @@ func manageWebhooks(ctx context.Context, out io.Writer, admin client, receiver *
 	return err
 }
 
-// test sends a test event to the webhook at path and prints what came of it.
+// test sends a test event to the webhook at path and prints the result.
 func test(ctx context.Context, out io.Writer, c client, path string) error {
 	var tested struct {
 		ID      string  `json:"id"`

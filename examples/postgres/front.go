@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// A front stands before the nodes, as a load balancer would: each request goes to the
-// next node, or if that does not answer to the one after it.
+// A front is a load balancer. It sends each request to the next node, or to the following
+// nodes if that does not answer.
 type front struct {
 	httputil.ReverseProxy
 	nodes []string
 	turn  atomic.Uint64
 }
 
-// newFront returns a front of n nodes, and chooses addresses for them.
+// newFront returns a front for n nodes, and chooses their addresses.
 func newFront(n int) (*front, error) {
 	f := &front{}
 	for range n {
@@ -31,7 +31,7 @@ func newFront(n int) (*front, error) {
 		r.Out.URL.Scheme, r.Out.URL.Host = "http", "node"
 		r.SetXForwarded()
 	}
-	// All that is asked for is the host "node": who dials finds one that is there.
+	// Every request has the host "node"; the dialer chooses a node that accepts connections.
 	dialer := &net.Dialer{}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true

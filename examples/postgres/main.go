@@ -1,6 +1,6 @@
-// Postgres is a storage service of two nodes behind one address, on one database.
-// Either node can be killed: the other goes on, with requests at once, and within some
-// seconds with the deliveries of the one that was killed.
+// Postgres is a storage service of two nodes behind one address, on one database. If
+// either node is killed, the other continues: with requests at once, and with the killed
+// node's deliveries within a few seconds.
 //
 //	DATABASE_URL=postgres://user:password@localhost/storage go run .
 package main
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// run runs the nodes and what stands before them, until ctx is done.
+// run runs the nodes and the front until ctx is done.
 func run(ctx context.Context, out io.Writer, dsn, listen string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,7 +68,7 @@ func run(ctx context.Context, out io.Writer, dsn, listen string) error {
 	}
 	server := &http.Server{Addr: listen, Handler: front, ReadHeaderTimeout: 10 * time.Second}
 	if token == "" {
-		token = "$KEY" // it was printed at the first start, and is stored nowhere
+		token = "$KEY" // printed only at the first start, and not stored
 	}
 	fmt.Fprintf(out, "The service is at http://%s; try\n\n\tcurl -H \"Api-Key: %s\" http://%s/v2/environments\n\n", listen, token, listen)
 	fmt.Fprintln(out, "and kill -9 a node meanwhile.")
@@ -78,8 +78,8 @@ func run(ctx context.Context, out io.Writer, dsn, listen string) error {
 	return err
 }
 
-// prepare brings the database to where nodes can work with it, and makes the first key
-// of the account, unless that has one: then token is empty.
+// prepare migrates the database and creates the first key of the account. If the account
+// already has a key, token is empty.
 func prepare(ctx context.Context, dsn string) (token string, err error) {
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
@@ -109,7 +109,7 @@ func prepare(ctx context.Context, dsn string) (token string, err error) {
 	return made.Reveal(), err
 }
 
-// keepRunning runs a node, and runs it again two seconds after it has ended.
+// keepRunning runs a node, and restarts it two seconds after it exits.
 func keepRunning(ctx context.Context, out io.Writer, address string) {
 	self, err := os.Executable()
 	for err == nil && ctx.Err() == nil {

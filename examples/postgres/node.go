@@ -17,8 +17,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// runNode serves and delivers until ctx is done. The node is a host like any other:
-// it shares its connections with the store.
+// runNode serves requests and delivers events until ctx is done. The node is an ordinary
+// host that shares its connection pool with the store.
 func runNode(ctx context.Context, dsn, address string) (err error) {
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
@@ -50,8 +50,8 @@ func runNode(ctx context.Context, dsn, address string) (err error) {
 	return <-delivered
 }
 
-// listenAndServe serves until ctx is done, and then until the requests under way have
-// finished.
+// listenAndServe serves until ctx is done, and then waits up to 5 seconds for the requests
+// under way.
 func listenAndServe(ctx context.Context, server *http.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
@@ -76,8 +76,8 @@ func (h *host) environments(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": []string{"production"}})
 }
 
-// storeFile stores a file that expires in an hour and tells its account's webhooks so, in
-// one transaction: either both are done or neither.
+// storeFile stores a file that expires in an hour and publishes an event about it, in one
+// transaction.
 func (h *host) storeFile(w http.ResponseWriter, r *http.Request) {
 	caller, _ := auth.PrincipalFrom(r.Context())
 	expires := time.Now().Add(time.Hour)

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// newCertificate makes a certificate for the receiver, which has no public name
-// that an authority could vouch for: valid for a day, with a pool for those who are
-// to trust it.
+// newCertificate returns a self-signed certificate for the receiver, which has no public
+// name, and a pool for clients to trust it. The certificate is valid for a day.
 func newCertificate() (tls.Certificate, *x509.CertPool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

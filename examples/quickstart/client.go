@@ -9,14 +9,14 @@ import (
 	"net/http"
 )
 
-// A client calls the service as any developer would: over HTTP, with a key.
+// A client calls the service over HTTP, with a key.
 type client struct {
 	base string
 	key  string
 }
 
-// call sends body as JSON, if there is one, wants the status, and returns the
-// response decoded.
+// call sends body as JSON, unless it is nil, and returns the decoded response. It fails
+// unless the status is want.
 func (c client) call(ctx context.Context, want int, method, path string, body any) (map[string]any, error) {
 	var content io.Reader
 	if body != nil {

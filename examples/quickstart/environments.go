@@ -10,8 +10,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// environments is the host's own part of the API: what the library guards but
-// knows nothing of.
+// environments is the host's own part of the API. The library only guards its routes.
 type environments struct {
 	mu   sync.Mutex
 	list map[string][]environment // by account

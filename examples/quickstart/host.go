@@ -23,8 +23,8 @@ type host struct {
 	stop func() error
 }
 
-// startHost starts a service on a file in dir. Its webhooks trust the receiver's
-// own certificate, and may be sent to this machine, which is refused otherwise.
+// startHost starts a service on a file in dir. Its deliveries trust the receiver's
+// certificate, and may go to this machine, which is refused by default.
 func startHost(ctx context.Context, dir string, trusted *x509.CertPool) (*host, error) {
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Path: filepath.Join(dir, "storage.db"),
@@ -45,7 +45,7 @@ func startHost(ctx context.Context, dir string, trusted *x509.CertPool) (*host, 
 	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, http.HandlerFunc(envs.serveList)))
 	mux.Handle("POST /v2/environments", api.Auth.Require(scopes.EnvironmentsWrite, http.HandlerFunc(envs.serveCreate)))
 
-	// The settings pages, for people: behind the host's own login.
+	// The settings pages are behind the host's own login.
 	logins := &sessions{accounts: make(map[string]string)}
 	settings, err := dashboard.New(dashboard.Config{
 		API: api, Account: logins.account, Title: "Storage settings", SignIn: "/login", SignOut: "/logout",

@@ -9,16 +9,15 @@ import (
 	"sync"
 )
 
-// sessions are a stand-in for the login that a host has: one click makes anybody
-// acct_1.
+// sessions is a stand-in for a host's login: one click logs any visitor in as acct_1.
 type sessions struct {
 	mu       sync.Mutex
-	accounts map[string]string // by what the cookie holds
+	accounts map[string]string // by cookie value
 }
 
 const sessionCookie = "session"
 
-// account returns whose session a request belongs to.
+// account returns the account of a request's session.
 func (s *sessions) account(r *http.Request) (string, error) {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
@@ -46,8 +45,8 @@ func (s *sessions) begin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, back(r), http.StatusSeeOther)
 }
 
-// back returns the page that the visitor asked for before the login. Another site may have
-// made up next: only a path is followed.
+// back returns the page that the visitor requested before the login. It accepts only a path,
+// because next may come from another site.
 func back(r *http.Request) string {
 	next := r.URL.Query().Get("next")
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, `\`) {

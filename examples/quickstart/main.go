@@ -1,9 +1,8 @@
-// Quickstart shows the whole of the library at work on this machine: a storage
-// service with API keys and webhooks, a client that calls it over HTTP, and a
-// receiver that verifies what it is sent.
+// Quickstart runs the whole library on this machine: a storage service with API keys
+// and webhooks, a client that calls it over HTTP, and a receiver that verifies events.
 //
-//	go run ./examples/quickstart         # once through, then exit
-//	go run ./examples/quickstart -serve  # leave the service running, to try with a browser and curl
+//	go run ./examples/quickstart         # run once, then exit
+//	go run ./examples/quickstart -serve  # keep the service running, to try with a browser and curl
 package main
 
 import (
@@ -36,7 +35,7 @@ func main() {
 	}
 }
 
-// run plays the story through, in a directory that it removes afterwards.
+// run runs the example in a temporary directory.
 func run(ctx context.Context, out io.Writer, serve bool) (err error) {
 	dir, err := os.MkdirTemp("", "storageapi-quickstart-")
 	if err != nil {
@@ -60,7 +59,7 @@ func run(ctx context.Context, out io.Writer, serve bool) (err error) {
 	}()
 	fmt.Fprintf(out, "A storage service runs at %s, on %s/storage.db\n", host.url, dir)
 
-	// The first key of an account is made by the host, in Go.
+	// The host creates the first key of an account in Go.
 	_, token, err := host.api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
 	if err != nil {
 		return err
@@ -73,7 +72,7 @@ func run(ctx context.Context, out io.Writer, serve bool) (err error) {
 	return tell(ctx, out, host, receiver, client{host.url, token.Reveal()})
 }
 
-// tell is the story: keys, refusals, environments, webhooks.
+// tell runs the steps of the example: keys, refusals, environments, webhooks.
 func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, admin client) error {
 	// A narrower key, over HTTP.
 	created, err := admin.call(ctx, 201, "POST", "/v2/api-keys", map[string]any{
@@ -87,7 +86,7 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 	reader := client{host.url, created["key"].(string)}
 	fmt.Fprintf(out, "Made a narrower key over HTTP: %s with %v until %s\n", created["id"], created["scopes"], created["expiresAt"])
 
-	// Refused where it should be.
+	// Requests that must be refused.
 	refusals := []struct {
 		who          string
 		client       client
@@ -128,8 +127,8 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 	}
 	fmt.Fprintf(out, "Registered %s at %s\n", webhook["id"], receiver.url)
 
-	// The host reports what it knows, and the library decides what to tell. Reports
-	// that tell nothing new send nothing.
+	// The host reports its data, and the library decides which events to send. Repeated
+	// reports send nothing.
 	for _, r := range reports(ctx, host.api.Webhooks, 0) {
 		for range 3 {
 			if err := r.do(); err != nil {
@@ -148,7 +147,7 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 		}
 	}
 
-	// After its deletion, nothing more arrives.
+	// A deleted webhook receives nothing.
 	if _, err := reader.call(ctx, 204, "DELETE", "/v2/notifications/webhooks/"+webhook["id"].(string), nil); err != nil {
 		return err
 	}

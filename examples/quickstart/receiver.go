@@ -13,13 +13,12 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A receiver is what a client of the service runs to receive events: an HTTPS
-// server that lets only signed requests through. See examples/receiver for one
-// to copy.
+// A receiver is an HTTPS server that a customer runs to receive events. It accepts
+// only signed requests. See examples/receiver for a receiver to copy.
 type receiver struct {
 	url     string
 	trusted *x509.CertPool
-	events  chan []byte // the bodies that were verified
+	events  chan []byte // verified bodies
 	secret  atomic.Pointer[signing.Secret]
 	server  *http.Server
 }
@@ -48,7 +47,7 @@ func startReceiver() (*receiver, error) {
 	return r, nil
 }
 
-// receive answers 204 to what is signed with the secret it was told.
+// receive answers 204 to requests signed with the receiver's secret.
 func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	secret := r.secret.Load()
 	if secret == nil {

@@ -11,15 +11,15 @@ import (
 // A reported is a report that a host makes.
 type reported struct {
 	what  string
-	tells webhooks.EventType // which event follows; empty: none
+	tells webhooks.EventType // event that the report causes; empty: none
 	do    func() error
 }
 
-// reports returns reports that tell each of the six events, those of use in a period of
-// that number.
+// reports returns reports that cause each of the six events. Usage reports are for the period
+// with the given number.
 func reports(ctx context.Context, hooks *webhooks.WebhookService, number int) []reported {
 	const sui, gib, day = 1_000_000_000, 1 << 30, 24 * time.Hour
-	period := fmt.Sprintf("period-%06d", number) // a month, as "2026-11", is what it mostly is
+	period := fmt.Sprintf("period-%06d", number) // usually a month, such as "2026-11"
 	balance := func(amount webhooks.Amount) func() error {
 		return func() error { return hooks.ReportBalance(ctx, account, amount) }
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// serveOn leaves the service running until it is interrupted. It registers a
-// webhook, makes a report every few seconds, and prints what arrives; the settings
-// pages and the curl lines show the rest.
+// serveOn keeps the service running until it is interrupted. It registers a webhook,
+// makes a report every few seconds, and prints the received events. It also prints the
+// address of the settings pages and curl lines to try.
 func serveOn(ctx context.Context, out io.Writer, host *host, receiver *receiver, key string) error {
 	webhook, err := host.api.Webhooks.Create(ctx, account, webhooks.CreateParams{
 		URL: receiver.url, Events: webhooks.EventTypes(), BalanceThreshold: 25_500_000_000,
@@ -62,7 +62,7 @@ tries again.) Interrupt to stop.
 	}
 }
 
-// ended returns nil if it was the interrupt that made something fail.
+// ended returns nil if the interrupt has caused err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -1,15 +1,15 @@
-// Receiver is a receiver of webhooks to copy: it verifies each request's
-// signature and prints the event.
+// Receiver is a webhook receiver to copy. It verifies each request's signature and
+// prints the event.
 //
 //	WEBHOOK_SECRET=whsec_… go run ./examples/receiver -addr :8443 -cert cert.pem -key key.pem
 //
-// The certificate is one that senders trust; for a try on one machine,
+// Senders must trust the certificate. To try it on one machine, create a self-signed
+// certificate and add it to the sender's roots:
 //
 //	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
 //		-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout key.pem -out cert.pem
 //
-// makes one that only those trust who are told to. During a rotation
-// WEBHOOK_SECRET holds both secrets, separated by a comma.
+// During a rotation, set WEBHOOK_SECRET to both secrets, separated by a comma.
 package main
 
 import (
@@ -86,21 +86,20 @@ func newHandler(secrets string) (http.Handler, error) {
 	return verifier.Handler(http.HandlerFunc(r.receive)), nil
 }
 
-// remembered is how many event ids a receiver remembers: no more, since senders never
-// stop.
+// remembered is the number of event IDs that a receiver remembers, to bound memory.
 const remembered = 10_000
 
-// A receiver handles each event once, while it remembers it. A real one would keep
-// the ids where it keeps what it does with the events, in the same transaction, for as
-// long as the sender may repeat them.
+// A receiver handles each event once, while it remembers the ID. A real receiver stores
+// the ID in the same transaction as the result of handling the event, and keeps it while
+// the sender may repeat the event.
 type receiver struct {
 	mu     sync.Mutex
-	seen   map[string]bool // by event id
+	seen   map[string]bool // by event ID
 	recent [remembered]string
-	oldest int // in recent, the next to be forgotten
+	oldest int // index in recent of the next ID to forget
 }
 
-// isNew reports whether the event has not come before, and remembers it.
+// isNew reports whether the event is new, and remembers it.
 func (r *receiver) isNew(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +112,7 @@ func (r *receiver) isNew(id string) bool {
 	return true
 }
 
-// receive runs only for verified requests.
+// receive handles a verified request.
 func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	var event struct {
 		ID        string          `json:"id"`
@@ -125,8 +124,8 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "not an event", http.StatusBadRequest)
 		return
 	}
-	if r.isNew(event.ID) { // a delivery can come more than once
+	if r.isNew(event.ID) { // events can arrive more than once
 		log.Printf("%s %s %s", event.Type, event.ID, event.Data)
 	}
-	w.WriteHeader(http.StatusNoContent) // answer soon; work that takes long goes elsewhere
+	w.WriteHeader(http.StatusNoContent) // answer soon; do slow work elsewhere
 }

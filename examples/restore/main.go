@@ -1,10 +1,10 @@
-// Command restore makes a file from a backup that brings nothing back that was revoked since:
-// docs/operations.md has the steps around it. Copy it to your own module, with the options
-// that your host opens its file with, such as bolt.Sealed.
+// Command restore creates a file from a backup, without the keys, webhooks and accounts that were
+// revoked or erased since the backup. docs/operations.md has all steps. Copy it to your own module,
+// and pass the same options as your host when it opens its file, such as bolt.Sealed.
 //
 //	restore -from backup.db -abandoned abandoned.db -to storage.db
 //
-// It prints each finding and each damaged row on a line, and the number of each kind.
+// It prints each finding and each damaged row on a line, and then a summary.
 package main
 
 import (
@@ -51,7 +51,8 @@ func main() {
 	fmt.Printf("restored: %+v\n", info)
 }
 
-// read reads a list: the action of an audit entry, an account and an id a line.
+// read reads a list with an audit action, an account and an ID on each line. Lines for
+// account.erased have no ID.
 func read(fence *boltops.Fence, path string) error {
 	file, err := os.Open(path)
 	if err != nil {

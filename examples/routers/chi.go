@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// Chi mounts the API in a chi router. A path of the host's own that lacks a method is answered
-// by MethodNotAllowed, which chi would answer without a body.
+// Chi mounts the API in a chi router. It sets MethodNotAllowed, because chi itself answers without
+// a body if a host's path does not support a method.
 func Chi(api *storageapi.Handler, settings http.Handler) http.Handler {
 	router := chi.NewRouter()
 	router.Handle("/v2/*", api)

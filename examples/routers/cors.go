@@ -8,16 +8,16 @@ import (
 	"github.com/storageapi/storageapi"
 )
 
-// CORS lets programs in browsers, on pages of the origins, call everything that root serves:
-// the API and the host's own routes. It goes around the whole router, so that a preflight
-// request, which carries no API key, meets neither a route nor the guard.
+// CORS lets pages of the given origins call all routes of root: the API and the host's own
+// routes. It wraps the whole router, so that preflight requests, which have no API key, reach
+// neither a route nor the guard.
 //
-// Everyone who can open such a page can read its API key: give that few scopes and a short life.
+// Every visitor of such a page can read its API key, so give the key few scopes and a short life.
 func CORS(root http.Handler, origins ...string) (http.Handler, error) {
 	middleware, err := cors.NewMiddleware(cors.Config{
 		Origins:         origins,
 		Methods:         []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
-		RequestHeaders:  storageapi.RequestHeaders(), // and those of the host's own routes
+		RequestHeaders:  storageapi.RequestHeaders(), // add the headers of the host's own routes
 		ResponseHeaders: storageapi.ResponseHeaders(),
 		MaxAgeInSeconds: 600,
 	})

@@ -1,11 +1,11 @@
 // Package routers shows how to mount the library with routers other than net/http's: chi,
-// gin and echo. Each file is a function to copy: the API, a route of the host's own that is
-// guarded by it, and the settings pages.
+// gin and echo. Each file has a function to copy, which mounts the API, a guarded route of
+// the host, and the settings pages.
 //
-//	go test .   # the same requests, through each of them
+//	go test .   # sends the same requests through each router
 //
-// What they have in common: the API goes under its own prefix as it is, without one being
-// stripped; whatever is not the host's there gets to it, so that unknown paths and methods are
-// answered in the API's form; and what the guard found out is in the request's context.
-// CORS middleware goes around the whole router: a preflight request then meets no route.
+// In all of them the API is mounted under its own prefix, without stripping it. The API also
+// receives all other requests under that prefix, so that it answers unknown paths and methods in
+// its own format. The guard puts the principal into the request's context. CORS middleware wraps
+// the whole router, so that preflight requests reach no route.
 package routers

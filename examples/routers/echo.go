@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// Echo mounts the API in an echo router. Its wildcard takes what no other route does, methods
-// included.
+// Echo mounts the API in an echo router. The wildcard route receives all requests that no other
+// route matches by path and method.
 func Echo(api *storageapi.Handler, settings http.Handler) http.Handler {
 	router := echo.New()
 	router.Any("/v2/*", echo.WrapHandler(api))

@@ -10,9 +10,9 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// Gin mounts the API in a gin router. Under /v2 it can have no wildcard of its own, as gin
-// panics where that meets a route of the host's: what matches no route goes to NoRoute, and
-// from there to the API. Gin must not clean paths before.
+// Gin mounts the API in a gin router. A wildcard under /v2 would conflict with the host's routes,
+// on which gin panics, so NoRoute passes all unmatched requests to the API. Gin must not clean
+// paths before.
 func Gin(api *storageapi.Handler, settings http.Handler) http.Handler {
 	router := gin.New()
 	router.RedirectTrailingSlash = false
@@ -26,7 +26,7 @@ func Gin(api *storageapi.Handler, settings http.Handler) http.Handler {
 	return router
 }
 
-// ginRequire is Require as middleware of gin: what follows runs only behind the guard.
+// ginRequire is Require as gin middleware: later handlers run only if the guard passes.
 func ginRequire(api *storageapi.Handler, scope scopes.Scope) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		passed := false

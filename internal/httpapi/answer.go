@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// An answer is what a route has to say when all went well.
+// An answer is a successful response.
 type answer struct {
 	status   int
 	location string
@@ -24,13 +24,13 @@ func ok(value any) (answer, error) {
 	return answer{status: http.StatusOK, body: body}, err
 }
 
-// tagged is ok for a resource of that entity tag.
+// tagged is ok for a resource with the given entity tag.
 func tagged(tag string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusOK, etag: tag, body: body}, err
 }
 
-// created is the answer to a POST that made the resource of that id.
+// created is the answer to a POST that created the resource with the given ID.
 func created(c *call, id string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusCreated, location: pathOf(c.Request) + "/" + id, body: body}, err
@@ -70,8 +70,8 @@ func encode(value any) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// pathOf returns the path that the client asked for. It is longer than r.URL's where
-// the host mounted the API under a prefix and stripped that.
+// pathOf returns the path that the client requested. It is longer than r.URL's if the
+// host strips a prefix from the path.
 func pathOf(r *http.Request) string {
 	here := r.URL.EscapedPath()
 	asked, err := url.ParseRequestURI(r.RequestURI)
@@ -85,7 +85,7 @@ func pathOf(r *http.Request) string {
 	return full
 }
 
-// A timestamp is in JSON a string of RFC 3339 in UTC with milliseconds, or null if
+// A timestamp is encoded as an RFC 3339 string in UTC with milliseconds, or as null if
 // it is zero.
 type timestamp time.Time
 
@@ -97,8 +97,8 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 	return []byte(at.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
 }
 
-// accepted is the answer to a POST that began something, which goes on at that path;
-// empty: at this one.
+// accepted is the answer to a POST that started a job. location is the path of the job;
+// empty means the path of the request.
 func accepted(location string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusAccepted, location: location, body: body}, err

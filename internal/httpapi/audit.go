@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 )
 
-// An auditView is an audit entry as the API shows it.
+// An auditView is the JSON form of an audit entry.
 type auditView struct {
 	ID            string    `json:"id"`
 	OccurredAt    timestamp `json:"occurredAt"`
@@ -26,7 +26,7 @@ type auditView struct {
 	Until         timestamp `json:"until"`
 }
 
-// An auditSide is who did something, or what to.
+// An auditSide is the actor or the target of an audit entry.
 type auditSide struct {
 	Kind string  `json:"kind"`
 	ID   *string `json:"id"`
@@ -34,13 +34,13 @@ type auditSide struct {
 	Hint *string `json:"hint"`
 }
 
-// A creatorView is who created a key.
+// A creatorView is the creator of a key.
 type creatorView struct {
 	Kind string  `json:"kind"`
 	ID   *string `json:"id"`
 }
 
-// viewCreator returns who created a key; nil if that is not known.
+// viewCreator returns the view of a key's creator, or nil if it is unknown.
 func viewCreator(a audit.Actor) *creatorView {
 	if a.Kind == "" {
 		return nil
@@ -69,7 +69,7 @@ func viewAuditEntry(n audit.Entry) auditView {
 	return view
 }
 
-// auditCursor is what cursors of the audit log are of.
+// auditCursor is the list name in cursors of the audit log.
 const auditCursor = "audit"
 
 func (a *api) listAuditLog(c *call) (answer, error) {
@@ -87,8 +87,8 @@ func (a *api) listAuditLog(c *call) (answer, error) {
 	return showList(page.Entries, page.Next, viewAuditEntry)
 }
 
-// parseAuditQuery parses what to list: of one target, of one or more actions, from a time on
-// and before another, each of which may be absent, with limit and cursor.
+// parseAuditQuery parses the optional parameters target, action (repeatable), since, until,
+// limit and cursor.
 func parseAuditQuery(values url.Values) (parsed audit.Query, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err

@@ -9,11 +9,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A header is something that a handler takes from a request's headers.
+// A header reads a value from a request's headers.
 type header func(*call) error
 
-// bind takes what a request says: the fields of its body, where the route has one, then
-// headers.
+// bind parses the fields of the body, if the route has a body, and then the headers.
 func (c *call) bind(body []field, headers ...header) error {
 	if c.route.body != noBody {
 		if err := decodeObject(c.data, body...); err != nil {
@@ -28,17 +27,17 @@ func (c *call) bind(body []field, headers ...header) error {
 	return nil
 }
 
-// fields are those of a body.
+// fields returns the fields of a body as a slice.
 func fields(list ...field) []field { return list }
 
-// keyID returns the id of the key that the path names, see [wellFormed].
+// keyID returns the key ID in the path, see [wellFormed].
 func (c *call) keyID() string { return wellFormed(id.Key, c.id) }
 
-// webhookID returns the id of the webhook that the path names, see [wellFormed].
+// webhookID returns the webhook ID in the path, see [wellFormed].
 func (c *call) webhookID() string { return wellFormed(id.Webhook, c.id) }
 
-// wellFormed returns s if it can be an id of that kind, or else "", which is no id of
-// anything: the services find nothing there, and ask no store.
+// wellFormed returns s if it has the format of an ID of the given kind, or else "". The
+// services treat "" as not found, without reading the store.
 func wellFormed(kind, s string) string {
 	if !id.Valid(kind, s) {
 		return ""
@@ -46,8 +45,8 @@ func wellFormed(kind, s string) string {
 	return s
 }
 
-// idempotencyKey takes the request's Idempotency-Key; empty if it has none. What may be
-// in it is for the service to check.
+// idempotencyKey reads the request's Idempotency-Key, or leaves target empty if there is
+// none. The service validates the value.
 func idempotencyKey(target *string) header {
 	return func(c *call) error {
 		values, given := c.Header["Idempotency-Key"]
@@ -62,10 +61,10 @@ func idempotencyKey(target *string) header {
 	}
 }
 
-// ifMatchKey takes the request's If-Match, as a part of the condition on which the
-// request does what it does to a key: that the caller may, that the caller's value is
-// still what it was when it was verified, and then If-Match. Otherwise a value that is
-// replaced at this moment could still rotate its own key.
+// ifMatchKey sets target to the condition for changing a key. It checks the caller's
+// authority, then that the caller's own value has not changed since it was verified, then
+// If-Match. Without the second check a value that is being replaced could still rotate
+// its own key.
 func (a *api) ifMatchKey(target *apikeys.Condition) header {
 	return func(c *call) error {
 		match, err := c.ifMatch()
@@ -86,8 +85,8 @@ func (a *api) ifMatchKey(target *apikeys.Condition) header {
 	}
 }
 
-// mayChangeKey returns the condition that the caller may do what the route is for to the
-// key: to the one that there is, or to one that is to be.
+// mayChangeKey returns the condition that the caller may perform the route's action on
+// the existing key, or on the new key for a creation.
 func (a *api) mayChangeKey(c *call) apikeys.Condition {
 	return func(before, after apikeys.Key) error {
 		key := before
@@ -98,8 +97,8 @@ func (a *api) mayChangeKey(c *call) apikeys.Condition {
 	}
 }
 
-// ifMatchWebhook takes the request's If-Match, as a part of the condition on which the
-// request does what it does to a webhook: that the caller may, and then If-Match.
+// ifMatchWebhook sets target to the condition for changing a webhook. It checks the caller's
+// authority, then If-Match.
 func (a *api) ifMatchWebhook(target *webhooks.Condition) header {
 	return func(c *call) error {
 		match, err := c.ifMatch()
@@ -117,10 +116,10 @@ func (a *api) ifMatchWebhook(target *webhooks.Condition) header {
 	}
 }
 
-// mayChangeWebhook returns the condition that the caller may do what the route is for to
-// the webhook, as it is and as it would be. To have it sent things, or to say where to,
-// takes authority over all that may be sent: also over events of types that it was
-// subscribed to before.
+// mayChangeWebhook returns the condition that the caller may perform the route's action on
+// the webhook, both as it is and as it would become. Triggering deliveries or changing the URL
+// requires authority over every event that may be sent, including events of types that the
+// webhook was subscribed to in the past.
 func (a *api) mayChangeWebhook(c *call) webhooks.Condition {
 	return func(before, after webhooks.Webhook) error {
 		types := slices.Concat(before.Events, after.Events)

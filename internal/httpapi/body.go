@@ -12,18 +12,18 @@ import (
 
 const maxBody = 64 << 10
 
-// A bodyRule says what a route takes of a request's body.
+// A bodyRule is the kind of request body that a route accepts.
 type bodyRule int
 
 const (
 	noBody       bodyRule = iota // the body is not read
 	emptyBody                    // no body, or an empty object
-	optionalBody                 // JSON, or no body, which counts as an empty object
+	optionalBody                 // JSON, or no body, which means an empty object
 	neededBody                   // JSON
 )
 
-// receive reads the request's body as the route's rule has it: JSON by its header, and
-// not too large.
+// receive reads the request's body according to the route's rule. It checks the media
+// type and the size.
 func (c *call) receive() error {
 	rule := c.route.body
 	if rule == noBody {

@@ -22,14 +22,14 @@ type deliveryView struct {
 	NextAttemptAt timestamp              `json:"nextAttemptAt"`
 }
 
-// A deliveryListView is a delivery as it is listed.
+// A deliveryListView is a delivery in a list.
 type deliveryListView struct {
 	deliveryView
 	AttemptCount int          `json:"attemptCount"`
 	LastAttempt  *attemptView `json:"lastAttempt"`
 }
 
-// A deliveryReadView is a delivery as it is read by itself.
+// A deliveryReadView is a single delivery with its attempts.
 type deliveryReadView struct {
 	deliveryView
 	Attempts []attemptView `json:"attempts"`
@@ -134,7 +134,7 @@ func (a *api) redeliver(c *call) (answer, error) {
 	return accepted("", a.viewDeliveryRead(&delivery))
 }
 
-// readDelivery returns the delivery that the path names, for callers who may read its webhook.
+// readDelivery returns the delivery in the path if the caller may read its webhook.
 func (a *api) readDelivery(c *call) (webhooks.Delivery, error) {
 	webhook, err := a.findWebhook(c)
 	if err != nil {
@@ -143,7 +143,7 @@ func (a *api) readDelivery(c *call) (webhooks.Delivery, error) {
 	return a.findDelivery(c, webhook.ID)
 }
 
-// findDelivery returns the delivery to the webhook that the path names.
+// findDelivery returns the webhook's delivery of the event in the path.
 func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error) {
 	delivery, err := a.webhooks.Delivery(c.Context(), c.caller.Account, webhookID, c.subID)
 	if errors.Is(err, webhooks.ErrNotFound) {
@@ -154,9 +154,8 @@ func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error)
 
 var deliveryStates = []webhooks.DeliveryState{webhooks.Pending, webhooks.Delivered, webhooks.Dead, webhooks.Skipped}
 
-// parseDeliveryQuery parses what deliveries of the webhook to list: of one or more
-// states, those that failed, from a time on and before another, each of which may be absent, with
-// limit and cursor.
+// parseDeliveryQuery parses the optional parameters of a webhook's delivery list: state
+// (repeatable), failed, from, to, limit and cursor.
 func parseDeliveryQuery(values url.Values, webhookID string) (parsed webhooks.DeliveryQuery, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
@@ -193,7 +192,7 @@ func parseDeliveryQuery(values url.Values, webhookID string) (parsed webhooks.De
 	return parsed, nil
 }
 
-// parseBoundIn parses where a range of time begins or ends; zero if it is not given.
+// parseBoundIn parses a bound of a time range. It returns the zero time if the parameter is absent.
 func parseBoundIn(values url.Values, name string) (time.Time, error) {
 	texts, given := values[name]
 	switch {
@@ -205,8 +204,8 @@ func parseBoundIn(values url.Values, name string) (time.Time, error) {
 	return parseBound(name)(texts[0])
 }
 
-// parseListCursor takes back the cursor of a list, such as that of the webhook's deliveries,
-// which holds the list's name, the webhook's id, and what the store says comes next.
+// parseListCursor decodes a cursor that contains the name of its list, such as the webhook's ID
+// for a list of deliveries, and the store's position.
 func parseListCursor(s, list string) (next string, valid bool) {
 	decoded, err := base64.RawURLEncoding.DecodeString(s)
 	next, found := strings.CutPrefix(string(decoded), list+"/")

@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What can be wrong with a request before a service sees it.
+// Errors detected before a service is called.
 var (
 	errNoRoute   = errors.New("no route")
 	errMediaType = errors.New("media type is not JSON")
 	errTooLarge  = errors.New("body is too large")
 )
 
-// What the services do not tell apart.
+// Errors that the services do not distinguish.
 var (
 	errNoDelivery = errors.New("no such delivery")
 	errNoEvent    = errors.New("no such event")
@@ -27,10 +27,10 @@ var (
 	errNoRecovery = errors.New("no such recovery")
 )
 
-// errPrecondition says that If-Match does not hold.
+// errPrecondition means that no tag in If-Match matches.
 var errPrecondition = errors.New("precondition failed")
 
-// A requestError says which part of a request is wrong and what would be right.
+// A requestError names an invalid part of a request and gives the rule for it.
 type requestError struct{ field, reason string }
 
 func (e *requestError) Error() string { return e.field + " " + e.reason }
@@ -38,14 +38,14 @@ func (e *requestError) Error() string { return e.field + " " + e.reason }
 // invalid returns a [*requestError].
 func invalid(field, reason string) error { return &requestError{field, reason} }
 
-// A methodError says that the path is right and the method is not.
+// A methodError means that the path exists but does not support the method.
 type methodError struct{ allow string }
 
 func (*methodError) Error() string { return "no such method here" }
 
-// failures tells how errors are answered; those of other types are in
-// [api.fail]. None of the messages depends on the request: no client learns from
-// one whether what they asked for exists elsewhere.
+// failures maps sentinel errors to responses; [api.fail] handles other error types.
+// The messages do not depend on the request, so that clients cannot learn whether
+// a resource exists in another account.
 var failures = []struct {
 	err     error
 	status  int
@@ -83,11 +83,11 @@ const (
 	manyKeysMessage = "This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or retry later."
 )
 
-// replacedRefusal explains it to a value that a rotation has replaced.
+// replacedRefusal is the message for a change by a value that a rotation has replaced.
 const replacedRefusal = "This value of the API key was replaced by a rotation. It can delete its own key, but manage nothing else. Use the new value."
 
-// leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
-// refuses is not known here. Behind tells which scopes are behind which event types.
+// leastPrivilegeRefusals returns the 403 messages for [auth.LeastPrivilege]. The rules of
+// other policies are unknown here. behind is the text of [readScopes].
 func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 	return map[auth.Action]string{
 		auth.ReadKeys:      "Reading API keys requires the scope account:read.",
@@ -104,7 +104,7 @@ func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 	}
 }
 
-// readScopes tells which scope is behind which event types.
+// readScopes returns a text with the scope that each event type requires.
 func readScopes(service *webhooks.WebhookService) string {
 	var list []string
 	for _, t := range service.EventTypes() {
@@ -115,7 +115,7 @@ func readScopes(service *webhooks.WebhookService) string {
 	return strings.Join(list, ", ") + ", account:read for all others"
 }
 
-// fail answers a request that came to nothing.
+// fail writes the response for err.
 func (a *api) fail(c *call, err error) {
 	for _, f := range failures {
 		if errors.Is(err, f.err) {
@@ -129,7 +129,7 @@ func (a *api) fail(c *call, err error) {
 	var method *methodError
 	broken, full := brokenRule(err), limit(err)
 	switch {
-	case errors.Is(err, auth.ErrUnauthorized): // the key was deleted or expired meanwhile
+	case errors.Is(err, auth.ErrUnauthorized): // the key was deleted or expired during the request
 		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
 		auth.NoteForbidden(c.Context())
@@ -147,8 +147,7 @@ func (a *api) fail(c *call, err error) {
 	}
 }
 
-// brokenRule returns which field of the request is wrong and what would be right, if err
-// is of that kind, or else "".
+// brokenRule returns the text of a validation error, or "" for any other error.
 func brokenRule(err error) string {
 	var request *requestError
 	var key *apikeys.ValidationError
@@ -164,7 +163,7 @@ func brokenRule(err error) string {
 	return ""
 }
 
-// limit returns what to say if err is that an account has as many keys or webhooks as it may, or else "".
+// limit returns the message for a reached limit of keys or webhooks, or "" for any other error.
 func limit(err error) string {
 	var keys *apikeys.LimitError
 	var hooks *webhooks.LimitError
@@ -192,7 +191,7 @@ func (a *api) refusal(c *call) string {
 	return "This API key does not have permission for this action."
 }
 
-// logFailure logs the route, not the path: a path can hold anything.
+// logFailure logs the route, not the path, because a path can contain arbitrary text.
 func (a *api) logFailure(c *call, err error) {
 	log := a.log.ErrorContext
 	if c.Context().Err() != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// etag returns the strong entity tag of a resource for optimistic concurrency: a hash of
-// the JSON of state. state holds everything that requests can change and nothing that
-// changes by itself. It may hold secrets.
+// etag returns the strong entity tag of a resource, for optimistic concurrency: a hash of
+// the JSON of state. state must contain every field that requests can change and no field
+// that changes by itself. It may contain secrets.
 func etag(state any) (string, error) {
 	data, err := json.Marshal(state)
 	if err != nil {
@@ -20,8 +20,8 @@ func etag(state any) (string, error) {
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`, nil
 }
 
-// A precondition is what If-Match asks for (RFC 9110, section 13.1.1). The zero
-// precondition, that of a request without the header, always holds.
+// A precondition is a parsed If-Match header (RFC 9110, section 13.1.1). The zero
+// precondition, for a request without the header, always holds.
 type precondition struct {
 	given bool
 	any   bool     // "*"
@@ -38,8 +38,8 @@ func (c *call) ifMatch() (precondition, error) {
 	return parseIfMatch(strings.Join(lines, ","))
 }
 
-// check returns errPrecondition unless the precondition holds for a resource that exists
-// and has that tag; or the error of finding out the tag.
+// check returns errPrecondition unless the precondition holds for an existing resource with
+// the given tag. err is the error of computing the tag, and is returned as is.
 func (p precondition) check(tag string, err error) error {
 	if err != nil || !p.given || p.any || slices.Contains(p.tags, tag) {
 		return err
@@ -47,8 +47,8 @@ func (p precondition) check(tag string, err error) error {
 	return errPrecondition
 }
 
-// parseIfMatch parses "*", or a list of entity tags separated by commas, with or
-// without elements between them that are empty.
+// parseIfMatch parses "*", or a list of entity tags separated by commas. The list may have
+// empty elements.
 func parseIfMatch(list string) (precondition, error) {
 	const blank = " \t"
 	malformed := invalid("If-Match", `must be * or quoted entity tags as received in ETag, separated by commas`)
@@ -79,6 +79,5 @@ func parseIfMatch(list string) (precondition, error) {
 	return parsed, nil
 }
 
-// notInTag reports whether a character other than the quotes must not be in an
-// entity tag.
+// notInTag reports whether r is not allowed between the quotes of an entity tag.
 func notInTag(r rune) bool { return r <= ' ' || r == 0x7f }

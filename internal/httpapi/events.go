@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An eventView is an event as it is listed.
+// An eventView is an event in a list.
 type eventView struct {
 	ID            string             `json:"id"`
 	Type          webhooks.EventType `json:"type"`
@@ -26,8 +26,8 @@ func (a *api) viewEvent(e webhooks.StoredEvent) eventView {
 	return eventView{e.ID, e.Type, timestamp(e.Timestamp), timestamp(e.PublishedAt), e.HasBody, timestamp(a.webhooks.BodyKeptUntil(e.PublishedAt))}
 }
 
-// listEvents lists the events that the caller may read. Of a list with since there always is a
-// cursor, by which a later request goes on.
+// listEvents lists the events that the caller may read. A list with since always has a cursor,
+// from which a later request continues.
 func (a *api) listEvents(c *call) (answer, error) {
 	query, err := parseEventQuery(c.query)
 	if err != nil {
@@ -65,8 +65,8 @@ func (a *api) getDeliveryBody(c *call) (answer, error) {
 
 func (a *api) getEventBody(c *call) (answer, error) { return a.showBody(c, c.id, errNoEvent) }
 
-// showBody answers with the body of the caller's event, to the byte; missing is returned if
-// there is no such event.
+// showBody answers with the unmodified body of the caller's event. It returns the error missing
+// if there is no such event.
 func (a *api) showBody(c *call, eventID string, missing error) (answer, error) {
 	event, err := a.webhooks.Event(c.Context(), c.caller.Account, eventID)
 	switch {
@@ -85,9 +85,9 @@ func (a *api) showBody(c *call, eventID string, missing error) (answer, error) {
 	return answer{status: http.StatusOK, body: event.Body, verbatim: true}, nil
 }
 
-// readableTypes returns those of the types that were asked for if the caller may read each of
-// them, or else an error. Without any it returns all that the caller may read: no types if that
-// is all that there are and ever were.
+// readableTypes returns the event types to list. If asked has types, it returns them, or an error
+// unless the caller may read all of them. Otherwise it returns all types that the caller may read,
+// or nil, for no filter, if these are all types, including undeclared ones.
 func (a *api) readableTypes(c *call, asked []webhooks.EventType) (readable []webhooks.EventType, err error) {
 	if len(asked) > 0 {
 		return asked, a.permit(c, &auth.Target{Scopes: a.webhooks.ReadScopes(asked)})
@@ -116,14 +116,13 @@ func (a *api) readableTypes(c *call, asked []webhooks.EventType) (readable []web
 	return readable, nil
 }
 
-// withdrawn stands for the types that were declared once and are not any more.
+// withdrawn stands for all types that are no longer declared.
 const withdrawn webhooks.EventType = ""
 
 var errEventCursor = invalid("cursor", "must be one nextCursor of this list, unchanged, and with since if that list had it; omit it to start over")
 
-// parseEventQuery parses what events to list: of one or more types; from a time on and before
-// another, newest first; or since a time, oldest first. Each may be absent, as may limit and
-// cursor.
+// parseEventQuery parses the optional parameters type (repeatable), from and to, limit and cursor.
+// The list is newest first, or oldest first if since replaces from.
 func parseEventQuery(values url.Values) (parsed webhooks.EventQuery, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
@@ -154,7 +153,7 @@ func parseEventQuery(values url.Values) (parsed webhooks.EventQuery, err error) 
 	return parsed, err
 }
 
-// parseTypes parses the names of event types, which need not be declared any more.
+// parseTypes parses the names of event types. Undeclared types are allowed.
 func parseTypes(names []string) (types []webhooks.EventType, err error) {
 	for _, name := range names {
 		if name == "" || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") != "" {
@@ -182,7 +181,7 @@ func parseEventCursor(values url.Values, oldestFirst bool) (after string, err er
 	return after, nil
 }
 
-// eventList is the name of a list of events in its cursors.
+// eventList returns the list name in cursors of events.
 func eventList(oldestFirst bool) string {
 	if oldestFirst {
 		return "oldest"

@@ -1,24 +1,23 @@
-// Package httpapi is the HTTP face of the services: it decodes requests, calls
-// the services, and encodes what they return.
+// Package httpapi implements the HTTP API of the services. It decodes requests, calls
+// the services, and encodes the results.
 //
-// # The way of a request
+// # Request processing
 //
-// Checks come in one order, and the first that fails answers: the key (401), its
-// rate (429), the route (404, 405), the authority that the route declares (403), the media type
-// (415), the size (413), syntax and values (400). What can be decided only then
-// follows: the authority over the very target (403) and the state (404, 409, 412).
+// Checks run in this order, and the first failure determines the response: the key (401),
+// its rate (429), the route (404, 405), the route's action (403), the media type (415), the
+// size (413), syntax and values (400), authority over the specific target (403), and the
+// state (404, 409, 412).
 //
-// The body has 30 s to arrive. As it may take that long, the key is verified again once
-// the body is there (401, 403), and before a deletion: as it is then, and not from
-// memory. Changes of the caller's own key, and creations, are made in one step with
-// finding that the caller's value is still what it was.
+// The body must arrive within 30 s. Because that may take long, the key is verified again,
+// bypassing caches, after the body has been read (401, 403) and before a deletion. Changes
+// of the caller's own key, and creations, check in the same step as the change that the
+// caller's value is unchanged.
 //
 // A handler binds the request ([call.bind]), calls the service, and shows the result. It
-// asks for no authority: it hands the service a condition (If), which the service asks
-// between validation and storing.
+// does not check authority itself. It passes the service a condition (If), which the
+// service calls between validation and storing.
 //
-// [routes] lists what there is; errors.go is the one place where an error becomes
-// a status.
+// [routes] lists all routes; errors.go is the only place that maps errors to statuses.
 package httpapi
 
 import (
@@ -38,24 +37,24 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Config is what the API works with.
+// Config has the dependencies and settings of the API.
 type Config struct {
 	Keys     *apikeys.KeyService
 	Webhooks *webhooks.WebhookService
 	Auth     *auth.Authenticator
 
-	// Audit is the audit log, and Attribute returns the context of a request whose
-	// changes are the actor's.
+	// Audit is the audit log. Attribute returns a request's context, extended to attribute
+	// changes to the actor.
 	Audit     *audit.Service
 	Attribute func(*http.Request, audit.Actor) context.Context
 
-	// Prefix is what [ParsePrefix] returns.
+	// Prefix is the result of [ParsePrefix].
 	Prefix string
 
 	// Authorize is the access policy. Default: [auth.LeastPrivilege].
 	Authorize auth.Authorize
 
-	// Logger gets failures, and one warning if request bodies have no time limit. All other
+	// Logger receives failures, and one warning if request bodies have no time limit. All other
 	// lines are at debug level. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -77,8 +76,8 @@ type api struct {
 	unbounded sync.Once // logs that request bodies have no time limit
 }
 
-// New returns the handler of all routes, guarded by config.Auth. It answers every
-// path, with 404 where there is nothing.
+// New returns the handler of all routes, guarded by config.Auth. It answers unknown paths
+// with 404.
 func New(config Config) (http.Handler, error) {
 	if config.Keys == nil || config.Webhooks == nil || config.Auth == nil || config.Audit == nil || config.Attribute == nil {
 		return nil, errors.New("httpapi: Config: Keys, Webhooks, Auth, Audit and Attribute are required")
@@ -105,7 +104,7 @@ func New(config Config) (http.Handler, error) {
 	return config.Auth.Handler(a), nil
 }
 
-// A call is a request on its way through a route.
+// A call is a request being processed.
 type call struct {
 	*http.Request
 	ctx    context.Context // see [call.Context]
@@ -117,10 +116,10 @@ type call struct {
 	query url.Values // the parameters, all known to the route
 }
 
-// Context returns the context of answering, in place of the request's own.
+// Context returns the context for processing, instead of the request's own.
 func (c *call) Context() context.Context { return c.ctx }
 
-// ServeHTTP answers a request whose key was found good.
+// ServeHTTP answers a request with a verified key.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Caches do not treat Api-Key as a credential, unlike Authorization, and some responses
 	// contain secrets.
@@ -144,7 +143,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer.write(w)
 }
 
-// answer does what a request asks for.
+// answer processes a request.
 func (a *api) answer(c *call) (done answer, err error) {
 	if c.route, c.pathParams, err = a.router.find(c.Request); err != nil {
 		return answer{}, err
@@ -173,8 +172,8 @@ func (a *api) answer(c *call) (done answer, err error) {
 	return done, err
 }
 
-// recheck verifies the caller's key again, and asks again whether it may do what the
-// route is for if it is not what it was.
+// recheck verifies the caller's key again. If the key has changed, it also checks the
+// route's action again.
 func (a *api) recheck(c *call) error {
 	now, err := auth.Recheck(c.Context())
 	if err != nil {
@@ -188,12 +187,12 @@ func (a *api) recheck(c *call) error {
 	return a.permit(c, nil)
 }
 
-// credential returns the value that the request carries, as what asks for a change.
+// credential returns the request's key value as a credential for a change.
 func (a *api) credential(c *call) auth.Credential {
 	return a.keys.Credential(c.Context(), c.Header.Get(auth.HeaderName), c.caller)
 }
 
-// permitNow is permit to a target that is about to be changed: with the key as it is now.
+// permitNow is permit for a target that is about to change, with the key's current state.
 func (a *api) permitNow(c *call, target *auth.Target) error {
 	if c.route.body == noBody { // otherwise answer has rechecked it after reading the body
 		if err := a.recheck(c); err != nil {
@@ -203,8 +202,8 @@ func (a *api) permitNow(c *call, target *auth.Target) error {
 	return a.permit(c, target)
 }
 
-// permit asks whether the caller may do what the route is for: in general if
-// target is nil, else to that target.
+// permit checks whether the caller may perform the route's action: on the target, or
+// in general if target is nil.
 func (a *api) permit(c *call, target *auth.Target) error {
 	if c.route.action == readSelf {
 		return nil

@@ -25,8 +25,8 @@ func (a *api) listKeys(c *call) (answer, error) {
 	return showList(page.Keys, page.Next, viewKeyRead)
 }
 
-// parseKeyFilter parses which keys to list: by a part of the name, by one or more scopes, and by
-// how long they are unused, each of which may be absent.
+// parseKeyFilter parses the optional filters name (a part of the name), scope (repeatable) and
+// unusedSince.
 func parseKeyFilter(values url.Values, known *scopes.Vocabulary) (filter apikeys.Filter, err error) {
 	if filter.Name, err = parseNamePart(values); err != nil {
 		return filter, err

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A keyView is an API key as its creation shows it (docs/spec.md, section 2.1). The value is there only in the
-// answer that creates the key.
+// A keyView is an API key in the response to its creation (docs/spec.md, section 2.1). Only that
+// response contains the value.
 type keyView struct {
 	ID        string     `json:"id"`
 	Key       string     `json:"key,omitempty"`
@@ -21,8 +21,8 @@ type keyView struct {
 	CreatedAt timestamp  `json:"createdAt"`
 }
 
-// A keyReadView is an API key as it is read later. The value is there only in the
-// answer that rotates the key.
+// A keyReadView is an API key in all other responses. Only the response to a rotation contains
+// the value.
 type keyReadView struct {
 	keyView
 	Hint          *string       `json:"hint"`
@@ -32,7 +32,7 @@ type keyReadView struct {
 	UnknownScopes []string      `json:"unknownScopes,omitempty"` // scopes of the key that are no longer declared
 }
 
-// A previousView tells of the value before the last rotation, while it is live.
+// A previousView describes the value before the last rotation, while it is valid.
 type previousView struct {
 	Hint       *string   `json:"hint"`
 	ExpiresAt  timestamp `json:"expiresAt"`
@@ -57,8 +57,8 @@ func viewKeyRead(key apikeys.Key) keyReadView {
 	return view
 }
 
-// tagKey returns the key's entity tag: of its name, and of its value, with which
-// goes all that a rotation changes.
+// tagKey returns the key's entity tag. It covers the name and the hash of the value, which
+// every rotation changes.
 func tagKey(key apikeys.Key) (string, error) {
 	return etag(struct {
 		ID, Name string
@@ -66,7 +66,7 @@ func tagKey(key apikeys.Key) (string, error) {
 	}{key.ID, key.Name, key.Hash.Sum})
 }
 
-// showKey answers with a key, and its new value if it has got one.
+// showKey answers with a key, and with its new value unless that is empty.
 func showKey(key apikeys.Key, value string) (answer, error) {
 	tag, err := tagKey(key)
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *api) getKey(c *call) (answer, error) {
 	return showKey(key, "")
 }
 
-// A selfView is what a key is told about itself, and the value that it was sent with.
+// A selfView describes the key of the request and the value that it was sent with.
 type selfView struct {
 	ID        string     `json:"id"`
 	Name      string     `json:"name"`
@@ -113,7 +113,7 @@ type selfView struct {
 	Replaced  bool       `json:"replaced"`
 }
 
-// getSelf answers any key that is alive, whatever its scopes.
+// getSelf answers any valid key, regardless of its scopes.
 func (a *api) getSelf(c *call) (answer, error) {
 	value, err := a.keys.Lookup(c.Context(), c.Header.Get(auth.HeaderName))
 	switch {
@@ -162,7 +162,7 @@ func (a *api) deleteKey(c *call) (answer, error) {
 	return noContent(), nil
 }
 
-// keyFields are those of the body that creates a key.
+// keyFields returns the body fields of a key creation.
 func keyFields(known *scopes.Vocabulary, params *apikeys.CreateParams) []field {
 	return fields(
 		required("name", &params.Name, identity),

@@ -18,15 +18,15 @@ const (
 	maxParameters = 200 // per query; more than there are event types, scopes or actions to repeat
 )
 
-// A listView is a part of a list. NextCursor is null at its end.
+// A listView is a page of a list. NextCursor is null at the end of the list.
 type listView struct {
 	Data       []any   `json:"data"`
 	NextCursor *string `json:"nextCursor"`
 	HasMore    bool    `json:"hasMore"`
 }
 
-// showList answers with a part of a list; next is what the cursor of the part that
-// follows holds, empty if there is none.
+// showList answers with a page of a list. next is the content of the next page's cursor,
+// or empty if there is none.
 func showList[T, V any](items []T, next string, view func(T) V) (answer, error) {
 	part := listView{Data: []any{}, HasMore: next != ""}
 	for _, item := range items {
@@ -39,7 +39,7 @@ func showList[T, V any](items []T, next string, view func(T) V) (answer, error) 
 	return ok(part)
 }
 
-// parsePage parses limit and cursor, each of which may be absent.
+// parsePage parses the optional parameters limit and cursor.
 func parsePage(values url.Values, kind string) (after string, limit int, err error) {
 	limit, err = parseLimit(values)
 	if err != nil {
@@ -56,9 +56,9 @@ func parsePage(values url.Values, kind string) (after string, limit int, err err
 
 var errCursor = invalid("cursor", "must be one nextCursor of this list, unchanged; omit it to start with the newest")
 
-// parseQuery parses the parameters of a request, which must have no names but the given ones:
-// a misspelt filter must not list everything. The parameters are counted before they are
-// parsed, so that the cost of a query does not grow with its length.
+// parseQuery parses the parameters of a request. It rejects unknown names, because a misspelt
+// filter must not list everything. It counts the parameters before parsing, so that the cost of
+// a query is bounded.
 func parseQuery(query string, names []string) (url.Values, error) {
 	if strings.Count(query, "&") >= maxParameters {
 		return nil, invalid("query", fmt.Sprintf("must have at most %d parameters", maxParameters))
@@ -79,7 +79,7 @@ func parseQuery(query string, names []string) (url.Values, error) {
 	return values, nil
 }
 
-// parseLimit returns how many items a part of a list has at most.
+// parseLimit parses the page size.
 func parseLimit(values url.Values) (int, error) {
 	texts, given := values["limit"]
 	if !given {
@@ -92,11 +92,11 @@ func parseLimit(values url.Values) (int, error) {
 	return int(limit), nil
 }
 
-// A cursor is the id of the last item seen, wrapped so that clients do not build
-// their own.
+// encodeCursor returns the cursor for the last item's position. The encoding discourages
+// clients from building their own cursors.
 func encodeCursor(last string) string { return base64.RawURLEncoding.EncodeToString([]byte(last)) }
 
-// parseCursor takes back what encodeCursor made, to the letter.
+// parseCursor decodes a cursor made by encodeCursor. It rejects other encodings of the same ID.
 func parseCursor(s, kind string) (last string, valid bool) {
 	decoded, err := base64.RawURLEncoding.DecodeString(s)
 	last = string(decoded)

@@ -14,22 +14,20 @@ import (
 	"unicode/utf8"
 )
 
-// A field is what a request's object may hold under one name.
+// A field is a named field that a request's JSON object may have.
 type field struct {
 	name     string
 	required bool
 	set      func(json.RawMessage) error
 }
 
-// A value is what a field can be of: a string, an array of strings, a boolean, or a
-// whole number, which JSON may write as 1.0 or 1e0 too and which saturates at
-// maxWhole.
+// A value is the type of a field: a string, an array of strings, a boolean, or a whole
+// number. JSON may write the number as 1.0 or 1e0; it saturates at maxWhole.
 type value interface {
 	string | []string | int64 | bool
 }
 
-// required is a field that must be there. parse gets its value, and what it
-// returns goes to target.
+// required returns a field that must be present. It stores the result of parse in target.
 func required[J value, T any](name string, target *T, parse func(J) (T, error)) field {
 	return field{name, true, func(raw json.RawMessage) error {
 		value, err := parseJSON[J](name, raw)
@@ -41,7 +39,7 @@ func required[J value, T any](name string, target *T, parse func(J) (T, error)) 
 	}}
 }
 
-// optional is a field that may be absent or null: both leave target as it is.
+// optional returns a field that may be absent or null; both leave target unchanged.
 func optional[J value, T any](name string, target *T, parse func(J) (T, error)) field {
 	f := required(name, target, parse)
 	set := f.set
@@ -55,7 +53,7 @@ func optional[J value, T any](name string, target *T, parse func(J) (T, error)) 
 	return f
 }
 
-// patch is a field that may be absent, which leaves target nil, but not null.
+// patch returns a field that may be absent, which leaves target nil, but not null.
 func patch[J value, T any](name string, target **T, parse func(J) (T, error)) field {
 	var value T
 	f := required(name, &value, parse)
@@ -71,18 +69,17 @@ func patch[J value, T any](name string, target **T, parse func(J) (T, error)) fi
 	return f
 }
 
-// patchSlice is patch for a field whose target is nil where it is absent.
+// patchSlice is patch for a slice, which stays nil if the field is absent.
 func patchSlice[J value, T any](name string, target *[]T, parse func(J) ([]T, error)) field {
 	f := required(name, target, parse)
 	f.required = false
 	return f
 }
 
-// identity is the parse of a value that the service checks.
+// identity is a parse function for values that the service validates.
 func identity[J value](value J) (J, error) { return value, nil }
 
-// nullablePatch is patch for a field that may be null, which is to change to the zero
-// value.
+// nullablePatch is patch for a field that may be null, which sets the zero value.
 func nullablePatch[J value, T any](name string, target **T, parse func(J) (T, error)) field {
 	f := patch(name, target, parse)
 	set := f.set
@@ -96,10 +93,10 @@ func nullablePatch[J value, T any](name string, target **T, parse func(J) (T, er
 	return f
 }
 
-// decodeObject decodes one JSON object that holds nothing but the given fields,
-// each at most once. Unlike encoding/json it takes names as they are written, and
-// lets nothing pass silently: a misspelt expiresAt must not make a key that never
-// expires. Errors are [*requestError].
+// decodeObject decodes one JSON object that has only the given fields, each at most
+// once. Unlike encoding/json it matches names exactly and rejects unknown fields,
+// because a misspelt expiresAt must not create a key that never expires. Validation
+// errors are [*requestError].
 func decodeObject(data []byte, fields ...field) error {
 	if err := checkJSON(data); err != nil {
 		return err
@@ -151,8 +148,8 @@ func names(fields []field) string {
 	return strings.Join(list, ", ")
 }
 
-// checkJSON checks that data is one JSON object in UTF-8, and nothing else. How
-// deep it is nested does not matter to the stack.
+// checkJSON checks that data is exactly one JSON object in UTF-8. The nesting depth
+// does not affect the stack.
 func checkJSON(data []byte) error {
 	const rule = "must be one JSON object"
 	if !utf8.Valid(data) {
@@ -175,8 +172,8 @@ func checkJSON(data []byte) error {
 }
 
 // loneSurrogate reports whether valid JSON has an escape that is half of a
-// surrogate pair. It stands for no character, and encoding/json would put U+FFFD
-// in its place.
+// surrogate pair. Such an escape is no character, and encoding/json would replace
+// it by U+FFFD.
 func loneSurrogate(data []byte) bool {
 	const escape = len(`\u0000`)
 	for {
@@ -199,8 +196,8 @@ func loneSurrogate(data []byte) bool {
 	}
 }
 
-// escaped returns the code unit of the \u escape that valid JSON begins with, or
-// -1 if it does not begin with one.
+// escaped returns the code unit of the \u escape at the start of data, or -1 if there
+// is none.
 func escaped(data []byte) rune {
 	if len(data) < len(`\u0000`) || data[0] != '\\' || data[1] != 'u' {
 		return -1
@@ -212,10 +209,10 @@ func escaped(data []byte) rune {
 	return rune(unit)
 }
 
-// maxWhole is where whole numbers saturate: a float64 has it exactly.
+// maxWhole is where whole numbers saturate. A float64 represents it exactly.
 const maxWhole = 999_999_999_999_999
 
-// parseJSON decodes a field's value if it is of the type it must be.
+// parseJSON decodes a field's value, or returns an error if it has another type.
 func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	var value J
 	switch target := any(&value).(type) {
@@ -257,7 +254,7 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	return value, nil
 }
 
-// kind names the type of a JSON value, with its article.
+// kind returns the type name of a JSON value, with its article.
 func kind(raw json.RawMessage) string {
 	switch raw[0] {
 	case '{':

@@ -50,7 +50,7 @@ func (a *api) getRecovery(c *call) (answer, error) {
 	return ok(viewRecovery(recovery))
 }
 
-// recoveryFields are those of the body that recovers deliveries.
+// recoveryFields returns the body fields of a recovery.
 func recoveryFields(params *webhooks.RecoverParams) []field {
 	return fields(
 		optional("from", &params.From, parseBound("from")),

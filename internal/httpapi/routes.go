@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// A route is one thing the API does.
+// A route is a method and a path pattern of the API.
 type route struct {
 	method  string
 	pattern string      // literal segments, {id} and another parameter, see pathParams
@@ -21,13 +21,13 @@ type route struct {
 	handle  func(*call) (answer, error)
 }
 
-// readSelf is what every key that is alive may do: [Config.Authorize] is not asked.
+// readSelf is allowed for every valid key, without calling [Config.Authorize].
 const readSelf auth.Action = "read self"
 
-// DefaultPrefix is what all patterns of [api.routes] begin with.
+// DefaultPrefix starts all patterns in [api.routes].
 const DefaultPrefix = "/v2"
 
-// routes lists all there is, under DefaultPrefix.
+// routes returns all routes, under DefaultPrefix.
 func (a *api) routes() []route {
 	var (
 		page       = []string{"limit", "cursor"}
@@ -66,8 +66,7 @@ func (a *api) routes() []route {
 	}
 }
 
-// Routes lists all there is, as "POST /v2/api-keys": for tests of what is written
-// about them.
+// Routes returns all routes as "POST /v2/api-keys", for tests of the documentation.
 func Routes() []string {
 	var list []string
 	for _, r := range new(api).routes() {
@@ -76,7 +75,7 @@ func Routes() []string {
 	return list
 }
 
-// under returns the routes under another prefix than DefaultPrefix.
+// under replaces DefaultPrefix by prefix in the patterns, and returns the routes.
 func under(prefix string, routes []route) []route {
 	for i := range routes {
 		routes[i].pattern = prefix + strings.TrimPrefix(routes[i].pattern, DefaultPrefix)
@@ -84,8 +83,8 @@ func under(prefix string, routes []route) []route {
 	return routes
 }
 
-// ParsePrefix returns a prefix as it stands before the routes: DefaultPrefix if it is empty,
-// and empty if it is "/". Of any other it returns an error that says what would be right.
+// ParsePrefix validates a prefix and returns the text to put before the routes: DefaultPrefix if
+// prefix is empty, and "" if it is "/". The error for an invalid prefix gives the rules.
 func ParsePrefix(prefix string) (string, error) {
 	switch {
 	case prefix == "":
@@ -98,25 +97,24 @@ func ParsePrefix(prefix string) (string, error) {
 	return prefix, nil
 }
 
-// notInPrefix reports whether a character would be escaped in a URL, or mean something in
-// a pattern or a document of routes.
+// notInPrefix reports whether r would be escaped in a URL or is special in a route pattern or
+// in the OpenAPI document.
 func notInPrefix(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune("%?#\"\\<>^`{|}", r)
 }
 
 // A router finds routes. It is not an [http.ServeMux] because that redirects
-// paths it would rather have otherwise; here a path is right or there is nothing.
+// paths that are not clean; a router matches paths exactly.
 type router []pathRoutes
 
-// pathRoutes are all routes of one pattern.
+// pathRoutes has all routes of a pattern.
 type pathRoutes struct {
 	segments []string
 	methods  map[string]*route
 	allow    string // the methods, for the Allow header
 }
 
-// newRouter returns a router, or an error if a route declares no authority or is
-// there twice.
+// newRouter returns a router, or an error if a route declares no action or is duplicate.
 func newRouter(routes []route) (router, error) {
 	var rt router
 	byPattern := make(map[string]int)
@@ -152,8 +150,7 @@ func allow(methods map[string]*route) string {
 	return strings.Join(names, ", ")
 }
 
-// pathParams are what a path has for the parameters of its pattern: anything, not only
-// ids.
+// pathParams are the values of the path parameters. They may be any text, not only IDs.
 type pathParams struct {
 	id    string // for {id}
 	subID string // for {eventId} or {recoveryId}, below {id}
@@ -178,8 +175,8 @@ func (rt router) find(r *http.Request) (*route, pathParams, error) {
 	return nil, pathParams{}, errNoRoute
 }
 
-// split returns the segments of a path. They are split first and decoded after,
-// so that an encoded slash stays within its segment.
+// split returns the segments of a path. It splits before decoding, so that an encoded
+// slash stays within its segment.
 func split(u *url.URL) ([]string, error) {
 	segments := strings.Split(u.EscapedPath(), "/")
 	for i, escaped := range segments {
@@ -192,7 +189,7 @@ func split(u *url.URL) ([]string, error) {
 	return segments, nil
 }
 
-// match compares a path, as it is.
+// match compares the segments of a path exactly, without cleaning.
 func (e *pathRoutes) match(segments []string) (at pathParams, ok bool) {
 	if len(segments) != len(e.segments) {
 		return pathParams{}, false

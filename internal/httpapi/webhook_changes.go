@@ -26,7 +26,7 @@ func (a *api) rotateSecret(c *call) (answer, error) {
 	return showWebhook(&webhook, webhook.Secret.Reveal())
 }
 
-// findUsable is findWebhook for a route that uses the webhook, if the caller may.
+// findUsable is findWebhook, and also checks that the caller may use the webhook.
 func (a *api) findUsable(c *call) (webhooks.Webhook, error) {
 	webhook, err := a.findWebhook(c)
 	if err == nil {
@@ -54,7 +54,7 @@ func (a *api) sendTest(c *call) (answer, error) {
 	return ok(testView{event.ID, webhooks.TypeTest, viewAttempt(event.Attempt)})
 }
 
-// webhookPatch are the fields of the body that changes a webhook.
+// webhookPatch returns the body fields of a webhook change.
 func webhookPatch(params *webhooks.UpdateParams) []field {
 	return fields(
 		patch("url", &params.URL, identity),

@@ -7,8 +7,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A webhookView is a webhook as its creation shows it (docs/spec.md, section 2.2). The secret is there only in the
-// answers that make it: to the creation of the webhook, and to its rotation.
+// A webhookView is a webhook in the response to its creation (docs/spec.md, section 2.2). Only the
+// responses to a creation and to a rotation contain the secret.
 type webhookView struct {
 	ID        string               `json:"id"`
 	URL       string               `json:"url"`
@@ -18,7 +18,7 @@ type webhookView struct {
 	CreatedAt timestamp            `json:"createdAt"`
 }
 
-// A webhookReadView is a webhook as it is read later.
+// A webhookReadView is a webhook in all other responses.
 type webhookReadView struct {
 	webhookView
 	Held                    bool                `json:"held,omitempty"`
@@ -48,8 +48,8 @@ func orNull[T comparable](value T) *T {
 	return &value
 }
 
-// tagWebhook returns the entity tag of a webhook. What its receiver does is not in
-// it, unless that turns it off.
+// tagWebhook returns the entity tag of a webhook. The receiver's behavior does not affect
+// it, unless it disables the webhook.
 func tagWebhook(webhook *webhooks.Webhook) (string, error) {
 	return etag(struct {
 		URL, Secret string
@@ -60,7 +60,7 @@ func tagWebhook(webhook *webhooks.Webhook) (string, error) {
 	}{webhook.URL, webhook.Secret.Reveal(), webhook.Events, webhook.Active, webhook.Held, webhook.BalanceThreshold})
 }
 
-// showWebhook answers with a webhook, and its new secret if it has got one.
+// showWebhook answers with a webhook, and with its new secret unless that is empty.
 func showWebhook(webhook *webhooks.Webhook, secret string) (answer, error) {
 	tag, err := tagWebhook(webhook)
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	return created(c, webhook.ID, view)
 }
 
-// showCreated answers with a webhook that an earlier request created, as it is now.
+// showCreated answers with the current state of a webhook that an earlier request created.
 func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 	webhook, err := a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
 	switch {
@@ -141,12 +141,12 @@ func (a *api) deleteWebhook(c *call) (answer, error) {
 	return noContent(), nil
 }
 
-// findWebhook returns the caller's webhook that the path names.
+// findWebhook returns the caller's webhook with the ID in the path.
 func (a *api) findWebhook(c *call) (webhooks.Webhook, error) {
 	return a.webhooks.Get(c.Context(), c.caller.Account, c.webhookID())
 }
 
-// webhookFields are those of the body that creates a webhook.
+// webhookFields returns the body fields of a webhook creation.
 func webhookFields(params *webhooks.CreateParams) []field {
 	return fields(
 		required("url", &params.URL, identity),

@@ -94,7 +94,7 @@ func (l *ledger) receiverTime() time.Duration {
 }
 
 // await waits until all acknowledged events are recorded as delivered and the receiver has had time to
-// report them, or until there was no progress for as long as patience. recorded returns the number of
+// report them, or until there has been no progress for patience. recorded returns the number of
 // events recorded as delivered since the start of the program.
 func (l *ledger) await(patience time.Duration, recorded func() int) (tally, []event) {
 	done := -1 // number of reports when all events were recorded

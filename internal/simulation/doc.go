@@ -9,7 +9,7 @@
 //
 // # Events of a seed
 //
-// Two customers perform about 500 operations: they create, change, rotate, use and delete keys and
+// Two customers perform about 500 operations. They create, change, rotate, use and delete keys and
 // webhooks over HTTP and in Go, publish events singly and in batches, report balances, bandwidth and
 // files, send test events and resend deliveries. A third customer joins, gets some events, is erased,
 // and joins again. Meanwhile
@@ -26,9 +26,9 @@
 //     memory or file;
 //   - the file is backed up at random moments, in pairs; backups are verified and restored, also with
 //     the closed file;
-//   - one customer floods the host for some minutes: with redeliveries in a loop to receivers that hang,
-//     hundreds of keys whose audit entries the host does not accept, thousands of renames, or names with dead
-//     name servers;
+//   - one customer floods the host for some minutes with redeliveries to hanging receivers, hundreds of
+//     keys whose audit entries the host does not accept, thousands of renames, or names with dead name
+//     servers;
 //   - the file's disk is full, or rejects writes: the store's descriptor is redirected, so that the
 //     errors come from the system. Failed syncs are left to the tests under strace.
 //

@@ -1,5 +1,5 @@
-// Package wiring is what package storageapi tells its services and hosts must not set: a host
-// declares scopes and takes audit entries in one place, storageapi.Config.
+// Package wiring has the settings that package storageapi passes to its services. Hosts cannot set
+// them directly: storageapi.Config is the only place to declare scopes and receive audit entries.
 package wiring
 
 import "github.com/storageapi/storageapi/scopes"
@@ -7,8 +7,8 @@ import "github.com/storageapi/storageapi/scopes"
 // Settings are the same for all services of a handler. The zero Settings are for a service that
 // is used alone.
 type Settings struct {
-	Scopes *scopes.Vocabulary // nil: those of docs/spec.md, section 5
-	Notify bool               // new audit entries are pending until the host has taken them
+	Scopes *scopes.Vocabulary // nil: only the scopes in section 5 of docs/spec.md
+	Notify bool               // new audit entries are pending until the host has accepted them
 }
 
 // Of returns the only Settings, or zero ones.

@@ -1,11 +1,11 @@
-// Package capability lists what a store may be able to do beyond the methods that every store
-// has:
+// Package capability lists the optional capabilities of a store, beyond the methods that every
+// store has:
 //
 //	if halted := store.Capabilities().Halted; halted != nil {
 //		err = halted()
 //	}
 //
-// It is for authors of stores, and for those who wrap one.
+// It is for authors of stores and of store wrappers.
 package capability
 
 import (
@@ -15,48 +15,48 @@ import (
 	"time"
 )
 
-// A Set has the capabilities of a store: what is nil, false or empty is one that it does not have.
-// The functions are safe for concurrent use. A store returns the same Set each time. A type that
-// wraps a store has those of the store, unless it returns another Set.
+// A Set has the capabilities of a store. A nil, false or empty field means that the store lacks the
+// capability. The functions are safe for concurrent use. A store returns the same Set each time. A
+// wrapper has the capabilities of its store unless it returns another Set.
 type Set struct {
-	// Halted returns why the store writes nothing until it is opened again, because its disk has
-	// failed such that it is unknown what it holds; nil if it writes.
+	// Halted returns why the store is read-only until it is reopened: a disk failure has left its
+	// contents on disk unknown. It returns nil while the store is writable.
 	Halted func() error
 
-	// Doubt returns how much of the time that has passed by the system's clock is not to be
-	// believed yet, since the clock may have been set while the process was not running. It does
-	// not count for turning webhooks off: nothing failed then.
+	// Doubt returns how much of the elapsed system time is not trusted yet, because the clock may
+	// have been set while the process was not running. This time does not count towards disabling
+	// failing webhooks, because no attempt failed then.
 	Doubt func() time.Duration
 
-	// FileSize returns the size of the file that the store keeps everything in, and how many
-	// of its bytes are free.
+	// FileSize returns the size of the store's file, and the number of its free bytes.
 	FileSize func() (bytes, free int64)
 
-	// Backup writes a copy of that file to w.
+	// Backup writes a copy of the store's file to w.
 	Backup func(ctx context.Context, w io.Writer) (BackupInfo, error)
 
-	// Leave marks the store as left for a place, of at most 4,096 bytes. From then on it cannot
-	// be opened by mistake: the error names the place, and says how to undo it.
+	// Leave marks the store as moved to a place, described in at most 4,096 bytes. Later attempts
+	// to open the store fail. The error names the place and says how to remove the mark.
 	Leave func(ctx context.Context, place string) error
 
-	// Warnings say how the store is set up such that it may lose what it has acknowledged: what
-	// is set, what that may lose, and what to do, a sentence each.
+	// Warnings describe settings that may lose acknowledged writes. Each has three sentences: the
+	// setting, the possible loss, and the remedy.
 	Warnings []string
 
-	// Shared says that several processes may use the store, each of which delivers a part of what
-	// is pending: steps are reported to its scheduler soon after their calls return, and not before.
+	// Shared means that several processes may use the store, and that each delivers a part of the
+	// pending deliveries. Steps are reported to a process's scheduler soon after their calls
+	// return, not before.
 	Shared bool
 
-	// PurgesConcurrently says that other methods do not wait for Purge.
+	// PurgesConcurrently means that other methods do not wait for Purge.
 	PurgesConcurrently bool
 }
 
-// A BackupInfo says what a backup holds, for a log, and to check the copy by later.
+// A BackupInfo describes a backup, for logs and for verifying the copy later.
 type BackupInfo struct {
-	Bytes         int64             // that were written
-	SHA256        [sha256.Size]byte // of them
-	Schema        int               // of the file, see docs/format.md
-	At            time.Time         // the state is of this moment: what was acknowledged by then is in it
-	LastPublished time.Time         // when its newest event was published; zero if it has none
-	Duration      time.Duration     // of the whole call
+	Bytes         int64             // number of bytes written
+	SHA256        [sha256.Size]byte // hash of the bytes written
+	Schema        int               // schema version of the file, see docs/format.md
+	At            time.Time         // time of the state; it includes everything acknowledged before
+	LastPublished time.Time         // publication of the newest event; zero if there is none
+	Duration      time.Duration     // duration of the whole call
 }
