@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// entry returns the audit entry of an action at a key, as that is called then. Its ID is made when it is
-// called: where the order matters, within the store's step.
+// entry returns the audit entry of an action on a key, with the key's current name and hint. It
+// makes the ID: where the order matters, call it within the store's step.
 func (s *KeyService) entry(ctx context.Context, action audit.Action, key *Key) audit.Entry {
 	n := audit.Of(ctx, key.Account, action, audit.Target{Kind: audit.TargetKey, ID: key.ID, Name: key.Name, Hint: key.Hint})
 	n.At = s.now().UTC().Truncate(time.Millisecond)
@@ -21,7 +21,8 @@ func (s *KeyService) entry(ctx context.Context, action audit.Action, key *Key) a
 	return n
 }
 
-// changeAuditEntry returns the audit entry of a change of a key, or the zero Entry if it is as it was.
+// changeAuditEntry returns the audit entry of a change of a key, or the zero Entry if nothing
+// changed.
 func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) audit.Entry {
 	if before.Hash != after.Hash {
 		n := s.entry(ctx, audit.KeyRotated, before)
