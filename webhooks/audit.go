@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 )
 
-// A entryMaker makes audit entries of what happens to webhooks.
+// An entryMaker makes audit entries of what happens to webhooks.
 type entryMaker struct {
 	ids    id.Generator
 	now    func() time.Time
@@ -77,8 +77,8 @@ func (w *Webhook) changed(after *Webhook) (fields []string) {
 	return fields
 }
 
-// settlement adds the audit entries of a settlement. The failing that a delivery ends has begun before
-// its attempt was loaded, for an attempt is shorter than what leads to a warning.
+// settlement adds the audit entries of a settlement. The failure that a delivery ends began before
+// its attempt was loaded, since attempts are shorter than the time until a warning.
 func (m *entryMaker) settlement(s *settlement) {
 	switch w := s.Task.Webhook; {
 	case s.Deactivate != "" && s.Off == nil:
@@ -102,7 +102,7 @@ func (m *entryMaker) storeRecovered(since time.Time) audit.Entry {
 	return n
 }
 
-// A entryAdder is the part of [audit.Store] that tellRecovered needs.
+// An entryAdder is the part of [audit.Store] that tellRecovered needs.
 type entryAdder interface {
 	AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error)
 }
@@ -123,6 +123,6 @@ func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	m.halt.failed.CompareAndSwap(since, nil)
-	m.halt.activity.write.CompareAndSwap(failure, nil) // of one that came meanwhile nothing is known
+	m.halt.activity.write.CompareAndSwap(failure, nil) // a failure since then stays
 	return false, nil
 }
