@@ -11,7 +11,7 @@ type Actor struct {
 	Kind ActorKind
 	ID   string // of a key: its ID; of a person: the host's name for the person; else empty
 
-	// Name and Hint are the key's name and hint at the time; else empty. Only audit entries have them.
+	// Name and Hint are the key's name and hint at the time; else empty. Only entries have them.
 	Name, Hint string
 }
 
@@ -95,7 +95,7 @@ func visible(text string) string {
 	return text
 }
 
-// Of returns an audit entry about an action on a target of the account, with the actor and the request of
+// Of returns an entry about an action on a target of the account, with the actor and the request of
 // ctx. It has no ID and no time yet, and is not pending.
 func Of(ctx context.Context, account string, action Action, target Target) Entry {
 	asked, _ := ctx.Value(requestKey{}).(request)

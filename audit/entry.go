@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// A Audit entry describes one change.
+// An Entry is an audit entry, which describes one change.
 type Entry struct {
-	ID      string    // "aud_" and a ULID, which mostly ascends; for the exact order use lists, which are sorted by change
+	// "aud_" and a ULID, which mostly ascends; for the exact order use lists, which are sorted by
+	// change.
+	ID      string
 	At      time.Time // UTC, to the millisecond, by the clock of the node where it happened
 	Account string    // the account; empty for StoreRecovered, which belongs to the host
 	Action  Action
@@ -42,21 +44,21 @@ type Entry struct {
 	// or unknown.
 	Until time.Time
 
-	// Pending means that the host's function has not accepted the audit entry yet.
+	// Pending means that the host's function has not accepted the entry yet.
 	Pending bool
 }
 
-// IsZero reports whether n has no ID and thus is not an audit entry.
+// IsZero reports whether n has no ID and thus describes no change.
 func (n *Entry) IsZero() bool { return n.ID == "" }
 
-// MaxRoutine is the number of routine audit entries that a store keeps per account.
+// MaxRoutine is the number of routine entries that a store keeps per account.
 const MaxRoutine = 10_000
 
 // Routine reports whether n is of a kind that a key can cause in a loop and that matters little
 // later: a change of only a key's name or only a webhook's balance threshold, a redelivery, or a
-// recovery. A store keeps the last [MaxRoutine] of them per account. All other audit entries, such as
+// recovery. A store keeps the last [MaxRoutine] of them per account. All other entries, such as
 // creations, deletions, rotations and changes of scopes, stay until they are purged: no number of
-// routine audit entries displaces them.
+// routine entries displaces them.
 func (n *Entry) Routine() bool {
 	switch n.Action {
 	case DeliveryRedelivered, RecoveryStarted:
@@ -69,7 +71,7 @@ func (n *Entry) Routine() bool {
 	return false
 }
 
-// A Target is the object of a change. Audit entries of one target are delivered in order.
+// A Target is the object of a change. Entries of one target are delivered in order.
 type Target struct {
 	Kind TargetKind
 	ID   string // empty for TargetStore and TargetAccount
@@ -81,7 +83,7 @@ type Target struct {
 	Name, Hint string
 }
 
-// Ref returns the target without its Name and Hint: all audit entries of a target have the same Ref.
+// Ref returns the target without its Name and Hint: all entries of a target have the same Ref.
 func (t Target) Ref() Target { return Target{Kind: t.Kind, ID: t.ID} }
 
 // A TargetKind is a kind of [Target].
@@ -105,18 +107,18 @@ const (
 	KeyChanged  Action = "key.changed"  // Settings of a key were changed.
 	KeyRotated  Action = "key.rotated"  // A key was given a new value.
 	KeyDeleted  Action = "key.deleted"  // A key was deleted.
-	KeyExpiring Action = "key.expiring" // A key expires in 14 days or in 3: one audit entry for each.
+	KeyExpiring Action = "key.expiring" // A key expires in 14 days or in 3: one entry for each.
 
 	WebhookCreated   Action = "webhook.created"   // A webhook was created.
 	WebhookChanged   Action = "webhook.changed"   // Settings of a webhook were changed.
 	WebhookRotated   Action = "webhook.rotated"   // A webhook was given a new signing secret.
 	WebhookDeleted   Action = "webhook.deleted"   // A webhook was deleted.
-	WebhookFailing   Action = "webhook.failing"   // A webhook will be disabled if its attempts keep failing.
+	WebhookFailing   Action = "webhook.failing"   // A webhook will be disabled if it keeps failing.
 	WebhookOff       Action = "webhook.off"       // The service disabled a webhook.
 	WebhookRecovered Action = "webhook.recovered" // An attempt succeeded after a WebhookFailing.
 
 	DeliveryRedelivered Action = "delivery.redelivered" // A delivery was made due again on request.
-	RecoveryStarted     Action = "recovery.started"     // Deliveries in a time range are being resent.
+	RecoveryStarted     Action = "recovery.started"     // Deliveries of a time range are resent.
 
 	AccountErased  Action = "account.erased"  // All data of an account was erased.
 	StoreRecovered Action = "store.recovered" // The store can be written again after an outage.

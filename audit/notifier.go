@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	pollEvery    = time.Second      // how often the lease holder polls for pending audit entries
+	pollEvery    = time.Second      // how often the lease holder polls for pending entries
 	leaseEvery   = 10 * time.Second // how often other services request the lease
 	leaseFor     = time.Minute      // must exceed leaseRenew and a call together
 	leaseRenew   = 20 * time.Second
@@ -20,7 +20,7 @@ const (
 	abandonAfter = time.Second      // how long a call may outlast its context
 	ackEvery     = time.Second      // while calls are made
 
-	pageSize    = 256                    // accounts, or audit entries of one account
+	pageSize    = 256                    // accounts, or entries of one account
 	accountTime = 100 * time.Millisecond // for one account before the next one is served
 	maxInARow   = 16                     // consecutive failures before a pause
 	maxBackoff  = 10 * time.Minute
@@ -30,11 +30,11 @@ const (
 // A notifier passes pending audit entries to the host. It belongs to one Run.
 type notifier struct {
 	*Service
-	failing map[string]*failures // by account, if an audit entry of it failed and is pending
+	failing map[string]*failures // by account, if an entry of it failed and is pending
 	renewed time.Time            // when the lease was last renewed; zero: not the holder
 	scanned time.Time
 	after   string   // the account after which the next round begins
-	acked   []uint64 // numbers of audit entries that the host has accepted and the store still has as pending
+	acked   []uint64 // numbers of accepted entries that are still pending in the store
 	ackedAt time.Time
 	inARow  int // consecutive failures
 }
@@ -43,7 +43,7 @@ type notifier struct {
 type failures struct {
 	backoff
 	targets map[Target]*backoff // targets whose last call failed, by Ref
-	seen    time.Time           // start of the last round in which the account had pending audit entries
+	seen    time.Time           // start of the last round in which the account had pending entries
 }
 
 // A backoff holds how long an account or a target waits.
@@ -58,9 +58,9 @@ func (b *backoff) fail() {
 	b.until = time.Now().Add(b.wait)
 }
 
-// round serves each account with pending audit entries once, and returns the wait until the next round.
+// round serves each account with pending entries once, and returns the wait until the next round.
 func (n *notifier) round(ctx context.Context) time.Duration {
-	if !n.acknowledge(ctx) { // otherwise the host would get the same audit entries again
+	if !n.acknowledge(ctx) { // otherwise the host would get the same entries again
 		return pollEvery
 	}
 	if !n.lead(ctx) {
@@ -99,14 +99,15 @@ func (n *notifier) round(ctx context.Context) time.Duration {
 		more = more || left
 	}
 	n.after = ""
-	maps.DeleteFunc(n.failing, func(_ string, f *failures) bool { return !f.seen.Equal(begun) }) // nothing is pending
+	// Forget accounts without pending entries.
+	maps.DeleteFunc(n.failing, func(_ string, f *failures) bool { return !f.seen.Equal(begun) })
 	if n.acknowledge(ctx) && more {
 		return 0
 	}
 	return pollEvery
 }
 
-// accounts returns the accounts with pending audit entries: first the host's own, which is empty, then
+// accounts returns the accounts with pending entries: first the host's own, which is empty, then
 // all others, beginning after the account served last.
 func (n *notifier) accounts(ctx context.Context) ([]string, error) {
 	var list []string
@@ -126,12 +127,11 @@ func (n *notifier) accounts(ctx context.Context) ([]string, error) {
 	return slices.Concat([]string{""}, list[next:], list[:next]), nil
 }
 
-// serve passes an account's audit entries to the host for at most accountTime. more reports whether
-// audit entries remain to be served at once, ok whether the round may continue.
+// serve passes an account's entries to the host for at most accountTime. more reports whether
+// entries remain to be served at once, ok whether the round may continue.
 //
-// The list that it reads is from one state of the store, so it has no audit entry of a target without
-// the earlier ones. Once serve skips an audit entry of a target, it skips the target until the next
-// round.
+// The list that it reads is from one state of the store, so it has no entry of a target without the
+// earlier ones. Once serve skips an entry of a target, it skips the target until the next round.
 func (n *notifier) serve(ctx context.Context, account string, begun time.Time) (more, ok bool) {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	list, err := n.store.PendingAuditEntries(timed, account, pageSize)
@@ -171,7 +171,7 @@ func (n *notifier) serve(ctx context.Context, account string, begun time.Time) (
 }
 
 // waiting returns which targets of the account are backing off at the given time. It forgets
-// targets without pending audit entries.
+// targets without pending entries.
 func (n *notifier) waiting(account string, list []Numbered, at time.Time) map[Target]bool {
 	waiting := make(map[Target]bool)
 	f := n.failing[account]
@@ -189,7 +189,7 @@ func (n *notifier) waiting(account string, list []Numbered, at time.Time) map[Ta
 }
 
 // mayContinue reports whether the round may continue. From time to time it also acknowledges
-// audit entries to the store.
+// entries to the store.
 func (n *notifier) mayContinue(ctx context.Context) bool {
 	return (time.Since(n.ackedAt) < ackEvery || n.acknowledge(ctx)) && n.lead(ctx)
 }
@@ -229,7 +229,7 @@ func (n *notifier) failed(account string, entry *Entry, err error, begun time.Ti
 }
 
 // lead reports whether this service holds the lease, and renews it in time. It returns false if the
-// lease had run out in between: another service may already have delivered the audit entries read by this
+// lease had run out in between: another service may already have delivered the entries read by this
 // one.
 func (n *notifier) lead(ctx context.Context) bool {
 	if !n.renewed.IsZero() && time.Since(n.renewed) < leaseRenew {
@@ -285,7 +285,7 @@ func (n *notifier) call(ctx context.Context, entry *Entry) error {
 	}
 }
 
-// acknowledge marks the accepted audit entries as done in the store, and reports whether that succeeded.
+// acknowledge marks the accepted entries as done in the store, and reports whether that succeeded.
 func (n *notifier) acknowledge(ctx context.Context) bool {
 	n.ackedAt = time.Now()
 	if len(n.acked) == 0 {

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Config configures a [Service]. The zero Config works: audit entries can be read.
+// Config configures a [Service]. With the zero Config, entries can be listed but are not delivered.
 type Config struct {
-	// Notify receives each pending audit entry, and again until it returns nil: delivery is at least
-	// once, and repeats have the same ID. [Service.Run] makes one call at a time, in one of the
-	// processes that share a store. Audit entries stored while no process was running follow later.
-	// Audit entries of one target come in the order of its changes. The context of a call ends after 10
+	// Notify receives each pending audit entry, and again until it returns nil: delivery is at
+	// least once, and repeats have the same ID. [Service.Run] makes one call at a time, in one of
+	// the processes that share a store. Entries stored while no process was running follow later.
+	// Entries of one target come in the order of its changes. The context of a call ends after 10
 	// seconds.
 	//
 	// Accounts are served in turn, for 100 ms or for one call if that takes longer. After an error
-	// or a panic the audit entries of that target wait for a second, then for twice as long each time, up
+	// or a panic the entries of that target wait for a second, then for twice as long each time, up
 	// to 10 minutes. If several targets of an account fail, the whole account waits. Other accounts
-	// are not affected. A call that does not return holds up all audit entries of this process, and
+	// are not affected. A call that does not return holds up all entries of this process, but
 	// nothing else.
 	//
-	// An audit entry is pending if the service that stored it had a Notify. So set it in all processes
+	// An entry is pending if the service that stored it had a Notify. So set it in all processes
 	// that share a store. Default: no delivery.
 	Notify func(ctx context.Context, entry Entry) error
 
-	// Scan is called by Run at the start and every hour, before audit entries are delivered, to add
-	// audit entries that are due to the passage of time. Default: none.
+	// Scan is called by Run at the start and every hour, before entries are delivered, to add
+	// entries that are due to the passage of time. Default: none.
 	Scan func(ctx context.Context) error
 
 	// Logger logs failures of Notify and of the store. Default: slog.Default().
@@ -56,7 +56,7 @@ func New(store Store, config Config) (*Service, error) {
 	return &Service{store: store, config: config, holder: rand.Text()}, nil
 }
 
-// List returns a page of the account's audit entries, newest first, pending or not, for as long as
+// List returns a page of the account's entries, newest first, pending or not, for as long as
 // webhooks.Retention keeps them. The page is empty for an unknown account.
 func (s *Service) List(ctx context.Context, account string, query Query) (Page, error) {
 	if query.Limit < 1 {
@@ -69,7 +69,7 @@ func (s *Service) List(ctx context.Context, account string, query Query) (Page, 
 	return page, nil
 }
 
-// Run delivers pending audit entries to [Config.Notify] until ctx is done. Then it waits up to a second
+// Run delivers pending entries to [Config.Notify] until ctx is done. Then it waits up to a second
 // for the current call, and returns. Without Notify, or while another Run is active, it returns at
 // once.
 func (s *Service) Run(ctx context.Context) {

@@ -33,7 +33,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 	return deliveries, err
 }
 
-// answer makes a change that needs no transaction, or else reports false.
+// answer applies a change that needs no transaction; otherwise it reports false.
 func (s *Store) answer(account string, row []byte, change func(*webhooks.AlertStep) error) (answered bool, err error) {
 	s.alerts.mu.Lock()
 	defer s.alerts.mu.Unlock()
@@ -80,8 +80,8 @@ func (s *Store) readAlert(row []byte) (a alert, err error) {
 	return readAlert(tx, row), nil
 }
 
-// readAlert reads an alert. One that cannot be read is as if it were not there, so
-// that the next step mends it.
+// readAlert reads an alert. It treats an unreadable alert as missing, so that the next step
+// replaces it.
 func readAlert(tx *bbolt.Tx, row []byte) alert {
 	a := alert{
 		stored: bytes.Clone(tx.Bucket(bucketAlerts).Get(row)),
@@ -132,7 +132,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 	return deliveries, nil
 }
 
-// stateOf returns what is kept of the alert for a step, given what the file has.
+// stateOf returns the state of the alert as steps see it; file is the alert as stored.
 func (s *Store) stateOf(b *batch, row []byte, file alert) []byte {
 	if state, known := b.alerts[string(row)]; known {
 		return state
@@ -140,8 +140,7 @@ func (s *Store) stateOf(b *batch, row []byte, file alert) []byte {
 	return s.alerts.latest(row, file)
 }
 
-// readableWebhooks returns copies of the account's webhooks, except those that cannot be
-// decoded.
+// readableWebhooks returns copies of the account's webhooks, without unreadable ones.
 func (s *Store) readableWebhooks(b *batch, account string) []webhooks.Webhook {
 	var list []webhooks.Webhook
 	for _, w := range s.accountWebhooks(b, account).list {
@@ -154,8 +153,7 @@ func (s *Store) readableWebhooks(b *batch, account string) []webhooks.Webhook {
 	return list
 }
 
-// markDue makes the account's alert of its balance due, if there is one, in the file or in
-// memory only.
+// markDue makes the account's balance alert due, if it exists in the file or in memory.
 func (s *Store) markDue(b *batch, account string) error {
 	row := record.Prefixed(account, string(webhooks.MetricBalance))
 	if len(s.stateOf(b, row, readAlert(b.tx, row))) == 0 && b.Get(bucketAlerts, row) == nil {
@@ -180,7 +178,7 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, er
 	return accounts, nil
 }
 
-// keepAlerts writes what is deferred, for good.
+// keepAlerts writes all deferred alerts and ends deferral.
 func (s *Store) keepAlerts() error {
 	s.alerts.mu.Lock()
 	s.alerts.closed = true
@@ -193,13 +191,14 @@ func (s *Store) keepAlerts() error {
 	return s.writeDeferred(context.Background(), rows)
 }
 
-// flushStep is how many alerts flushAlerts writes in a step.
+// flushStep is the number of alerts that flushAlerts writes in a step.
 const flushStep = 64
 
-// flushAlerts writes what is deferred by now, in steps with pauses, for publishers wait for a step.
+// flushAlerts writes the alerts deferred so far. It pauses between steps, because publishers wait
+// for each step.
 func (s *Store) flushAlerts(ctx context.Context) error {
 	rows := s.alerts.deferredRows()
-	slices.Sort(rows) // those in a page are written together
+	slices.Sort(rows) // writes rows of the same page together
 	for step := range slices.Chunk(rows, flushStep) {
 		began := time.Now()
 		if err := s.writeDeferred(ctx, step); err != nil {
@@ -214,7 +213,7 @@ func (s *Store) flushAlerts(ctx context.Context) error {
 	return nil
 }
 
-// writeDeferred writes alerts that were deferred.
+// writeDeferred writes the given deferred alerts.
 func (s *Store) writeDeferred(ctx context.Context, rows []string) error {
 	for _, row := range rows {
 		defer s.alerts.write([]byte(row))()
@@ -225,7 +224,7 @@ func (s *Store) writeDeferred(ctx context.Context, rows []string) error {
 			a := readAlert(b.tx, row)
 			state := s.stateOf(b, row, a)
 			if bytes.Equal(state, a.state) {
-				continue // a later step has written
+				continue // a later step has written the alert
 			}
 			next := alert{stored: record.EncodeAlert(state), state: state, due: a.due}
 			if err := b.Put(bucketAlerts, row, next.stored); err != nil {
@@ -237,24 +236,24 @@ func (s *Store) writeDeferred(ctx context.Context, rows []string) error {
 	})
 }
 
-// maxAlerts bounds how many alerts are remembered, some 300 bytes each. Half of them
-// may be deferred; what would be deferred beyond that is written.
+// maxAlerts bounds the number of alerts in memory, some 300 bytes each. At most half of them may be
+// deferred; further changes are written at once.
 const maxAlerts = 131_072
 
-// alerts remembers what is kept of alerts, so that reports that change nothing are
-// answered from memory, and has what is deferred.
+// alerts caches alerts, so that reports without effect need no transaction, and holds the deferred
+// ones.
 type alerts struct {
 	mu       sync.Mutex
 	known    map[string]alert // by row
-	writing  map[string]int   // by row: steps under way, which must not be overtaken
-	deferred int              // how many are
+	writing  map[string]int   // by row: number of steps under way; no deferral may overtake them
+	deferred int              // number of deferred alerts
 	closed   bool
 }
 
-// An alert is one that is remembered.
+// An alert is a cached alert.
 type alert struct {
 	stored   []byte // the record in the file; nil if there is none
-	state    []byte // what is kept; it follows from stored unless the alert is deferred
+	state    []byte // current state; decoded from stored unless the alert is deferred
 	due      bool
 	deferred bool
 }
@@ -276,7 +275,7 @@ func (s *alerts) write(row []byte) (end func()) {
 	}
 }
 
-// latest returns what is kept, given what the file has.
+// latest returns the current state; file is the alert as stored.
 func (s *alerts) latest(row []byte, file alert) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,14 +285,14 @@ func (s *alerts) latest(row []byte, file alert) []byte {
 	return file.state
 }
 
-// set remembers an alert that was written.
+// set caches an alert that was written.
 func (s *alerts) set(row []byte, a alert) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put(row, a)
 }
 
-// deferredRows returns the rows of those that are deferred.
+// deferredRows returns the rows of the deferred alerts.
 func (s *alerts) deferredRows() (rows []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,7 +307,7 @@ func (s *alerts) deferredRows() (rows []string) {
 	return rows
 }
 
-// markDue makes a remembered alert due.
+// markDue makes a cached alert due.
 func (s *alerts) markDue(row []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,8 +317,8 @@ func (s *alerts) markDue(row []byte) {
 	}
 }
 
-// put remembers an alert. It reports false if that is deferred and there are too many of
-// those, which must not be forgotten; others are, for want of room.
+// put caches an alert, and evicts another if the cache is full. Deferred alerts must not be
+// evicted: put reports false if the alert is deferred and too many already are.
 func (s *alerts) put(row []byte, a alert) (done bool) {
 	old, known := s.known[string(row)]
 	switch {
@@ -340,7 +339,7 @@ func (s *alerts) put(row []byte, a alert) (done bool) {
 	return true
 }
 
-// evict forgets any one alert that is not deferred.
+// evict removes an arbitrary alert that is not deferred.
 func (s *alerts) evict() {
 	for row, a := range s.known {
 		if !a.deferred {
@@ -350,14 +349,15 @@ func (s *alerts) evict() {
 	}
 }
 
-// forget forgets all alerts.
+// forget empties the cache.
 func (s *alerts) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known, s.deferred = nil, 0
 }
 
-// remembered returns the remembered alerts whose rows begin with a prefix, and whether anything is kept of each.
+// remembered returns the cached alerts whose rows begin with a prefix, and whether each has a
+// state.
 func (s *alerts) remembered(prefix []byte) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -370,7 +370,7 @@ func (s *alerts) remembered(prefix []byte) map[string]bool {
 	return found
 }
 
-// forgetAccount forgets the account's alerts, also those that are deferred.
+// forgetAccount removes the account's alerts from the cache, including deferred ones.
 func (s *alerts) forgetAccount(account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// entriesLookedAt is how many audit entries are looked at for a page of a list.
+// entriesLookedAt is the maximum number of entries read for a page of a list.
 const entriesLookedAt = 10_000
 
-// tell stores an audit entry, if it is one, whose id is new.
+// tell stores an entry with a new ID; a zero entry is ignored.
 func (b *batch) tell(n audit.Entry) error {
 	if n.IsZero() {
 		return nil
@@ -25,17 +25,17 @@ func (b *batch) tell(n audit.Entry) error {
 	return b.appendAuditEntry(n, b.store.clock.Time())
 }
 
-// knownAuditEntries are the ids of the audit entries of targets, by their heads, as far as a step has
-// asked for them.
+// knownAuditEntries caches the IDs of entries by the head of their target.
 type knownAuditEntries map[string]map[string]bool
 
-// addAuditEntry stores an audit entry, if it is one, unless its target has one of that id.
+// addAuditEntry stores an entry unless it is zero, or its target has an entry of the same ID.
 func (b *batch) addAuditEntry(n audit.Entry, at time.Time, known knownAuditEntries) (added bool, err error) {
 	if n.IsZero() || b.isErasing(n.Account) {
 		return false, nil
 	}
 	head := record.AuditEntriesOfTarget(n.Account, n.Target)
-	if _, greatest := record.DecodeAuditEntryHead(b.Get(bucketAuditHeads, head)); n.ID <= greatest { // or else it is new
+	// Greater IDs are new.
+	if _, greatest := record.DecodeAuditEntryHead(b.Get(bucketAuditHeads, head)); n.ID <= greatest {
 		ids := known[string(head)]
 		if ids == nil {
 			if ids, err = entryIDs(b.tx, head); err != nil {
@@ -53,7 +53,7 @@ func (b *batch) addAuditEntry(n audit.Entry, at time.Time, known knownAuditEntri
 	return true, b.appendAuditEntry(n, at)
 }
 
-// entryIDs returns the ids of all audit entries of a target, whose head is given.
+// entryIDs returns the IDs of all entries of the target with that head.
 func entryIDs(tx *bbolt.Tx, head []byte) (map[string]bool, error) {
 	ids := make(map[string]bool)
 	for number := lastAuditEntryOf(tx, head); number > 0; {
@@ -67,10 +67,10 @@ func entryIDs(tx *bbolt.Tx, head []byte) (map[string]bool, error) {
 	return ids, nil
 }
 
-// appendAuditEntry stores an audit entry as the last one of its account and of its target.
+// appendAuditEntry stores an entry as the last one of its account and target.
 func (b *batch) appendAuditEntry(n audit.Entry, at time.Time) error {
 	if b.isErasing(n.Account) {
-		return nil // it would go, too
+		return nil // the erasure would remove it
 	}
 	number := lastAuditEntry(b.tx) + 1
 	key := record.NumberKey(number)
@@ -96,7 +96,7 @@ func (b *batch) appendAuditEntry(n audit.Entry, at time.Time) error {
 	return b.linkRoutine(&n, &row, number)
 }
 
-// lastAuditEntry returns the number that was given last.
+// lastAuditEntry returns the last number assigned.
 func lastAuditEntry(tx *bbolt.Tx) uint64 {
 	log := tx.Bucket(bucketAudit)
 	if last, _ := lastOf(log.Cursor()); len(last) == 8 {
@@ -105,20 +105,19 @@ func lastAuditEntry(tx *bbolt.Tx) uint64 {
 	return log.Sequence()
 }
 
-// lastAuditEntryOf returns the number of the last audit entry of an account or target, whose head is
-// given; 0: there is none.
+// lastAuditEntryOf returns the number of the last entry of the account or target with that head, or
+// 0.
 func lastAuditEntryOf(tx *bbolt.Tx, head []byte) uint64 {
 	number, _ := record.DecodeAuditEntryHead(tx.Bucket(bucketAuditHeads).Get(head))
 	return number
 }
 
-// pendingAuditEntry returns the key under which an audit entry stands while it is pending: pending audit entries
-// are in the order of accounts.
+// pendingAuditEntry returns the key of a pending entry. Pending entries are sorted by account.
 func pendingAuditEntry(account string, number uint64) []byte {
 	return append(append([]byte(account), 0), record.NumberKey(number)...)
 }
 
-// cutPendingAuditEntry takes apart what pendingAuditEntry has made.
+// cutPendingAuditEntry splits a key that pendingAuditEntry made.
 func cutPendingAuditEntry(key []byte) (account string, number uint64, ok bool) {
 	at := len(key) - 9
 	if at < 0 || key[at] != 0 {
@@ -134,8 +133,8 @@ func entryNumber(key []byte) uint64 {
 	return binary.BigEndian.Uint64(key)
 }
 
-// auditRecord returns the entry of a number, or the zero entry if there is none: it was purged,
-// with those before it.
+// auditRecord returns the entry of a number, or the zero entry if it was removed: purging removes
+// all entries before it, too.
 func auditRecord(tx *bbolt.Tx, number uint64) (row record.AuditRecord, err error) {
 	value := tx.Bucket(bucketAudit).Get(record.NumberKey(number))
 	if value == nil {
@@ -152,7 +151,7 @@ func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added 
 		for _, n := range list {
 			if n.Action == audit.KeyExpiring {
 				if key, _, err := keyByID(b.tx, record.Prefixed(n.Account, n.Target.ID)); err != nil || !key.ExpiresAt.Equal(n.Until) {
-					continue // it is gone, or was changed
+					continue // the key was deleted or changed
 				}
 			}
 			isNew, err := b.addAuditEntry(n, s.clock.Time(), known)
@@ -171,8 +170,8 @@ func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added 
 	return added, nil
 }
 
-// ListAuditEntries implements [audit.Store]. It follows the audit entries of the account, or those of the
-// target.
+// ListAuditEntries implements [audit.Store]. It follows the links of the account's entries, or of
+// the target's.
 func (s *Store) ListAuditEntries(ctx context.Context, account string, query audit.Query) (page audit.Page, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -209,7 +208,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 		if err != nil {
 			return audit.Page{}, err
 		}
-		if n.Account == account && query.Matches(&n) { // the cursor may be of another list
+		if n.Account == account && query.Matches(&n) { // the cursor may belong to another list
 			page.Entries = append(page.Entries, n)
 		}
 		number = row.Previous(ofTarget)
@@ -217,7 +216,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 	return page, nil
 }
 
-// entryAt returns where a list goes on that begins at number: at after or, if that was removed,
+// entryAt returns where to resume a list that begins at number: at after or, if that was removed,
 // at the next entry of the list.
 func entryAt(tx *bbolt.Tx, number, after uint64, ofTarget bool) (uint64, error) {
 	if after >= number {
@@ -236,7 +235,7 @@ func entryAt(tx *bbolt.Tx, number, after uint64, ofTarget bool) (uint64, error) 
 	return number, nil
 }
 
-// readAuditEntry returns an audit entry as it is now.
+// readAuditEntry decodes an entry, with its current Pending.
 func readAuditEntry(tx *bbolt.Tx, row *record.AuditRecord, number uint64) (audit.Entry, error) {
 	n, _, err := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
 	n.Pending = n.Pending && tx.Bucket(bucketAuditPending).Get(pendingAuditEntry(n.Account, number)) != nil
@@ -252,7 +251,7 @@ func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) (l
 	defer s.done(tx, catchFaults(), &err)
 	c := tx.Bucket(bucketAuditPending).Cursor()
 	for before := []byte(after); len(list) < limit; {
-		before = seekBeyond(c, before, append([]byte(after), 1)) // after all rows of that account
+		before = seekBeyond(c, before, append([]byte(after), 1)) // skips all rows of that account
 		account, _, ok := cutPendingAuditEntry(before)
 		if !ok {
 			break
@@ -263,7 +262,7 @@ func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) (l
 	return list, nil
 }
 
-// PendingAuditEntries implements [audit.Store]. One that cannot be read is passed over.
+// PendingAuditEntries implements [audit.Store]. It skips unreadable entries.
 func (s *Store) PendingAuditEntries(ctx context.Context, account string, limit int) (list []audit.Numbered, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -293,7 +292,7 @@ func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 		for _, number := range numbers {
 			row, err := auditRecord(b.tx, number)
 			if err != nil {
-				continue // it is not among the pending ones
+				continue // PendingAuditEntries did not return it
 			}
 			if err := b.Delete(bucketAuditPending, pendingAuditEntry(row.Account, number)); err != nil {
 				return err
@@ -303,15 +302,16 @@ func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 	})
 }
 
-// purgeAuditEntries removes audit entries that were stored before then: the first of the log. Those that were stored under a clock that was
-// ahead go once one after them does.
+// purgeAuditEntries removes entries stored before the time, from the beginning of the log. An entry
+// stored while the clock was ahead is removed along with a later entry.
 func (s *Store) purgeAuditEntries(b *batch, before time.Time, left *int) error {
 	if before.IsZero() {
 		return nil
 	}
-	var old, pending [][]byte // not deleted at once: a cursor skips keys after that
+	var old, pending [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	var rows []record.AuditRecord
-	gone, goneEntries := 0, 0 // of these; the others were stored under a clock that was ahead
+	// Lengths of old and rows to remove; the rest were stored under a clock that was ahead.
+	gone, goneEntries := 0, 0
 	c := b.tx.Bucket(bucketAudit).Cursor()
 	for k, value := c.First(); k != nil && gone < *left && len(old) < *left+entriesLookedAt; k, value = c.Next() {
 		row, err := record.DecodeAuditRecord(value)
@@ -333,7 +333,7 @@ func (s *Store) purgeAuditEntries(b *batch, before time.Time, left *int) error {
 	if len(old) == 0 {
 		return nil
 	}
-	// Their numbers are not given again: one that was told may be taken later.
+	// Numbers are not reused: an entry that was reported may be taken later.
 	if err := b.tx.Bucket(bucketAudit).SetSequence(lastAuditEntry(b.tx)); err != nil {
 		return err
 	}
@@ -354,10 +354,11 @@ func (s *Store) purgeAuditEntries(b *batch, before time.Time, left *int) error {
 	return b.DeleteAll(bucketAuditPending, pending)
 }
 
-// forgetHeads removes what leads to the audit entries of an entry's account and target, if all are
-// removed up to that number.
+// forgetHeads removes the heads of row's account and target if all their entries up to number last
+// are removed.
 func forgetHeads(b *batch, row *record.AuditRecord, last uint64) error {
-	n, _, _ := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry) // or the account's at least
+	// On error, at least the account's.
+	n, _, _ := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
 	for _, head := range [][]byte{record.AuditEntriesOf(row.Account), record.AuditEntriesOfTarget(row.Account, n.Target)} {
 		if lastAuditEntryOf(b.tx, head) > last {
 			continue
@@ -369,7 +370,8 @@ func forgetHeads(b *batch, row *record.AuditRecord, last uint64) error {
 	return nil
 }
 
-// A auditLease is the lease for telling of audit entries: one process uses the file.
+// An auditLease is the lease for reporting entries. It is in memory, because one process uses the
+// file.
 type auditLease struct {
 	mu     sync.Mutex
 	holder string
@@ -378,7 +380,7 @@ type auditLease struct {
 
 // LeaseAudit implements [audit.Store].
 func (s *Store) LeaseAudit(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
-	tx, err := s.view(ctx) // says whether the store is closed
+	tx, err := s.view(ctx) // fails if the store is closed
 	if err != nil {
 		return false, err
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// routineLinks are the numbers of the account's and the target's audit entries that come after a
-// routine one, 0 for none. Entries of the log lead backwards only: to remove one from the middle
-// of both lists, the entries after it have to be found.
+// routineLinks are the numbers of the account's and the target's next entries after a routine
+// entry, or 0. Records in the log link backwards only: removing an entry from the middle of both
+// lists requires the entries after it.
 type routineLinks struct{ after, afterOfTarget uint64 }
 
 func decodeRoutineLinks(row []byte) (l routineLinks, ok bool) {
@@ -24,25 +24,25 @@ func (l routineLinks) encode() []byte {
 	return append(record.NumberKey(l.after), record.NumberKey(l.afterOfTarget)...)
 }
 
-// routineAuditEntry returns the key in bucketAuditRoutine of an audit entry, or of the account's count
-// if the number is 0.
+// routineAuditEntry returns an entry's key in bucketAuditRoutine, or the key of the account's count
+// if number is 0.
 func routineAuditEntry(account string, number uint64) []byte {
 	return record.Prefixed(account, string(record.NumberKey(number)))
 }
 
-// isRoutineOf reports whether a key is one that routineAuditEntry returns for the account.
+// isRoutineOf reports whether routineAuditEntry returns key for the account.
 func isRoutineOf(key []byte, account string) bool {
 	return bytes.HasPrefix(key, record.Prefixed(account, ""))
 }
 
-// linkRoutine links the audit entries before a new one to it, and counts it if it is routine. Then it
-// removes the account's oldest routine audit entry if there are too many.
+// linkRoutine links the previous entries to a new one, and counts the new one if it is routine.
+// Then it removes the account's oldest routine entry if there are too many.
 func (b *batch) linkRoutine(n *audit.Entry, item *record.AuditRecord, number uint64) error {
 	for _, ofTarget := range []bool{false, true} {
 		key := routineAuditEntry(n.Account, item.Previous(ofTarget))
 		links, ok := decodeRoutineLinks(b.Get(bucketAuditRoutine, key))
 		if !ok {
-			continue // it is not routine, or was purged
+			continue // not routine, or purged
 		}
 		if ofTarget {
 			links.afterOfTarget = number
@@ -66,7 +66,7 @@ func (b *batch) linkRoutine(n *audit.Entry, item *record.AuditRecord, number uin
 	return b.removeRoutine(n.Account)
 }
 
-// countRoutine changes how many routine audit entries the account has.
+// countRoutine adds change to the number of the account's routine entries.
 func (b *batch) countRoutine(account string, change int) (count int, err error) {
 	key := routineAuditEntry(account, 0)
 	count = int(entryNumber(b.Get(bucketAuditRoutine, key))) + change
@@ -76,8 +76,8 @@ func (b *batch) countRoutine(account string, change int) (count int, err error) 
 	return count, b.Put(bucketAuditRoutine, key, record.NumberKey(uint64(count)))
 }
 
-// removeRoutine removes the account's oldest routine audit entry. No audit entry before it is routine, so
-// none has links to it. One that cannot be read stays in the log until it is purged.
+// removeRoutine removes the account's oldest routine entry. No earlier entry is routine, so none
+// has links to it. An unreadable entry stays in the log until it is purged.
 func (b *batch) removeRoutine(account string) error {
 	k, row := b.tx.Bucket(bucketAuditRoutine).Cursor().Seek(routineAuditEntry(account, 1))
 	if !isRoutineOf(k, account) {
@@ -101,7 +101,7 @@ func (b *batch) removeRoutine(account string) error {
 	return err
 }
 
-// unlinkAuditEntry removes an entry from the log and from the lists of its account and its target.
+// unlinkAuditEntry removes an entry from the log and from the lists of its account and target.
 func (b *batch) unlinkAuditEntry(item *record.AuditRecord, number uint64, links routineLinks) error {
 	n, _, err := record.DecodeAuditEntry(item.Account, item.ID, item.AuditEntry)
 	if err != nil {
@@ -136,8 +136,8 @@ func (b *batch) unlinkAuditEntry(item *record.AuditRecord, number uint64, links 
 	return b.Delete(bucketAudit, record.NumberKey(number))
 }
 
-// purgeRoutine forgets audit entries that are purged, which are the first of their accounts. They are
-// given as pendingAuditEntry returns them.
+// purgeRoutine removes the rows of purged entries, which are the first of their accounts. Each is
+// given as a key of pendingAuditEntry.
 func (b *batch) purgeRoutine(purged [][]byte) error {
 	for _, pending := range purged {
 		account, number, _ := cutPendingAuditEntry(pending)

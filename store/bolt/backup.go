@@ -20,35 +20,37 @@ import (
 	"github.com/storageapi/storageapi/store/capability"
 )
 
-// A BackupInfo says what a backup holds, for a log, and to check the copy by later.
+// A BackupInfo describes a backup, for a log and to verify the copy later.
 type BackupInfo = capability.BackupInfo
 
-// backupSuffix is what the names of the temporary files of Backup have after the file's.
+// backupSuffix is the suffix of the temporary files of Backup.
 const backupSuffix = ".backing-up-"
 
-// Backup writes a copy of the file to w: a whole file that [Open] opens, with one consistent
-// state. Everything that was acknowledged before the call is in it, as is what alerts
-// have in memory only. Publishing, claiming and verifying go on meanwhile.
+// Backup writes a copy of the file to w: a whole file that [Open] opens, with one consistent state.
+// The copy includes everything acknowledged before the call, and the alerts that are in memory
+// only. Publishing, claiming and verifying continue meanwhile.
 //
-// The state is copied to a temporary file next to the file, mode 0600, and from there to w, however slow that is: nothing of the live file is held back for a
-// slow w. There must be room for that file and 16 MiB more, or Backup returns an error that wraps [syscall.ENOSPC]
-// and leaves the room to the host. The temporary file is gone when Backup returns, also if w panics. One that a
-// killed process left, named "<path>.backing-up-…", is removed by the next Open or Backup.
+// Backup copies the state to a temporary file next to the file, mode 0600, and from there to w: a
+// slow w does not affect the live file. The temporary file needs room for the copy and 16 MiB more;
+// otherwise Backup returns an error that wraps [syscall.ENOSPC] and leaves the room to the host.
+// The temporary file is gone when Backup returns, also if w panics. If the process is killed, the
+// next Open or Backup removes its temporary file, named "<path>.backing-up-…".
 //
-// If Backup returns an error, what w was given is no backup, and is to be thrown away. The
-// error is the context's if that ended; it wraps what w, or the disk, returned; it is
-// [store.ErrClosed] after, or during, Close unless the state was copied by then. The context
-// is looked at between writes: one to w that hangs is for w to end. Nothing of the store changes
-// but a mark of its clock, whatever fails. A store that is halted is copied as its readers see it.
+// If Backup returns an error, discard the data written to w, which is no backup. The error is the
+// context's if that ended; it wraps the error of w or of the disk; it is [store.ErrClosed] after or
+// during Close, unless the state was already copied. The context is checked between writes: if a
+// write hangs, w must end it. Whatever fails, Backup changes nothing in the store but a mark of its
+// clock. The backup of a halted store has the state that its readers see.
 //
-// While the file is compared with the copy, at the end, its pages cannot be used again: it grows by what is written in that
-// time. Nor can it grow beyond what of it bbolt has mapped into memory, which is a power of two up to
-// 1 GiB, and then a multiple of that: one that has to do so in that time, some tenths of a second for each GiB if the
-// file is cached, waits for it, and so do those who read what is not in memory.
+// At the end, Backup compares the file with the copy. During that time the file's pages cannot be
+// reused, so the file grows by the size of all writes. Nor can it outgrow its memory mapping, a
+// power of two up to 1 GiB and a multiple of 1 GiB beyond: a commit that would do so waits for the
+// comparison, some tenths of a second for each GiB if the file is cached, and so do reads of rows
+// that are not in memory.
 //
-// Several backups at a time are independent of each other; each needs its room. Backup takes
-// half a MiB of memory, or less than 1 MiB, for a file of any size. The copy has the signing
-// secrets as the file has them, and its free pages, which [Compact] leaves out.
+// Concurrent backups are independent; each needs its own room. Backup takes half a MiB of memory,
+// or less than 1 MiB, for a file of any size. The copy has the signing secrets as the file has
+// them, and the free pages, which [Compact] omits.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 	began := time.Now()
 	info, err := s.backup(ctx, w)
@@ -74,9 +76,9 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, err e
 	}
 	defer func() {
 		_ = temporary.Close()
-		_ = os.Remove(temporary.Name()) // where an open file has to keep its name
+		_ = os.Remove(temporary.Name()) // for systems where an open file keeps its name
 	}()
-	_ = os.Remove(temporary.Name()) // a process that is killed leaves nothing
+	_ = os.Remove(temporary.Name()) // so that a killed process leaves no file
 	if err := s.copyTo(ctx, temporary, &info); err != nil {
 		return info, err
 	}
@@ -111,27 +113,27 @@ func send(ctx context.Context, w io.Writer, from *os.File, info *BackupInfo) err
 	}
 }
 
-// removeBackups removes what backups of a process that was killed have left. Those under way
-// have no name, or one that is not removed while they are open.
+// removeBackups removes the temporary files of killed processes. Backups under way are safe: their
+// files have no name, or cannot be removed while open.
 func removeBackups(path string) { files.RemoveTemporary(path, backupSuffix) }
 
 const (
-	copyChunk = 256 << 10 // read and written at a time
-	copyPage  = 4 << 10   // compared at a time
-	copySync  = 1 << 20   // written before they are synced
-	copyRest  = 3         // times as long as they took, without a transaction
+	copyChunk = 256 << 10 // bytes read and written at a time
+	copyPage  = 4 << 10   // bytes compared at a time
+	copySync  = 1 << 20   // bytes written before a sync
+	copyRest  = 3         // length of a rest, in times of the copying before it
 	copyPause = 50 * time.Millisecond
 
-	leftRoom = 16 << 20 // bytes of the disk that a backup does not take: the file grows by as many
+	leftRoom = 16 << 20 // bytes of free space that a backup leaves: the file grows by this much
 )
 
-// copyTo copies the file as it is after the call began, and syncs the copy.
+// copyTo copies the file in a state from after the call began, and syncs the copy.
 //
-// A read transaction would keep bbolt from using pages again for as long as the copy takes, and
-// the file would grow by all that is written meanwhile. So a copy is made without one, at a pace that
-// leaves the disk to publishers. That copy is of no one state. Then, in a transaction, the
-// file is compared with it, and what has changed is written again: that takes about as
-// long as reading the file, which is cached by then unless it is larger than the memory.
+// A read transaction keeps bbolt from reusing pages: during the whole copy, the file would grow by
+// all writes. So copyTo first copies without a transaction, at a pace that leaves the disk to
+// publishers. This copy is inconsistent. Then, in a transaction, it compares the file with the copy
+// and writes the changed parts again. That takes about the time of reading the file, which is
+// cached by then unless it is larger than the memory.
 func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -145,7 +147,7 @@ func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error
 		}
 		return err
 	}
-	if err := s.markCopy(ctx); err != nil { // or a file that is older would seem to be newer
+	if err := s.markCopy(ctx); err != nil { // otherwise an older file could seem newer
 		return err
 	}
 	if err := s.copyChanged(ctx, to, info); err != nil {
@@ -154,7 +156,8 @@ func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error
 	return to.Sync()
 }
 
-// leaveRoom refuses to write that many bytes to a file if less than leftRoom would be left on its disk.
+// leaveRoom returns an error if writing bytes to a file would leave less than leftRoom free on its
+// disk.
 func (s *Store) leaveRoom(file *os.File, bytes int64) error {
 	free, known := s.freeRoom(file)
 	if !known || free >= bytes+leftRoom {
@@ -164,13 +167,14 @@ func (s *Store) leaveRoom(file *os.File, bytes int64) error {
 		"%w: %d bytes more are to be copied, %d are free, and %d have to be left to the host: make room", syscall.ENOSPC, bytes, free, leftRoom)}
 }
 
-// copySlowly copies that many bytes of the file, and rests for as long as it takes to write them. It ends before the disk is
-// full, for publishers need room, too.
+// copySlowly copies size bytes of the file. After each sync it rests: for copyRest times the
+// duration of the writing, at most copyPause. It fails before the disk is full, because publishers
+// need room, too.
 func (s *Store) copySlowly(ctx context.Context, to *os.File, size int64) error {
 	buffer := make([]byte, copyChunk)
 	began, synced := time.Now(), int64(0)
 	for at := int64(0); at < size; {
-		if at == synced { // first of all, and between rests
+		if at == synced { // at the beginning and after each rest
 			if err := s.leaveRoom(to, size-at); err != nil {
 				return err
 			}
@@ -180,7 +184,7 @@ func (s *Store) copySlowly(ctx context.Context, to *os.File, size int64) error {
 			return err
 		}
 		if n == 0 {
-			return nil // the rest is written by copyChanged
+			return nil // copyChanged writes the rest
 		}
 		if _, err := to.WriteAt(buffer[:n], at); err != nil {
 			return err
@@ -188,7 +192,7 @@ func (s *Store) copySlowly(ctx context.Context, to *os.File, size int64) error {
 		if at += int64(n); at-synced < copySync {
 			continue
 		}
-		if err := to.Sync(); err != nil { // or all of it were to be written when a publisher syncs
+		if err := to.Sync(); err != nil { // otherwise a publisher's sync would have to write it all
 			return err
 		}
 		select {
@@ -201,7 +205,7 @@ func (s *Store) copySlowly(ctx context.Context, to *os.File, size int64) error {
 	return nil
 }
 
-// copyChanged makes the copy one of a single state.
+// copyChanged brings the copy to a single consistent state.
 func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) (err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -228,7 +232,7 @@ func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) 
 	return to.Truncate(tx.Size())
 }
 
-// A changeWriter writes to a file what it does not have yet.
+// A changeWriter writes the parts of its input that differ from the file.
 type changeWriter struct {
 	ctx    context.Context
 	to     *os.File

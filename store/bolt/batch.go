@@ -7,8 +7,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 )
 
-// A batch is what the steps of one transaction share. What is written once for many
-// steps is in memory until Flush: a step that reads of it flushes it before.
+// A batch is the state shared by the steps of one transaction. Rows written once for many steps
+// stay in memory until Flush: a step must call Flush before it reads such rows.
 type batch struct {
 	*groupcommit.Tx
 	store *Store
@@ -17,8 +17,8 @@ type batch struct {
 
 	keyRows *keyRows
 
-	// alerts is what they left of alerts, by row: the memory of them does not
-	// know it yet.
+	// alerts are the states that the steps left, by row; the cache of alerts gets them after the
+	// commit.
 	alerts map[string][]byte
 
 	closed map[string]bool // accounts whose erasure has begun
@@ -26,9 +26,9 @@ type batch struct {
 	unparked bool // see [batch.unpark]
 }
 
-// newBatch returns an empty one. There is one at a time.
+// newBatch returns an empty batch. Only one exists at a time.
 func (s *Store) newBatch(tx *groupcommit.Tx, log *eventlog.Writer) *batch {
-	s.db.AllocSize, s.db.MaxSize = allocSize, 0 // [batch.park] sets them
+	s.db.AllocSize, s.db.MaxSize = allocSize, 0 // undoes what [batch.park] set
 	id := tx.Bolt.ID()
 	tx.AfterCommit(func() { s.parking.committed(s.file, id) })
 	rootOf(tx.Bolt).FillPercent = 0.75 // see [batch.mergeRoot]
@@ -37,7 +37,7 @@ func (s *Store) newBatch(tx *groupcommit.Tx, log *eventlog.Writer) *batch {
 	return b
 }
 
-// Flush writes what earlier steps have left to be written.
+// Flush writes the rows that earlier steps left in memory.
 func (b *batch) Flush() error {
 	if err := b.unpark(); err != nil {
 		return err

@@ -31,55 +31,56 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// ErrLocked is wrapped by the error of [Open] if the file is open already, in
-// this process or another.
+// ErrLocked is wrapped by the error of [Open] if the file is already open, in this process or
+// another.
 var ErrLocked = pagefile.ErrLocked
 
-// ErrSchema is wrapped by the error of [Open] for a bbolt file that this version
-// of the package cannot use: it is of another program, of another schema, or damaged.
+// ErrSchema is wrapped by the error of [Open] for a bbolt file that this version of the package
+// cannot use, because it belongs to another program, has another schema, or is damaged.
 var ErrSchema = pagefile.ErrSchema
 
-// A Store keeps everything in one bbolt file. It implements [store.Store].
+// A Store stores everything in one bbolt file. It implements [store.Store].
 type Store struct {
 	db       *bbolt.DB
-	file     *os.File         // db's, for Backup to read
-	wait     time.Duration    // for the file to be closed elsewhere
-	left     bool             // a file that is left may be opened
-	keys     *signing.Keyring // nil: secrets are kept in plain
+	file     *os.File         // of db, for Backup
+	wait     time.Duration    // until the file is closed elsewhere
+	left     bool             // open the file even if it was left
+	keys     *signing.Keyring // nil: secrets are stored in plain text
 	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
 	alerts   alerts
 
 	feed       feed
-	delivering chan struct{} // of one: the turn of Deliver
+	delivering chan struct{} // capacity 1: the turn of Deliver
 	closing    chan struct{} // closed by Close
 	closeOnce  sync.Once
 	sweeper    sweeper
 
 	log *eventlog.Log
 
-	// Rows that are in memory, see package mirror.
+	// Cached rows, see package mirror.
 	keyRows     *keyRows
 	webhookRows *webhookRows
 	accountRows *accountRows
 	keyCounts   counts
-	madeCounts  counts // of keys that API keys have created
+	madeCounts  counts // of keys created by API keys
 	requests    requests
 
-	erasing  erasing
-	parking  parking
-	clock    clock.Clock
-	copies   atomic.Uint64                            // of the file that were begun, and 1 for those before it was opened
-	freeRoom func(*os.File) (bytes int64, known bool) // files.FreeRoom but in tests
+	erasing erasing
+	parking parking
+	clock   clock.Clock
+	// Copies of the file begun; starts at 1 for copies from before Open.
+	copies   atomic.Uint64
+	freeRoom func(*os.File) (bytes int64, known bool) // files.FreeRoom, except in tests
 
 	auditLease auditLease
 
-	cursors cursor.Key // hides the numbers of deliveries
+	cursors cursor.Key // hides delivery numbers
 
-	// For steps of the writer only.
-	recovered    []byte     // the webhook whose recovery was advanced last
-	marked       clock.Mark // as it is in the file
-	copiesMarked uint64     // what copies was when the clock was marked, see [Store.markCopies]
+	// Only steps of the writer may use the following fields.
+	recovered    []byte     // the last webhook whose recovery advanced
+	marked       clock.Mark // the mark in the file
+	copiesMarked uint64     // copies as of the last mark, see [Store.markCopies]
 }
 
 var (
@@ -90,23 +91,23 @@ var (
 // An Option changes how a file is opened.
 type Option func(*Store)
 
-// Sealed encrypts the webhooks' signing secrets under the first of the keys, and decrypts with
-// all of them. [Open] encrypts secrets again that are in plain text or under another of the keys: to
-// replace a key put the new one before it, open the file once, and remove the old one. Free pages
-// of the file may contain the old records until they are written again.
+// Sealed encrypts the webhooks' signing secrets under the first of the keys, and decrypts with all
+// of them. [Open] encrypts again all secrets that are in plain text or under another of the keys.
+// To replace a key, put the new one before it, open the file once, and remove the old one. Free
+// pages of the file may contain the old records until they are reused.
 func Sealed(keys *signing.Keyring) Option { return func(s *Store) { s.keys = keys } }
 
-// Wait lets [Open] wait for up to d where the file is still open, for a host that is started
-// before its predecessor has ended: give it more than that takes to shut down. Open goes on as
-// soon as the file is closed. 0 and less: it does not wait. Default: half a second.
+// Wait makes [Open] wait up to d while the file is open elsewhere, for a host that starts before
+// its predecessor has ended: choose a longer time than the shutdown takes. Open continues as soon
+// as the file is closed. If d is 0 or less, Open does not wait. Default: half a second.
 func Wait(d time.Duration) Option { return func(s *Store) { s.wait = d } }
 
-// Open opens the file at path, or creates it with mode 0600 in a directory that
-// exists. Errors name the file; they wrap [ErrLocked] if it is open elsewhere,
-// for longer than [Wait] says, [ErrSchema] if it is not ours, of another schema or damaged, [ErrLeft] if it was left for another store, and
-// [signing.ErrSealed] if it is sealed under a key that was not given. A file that
-// cannot be opened is not held open, nor locked. What is pending is read once deliveries are
-// claimed or reported, and takes no part in opening.
+// Open opens the file at path, or creates it with mode 0600 in an existing directory. Errors name
+// the file. They wrap [ErrLocked] if the file stays open elsewhere for longer than [Wait],
+// [ErrSchema] if it is not ours, of another schema or damaged, [ErrLeft] if it was left for another
+// store, and [signing.ErrSealed] if it is sealed under a key that was not given. After an error the
+// file is neither open nor locked. Open does not read pending deliveries; the first claim or report
+// does.
 func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
@@ -120,7 +121,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	for _, option := range options {
 		option(s)
 	}
-	// What is damaged may point outside of the file. prepare and openFile make errors of panics.
+	// Damaged pages may point outside the file. prepare and pagefile.Open turn panics into errors.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	until := time.Now().Add(s.wait)
 	if err := pagefile.Precheck(path, until); err != nil {
@@ -144,7 +145,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes the file ready for use.
+// prepare makes the open file ready for use.
 func (s *Store) prepare(file *os.File) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -209,10 +210,9 @@ func (s *Store) ended(done bool) {
 	s.requests.rows.End(outcome)
 }
 
-// Close waits for the steps under way, including those that wait for a commit, writes
-// alerts that are in memory only, and closes the file. From then on every method
-// returns [store.ErrClosed]; closing again does nothing. While the disk hangs in a
-// commit, Close waits for that.
+// Close waits for the steps under way, including steps that wait for a commit, writes the alerts
+// that are in memory only, and closes the file. Then every method returns [store.ErrClosed];
+// closing again has no effect. If the disk hangs in a commit, Close waits for it.
 func (s *Store) Close() error {
 	path := s.db.Path()
 	s.closeOnce.Do(func() { close(s.closing) })
@@ -229,7 +229,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Halted returns why the store writes nothing until it is opened again; nil if it writes.
+// Halted returns why the store has stopped writing until it is opened again; nil if it writes.
 func (s *Store) Halted() error { return s.writer.Halted() }
 
 // Capabilities implements [store.Store].
@@ -242,7 +242,7 @@ func init() {
 	boltfault.SetClock = func(s any, by time.Duration) { s.(*Store).clock.Set(by) }
 }
 
-// view begins a short read transaction, to be ended by its Rollback.
+// view begins a short read transaction; the caller must end it with Rollback.
 func (s *Store) view(ctx context.Context) (*bbolt.Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -254,8 +254,8 @@ func (s *Store) view(ctx context.Context) (*bbolt.Tx, error) {
 	return tx, nil
 }
 
-// done ends a read transaction, and makes an error of a panic in it. faults is what [catchFaults]
-// returned before anything was read.
+// done ends a read transaction, and turns a panic in it into an error. faults is the result of
+// [catchFaults] from before the first read.
 func (s *Store) done(tx *bbolt.Tx, faults bool, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("read %s: panic: %v", s.db.Path(), p)
@@ -264,11 +264,11 @@ func (s *Store) done(tx *bbolt.Tx, faults bool, err *error) {
 	debug.SetPanicOnFault(faults)
 }
 
-// catchFaults has faults of this goroutine panic, instead of ending the process: a damaged page may lead outside
-// of the file, which bbolt maps into memory. It returns whether they did before.
+// catchFaults makes memory faults of this goroutine panic instead of ending the process: a damaged
+// page may point outside the file, which bbolt maps into memory. It returns the previous setting.
 func catchFaults() (faults bool) { return debug.SetPanicOnFault(true) }
 
-// closed turns bbolt's error for a closed file into ours.
+// closed replaces bbolt's error for a closed file by ours.
 func closed(err error) error {
 	if errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
 		return store.ErrClosed
@@ -276,14 +276,15 @@ func closed(err error) error {
 	return err
 }
 
-// An observer tells an Observer of commits.
+// An observer passes commits to an Observer.
 type observer struct {
 	told  func(observe.Commit)
 	queue *observing.Queue
 }
 
-// Observe has o told of each commit of the file: see [observe.Observer.Committed]. The logger
-// is told of its failures; nil is [slog.Default]. storageapi.NewHandler does so with the file that it opens.
+// Observe calls o for each commit of the file: see [observe.Observer.Committed]. The logger gets
+// the observer's failures; nil means [slog.Default]. storageapi.NewHandler does the same for a file
+// that it opens.
 func Observe(o observe.Observer, logger *slog.Logger) Option {
 	if o.Committed == nil {
 		return func(*Store) {}

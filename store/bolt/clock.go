@@ -13,15 +13,16 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// How old the mark of the clock in the file gets, while something is made due later and
-// while nothing is. What is due is late by no more after a restart, should the clock have
-// been set back while the file was not open.
+// Maximum age of the clock mark in the file, while deliveries are scheduled for later and
+// otherwise. If the clock was set back while the file was closed, deliveries are late by at most
+// this after a restart.
 const (
 	markBusy = time.Minute
 	markIdle = 10 * time.Minute
 )
 
-// loadClock lets the clock go on from where it was marked last, or from when the last event was published.
+// loadClock resumes the clock from its last mark, or from the time of the last event if there is no
+// mark.
 func (s *Store) loadClock(lastPublished time.Time) error {
 	s.copies.Store(1)
 	return s.db.View(func(tx *bbolt.Tx) error {
@@ -36,8 +37,8 @@ func (s *Store) loadClock(lastPublished time.Time) error {
 	})
 }
 
-// mark marks the clock, and counts that, unless the mark in the file is younger than that and it was not
-// set since.
+// mark writes and counts a mark of the clock, unless the last mark is younger than age and the
+// clock was not set since.
 func (s *Store) mark(b *batch, age time.Duration) error {
 	now, last := s.clock.Mark(), s.marked
 	passed := now.Wall.Sub(last.Wall)
@@ -51,8 +52,9 @@ func (s *Store) mark(b *batch, age time.Duration) error {
 	return b.Put(bucketMeta, keyClock, record.EncodeMark(now))
 }
 
-// markCopies marks the clock in the first commit after the file was copied, or may have been before it
-// was opened: no two copies of different states have the same number of marks.
+// markCopies marks the clock in the first commit after a copy of the file. Open counts as a copy,
+// since the file may have been copied while closed. So copies of different states have different
+// numbers of marks.
 func (s *Store) markCopies(b *batch) error {
 	copies := s.copies.Load()
 	if copies == s.copiesMarked {
@@ -62,8 +64,8 @@ func (s *Store) markCopies(b *batch) error {
 	return s.mark(b, 0)
 }
 
-// markCopy marks the clock, for a copy that is made now. A store that is halted writes nothing that a
-// copy would lack.
+// markCopy marks the clock for a copy that is about to be made. A halted store cannot write the
+// mark, but writes nothing that the copy would lack either.
 func (s *Store) markCopy(ctx context.Context) error {
 	err := s.writer.Run(ctx, func(b *batch) error { return s.mark(b, 0) })
 	if errors.Is(err, store.ErrReadOnly) {
@@ -72,7 +74,6 @@ func (s *Store) markCopy(ctx context.Context) error {
 	return err
 }
 
-// Doubt returns how much of the time that has passed by the system's clock may not have:
-// see [capability.Set]. Time for which the file was not open, more than an hour, is
-// doubted for a day.
+// Doubt returns how much of the elapsed system time may not have passed: see [capability.Set]. Time
+// during which the file was closed is doubted for a day if it was more than an hour.
 func (s *Store) Doubt() time.Duration { return s.clock.Doubt() }

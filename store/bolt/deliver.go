@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	pageDeliveries = 4096                 // deliveries in a page, and up to a segment more
-	pageTime       = 5 * time.Millisecond // for reading a page, and up to a segment more
-	troublePause   = time.Second          // before what could not be read is read again
+	pageDeliveries = 4096                 // per page, plus up to a segment
+	pageTime       = 5 * time.Millisecond // for reading a page, plus up to a segment
+	troublePause   = time.Second          // before another attempt to read an unreadable page
 )
 
 // Deliver implements [webhooks.Deliveries]. Steps report in the order of their commits, before
@@ -55,9 +55,9 @@ func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 	}
 }
 
-// takeTurn waits until turn, a channel of one, has room.
+// takeTurn waits until turn, a channel of capacity 1, has room.
 func (s *Store) takeTurn(ctx context.Context, turn chan struct{}) error {
-	tx, err := s.view(ctx) // says whether ctx is done or the store closed
+	tx, err := s.view(ctx) // fails if ctx is done or the store is closed
 	if err != nil {
 		return err
 	}
@@ -72,19 +72,20 @@ func (s *Store) takeTurn(ctx context.Context, turn chan struct{}) error {
 	}
 }
 
-// A pager reports what was stored when Deliver began, in pages, each of a transaction of its
-// own. It reads eventlog.AsPublished before eventlog.Attempted, since rows move only in that direction.
+// A pager reports the deliveries that were pending when Deliver began, in pages with a transaction
+// each. It reads eventlog.AsPublished before eventlog.Attempted, because rows move only in that
+// direction.
 type pager struct {
 	store     *Store
 	scheduler webhooks.Scheduler
-	left      [2]eventlog.Range // of each bucket
-	bounded   bool              // left ends with the last number that was given when Deliver began
+	left      [2]eventlog.Range // by bucket
+	bounded   bool              // left ends at the last number assigned when Deliver began
 	troubled  bool              // Trouble was reported
 	page      []webhooks.PendingDelivery
 }
 
-// read reports a page, and returns whether there is more, and after what pause. A bucket that
-// cannot be read does not keep the other from being read.
+// read reports a page. It returns whether more pages follow, and the pause before the next one. If
+// one bucket is unreadable, it still reads the other.
 func (p *pager) read(ctx context.Context) (pause time.Duration, more bool) {
 	began := time.Now()
 	failed := false
@@ -124,7 +125,7 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	r.Full = func() bool { return len(p.page) >= pageDeliveries || time.Since(began) > pageTime }
 	p.page = p.page[:0]
 	left := r.Read(bucket, p.left[bucket])
-	if bucket == eventlog.Attempted { // a scheduler may look for what it knows of a webhook's deliveries once for all in a row
+	if bucket == eventlog.Attempted { // lets the scheduler look up each webhook once
 		slices.SortStableFunc(p.page, func(a, b webhooks.PendingDelivery) int { return strings.Compare(a.Webhook.ID, b.Webhook.ID) })
 	}
 	if len(p.page) > 0 {
@@ -134,10 +135,10 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	return nil
 }
 
-// newPendingReader returns a reader that passes to visit the pending deliveries of webhooks that readers see. version is
-// that of webhookRows, from before tx began.
+// newPendingReader returns a reader that calls visit with each pending delivery of an existing
+// webhook. version is the version of webhookRows from before tx began.
 func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(webhooks.PendingDelivery)) *eventlog.PendingReader {
-	hooks := make(map[string]*webhooks.Webhook) // nil: it is deleted, or its account is being erased
+	hooks := make(map[string]*webhooks.Webhook) // nil: deleted, or the account is being erased
 	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d webhooks.PendingDelivery) {
 		w, known := hooks[string(webhook)]
 		if !known {
@@ -152,8 +153,8 @@ func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(webhoo
 	}}
 }
 
-// webhookSeen returns the webhook of that ID as readers of tx see it, or as it is by now; nil if
-// it is deleted. version is that of webhookRows, from before tx began.
+// webhookSeen returns the webhook as readers of tx see it, or its current version; nil if it is
+// deleted. version is the version of webhookRows from before tx began.
 func (s *Store) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWebhook {
 	w, ok := s.webhookRows.Get(id)
 	if ok {
@@ -191,7 +192,7 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webho
 	return backlog, err
 }
 
-// eachPending visits the pending deliveries whose numbers are in the range of their bucket.
+// eachPending visits the pending deliveries in the given ranges, one per bucket.
 func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d webhooks.PendingDelivery)) (err error) {
 	version := s.webhookRows.Version()
 	tx, err := s.view(ctx)

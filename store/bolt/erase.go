@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// erasing are the accounts that are being erased: those in bucketErasures.
+// erasing is the set of accounts under erasure: the keys of bucketErasures.
 type erasing struct {
 	accounts atomic.Pointer[map[string]bool]
 }
@@ -25,7 +25,7 @@ func (e *erasing) has(account string) bool {
 	return accounts != nil && (*accounts)[account]
 }
 
-// set adds an account, or removes it. Only one step of the writer, or Open, does so at a time.
+// set adds or removes an account. Only one step of the writer, or Open, may call it at a time.
 func (e *erasing) set(account string, on bool) {
 	next := make(map[string]bool)
 	if accounts := e.accounts.Load(); accounts != nil {
@@ -39,12 +39,12 @@ func (e *erasing) set(account string, on bool) {
 	e.accounts.Store(&next)
 }
 
-// isErasing reports whether the account is closed for the steps of the batch.
+// isErasing reports whether the account is closed to the steps of the batch.
 func (b *batch) isErasing(account string) bool {
 	return b.closed[account] || b.store.erasing.has(account)
 }
 
-// loadErasing reads which accounts are being erased.
+// loadErasing reads the accounts under erasure.
 func (s *Store) loadErasing() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketErasures).ForEach(func(account, _ []byte) error {
@@ -54,15 +54,15 @@ func (s *Store) loadErasing() error {
 	})
 }
 
-// An erasure is that of an account, as far as it has come.
+// An erasure is the progress of an account's erasure.
 type erasure struct {
 	account string
 	stage   int    // index in eraseStages
-	next    []byte // key to go on with in the bucket of the stage; nil: the first
+	next    []byte // next key in the bucket of the stage; nil: the first
 	erased  store.Receipt
 }
 
-// counts are the numbers of a receipt, in the order of the record.
+// counted returns the counts of a receipt, in the order of the record.
 func counted(r *store.Receipt) []*int {
 	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.AuditEntries}
 }
@@ -92,19 +92,19 @@ func (e *erasure) put(b *batch) error {
 	return b.Put(bucketErasures, []byte(e.account), r.Encode())
 }
 
-// An eraseStage removes rows of one kind. Rows that are not sorted by account are found outside of the
-// writer's steps, so that these are as short as what they remove.
+// An eraseStage removes rows of one kind. Rows that are not sorted by account are searched outside
+// the writer's steps, so that steps only delete.
 type eraseStage struct {
-	// find returns the first key, from one on, whose row is the account's, or nil. It may
-	// give up early: then more is set, and it goes on with the key.
+	// find returns the account's first key from e.next on, or nil. If it gives up early, more is
+	// true and key is where to continue.
 	find func(s *Store, tx *bbolt.Tx, e *erasure) (key []byte, more bool)
 
-	// erase removes about limit records from e.next on, and counts them in e.erased. It
-	// returns the key to go on with.
+	// erase removes about limit records from e.next on, and counts them in e.erased. It returns the
+	// key to continue with.
 	erase func(s *Store, b *batch, e *erasure, limit int) (next []byte, err error)
 }
 
-// eraseStages are in an order in which what tells of other rows goes after those.
+// Stages run in dependency order: an index row is deleted after the rows it points to.
 var eraseStages = []eraseStage{
 	{findEvents, eraseEvents},
 	{findRows(bucketRecoveries, ofRecovery), eraseRecoveries},
@@ -119,7 +119,7 @@ var eraseStages = []eraseStage{
 	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
 }
 
-// findEvents looks for the account's next event.
+// findEvents finds the account's next event.
 func findEvents(s *Store, tx *bbolt.Tx, e *erasure) (key []byte, more bool) {
 	number, found, more := s.log.View(tx).FindOf(e.account, eventsFrom(e))
 	if found || more {
@@ -135,7 +135,7 @@ func eventsFrom(e *erasure) uint64 {
 	return binary.BigEndian.Uint64(e.next)
 }
 
-// eraseEvents removes the account's events with all that is kept of them.
+// eraseEvents removes the account's events, with their deliveries and attempts.
 func eraseEvents(_ *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
 	number, more, erased, err := b.log.Erase(e.account, eventsFrom(e), limit)
 	if err != nil {
@@ -149,12 +149,12 @@ func eraseEvents(_ *Store, b *batch, e *erasure, limit int) (next []byte, err er
 	return record.NumberKey(number), nil
 }
 
-// eraseLook is how many rows of others are passed over in a transaction.
+// eraseLook is the number of rows of other accounts that a transaction skips at most.
 const eraseLook = 10_000
 
-// EraseAccount implements [store.Eraser]. The account's keys, webhooks and alerts are found under its
-// name; its events are looked for among those of all. Pages that are free then may still have
-// what stood in them, until they are written again.
+// EraseAccount implements [store.Eraser]. The account's keys, webhooks and alerts are sorted by
+// account; its events are found by a scan of all events. Freed pages may contain erased data until
+// they are reused.
 func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
 	e, begun, err := s.findErasure(ctx, account)
 	if err != nil {
@@ -174,8 +174,8 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 	return e.erased, begun && e.stage < len(eraseStages), nil
 }
 
-// eraseStep removes about limit records, from where looked has come to on. If the erasure has not begun,
-// another call was faster.
+// eraseStep removes about limit records from where looked ended. If begun is false, another call
+// has completed the erasure.
 func (s *Store) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, begun bool, err error) {
 	if e, begun = readErasure(b.tx, looked.account); !begun {
 		return e, false, nil
@@ -195,8 +195,7 @@ func (s *Store) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, beg
 	return e, true, e.put(b)
 }
 
-// findErasure returns the erasure of the account with its stage and key at the next row to be
-// removed.
+// findErasure returns the erasure of the account, advanced to the next row to remove.
 func (s *Store) findErasure(ctx context.Context, account string) (e *erasure, begun bool, err error) {
 	look := func() (more bool, err error) {
 		tx, err := s.view(ctx)
@@ -257,7 +256,7 @@ func (s *Store) openAccount(b *batch, account string) error {
 	return b.Delete(bucketErasures, []byte(account))
 }
 
-// eraseAlerts removes what is remembered of the account's alerts, in the file or in memory only.
+// eraseAlerts removes the account's alerts, from the file and from memory.
 func (s *Store) eraseAlerts(b *batch, account string) (erased int, err error) {
 	prefix := record.Prefixed(account, "")
 	rows := s.alerts.remembered(prefix)
@@ -271,7 +270,7 @@ func (s *Store) eraseAlerts(b *batch, account string) (erased int, err error) {
 		c := b.tx.Bucket(bucket).Cursor()
 		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 			old = append(old, bytes.Clone(k))
-			rows[string(k)] = true // what is due is there
+			rows[string(k)] = true // includes due alerts without a state
 		}
 		if err := b.DeleteAll(bucket, old); err != nil {
 			return 0, err
@@ -288,7 +287,7 @@ func (s *Store) eraseAlerts(b *batch, account string) (erased int, err error) {
 	return erased, nil
 }
 
-// findPrefixed returns a find for rows whose keys begin with a kind and the account.
+// findPrefixed returns a find function for rows whose keys begin with a kind and the account.
 func findPrefixed(bucket []byte, kind string) func(*Store, *bbolt.Tx, *erasure) ([]byte, bool) {
 	return func(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 		prefix := append([]byte(kind), record.Prefixed(e.account, "")...)
@@ -318,8 +317,7 @@ func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, err
 	}
 }
 
-// eraseAuditEntries removes audit entries, the last first, and then what leads to those of each target.
-// Their numbers are not given again.
+// eraseAuditEntries removes entries, newest first, and then their heads. Numbers are not reused.
 func (s *Store) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, error) {
 	if err := b.tx.Bucket(bucketAudit).SetSequence(lastAuditEntry(b.tx)); err != nil {
 		return nil, err
@@ -334,7 +332,7 @@ func (s *Store) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, erro
 			break
 		}
 		erased, pending = append(erased, record.NumberKey(number)), append(pending, pendingAuditEntry(e.account, number))
-		number = entry.Before // purging finds those before one that cannot be read
+		number = entry.Before // purging removes the entries before an unreadable one
 	}
 	e.erased.AuditEntries += len(erased)
 	slices.Reverse(erased)
@@ -361,7 +359,8 @@ func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
 		if err := s.removeWebhook(b, e.account, id); err != nil {
 			return nil, err
 		}
-		if err := b.Delete(bucketOpenRecoveries, []byte(id)); err != nil { // of a recovery that cannot be read
+		// Left by an unreadable recovery.
+		if err := b.Delete(bucketOpenRecoveries, []byte(id)); err != nil {
 			return nil, err
 		}
 		e.erased.Webhooks++
@@ -372,7 +371,7 @@ func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
 func (s *Store) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
 	for _, row := range e.prefixed(b, bucketKeyIDs, "", limit) {
 		key, _, err := keyByID(b.tx, row)
-		if err != nil { // it cannot be read: nothing finds it
+		if err != nil { // unreadable: nothing else finds it
 			if err := b.Delete(bucketKeys, bytes.Clone(b.Get(bucketKeyIDs, row))); err != nil {
 				return nil, err
 			}
@@ -385,7 +384,7 @@ func (s *Store) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
 	return nil, nil
 }
 
-// findRows returns a find for rows that are the account's if of says so.
+// findRows returns a find function for rows for which of returns true.
 func findRows(bucket []byte, of func(account string, k, value []byte) bool) func(*Store, *bbolt.Tx, *erasure) ([]byte, bool) {
 	return func(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 		c := tx.Bucket(bucket).Cursor()
@@ -402,7 +401,8 @@ func findRows(bucket []byte, of func(account string, k, value []byte) bool) func
 	}
 }
 
-// eraseRows returns an erase for such rows, counted where count says.
+// eraseRows returns an erase function for such rows. It adds to *count(&e.erased), unless count is
+// nil.
 func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, count func(*store.Receipt) *int) func(*Store, *batch, *erasure, int) ([]byte, error) {
 	return func(_ *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
 		var old [][]byte
@@ -415,7 +415,7 @@ func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, cou
 			k, value = c.Next()
 		}
 		if next = bytes.Clone(k); next == nil {
-			next = beyond // the next call finds that there is no more
+			next = beyond // the next call finds no more
 		}
 		if count != nil {
 			*count(&e.erased) += len(old)
@@ -426,7 +426,7 @@ func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, cou
 
 var eraseRecoveryRows = eraseRows(bucketRecoveries, ofRecovery, func(r *store.Receipt) *int { return &r.Recoveries })
 
-// eraseRecoveries removes recoveries with what leads to them, also where the webhook is gone.
+// eraseRecoveries removes recoveries and their index rows, even if the webhook is deleted.
 func eraseRecoveries(s *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
 	var open, times [][]byte
 	c := b.tx.Bucket(bucketRecoveries).Cursor()
@@ -455,7 +455,7 @@ func ofRecovery(account string, k, value []byte) bool {
 	return err == nil && r.Account == account
 }
 
-// ofDeleted is of a deleted webhook, whose deliveries are erased by then.
+// ofDeleted reports whether a deleted webhook was the account's. Its deliveries are already erased.
 func ofDeleted(account string, _, value []byte) bool { return string(value) == account }
 
 func ofDedupKey(account string, k, _ []byte) bool {

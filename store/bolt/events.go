@@ -13,7 +13,7 @@ import (
 
 // Enqueue implements [webhooks.Store].
 func (s *Store) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (deliveries int, err error) {
-	// What can be prepared outside of the step does not keep others waiting.
+	// Prepared outside the step, so that other steps do not wait.
 	e := s.log.NewEvent(&event)
 	defer e.Release()
 	err = s.writer.Run(ctx, func(b *batch) error {
@@ -23,9 +23,8 @@ func (s *Store) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (deliv
 	return deliveries, err
 }
 
-// enqueue stores an event for the only webhook, or if that is empty for all that
-// are subscribed, and returns how many deliveries of it were pending at first, and
-// whether it is new.
+// enqueue stores an event for all subscribed webhooks, or for only one if only is not empty. It
+// returns the number of deliveries that were pending at first, and whether the event is new.
 func (s *Store) enqueue(b *batch, e *eventlog.Event, only string) (deliveries int, isNew bool, err error) {
 	if b.isErasing(e.Account) {
 		return 0, false, auth.ErrErasing
@@ -105,7 +104,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	return s.log.View(tx).ListDeliveries(ctx, webhookID, query)
 }
 
-// dedupKeyOf returns the key of a deduplication key, which begins with when it may go.
+// dedupKeyOf returns the row of a deduplication key. Rows begin with their expiry.
 func dedupKeyOf(account string, n *webhooks.DedupKey) []byte {
 	return append(record.NumberKey(uint64(n.Until.UnixMilli())), record.Prefixed(account, n.Key)...)
 }

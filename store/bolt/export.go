@@ -36,9 +36,9 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts
 	return accounts[:min(limit, len(accounts))], nil
 }
 
-// accountsOf returns accounts after the given one that rows of a bucket begin with: at least
-// the first limit of them, since those of each length stand together, and are in no order
-// with others.
+// accountsOf returns the accounts after the given one in a bucket of prefixed keys: at least the
+// first limit of them. Keys are sorted by the length of the account first, so it reads up to limit
+// of each length.
 func (s *Store) accountsOf(c *bbolt.Cursor, after string, limit int) (accounts []string) {
 	for first, _ := c.First(); first != nil; {
 		length, _ := binary.Uvarint(first)
@@ -57,8 +57,7 @@ func (s *Store) accountsOf(c *bbolt.Cursor, after string, limit int) (accounts [
 	return accounts
 }
 
-// Export implements [transfer.Store]. The events of one account are looked for among those
-// of all.
+// Export implements [transfer.Store]. It scans all events for those of one account.
 func (s *Store) Export(ctx context.Context, account, after string, limit int) (page transfer.Page, err error) {
 	if err := s.flushAlerts(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
 		return page, err
@@ -120,8 +119,8 @@ func (e *exporter) add(row []byte, r transfer.Record) (more bool) {
 	return e.Add(row, r)
 }
 
-// rows reads the rows whose keys begin with a text and the account, and reports whether the
-// page has room for more.
+// rows reads the rows whose keys begin with a text and the account, and reports whether the page
+// has room for more.
 func (e *exporter) rows(bucket []byte, begin string, after []byte, read func(row, value []byte) (more bool)) (more bool) {
 	prefix := []byte(begin)
 	if e.account != "" {

@@ -9,19 +9,19 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A feed passes reports on to the scheduler of the Deliver under way.
+// A feed passes reports to the scheduler of the current Deliver.
 type feed struct {
-	// mu is held for reading during each report, so that none is made once end has returned.
+	// mu is read-locked during each report, so that none is under way once end has returned.
 	mu        sync.RWMutex
-	scheduler webhooks.Scheduler // nil: no Deliver is under way
+	scheduler webhooks.Scheduler // nil: Deliver is not running
 
 	leftMu sync.Mutex
-	left   [2]eventlog.Range // by bucket: what Deliver has not reported yet
+	left   [2]eventlog.Range // by bucket: not yet reported by Deliver
 
-	list []webhooks.PendingDelivery // of published
+	list []webhooks.PendingDelivery // buffer of published
 }
 
-// everything is all that is stored.
+// everything is the range of all numbers, for each bucket.
 var everything = [2]eventlog.Range{{Last: math.MaxUint64}, {Last: math.MaxUint64}}
 
 func (f *feed) begin(to webhooks.Scheduler) {
@@ -46,8 +46,8 @@ func (f *feed) report(do func(to webhooks.Scheduler)) {
 	}
 }
 
-// published reports deliveries that are pending as they were published. Their numbers follow
-// each other from first on. It is for AfterCommit, whose functions run one at a time.
+// published reports deliveries that are pending as published, with consecutive numbers from first
+// on. Call it in AfterCommit, whose functions run one at a time.
 func (f *feed) published(first uint64, to []*indexedWebhook, due time.Time) {
 	f.report(func(s webhooks.Scheduler) {
 		f.list = f.list[:0]
@@ -84,7 +84,7 @@ func (f *feed) setLeft(left [2]eventlog.Range) {
 	f.left = left
 }
 
-// unreported returns the numbers in each bucket that are not reported.
+// unreported returns the range of unreported numbers in each bucket.
 func (f *feed) unreported() [2]eventlog.Range {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

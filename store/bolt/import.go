@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Import implements [transfer.Store]. Events that are older than the last one of the file
-// are purged once those before them are.
+// Import implements [transfer.Store]. Events older than the file's last one are purged after all
+// earlier events.
 func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	if err := transfer.Check(records); err != nil {
 		return err
@@ -32,19 +32,19 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	}
 }
 
-// An importer imports records in a step. It looks at all of them before it writes any.
+// An importer imports records in one step. It checks all of them before it writes any.
 type importer struct {
 	*batch
-	missing  []transfer.Record // that are not there
-	keys     map[string]bool   // rows
+	missing  []transfer.Record // not in the file
+	keys     map[string]bool   // by row
 	hashes   map[apikeys.Hash]bool
-	webhooks map[string]string // accounts by id
-	open     map[string]bool   // webhooks with a recovery that is not done
-	once     map[string]bool   // other records, by what they are known by
+	webhooks map[string]string // ID to account
+	open     map[string]bool   // webhooks with an unfinished recovery
+	once     map[string]bool   // other records, by kind and identity
 	told     knownAuditEntries
 
 	events  *eventlog.Import
-	pending []webhooks.PendingDelivery // of the events
+	pending []webhooks.PendingDelivery // deliveries of the events
 }
 
 func newImporter(b *batch) *importer {
@@ -81,7 +81,7 @@ func (s *Store) importAll(b *batch, records []transfer.Record) error {
 	return m.events.End()
 }
 
-// look reports whether a record is not there, or why it cannot be imported.
+// look reports whether a record is new, or returns why it cannot be imported.
 func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 	switch r := r.(type) {
 	case *transfer.Key:
@@ -105,13 +105,12 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 	case *transfer.Recovery:
 		return m.lookRecovery(r)
 	case *transfer.AuditEntry:
-		return true, nil // addAuditEntry looks
+		return true, nil // addAuditEntry checks
 	}
 	return false, fmt.Errorf("%w: kind %q is not known", transfer.ErrRecord, r.Kind())
 }
 
-// first reports whether no record of that kind came before in the step that is known by
-// the same.
+// first reports whether the step had no record of the same kind and identity before.
 func (m *importer) first(r transfer.Record, known []byte) bool {
 	name := string(r.Kind()) + "\x00" + string(known)
 	first := !m.once[name]
@@ -133,7 +132,7 @@ func (m *importer) lookKey(r *transfer.Key) (isNew bool, err error) {
 	return true, nil
 }
 
-// ownerOf returns the account of the webhook of that id; empty if there is none.
+// ownerOf returns the account of a webhook; empty if it does not exist.
 func (m *importer) ownerOf(webhook string) string {
 	if account, found := m.webhooks[webhook]; found {
 		return account
@@ -154,7 +153,7 @@ func (m *importer) lookWebhook(r *transfer.Webhook) (isNew bool, err error) {
 	return true, nil
 }
 
-// lookEvent reports whether an event is not there.
+// lookEvent reports whether an event is new.
 func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
 	for i := range r.Deliveries {
 		if d := &r.Deliveries[i]; d.State == webhooks.Pending && m.ownerOf(d.WebhookID) != r.Account {
@@ -173,7 +172,7 @@ func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
 	return !there, err
 }
 
-// found reports a pending delivery of an event that is imported, once that is committed.
+// found reports a pending delivery of an imported event after the commit.
 func (m *importer) found(webhook string, d webhooks.PendingDelivery) error {
 	w := m.store.indexed(m.batch, webhook)
 	if w == nil {
@@ -208,7 +207,7 @@ func (m *importer) lookRecovery(r *transfer.Recovery) (isNew bool, err error) {
 	return true, nil
 }
 
-// add adds a record that is not there.
+// add adds a new record.
 func (m *importer) add(r transfer.Record) error {
 	s := m.store
 	switch r := r.(type) {
@@ -280,7 +279,7 @@ func (m *importer) addAlert(r *transfer.Alert) error {
 	return nil
 }
 
-// addRecovery adds a recovery, which goes on with the event that it names.
+// addRecovery adds a recovery, which continues with the event that it names.
 func (m *importer) addRecovery(r *transfer.Recovery) error {
 	if err := m.events.End(); err != nil {
 		return err
@@ -296,7 +295,7 @@ func (m *importer) addRecovery(r *transfer.Recovery) error {
 			return err
 		}
 	}
-	if r.Done { // its webhook may have another that is not
+	if r.Done { // its webhook may have another, unfinished one
 		return putRecoveryRow(m.batch, &added)
 	}
 	return putRecovery(m.batch, &added)

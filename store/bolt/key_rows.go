@@ -8,29 +8,31 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// defaultCachedKeys is more keys than most services see in a day.
+// defaultCachedKeys exceeds the keys that most services see in a day.
 const defaultCachedKeys = 1 << 18
 
-// CacheKeys sets how many keys are kept in memory: a request with one of them reads nothing of the file. No answer is
-// stale: a change of a key counts from the moment when it was made. Each takes some 250 bytes once it was used twice, and
-// more if it has many scopes of the host's own. 0 or less: none. Default: 262,144, some 61 MiB if as many are in use. Raise
-// it if more keys than that are in use at a time.
+// CacheKeys sets the maximum number of keys in memory: a request with one of them does not read the
+// file. Answers are never stale: a change of a key takes effect at once. A key takes some 250 bytes
+// once it was used twice, and more if it has many host-defined scopes. 0 or less disables the
+// cache. Default: 262,144, some 61 MiB if so many are in use. Raise it if more keys are in use at a
+// time.
 func CacheKeys(count int) Option { return func(s *Store) { s.keyRows = newKeyRows(count) } }
 
-// keyRows are rows of the bucket of keys, by hash, current or previous, as [record.DecodeKeyRow] takes them.
+// keyRows are rows of the bucket of keys, by current or previous hash, in the form that
+// [record.DecodeKeyRow] takes.
 type keyRows = mirror.Mirror[apikeys.Hash, string]
 
 func newKeyRows(count int) *keyRows {
 	return mirror.New[apikeys.Hash](mirror.Options[string]{Max: count, Shards: min(64, 1+count/64), Second: true})
 }
 
-// maxCounts bounds how many accounts counts remember.
+// maxCounts bounds the number of accounts in counts.
 const maxCounts = 10_000
 
-// counts remember how many keys accounts have, so that a limit is checked without counting each time.
-// Only steps use them.
+// counts caches the number of keys of each account, to check limits without counting. Only steps
+// use it.
 type counts struct {
-	counted func(b *batch, hash []byte) bool // which keys are; nil: all
+	counted func(b *batch, hash []byte) bool // which keys to count; nil: all
 	rows    *mirror.Mirror[string, int]      // by account
 }
 
@@ -38,7 +40,7 @@ func newCounts(counted func(b *batch, hash []byte) bool) counts {
 	return counts{counted, mirror.New[string](mirror.Options[int]{Max: maxCounts})}
 }
 
-// of returns how many keys the account has.
+// of returns the number of the account's keys.
 func (c *counts) of(b *batch, account string) int {
 	count, ok := c.rows.InStep(account)
 	if ok {
@@ -55,7 +57,7 @@ func (c *counts) of(b *batch, account string) int {
 	return count
 }
 
-// add notes that the step will add n keys, or remove some if n is negative.
+// add adds n, which may be negative, for keys that the step will create or delete.
 func (c *counts) add(b *batch, account string, n int) {
 	if count, ok := c.rows.InStep(account); ok {
 		c.rows.Set(b, account, count+n)

@@ -49,7 +49,8 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 	})
 }
 
-// checkShare returns apikeys.ErrShareLimit if a key that another asks for is more than its share.
+// checkShare returns apikeys.ErrShareLimit if the new key would exceed the share of the key that
+// creates it.
 func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOptions) error {
 	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b, account)) || !options.Share.MayExceed(s.madeCounts.of(b, account)) {
 		return nil
@@ -80,7 +81,7 @@ func madeByKey(b *batch, hash []byte) bool {
 	return readKey(b.tx, &key, hash) == nil && key.CreatedBy.Kind == audit.ActorKey
 }
 
-// countKey notes that the step will add a key, or remove it if n is -1.
+// countKey records that the step will add a key, or remove it if n is -1.
 func (s *Store) countKey(b *batch, key *apikeys.Key, n int) {
 	s.keyCounts.add(b, key.Account, n)
 	if key.CreatedBy.Kind == audit.ActorKey {
@@ -88,7 +89,8 @@ func (s *Store) countKey(b *batch, key *apikeys.Key, n int) {
 	}
 }
 
-// checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted since it was verified.
+// checkCredential returns auth.ErrCredentialChanged if the key that requests the creation was
+// rotated or deleted since it was verified.
 func (b *batch) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
@@ -100,8 +102,8 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 	return err
 }
 
-// KeyByHash implements [apikeys.Store]. The row is in memory if the hash was asked for recently;
-// otherwise this costs one lookup in the file, or two for a previous hash.
+// KeyByHash implements [apikeys.Store]. Recently used hashes are cached; otherwise it costs one
+// lookup in the file, or two for a previous hash.
 func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
 	if err := ctx.Err(); err != nil {
 		return key, err
@@ -132,7 +134,8 @@ func (s *Store) readKeyRow(ctx context.Context, hash []byte) (row string, err er
 	return keyRow(tx, hash)
 }
 
-// keyRow returns the row of a hash, current or previous, as [record.DecodeKeyRow] takes it.
+// keyRow returns the row of a current or previous hash, in the form that [record.DecodeKeyRow]
+// takes.
 func keyRow(tx *bbolt.Tx, hash []byte) (string, error) {
 	bucket := tx.Bucket(bucketKeys)
 	value := bucket.Get(hash)
@@ -171,7 +174,7 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Ke
 	return key, err
 }
 
-// keyByID returns the key with its uses, which are in it as far as it has them.
+// keyByID returns the key, and its uses, some of which are fields of the key.
 func keyByID(tx *bbolt.Tx, row []byte) (key apikeys.Key, used record.Uses, err error) {
 	hash := tx.Bucket(bucketKeyIDs).Get(row)
 	if hash == nil {
@@ -236,7 +239,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := b.tell(entry); err != nil {
 			return err
 		}
-		updated, _, err = keyByID(b.tx, row) // as it will be read
+		updated, _, err = keyByID(b.tx, row) // as later reads will return it
 		return err
 	})
 	if err != nil {
@@ -271,7 +274,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 	})
 }
 
-// removeKey removes the key of that row with its hashes and its uses.
+// removeKey removes a key with its hashes and uses.
 func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
 	s.countKey(b, &key, -1)
 	if err := b.Delete(bucketKeyIDs, row); err != nil {
@@ -293,7 +296,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
 			row := record.Prefixed(use.Account, use.ID)
 			key, before, err := keyByID(b.tx, row)
 			if err != nil {
-				continue // it is gone, or cannot be read
+				continue // deleted, or unreadable
 			}
 			used := before
 			used.Add(&key, use.Hash, use.At.UTC().Truncate(time.Millisecond))
@@ -305,7 +308,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
 	})
 }
 
-// hashTaken reports whether a hash of the key is that of another one than old.
+// hashTaken reports whether a key other than old has one of key's hashes.
 func hashTaken(b *batch, key, old *apikeys.Key) bool {
 	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
 		own := hash == old.Hash || hash == old.Previous
@@ -316,7 +319,7 @@ func hashTaken(b *batch, key, old *apikeys.Key) bool {
 	return false
 }
 
-// putKey stores the key instead of old, which is zero for a new one.
+// putKey replaces old by key; old is zero for a new key.
 func putKey(b *batch, key, old apikeys.Key) error {
 	var fields []byte
 	if !old.Hash.IsZero() {
@@ -355,7 +358,7 @@ func deleteHashes(b *batch, key apikeys.Key) error {
 	return nil
 }
 
-// putUses stores the uses of a key, if they are others than before.
+// putUses stores the uses of a key if they have changed.
 func putUses(b *batch, row []byte, used, before record.Uses) error {
 	if used == before {
 		return nil
@@ -363,8 +366,7 @@ func putUses(b *batch, row []byte, used, before record.Uses) error {
 	return b.Put(bucketKeyUses, row, used.Encode())
 }
 
-// ExpiringKeys implements [apikeys.Store]. One that cannot be read is left out: no value is
-// its own.
+// ExpiringKeys implements [apikeys.Store]. It omits unreadable keys, whose values are invalid.
 func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (list []apikeys.Key, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -389,7 +391,7 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (li
 	return list, nil
 }
 
-// listExpiry has key found by when it expires, instead of old.
+// listExpiry replaces old's expiry row by key's.
 func (b *batch) listExpiry(key, old *apikeys.Key) error {
 	is, was := apikeys.ExpiryOf(key), apikeys.ExpiryOf(old)
 	if is.At.Equal(was.At) {

@@ -16,22 +16,22 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
-// ErrLeft is wrapped by the error of [Open] for a file that was left for another store: what
-// was stored since is there. The error says where that is, and how to come back.
+// ErrLeft is wrapped by the error of [Open] for a file that was left for another store, which has
+// all later changes. The error names that store, and explains how to come back.
 var ErrLeft = errors.New("this file was left")
 
-// Left lets [Open] open a file that is left, to read it once more. What is written to it is
-// in no other store.
+// Left lets [Open] open a file that was left, to read it once more. Anything written to it is in no
+// other store.
 func Left() Option { return func(s *Store) { s.left = true } }
 
-// A departure says where a file was left for, in meta.
+// A departure is the row in meta that records the store for which the file was left.
 type departure struct {
 	Place string `json:"place"`
 	At    int64  `json:"at"` // Unix milliseconds
 }
 
-// Leave marks the file as left for a place. From then on Open refuses the file with [ErrLeft],
-// unless it is given [Left]; [Return] ends that. A place of no bytes ends it, too.
+// Leave marks the file as left for place. From then on Open refuses the file with [ErrLeft], unless
+// it is given [Left]. [Return] removes the mark, and so does Leave with an empty place.
 func (s *Store) Leave(ctx context.Context, place string) error {
 	if place == "" {
 		return s.writer.Run(ctx, func(b *batch) error { return b.Delete(bucketMeta, keyLeft) })
@@ -46,7 +46,7 @@ func (s *Store) Leave(ctx context.Context, place string) error {
 	return s.writer.Run(ctx, func(b *batch) error { return b.Put(bucketMeta, keyLeft, value) })
 }
 
-// checkLeft refuses a file that is left.
+// checkLeft refuses a file that was left.
 func checkLeft(db *bbolt.DB) error {
 	return db.View(func(tx *bbolt.Tx) error {
 		value := tx.Bucket(bucketMeta).Get(keyLeft)
@@ -63,11 +63,11 @@ func checkLeft(db *bbolt.DB) error {
 	})
 }
 
-// Return makes a file that was left one to be opened again, as it was when it was left. What
-// was stored since, where it was left for, is not in it: keys that were revoked there work
-// again, and what was delivered from there is delivered again, so nothing else may use that
-// store any more. It does nothing to a file that is not left. The error names the file; it
-// wraps [ErrLocked] if the file is open, and [ErrSchema] if it is none of ours, or of another schema.
+// Return makes a file that was left usable again, in the state in which it was left. It lacks all
+// changes made since in the other store: keys revoked there work again, and events delivered from
+// there are delivered again, so nothing may use that store from now on. Return has no effect on a
+// file that was not left. The error names the file; it wraps [ErrLocked] if the file is open, and
+// [ErrSchema] if it is not ours or of another schema.
 func Return(path string) (err error) {
 	defer debug.SetPanicOnFault(catchFaults())
 	defer func() {
@@ -76,7 +76,7 @@ func Return(path string) (err error) {
 		}
 	}()
 	until := time.Now().Add(pagefile.DefaultWait)
-	_, err = os.Stat(path) // bbolt would make a new one
+	_, err = os.Stat(path) // bbolt would create it
 	if err == nil {
 		err = pagefile.Precheck(path, until)
 	}

@@ -9,9 +9,8 @@ import (
 	"github.com/storageapi/storageapi/internal/cursor"
 )
 
-// descend calls visit with the tail of each key that begins with prefix, and its
-// value, in descending order, beginning below after if that is not empty, until
-// visit returns false.
+// descend calls visit with the rest of each key that begins with prefix, and its value, in
+// descending order until visit returns false. It begins below after, unless that is empty.
 func descend(bucket *bbolt.Bucket, prefix []byte, after string, visit func(tail, value []byte) bool) {
 	c := bucket.Cursor()
 	var k, v []byte
@@ -28,16 +27,16 @@ func descend(bucket *bbolt.Bucket, prefix []byte, after string, visit func(tail,
 	}
 }
 
-// lastOf is [bbolt.Cursor.Last] for keys that do not begin with eight bytes 0xff. Last takes any page
-// for a branch that is not a leaf, and in a damaged file may go from one to the next forever; Seek panics.
+// lastOf is [bbolt.Cursor.Last] for keys that do not begin with eight bytes 0xff. Last treats any
+// page that is not a leaf as a branch, and may loop forever in a damaged file; Seek panics.
 func lastOf(c *bbolt.Cursor) (k, v []byte) {
 	_, _ = c.Seek(beyond)
 	return c.Prev()
 }
 
-// seekBeyond returns the row at key or the first one behind it, which must be behind the row
-// before, too: otherwise it panics. A damaged page may have its rows in any order, and a loop
-// of seeks through it would not end.
+// seekBeyond returns the first row at or after key. It panics unless that row is after the row
+// before: a damaged page may have its rows in any order, and a loop of seeks through it would not
+// end.
 func seekBeyond(c *bbolt.Cursor, before, key []byte) []byte {
 	k, _ := c.Seek(key)
 	if k != nil && bytes.Compare(k, before) <= 0 {
@@ -46,12 +45,12 @@ func seekBeyond(c *bbolt.Cursor, before, key []byte) []byte {
 	return k
 }
 
-// disorder is what is panicked with where a page is damaged.
+// disorder is the panic value for a damaged page.
 const disorder = "the rows of a page are not in order"
 
 var beyond = bytes.Repeat([]byte{0xff}, 8)
 
-// upper returns the first key that is not to be visited, or nil if there is none.
+// upper returns the first key after those to visit, or nil if there is none.
 func upper(prefix []byte, after string) []byte {
 	if after != "" {
 		return append(bytes.Clone(prefix), after...)
@@ -65,8 +64,8 @@ func upper(prefix []byte, after string) []byte {
 	return nil
 }
 
-// loadCursors reads the file's key of cursors, and makes one if it has none. A restored file
-// has another one than the backup.
+// loadCursors reads the key for the file's cursors, or creates it. A restored file has a different
+// key than the backup.
 func (s *Store) loadCursors() error {
 	known := false
 	err := s.db.View(func(tx *bbolt.Tx) error {

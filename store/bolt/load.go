@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Load implements [webhooks.Deliveries]. What was just published is in memory.
+// Load implements [webhooks.Deliveries]. Events published moments ago are in memory.
 func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -33,20 +33,20 @@ func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	return list, nil
 }
 
-// A loader loads deliveries. It reads an event that is for several webhooks once.
+// A loader loads deliveries. It reads an event for several webhooks once.
 type loader struct {
 	store *Store
 	ctx   context.Context
 	now   time.Time
 
-	// The transaction, once something is to be read of the file.
+	// The transaction, once something must be read from the file.
 	tx      *bbolt.Tx
 	log     *eventlog.View
-	err     error  // why there is none
-	version uint64 // of webhookRows, before tx
+	err     error  // why no transaction could begin
+	version uint64 // of webhookRows, from before tx began
 }
 
-// begin begins the transaction, unless that was done, and reports whether there is one.
+// begin begins the transaction, unless it has begun, and reports whether there is one.
 func (l *loader) begin() bool {
 	if l.tx != nil || l.err != nil {
 		return l.err == nil
@@ -63,18 +63,19 @@ func (l *loader) begin() bool {
 	return l.err == nil
 }
 
-// end ends it.
+// end ends the transaction, if it has begun.
 func (l *loader) end() {
 	if l.tx != nil {
 		_ = l.tx.Rollback()
 	}
 }
 
-// load sets d to what a delivery is.
+// load sets d to the delivery.
 func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
-	d.State = webhooks.Unread // should it be unknown whether it is pending, since a page is damaged
+	d.State = webhooks.Unread // if a damaged page hides whether it is pending
 	defer func() {
-		if p := recover(); p != nil && d.State == webhooks.Ready { // a damaged page is a damaged record
+		// A damaged page counts as a damaged record.
+		if p := recover(); p != nil && d.State == webhooks.Ready {
 			d.Webhook, d.Err = &webhooks.Webhook{ID: ref.WebhookID}, record.ErrCorrupt
 		}
 	}()
@@ -110,8 +111,9 @@ func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
 	}
 }
 
-// notLater returns when a delivery is due that is pending as published: at once. The clock may have been
-// set back since, or ahead where the event was imported from.
+// notLater returns when a delivery that is pending as published is due: at once. published may be
+// later than now, because the clock was set back since, or was ahead where the event was imported
+// from.
 func (l *loader) notLater(published time.Time) time.Time {
 	if published.After(l.now) {
 		return l.now
@@ -119,7 +121,7 @@ func (l *loader) notLater(published time.Time) time.Time {
 	return published
 }
 
-// age returns the age of an event. Time that may not have passed does not count, see [Store.Doubt].
+// age returns the age of an event, without time that may not have passed, see [Store.Doubt].
 func (s *Store) age(published time.Time) time.Duration {
 	if published.IsZero() {
 		return 0
@@ -127,8 +129,8 @@ func (s *Store) age(published time.Time) time.Duration {
 	return max(0, s.clock.Time().Sub(published)-s.clock.Doubt())
 }
 
-// webhook returns the webhook of that id: as it is by now, or as readers of the transaction
-// see it; nil if there is none.
+// webhook returns the current webhook of that ID, or the webhook as readers of the transaction see
+// it; nil if there is none.
 func (l *loader) webhook(id string) *indexedWebhook {
 	if w, ok := l.store.webhookRows.Get(id); ok {
 		return w
@@ -139,7 +141,7 @@ func (l *loader) webhook(id string) *indexedWebhook {
 	return l.store.webhookSeen(l.tx, l.version, id)
 }
 
-// readPending sets how the delivery is pending, and reports whether it is.
+// readPending sets the pending state of the delivery, and reports whether it is pending.
 func (l *loader) readPending(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) bool {
 	p, pending := l.log.Pending(ref, l.now)
 	d.Due, d.Attempts, d.Before = p.Due, p.Attempts, p.Before

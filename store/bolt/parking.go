@@ -17,41 +17,41 @@ import (
 // parking keeps bbolt's free list short. bbolt writes the whole list with each commit, 8 bytes a
 // page: a megabyte or more after a purge of millions of events.
 //
-// After a purge step, free pages are parked: they become extents, each a bucket in bucketSpare with
-// one value of zeros. Its commit fails if it would grow the file, and smaller extents are tried. When
-// the list runs short, or the file grew because no run of free pages was long enough, the largest
-// extents are deleted, which frees their pages without writing them.
+// After a purge step, free pages are parked in extents, each a bucket in bucketSpare with one value
+// of zeros. A commit that parks fails if it would grow the file; then smaller extents are tried.
+// When the list runs short, or the file grew because no run of free pages was long enough, the
+// largest extents are deleted, which frees their pages without writing them.
 //
-// bbolt's NoFreelistSync is no alternative: bbolt then scans the whole file at Open, and again, with
-// the writer held, after each commit that fails.
+// bbolt's NoFreelistSync is no alternative: bbolt then scans the whole file at Open, and again,
+// with the writer held, after each commit that fails.
 type parking struct {
 	pageSize       int
 	listed, parked atomic.Int64 // free pages as of the last commit: in the list, in extents
 
-	// For steps of the writer only.
+	// Only steps of the writer may use the following fields.
 	extent      int    // pages of the next extent
 	making      int    // pages of the extents that this transaction makes
-	end         uint64 // pages of the file, as of the last commit
+	end         uint64 // pages of the file as of the last commit
 	grew        bool   // the last commit grew the file
-	skip, fails int    // purge steps to skip, and consecutive ones that found too few single pages
+	skip, fails int    // purge steps to skip, and consecutive failures with single pages
 }
 
 const (
 	firstExtent, maxExtent = 64, 128 // pages
-	parkedAtOnce           = 512     // pages a step: what it writes delays other steps
+	parkedAtOnce           = 512     // pages a step: writing them delays other steps
 	unparkedAtGrowth       = 256     // pages
-	maxListAtGrowth        = 2000    // pages: if readers need so many, further ones would not help
+	maxListAtGrowth        = 2000    // pages: if readers hold so many, more would not help
 	maxSkip                = 6       // as a power of two
 
-	// keptInPurge is how many pages stay listed during a purge, so that a page has time to become part
-	// of a long run: a purge frees the pages around it in its next steps.
+	// keptInPurge is the number of pages that stay listed during a purge. A page then has time to
+	// become part of a long run: the next steps of the purge free the pages around it.
 	keptInPurge = 8000
 
-	allocSize = 16 << 20 // by which the file grows: bbolt's default
+	allocSize = 16 << 20 // growth of the file in bytes: bbolt's default
 )
 
 var (
-	extentKey   = []byte{0} // of an extent's only value
+	extentKey   = []byte{0} // key of an extent's only value
 	extentZeros [1 << 20]byte
 )
 
@@ -71,7 +71,7 @@ func (p *parking) load(s *Store) error {
 	})
 }
 
-// committed notes how many pages are listed, and whether the file grew.
+// committed records the number of listed pages, and whether the file grew.
 func (p *parking) committed(file io.ReaderAt, tx int) {
 	list, ok := pagefile.ReadFreeList(file, p.pageSize, tx)
 	if !ok {
@@ -82,15 +82,16 @@ func (p *parking) committed(file io.ReaderAt, tx int) {
 	p.end = list.End
 }
 
-// freeBytes returns how many bytes of the file are free.
+// freeBytes returns the size of the file's free pages in bytes.
 func (p *parking) freeBytes() int64 { return (p.listed.Load() + p.parked.Load()) * int64(p.pageSize) }
 
-// extentPages returns how many pages an extent has. Its key is that number, and one that is unique.
+// extentPages returns the size of an extent in pages. The extent's key is this size and a unique
+// number.
 func extentPages(key []byte) int { return int(binary.BigEndian.Uint64(key)) }
 
-// park parks free pages if the list is longer than a page; during a purge, if it is longer than
-// keptInPurge. It reports whether there may be more to park. A failure is not the caller's: commits go
-// on with a longer list.
+// park parks free pages if the list is longer than a page, or longer than keptInPurge during a
+// purge. It reports whether there may be more to park. It returns no error: commits still work with
+// a longer list.
 func (s *Store) park(ctx context.Context, purging bool) (more bool) {
 	keep := pagefile.FreeListPage(s.parking.pageSize)
 	if purging {
@@ -137,8 +138,8 @@ func (b *batch) park(keep int) (more bool, err error) {
 			return false, err
 		}
 	}
-	// To grow the file could mean to wait for its readers, because bbolt has to map it again. But the
-	// list itself needs a run of pages, and a long list may find none.
+	// Growing the file might wait for readers, because bbolt must map it again. But the list itself
+	// needs a run of pages, and a long list may find none.
 	db := b.tx.DB()
 	slack := int(p.listed.Load())/pagefile.FreeListPage(p.pageSize) + 8
 	db.AllocSize, db.MaxSize = 0, int(b.tx.Size())+slack*p.pageSize
@@ -146,8 +147,9 @@ func (b *batch) park(keep int) (more bool, err error) {
 	return true, nil
 }
 
-// ended is called after each transaction. It chooses the size of the next extents: if these did not fit,
-// too few runs of free pages are as long, or readers still need the pages.
+// ended is called after each transaction and chooses the size of the next extents. Extents that did
+// not fit are halved: there are too few runs of free pages of that length, or readers still need
+// the pages.
 func (p *parking) ended(done bool) {
 	switch {
 	case p.making == 0:
@@ -164,8 +166,8 @@ func (p *parking) ended(done bool) {
 	p.making = 0
 }
 
-// unpark is called once before a transaction writes. It frees extents if the list is short, or if the
-// last commit grew the file although pages were parked.
+// unpark is called once before a transaction writes. It frees extents if the list is short, or if
+// the last commit grew the file while pages were parked.
 func (b *batch) unpark() error {
 	if b.unparked {
 		return nil
@@ -183,7 +185,7 @@ func (b *batch) unpark() error {
 	if want == 0 || extents == nil {
 		return nil
 	}
-	var keys [][]byte // not deleted at once: a cursor skips keys after that
+	var keys [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	freed := 0
 	c := extents.Cursor()
 	for k, _ := lastOf(c); k != nil && freed < want; k, _ = c.Prev() {
@@ -193,7 +195,7 @@ func (b *batch) unpark() error {
 	if len(keys) == 0 {
 		return nil
 	}
-	b.MarkWritten() // or the deletions of a step that only reads would not be committed
+	b.MarkWritten() // commits the deletions even if the step only reads
 	for _, k := range keys {
 		if err := extents.DeleteBucket(k); err != nil {
 			return err

@@ -64,7 +64,8 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 	return nil
 }
 
-// makeDue makes a pending delivery due now, and the next one of its webhook.
+// makeDue makes a pending delivery due now, ahead of the others of its webhook, and probes the
+// webhook.
 func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 	b.AfterCommit(func() {
 		s.feed.report(func(to webhooks.Scheduler) {
@@ -74,14 +75,14 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 	})
 	p, asPublished, _ := b.log.Pending(number)
 	if asPublished {
-		return nil // it is due since then
+		return nil // it has been due since then
 	}
 	p.Due, p.Recovered, p.First = time.Now(), false, true
 	return b.log.PutPending(number, p)
 }
 
-// endWait makes a pending delivery due now, if it waits for a later time, and reports whether
-// it does.
+// endWait makes a pending delivery due now, if it is scheduled for later, and reports whether it
+// was.
 func (s *Store) endWait(b *batch, webhook *webhooks.Webhook, number uint64, now time.Time) (waits bool, err error) {
 	p, asPublished, pending := b.log.Pending(number)
 	if asPublished || !pending || !p.Due.After(s.clock.Steady(now)) {
@@ -98,7 +99,8 @@ func lastNumber(d *webhooks.Delivery) int {
 	return d.Attempts[len(d.Attempts)-1].Number
 }
 
-// addPending makes a delivery that is not pending due now, with p's attempts and place.
+// addPending makes a delivery pending and due now that was not pending, with the attempts and
+// priority of p.
 func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending) error {
 	p.Before = p.Attempts
 	return s.putPending(b, webhook, number, p)

@@ -12,16 +12,15 @@ import (
 
 // Now implements [webhooks.Store].
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	tx, err := s.view(ctx) // says whether the store is closed
+	tx, err := s.view(ctx) // fails if the store is closed
 	if err != nil {
 		return time.Time{}, err
 	}
 	return s.clock.Time(), tx.Rollback()
 }
 
-// Purge implements [webhooks.Store]. It indexes complete runs, too, removes the rows
-// of webhooks that were deleted, marks the clock, and keeps the list of free pages and the bucket of all
-// buckets short.
+// Purge implements [webhooks.Store]. It also indexes complete runs, removes rows of deleted
+// webhooks, marks the clock, and keeps the list of free pages and the root bucket short.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	if more, err = s.purgeStep(ctx, purge); err != nil {
 		return more, err
@@ -48,7 +47,7 @@ func (s *Store) purgeStep(ctx context.Context, purge webhooks.Purge) (more bool,
 	return more || sweeping, err
 }
 
-// purge takes a step.
+// purge is the step of Purge.
 func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 	if err := b.Flush(); err != nil {
 		return false, err
@@ -85,29 +84,29 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 	return false, nil
 }
 
-// A webhook that is deleted may leave rows of pending deliveries, which count for nothing
-// without it. They are found only by looking at all that is pending. So its ID is listed in
-// bucketDeleted, and the next sweep looks for the rows of all listed webhooks at once.
+// A sweeper removes pending deliveries that deleted webhooks left. Such rows are ignored, but only
+// a scan of all pending deliveries finds them. So deletions list the webhook's ID in bucketDeleted,
+// and the next sweep looks for the rows of all listed webhooks at once.
 type sweeper struct {
-	turn chan struct{} // of one: a sweep is for one call at a time
+	turn chan struct{} // capacity 1: one call sweeps at a time
 
-	// How far the sweep has come. It begins again after a restart.
-	ids    map[string]bool // nil: none is under way
+	// Progress of the sweep. It starts again after a restart.
+	ids    map[string]bool // nil: no sweep is under way
 	bucket int             // AsPublished or Attempted
 	left   eventlog.Range
 }
 
 const (
-	maxSweepTime = 20 * time.Millisecond // that a step looks for rows
+	maxSweepTime = 20 * time.Millisecond // for the search of a step
 	maxSwept     = 10_000                // webhooks in a sweep
-	sweptAtOnce  = 1000                  // rows that are removed in a step of a sweep that a call waits for
+	sweptAtOnce  = 1000                  // rows removed in a step while a call waits for the sweep
 )
 
-// errLeftovers is returned by a step that creates a webhook with the ID of a deleted one
-// whose rows may still be there: they would be pending for the new one.
+// errLeftovers is returned by a step that creates a webhook with a deleted webhook's ID while
+// pending rows may remain, which would count for the new one.
 var errLeftovers = errors.New("rows of a deleted webhook of that ID may still be there")
 
-// noteDeleted lists a webhook that is deleted, unless nothing at all is pending.
+// noteDeleted lists a deleted webhook for the next sweep, unless nothing is pending at all.
 func (b *batch) noteDeleted(account, id string) error {
 	if b.log.NothingPending() {
 		return nil
@@ -115,10 +114,10 @@ func (b *batch) noteDeleted(account, id string) error {
 	return b.Put(bucketDeleted, []byte(id), []byte(account))
 }
 
-// hasLeftovers reports whether a webhook of that ID cannot be created yet.
+// hasLeftovers reports whether rows of a deleted webhook prevent a new one with its ID.
 func (b *batch) hasLeftovers(id string) bool { return b.Get(bucketDeleted, []byte(id)) != nil }
 
-// sweepAll removes all rows that deleted webhooks have left.
+// sweepAll removes all rows left by deleted webhooks.
 func (s *Store) sweepAll(ctx context.Context) error {
 	for more := true; more; {
 		var err error
@@ -129,9 +128,9 @@ func (s *Store) sweepAll(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes about limit rows that deleted webhooks have left, and reports whether there may
-// be more. The step goes on with also, unless that is nil, and tells it how many it has removed. If
-// the step fails the rows stay to be removed.
+// sweep removes about limit rows left by deleted webhooks, and reports whether there may be more.
+// Unless also is nil, the step then calls it with the number of removed rows. If the step fails,
+// the rows remain for the next call.
 func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, removed int) error) (more bool, err error) {
 	if err := s.takeTurn(ctx, s.sweeper.turn); err != nil {
 		return false, err
@@ -172,7 +171,7 @@ func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, remove
 	return true, nil
 }
 
-// deletedWebhooks returns those whose rows the next sweep removes; nil if there are none.
+// deletedWebhooks returns the IDs of the webhooks for the next sweep; nil if there are none.
 func (s *Store) deletedWebhooks(ctx context.Context) (ids map[string]bool, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -189,8 +188,7 @@ func (s *Store) deletedWebhooks(ctx context.Context) (ids map[string]bool, err e
 	return ids, nil
 }
 
-// findLeftovers looks for rows in the bucket that the sweep is at, and returns what is left to
-// be looked at.
+// findLeftovers searches the sweep's current bucket, and returns the range that remains.
 func (s *Store) findLeftovers(ctx context.Context, limit int) (found []webhooks.DeliveryRef, left eventlog.Range, err error) {
 	began := time.Now()
 	tx, err := s.view(ctx)
@@ -208,8 +206,8 @@ func (s *Store) findLeftovers(ctx context.Context, limit int) (found []webhooks.
 	return found, r.Read(s.sweeper.bucket, s.sweeper.left), nil
 }
 
-// removeLeftovers removes rows, and the webhooks of a sweep that ends from bucketDeleted. A
-// webhook that is not there is erased: by now there may be another of its ID.
+// removeLeftovers removes rows, and at the end of a sweep its webhooks from bucketDeleted. It skips
+// webhooks that are no longer listed, which were erased: their IDs may be in use again.
 func (b *batch) removeLeftovers(found []webhooks.DeliveryRef, ends bool) error {
 	if len(found) == 0 && !ends {
 		return nil

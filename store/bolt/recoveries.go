@@ -39,8 +39,7 @@ func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, e
 	})
 }
 
-// afterAll returns a time after all events that are published so far, the last one
-// then.
+// afterAll returns a time after all events so far; last is when the last one was published.
 func afterAll(last time.Time) time.Time {
 	if now := time.Now(); now.After(last) {
 		last = now
@@ -67,7 +66,7 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 	var last []byte
 	again := false
 	err = s.writer.Run(ctx, func(b *batch) error {
-		if !again { // a step that runs again must not pass over one
+		if !again { // if the step runs again, it must not skip a recovery
 			last, again = s.recovered, true
 		}
 		webhook, id := nextRecovery(b.tx, last)
@@ -79,7 +78,7 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 			return err
 		}
 		r, err := recoveryByID(b.tx, id)
-		if err != nil { // it cannot be read: it must not block the others
+		if err != nil { // unreadable: must not block the others
 			return b.Delete(bucketOpenRecoveries, webhook)
 		}
 		if err := s.advance(b, &r, limit); err != nil {
@@ -90,8 +89,8 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 	return advanced, err
 }
 
-// nextRecovery returns the webhook whose turn it is after the last one's, and its recovery;
-// nil if all are done.
+// nextRecovery returns the next webhook in turn after last, and its recovery; nil if all recoveries
+// are done.
 func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
 	c := tx.Bucket(bucketOpenRecoveries).Cursor()
 	k, value := c.Seek(last)
@@ -104,10 +103,10 @@ func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
 	return bytes.Clone(k), record.DecodeID(value)
 }
 
-// advance looks at the recovery's next deliveries and makes them pending.
+// advance examines the recovery's next deliveries and makes them pending.
 func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 	webhook, err := s.webhookByID(b.tx, r.Account, r.WebhookID)
-	if err != nil || b.isErasing(r.Account) { // gone, or nothing can be sent to it
+	if err != nil || b.isErasing(r.Account) { // deleted or unreadable
 		r.Done = true
 		return nil
 	}
@@ -135,7 +134,7 @@ func recoveryByID(tx *bbolt.Tx, id string) (record.Recovery, error) {
 	return record.DecodeRecovery(id, value)
 }
 
-// putRecovery stores a recovery, and whether it is open.
+// putRecovery stores a recovery, and updates the index of open ones.
 func putRecovery(b *batch, r *record.Recovery) error {
 	var err error
 	if r.Done {
@@ -149,7 +148,8 @@ func putRecovery(b *batch, r *record.Recovery) error {
 	return putRecoveryRow(b, r)
 }
 
-// putRecoveryRow stores a recovery. Of a new one the first of its webhook is forgotten, if those are too many.
+// putRecoveryRow stores a recovery. For a new recovery, it removes the webhook's oldest ones in
+// excess of webhooks.MaxRecoveries.
 func putRecoveryRow(b *batch, r *record.Recovery) error {
 	isNew := b.Get(bucketRecoveries, []byte(r.ID)) == nil
 	if err := b.Put(bucketRecoveries, []byte(r.ID), r.Encode()); err != nil || !isNew {
@@ -159,9 +159,10 @@ func putRecoveryRow(b *batch, r *record.Recovery) error {
 		return err
 	}
 	if b.Get(bucketWebhookIDs, []byte(r.WebhookID)) == nil {
-		return nil // it was deleted: there will be no more
+		return nil // deleted: no more recoveries will follow
 	}
-	ids, _ := record.DecodeIDs(b.Get(bucketWebhookRecoveries, []byte(r.WebhookID))) // none of a damaged row
+	// A damaged row counts as empty.
+	ids, _ := record.DecodeIDs(b.Get(bucketWebhookRecoveries, []byte(r.WebhookID)))
 	for ids = append(ids, r.ID); len(ids) > webhooks.MaxRecoveries; ids = ids[1:] {
 		if err := forgetRecovery(b, ids[0]); err != nil {
 			return err
@@ -170,7 +171,7 @@ func putRecoveryRow(b *batch, r *record.Recovery) error {
 	return b.Put(bucketWebhookRecoveries, []byte(r.WebhookID), record.EncodeIDs(ids))
 }
 
-// forgetRecovery removes a recovery that is done, if it is there. That of one that cannot be read is purged later.
+// forgetRecovery removes a recovery if it exists and is done. Unreadable ones are purged later.
 func forgetRecovery(b *batch, id string) error {
 	r, err := recoveryByID(b.tx, id)
 	if err != nil || !r.Done {
@@ -182,9 +183,9 @@ func forgetRecovery(b *batch, id string) error {
 	return b.Delete(bucketRecoveries, []byte(id))
 }
 
-// purgeRecoveries deletes those that are done and were created before the time.
+// purgeRecoveries deletes finished recoveries created before the time.
 func purgeRecoveries(b *batch, before time.Time, left *int) error {
-	var times, old [][]byte // not deleted at once: a cursor skips keys after that
+	var times, old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	c := b.tx.Bucket(bucketRecoveryTimes).Cursor()
 	end := record.TimeKey(before)
 	for k, _ := c.First(); k != nil && bytes.Compare(k, end) < 0 && *left > 0; k, _ = c.Next() {

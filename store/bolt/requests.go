@@ -13,28 +13,28 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The kinds of requests, with which their keys begin.
+// The kinds of requests, which are prefixes of their keys.
 const (
 	keyRequest     = "k"
 	webhookRequest = "w"
 )
 
-// forgetStep is how many requests are forgotten at most when one is noted.
+// forgetStep is the maximum number of expired requests removed when one is stored.
 const forgetStep = 8
 
-// requests remember how many accounts have made, by kind and account. Only steps use them.
+// requests caches the number of stored requests by kind and account. Only steps use it.
 type requests struct {
 	rows *mirror.Mirror[string, accountRequests]
 }
 
-// accountRequests is how many requests of a kind an account has made.
+// accountRequests is the number of stored requests of one kind and account.
 type accountRequests struct {
 	count int
 	full  fullness
 }
 
-// A fullness says that an account has as many requests as it may: they need not be counted before the oldest of them
-// is forgotten.
+// A fullness records that an account is at its limit: nothing need be counted until its oldest
+// request expires.
 type fullness struct {
 	most     int
 	lifetime time.Duration
@@ -45,7 +45,7 @@ func newRequests() requests {
 	return requests{mirror.New[string](mirror.Options[accountRequests]{Max: maxCounts})}
 }
 
-// of returns how many requests of the kind the account has made.
+// of returns the number of the account's stored requests of the kind.
 func (r *requests) of(b *batch, kind, account string) accountRequests {
 	made, ok := r.rows.InStep(kind + account)
 	if ok {
@@ -60,7 +60,7 @@ func (r *requests) of(b *batch, kind, account string) accountRequests {
 	return made
 }
 
-// add notes that the step will add n requests, or remove some if n is negative.
+// add adds n, which may be negative, for requests that the step will store or remove.
 func (r *requests) add(b *batch, kind, account string, n int) {
 	if made, ok := r.rows.InStep(kind + account); ok {
 		r.rows.Set(b, kind+account, accountRequests{count: made.count + n})
@@ -69,8 +69,8 @@ func (r *requests) add(b *batch, kind, account string, n int) {
 	}
 }
 
-// check returns ErrIdempotencyKeys if the account has made as many requests as it may. Some of
-// those that are too old to be known it forgets.
+// check returns ErrIdempotencyKeys if the account has stored as many requests as it may. Otherwise,
+// at the limit, it removes some expired ones.
 func (r *requests) check(b *batch, kind, account string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 {
 		return nil
@@ -83,7 +83,7 @@ func (r *requests) check(b *batch, kind, account string, options *apikeys.Create
 		return apikeys.ErrIdempotencyKeys
 	}
 	oldest, known := time.Time{}, 0
-	var old [][]byte // not deleted at once: a cursor skips keys after that
+	var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	prefix, since := requestKey(kind, account, ""), since(options)
 	rows := b.tx.Bucket(bucketRequests).Cursor()
 	for k, value := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = rows.Next() {
@@ -106,7 +106,7 @@ func (r *requests) check(b *batch, kind, account string, options *apikeys.Create
 	return r.forget(b, old, since)
 }
 
-// repeated returns the error that the account has made the request before, or nil.
+// repeated returns a DuplicateRequestError if the account has made the request before, or nil.
 func (b *batch) repeated(kind, account string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
@@ -125,8 +125,8 @@ func (b *batch) repeated(kind, account string, options *apikeys.CreateOptions) e
 	return &apikeys.DuplicateRequestError{ID: before.ID, Fingerprint: before.Fingerprint}
 }
 
-// ofWebhook returns the error of package webhooks that says what err, of package apikeys,
-// says; any other error as it is.
+// ofWebhook replaces errors of package apikeys by errors of package webhooks; it returns other
+// errors unchanged.
 func ofWebhook(err error) error {
 	var duplicate *apikeys.DuplicateRequestError
 	switch {
@@ -138,7 +138,7 @@ func ofWebhook(err error) error {
 	return err
 }
 
-// note remembers a request that has made something, if options name one.
+// note stores a request that has created something, if it has an idempotency key.
 func (r *requests) note(b *batch, kind, account, id string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
@@ -157,14 +157,14 @@ func (r *requests) note(b *batch, kind, account, id string, options *apikeys.Cre
 	return r.forgetOldest(b, since(options))
 }
 
-// since returns when the oldest request that is known was noted.
+// since returns the time before which requests have expired.
 func since(options *apikeys.CreateOptions) time.Time {
 	return record.Round(time.Now().Add(-options.IdempotencyTTL))
 }
 
-// forgetOldest forgets some of the requests that were noted before then.
+// forgetOldest removes some of the requests stored before since.
 func (r *requests) forgetOldest(b *batch, since time.Time) error {
-	var old [][]byte // not deleted at once: a cursor skips keys after that
+	var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	c := b.tx.Bucket(bucketRequestTimes).Cursor()
 	for k, _ := c.First(); len(old) < forgetStep && k != nil && bytes.Compare(k, record.RequestTimeKey(since, nil)) < 0; k, _ = c.Next() {
 		old = append(old, bytes.Clone(k))
@@ -172,11 +172,11 @@ func (r *requests) forgetOldest(b *batch, since time.Time) error {
 	return r.forget(b, old, since)
 }
 
-// forget forgets requests by their keys in bucketRequestTimes.
+// forget removes requests, given by their keys in bucketRequestTimes.
 func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 	for _, k := range old {
 		key := k[8:]
-		// It may have been noted again since.
+		// The request may have been stored again since.
 		value := b.Get(bucketRequests, key)
 		if noted, err := record.DecodeRequest(value); value == nil || err == nil && !noted.At.Before(since) {
 			continue
@@ -190,13 +190,13 @@ func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 	return b.DeleteAll(bucketRequestTimes, old)
 }
 
-// forgetOf forgets the requests that a key has made. It looks at all of the account.
+// forgetOf removes the requests made by a key. It reads all requests of the account.
 func (r *requests) forgetOf(b *batch, account, keyID string) error {
 	for _, kind := range []string{keyRequest, webhookRequest} {
 		if r.of(b, kind, account).count == 0 {
 			continue
 		}
-		var made, times [][]byte // not deleted at once: a cursor skips keys after that
+		var made, times [][]byte // deleted after the loop: a cursor skips keys after a deletion
 		prefix := requestKey(kind, account, "")
 		rows := b.tx.Bucket(bucketRequests).Cursor()
 		for k, value := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = rows.Next() {

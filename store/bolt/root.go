@@ -9,25 +9,27 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
-// rootOf returns the bucket that has all others.
+// rootOf returns the root bucket, which contains all others.
 func rootOf(tx *bbolt.Tx) *bbolt.Bucket { return tx.Cursor().Bucket() }
 
-// mergeRoot makes the bucket that has all others one page again, if it has several and would fit.
+// mergeRoot merges the root bucket into one page, if it has several and would fit.
 //
-// Each commit writes that bucket. What is in a small bucket stands in it, and where many are at once, as with some keys
-// and webhooks, or for a moment at the end of a purge, bbolt splits it into a branch and two leaves. Most commits then
-// write all three, and would for ever: bbolt merges a leaf only if something was deleted from it that leaves it
-// less than a quarter full, and buckets are not deleted. So the small ones are, and are made again in the same
-// transaction: when bbolt looks, at the commit, they have no rows yet. The transaction is its own, for others
-// have cursors in those buckets.
+// Each commit writes the root bucket. Small buckets are inline in it. If there are many at once, as
+// with a few keys and webhooks, or briefly at the end of a purge, bbolt splits it into a branch and
+// two leaves. From then on most commits would write all three: bbolt merges a leaf only if a
+// deletion leaves it less than a quarter full, and buckets are not deleted. So mergeRoot deletes
+// the small buckets and creates them again in the same transaction: when bbolt checks the leaves,
+// at the commit, they have no rows yet. It needs a transaction of its own, because other steps have
+// cursors in those buckets.
 //
-// Splits leave the first leaf fuller than the second, see [Store.newBatch], so that most commits do not write that one.
+// Splits leave the first leaf fuller than the second, see [Store.newBatch], so that most commits do
+// not write the second.
 //
-// That it failed is no error of the caller's: it will be tried again, and commits go on.
+// A failure is not returned: mergeRoot will be tried again, and commits still work.
 func (s *Store) mergeRoot(ctx context.Context) { _ = s.writer.RunAlone(ctx, (*batch).mergeRoot) }
 
-// rootIsSplit reports whether the bucket that has all others has several pages. It is for the writer's steps:
-// bbolt looks at its free pages for that, too, without a lock.
+// rootIsSplit reports whether the root bucket has several pages. Only steps of the writer may call
+// it: bbolt also reads its free pages for it, without a lock.
 func rootIsSplit(tx *bbolt.Tx) bool {
 	page, err := tx.Page(int(rootOf(tx).Root()))
 	return err == nil && page != nil && page.Type == "branch"
@@ -67,10 +69,10 @@ func (b *batch) mergeRoot() error {
 	return nil
 }
 
-// What bbolt puts before the row of a leaf, and as the value of a bucket.
+// Sizes of bbolt's header of a leaf row, and of a bucket's value.
 const rowHeader, bucketHeader = 16, 16
 
-// An inlineBucket is a small one, which has no page of its own.
+// An inlineBucket is a small bucket without a page of its own.
 type inlineBucket struct {
 	name     []byte
 	sequence uint64

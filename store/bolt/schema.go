@@ -62,7 +62,7 @@ var (
 	keyFileScan = schema.MetaFileScan
 )
 
-// initialize creates the buckets of a new file, and refuses a file of another program or another schema.
+// initialize creates the buckets of a new file, and refuses a file of another program or schema.
 func initialize(db *bbolt.DB) error {
 	empty := false
 	err := db.View(func(tx *bbolt.Tx) error {
@@ -86,16 +86,16 @@ func initialize(db *bbolt.DB) error {
 	return db.Update(schema.Create)
 }
 
-// create makes a new file, unless there is one. The file appears when it is complete:
-// a crash leaves a temporary file at most, which is never opened.
+// create creates the file unless it exists. The file appears when it is complete: a crash leaves at
+// most a temporary file, which is never opened.
 func create(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // opening it will tell what it is
+		return nil // opening it reports errors
 	}
 	dir, name := filepath.Split(path)
 	temporary, err := os.CreateTemp(dir, "."+name+".*")
 	if err != nil {
-		return nil // opening it will tell this better
+		return nil // opening it reports a better error
 	}
 	defer func() { _ = os.Remove(temporary.Name()) }()
 	if err := temporary.Close(); err != nil {
@@ -108,7 +108,8 @@ func create(path string) error {
 	if err := errors.Join(db.Update(schema.Create), db.Close()); err != nil {
 		return err
 	}
-	if os.Link(temporary.Name(), path) == nil { // or else another process was first, or bbolt creates it
+	// Otherwise another process was first, or bbolt creates it.
+	if os.Link(temporary.Name(), path) == nil {
 		files.SyncDir(filepath.Dir(path))
 	}
 	return nil

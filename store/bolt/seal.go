@@ -14,7 +14,7 @@ import (
 // resealStep is how many webhooks are sealed again in a transaction.
 const resealStep = 1000
 
-// reseal seals all secrets under the first key, if there are keys, or else unseals them.
+// reseal seals all secrets under the first key, or unseals them if there are no keys.
 func (s *Store) reseal() error {
 	var mark []byte
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -42,17 +42,17 @@ func (s *Store) reseal() error {
 	return nil
 }
 
-// resealFrom seals the secrets of some webhooks from that row on, and returns the row to
-// go on with, or else marks the file as sealed. Open calls it, when no webhook is in memory.
+// resealFrom seals the secrets of a batch of webhooks from row on, and returns the row to continue
+// with; at the end it marks the file as sealed. Open calls it, before any webhook is cached.
 func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
-	var records [][2][]byte // key and value; not written at once, for the cursor's sake
+	var records [][2][]byte // key and value; written after the loop, which needs the cursor
 	c := b.tx.Bucket(bucketWebhooks).Cursor()
 	k, value := c.Seek(row)
 	for ; k != nil && len(records) < resealStep; k, value = c.Next() {
 		account, id := record.CutPrefixed(k)
 		webhook, err := record.DecodeWebhook(account, id, value, s.keys)
 		if err != nil {
-			continue // it cannot be read with these keys, nor will it be
+			continue // unreadable with these keys, and stays so
 		}
 		sealed := append(record.EncodeWebhook(&webhook, s.keys), record.WebhookFields(value)...)
 		records = append(records, [2][]byte{bytes.Clone(k), sealed})

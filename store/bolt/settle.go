@@ -38,8 +38,8 @@ func (s *Store) settle(b *batch, results []webhooks.AttemptResult, health []webh
 	return settled, nil
 }
 
-// changeHealth stores the health of a webhook with the audit entries, if the webhook still has the
-// version on which it was decided, and reports whether it has.
+// changeHealth stores the health of a webhook with its audit entries. It does so only if the
+// webhook still has the version on which the change is based, and reports whether it has.
 func (s *Store) changeHealth(b *batch, change *webhooks.HealthChange) (counts bool, err error) {
 	now := s.indexed(b, change.WebhookID)
 	if now == nil || now.err != nil || now.Account != change.Account || now.Version != change.Version || b.isErasing(now.Account) {

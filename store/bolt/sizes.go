@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// AccountSizes implements [store.Sizer]. Each account is counted in a read transaction of its own,
-// for a long one would keep the file from using what was freed.
+// AccountSizes implements [store.Sizer]. It counts each account in a separate read transaction,
+// because a long one would prevent the reuse of freed pages.
 func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
 	pending := make(map[string]int) // by webhook
 	err := s.eachPending(ctx, everything, func(_ time.Time, d webhooks.PendingDelivery) { pending[d.Webhook.ID]++ })
@@ -55,9 +55,8 @@ func eachKey(bucket *bbolt.Bucket, prefix []byte, visit func(tail []byte)) {
 	}
 }
 
-// FileSize returns how many bytes the file has, and how many of them are
-// in pages that are free, as of the last commit. It takes about a microsecond; 0 and 0 once the
-// store is closed.
+// FileSize returns the size of the file, and the size of its free pages as of the last commit, in
+// bytes. It takes about a microsecond, and returns 0 and 0 once the store is closed.
 func (s *Store) FileSize() (bytes, free int64) {
 	info, err := s.file.Stat()
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// maxIndexed bounds how many webhooks are in memory by ID, about a KiB each, and how many accounts
-// and webhooks are in the lists of accounts.
+// maxIndexed bounds the number of cached webhooks, about a KiB each, and the number of accounts and
+// webhooks in the cached lists of accounts.
 const maxIndexed = 32_768
 
-// webhookRows are webhooks by ID, decoded.
+// webhookRows are decoded webhooks by ID.
 type webhookRows = mirror.Mirror[string, *indexedWebhook]
 
-// accountRows are the webhooks of accounts.
+// accountRows are the webhooks of each account.
 type accountRows = mirror.Mirror[string, *accountWebhooks]
 
 func newWebhookRows() *webhookRows {
@@ -33,13 +33,14 @@ func newAccountRows() *accountRows {
 // An indexedWebhook is shared and must not be changed.
 type indexedWebhook struct {
 	webhooks.Webhook
-	err error // why it cannot be decoded: nothing is sent to it, and it subscribes to nothing
+	err error // decoding error; such a webhook gets no deliveries and has no subscriptions
 }
 
-// accountWebhooks are the webhooks of an account, in the order of their IDs. They are shared by steps, which change a clone.
+// accountWebhooks are the webhooks of an account, sorted by ID. Steps share them; a step that
+// changes them changes a clone.
 type accountWebhooks struct {
 	list        []*indexedWebhook
-	subscribers []subscribers // of list by type of event, made for the first step that needs them
+	subscribers []subscribers // by event type; built for the first step that needs it
 }
 
 // accountWebhooks returns the account's webhooks as the batch sees them.
@@ -56,7 +57,7 @@ func (s *Store) accountWebhooks(b *batch, account string) *accountWebhooks {
 	return all
 }
 
-// indexed returns the webhook of that id as the batch sees it; nil if there is none.
+// indexed returns the webhook as the batch sees it; nil if it does not exist.
 func (s *Store) indexed(b *batch, id string) *indexedWebhook {
 	w, ok := s.webhookRows.InStep(id)
 	if ok {
@@ -68,7 +69,7 @@ func (s *Store) indexed(b *batch, id string) *indexedWebhook {
 	return w
 }
 
-// changeWebhook notes that the step that calls it will store a webhook, or delete it if w is nil.
+// changeWebhook records that the calling step will store a webhook, or delete it if w is nil.
 func (s *Store) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
 	if all, ok := s.accountRows.InStep(account); ok {
 		s.accountRows.Set(b, account, all.with(id, w))
@@ -82,7 +83,7 @@ func (s *Store) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
 	}
 }
 
-// readIndexed reads the webhook of that id; nil if there is none.
+// readIndexed reads a webhook by ID; nil if it does not exist.
 func (s *Store) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
 	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
 	if account == nil {
@@ -109,12 +110,12 @@ func (s *Store) decodeIndexed(account, id string, value []byte) *indexedWebhook 
 	return &indexedWebhook{w, err}
 }
 
-// at returns the place of the webhook of that id in the list, and whether it is there.
+// at returns the index of a webhook in the list, and whether it is there.
 func (a *accountWebhooks) at(id string) (int, bool) {
 	return slices.BinarySearchFunc(a.list, id, func(w *indexedWebhook, id string) int { return strings.Compare(w.ID, id) })
 }
 
-// with returns a clone in which the webhook is w, or is missing if w is nil.
+// with returns a clone with the webhook replaced by w, or without it if w is nil.
 func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 	list := slices.Clone(a.list)
 	switch i, there := a.at(id); {
@@ -128,15 +129,15 @@ func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 	return &accountWebhooks{list: list}
 }
 
-// subscribers are the webhooks of an account that are subscribed to a type of event.
-// They are shared and must not be changed.
+// subscribers are the webhooks of an account subscribed to an event type. They are shared and must
+// not be changed.
 type subscribers struct {
 	to               webhooks.EventType
 	active, inactive []string          // IDs
 	hooks            []*indexedWebhook // the active ones
 }
 
-// subscribedTo returns the subscribers to events of the type.
+// subscribedTo returns the subscribers of an event type.
 func (a *accountWebhooks) subscribedTo(t webhooks.EventType) subscribers {
 	if a.subscribers == nil {
 		a.subscribers = a.allSubscribers()
@@ -172,7 +173,7 @@ func (a *accountWebhooks) allSubscribers() []subscribers {
 	return list
 }
 
-// only returns the one subscriber with that id, if there is one.
+// only returns the subscriber with that ID alone, or none.
 func (s subscribers) only(id string) (one subscribers) {
 	if i := slices.Index(s.active, id); i >= 0 {
 		one.active, one.hooks = s.active[i:i+1:i+1], s.hooks[i:i+1]

@@ -134,7 +134,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		if err := b.tell(entry); err != nil {
 			return err
 		}
-		updated, err = s.webhookByID(b.tx, account, id) // as it will be read
+		updated, err = s.webhookByID(b.tx, account, id) // as later reads will return it
 		return err
 	})
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	if b.Get(bucketWebhooks, row) == nil || b.isErasing(account) {
 		return webhooks.ErrNotFound
 	}
-	if check != nil { // without it, what cannot be read can be deleted
+	if check != nil { // without check, unreadable webhooks can be deleted
 		webhook, err := s.webhookByID(b.tx, account, id)
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	return b.noteDeleted(account, id)
 }
 
-// removeWebhook removes the rows of a webhook, and nothing of its deliveries.
+// removeWebhook removes the rows of a webhook, but not of its deliveries.
 func (s *Store) removeWebhook(b *batch, account, id string) error {
 	s.changeWebhook(b, account, id, nil)
 	if err := b.Delete(bucketWebhooks, record.Prefixed(account, id)); err != nil {
@@ -197,8 +197,8 @@ func (s *Store) removeWebhook(b *batch, account, id string) error {
 	return nil
 }
 
-// putWebhook stores and reports a webhook. The record gets the version after that of the one it
-// replaces, whatever version the caller gives.
+// putWebhook stores and reports a webhook. It sets the record's version to the old version plus 1,
+// regardless of the caller's version.
 func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 	account, id := webhook.Account, webhook.ID
 	row := record.Prefixed(account, id)
@@ -214,7 +214,7 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 	return b.Put(bucketWebhooks, row, value)
 }
 
-// list keeps the webhook in the lists that have it, and in no other.
+// list adds the webhook to the lists that should have it, and removes it from the others.
 func (b *batch) list(w *webhooks.Webhook) error {
 	for _, list := range schema.WebhookLists {
 		var account []byte
@@ -228,27 +228,25 @@ func (b *batch) list(w *webhooks.Webhook) error {
 	return nil
 }
 
-// FailingWebhooks implements [webhooks.Store]. One that cannot be read is left out:
-// nothing is sent to it.
+// FailingWebhooks implements [webhooks.Store]. It omits unreadable webhooks: nothing is sent to
+// them.
 func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return s.listed(ctx, bucketFailing, page, func(w *webhooks.Webhook) bool {
 		return !w.FailingSince.IsZero() && !w.FailingSince.After(since)
 	})
 }
 
-// OffWebhooks implements [webhooks.Store]. One that cannot be read is left out: nothing is
-// sent to it.
+// OffWebhooks implements [webhooks.Store]. It omits unreadable webhooks: nothing is sent to them.
 func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return s.listed(ctx, bucketOff, page, func(*webhooks.Webhook) bool { return true })
 }
 
-// HeldWebhooks implements [webhooks.Store]. One that cannot be read is left out: nothing is
-// sent to it.
+// HeldWebhooks implements [webhooks.Store]. It omits unreadable webhooks: nothing is sent to them.
 func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return s.listed(ctx, bucketHeld, page, func(*webhooks.Webhook) bool { return true })
 }
 
-// listed returns a part of the webhooks of a bucket of ids for which has holds.
+// listed returns a page of the webhooks in a bucket of IDs for which has returns true.
 func (s *Store) listed(ctx context.Context, bucket []byte, page webhooks.Page, has func(*webhooks.Webhook) bool) (list []webhooks.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -269,7 +267,7 @@ func (s *Store) listed(ctx context.Context, bucket []byte, page webhooks.Page, h
 	return list, nil
 }
 
-// countHeld returns how many webhooks are on hold.
+// countHeld returns the number of webhooks on hold.
 func (s *Store) countHeld(ctx context.Context) (held int, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {

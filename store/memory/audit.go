@@ -27,7 +27,7 @@ type accountAuditEntries struct {
 	routine []*entry
 }
 
-// An audit entry is an audit entry with the store's own fields.
+// An entry is an audit entry with the store's own fields.
 type entry struct {
 	audit.Entry
 	number uint64

@@ -181,7 +181,7 @@ func addingAuditEntries(run runner) {
 		wantSame(t, "pending", ids, nil)
 		t.wantAuditEntries()
 		t.addAuditEntries(newAuditEntry("acct", "later"))
-		t.must(t.store.TakeAuditEntries(t.Context(), old)) // the audit entries may be purged already
+		t.must(t.store.TakeAuditEntries(t.Context(), old)) // they may be purged already
 		ids, _ = t.pendingAuditEntries()
 		wantSame(t, "pending", ids, []string{"later"})
 	})
@@ -222,7 +222,8 @@ func listingAuditEntries(run runner) {
 		for i, id := range []string{"m", "z", "a", "n", "b", "y"} {
 			n := newAuditEntry("acct", id)
 			n.Target = []audit.Target{key, webhook}[i%2]
-			n.Target.Name, n.Target.Hint = numbered("name", i), numbered("hint", i) // not part of the identity
+			// Not part of the identity.
+			n.Target.Name, n.Target.Hint = numbered("name", i), numbered("hint", i)
 			t.addAuditEntries(n)
 		}
 		for _, limit := range []int{1, 2, 9} {

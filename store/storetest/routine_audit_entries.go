@@ -31,7 +31,8 @@ func (t *tester) addMany(list []audit.Entry) {
 	}
 }
 
-// routineAuditEntries tests that a store bounds an account's routine audit entries, and keeps all others.
+// routineAuditEntries tests that a store bounds an account's routine audit entries, and keeps all
+// others.
 func routineAuditEntries(run runner) {
 	key := func(id string) audit.Query {
 		return audit.Query{Target: audit.Target{Kind: audit.TargetKey, ID: id}, Limit: 1000}

@@ -18,27 +18,29 @@ import (
 
 // A CompactInfo is the result of [Compact].
 type CompactInfo struct {
-	Before, After int64 // bytes of the files
-	Rows          int   // copied
+	Before, After int64 // sizes of the files in bytes
+	Rows          int   // copied rows
 	Duration      time.Duration
 }
 
 const (
-	compactSuffix = ".compacting-" // of temporary files
-	compactBytes  = 4 << 20        // rows in a transaction: bbolt has all changes of a transaction in memory
-	compactFill   = 0.95           // of a page, as appending fills it
+	compactSuffix = ".compacting-" // suffix of temporary files
+	// Bytes of rows in a transaction: bbolt keeps a transaction's changes in memory.
+	compactBytes = 4 << 20
+	compactFill  = 0.95 // fill of a page, as by appending
 )
 
 // errDamagedPages is wrapped by errors for a file with damaged pages.
 var errDamagedPages = fmt.Errorf("%w: damaged", pagefile.ErrSchema)
 
-// Compact writes a copy of the closed file src to the new file dst, mode 0600, without free pages: pages
-// of purged rows, which a file otherwise keeps for later use. It does not change src. Then put dst in the place of src.
-// Nothing that was deleted or erased is in dst.
+// Compact writes a copy of the closed file src to the new file dst, mode 0600, without free pages,
+// which a file otherwise keeps for reuse after a purge. It does not change src. Replace src by dst
+// afterwards. dst contains no deleted or erased data.
 //
-// The file dst appears when it is whole and on the disk: if Compact fails or is killed there is none.
-// An error wraps [fs.ErrExist] if dst exists; [bolt.ErrLocked] if src is in use: stop the host, or compact a copy by
-// [bolt.Store.Backup]; [bolt.ErrSchema] if src is not ours, of another schema, or has damaged pages, which [Verify] reports.
+// The file dst appears when it is complete and on disk: if Compact fails or is killed, there is
+// none. An error wraps [fs.ErrExist] if dst exists; [bolt.ErrLocked] if src is in use: stop the
+// host, or compact a copy by [bolt.Store.Backup]; [bolt.ErrSchema] if src is not ours, of another
+// schema, or has damaged pages, which [Verify] reports.
 //
 // Compact takes some 20 MiB of memory, and reads src twice.
 func Compact(dst, src string) (info CompactInfo, err error) {
@@ -92,7 +94,7 @@ func (f *file) compact(dst string) (info CompactInfo, err error) {
 	return info, files.Publish(name, dst)
 }
 
-// copyRows makes a file of the rows of another.
+// copyRows creates a file from the rows of another.
 func copyRows(path string, from *bbolt.DB) (info CompactInfo, err error) {
 	to, file, err := pagefile.Open(path, time.Now().Add(pagefile.DefaultWait), &bbolt.Options{NoSync: true, NoGrowSync: true, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
@@ -125,7 +127,7 @@ type compaction struct {
 	rows int
 }
 
-// bucket copies a bucket, unless it holds free pages.
+// bucket copies a bucket, except the bucket of free pages.
 func (c *compaction) bucket(name []byte, from *bbolt.Bucket) error {
 	if bytes.Equal(name, schema.Spare) {
 		return nil

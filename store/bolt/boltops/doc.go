@@ -2,10 +2,11 @@
 //
 //	report, err := boltops.Verify("storage.db", nil)
 //
-// [Compact] makes a file smaller, and [Restore] makes a file from a backup that brings nothing back
-// that was revoked since:
+// [Compact] makes a file smaller. [Restore] makes a file from a backup, without reviving anything
+// revoked since:
 //
 //	info, err := boltops.Restore("storage.db", "backup.db", boltops.Fence{Abandoned: "abandoned.db"})
 //
-// No process may have the files open meanwhile. Package bolt exports and imports accounts while a host runs.
+// No other process may have the files open meanwhile. To export and import accounts while a host
+// runs, use package bolt.
 package boltops

@@ -22,24 +22,24 @@ import (
 // restoreSuffix is the suffix of the temporary files of Restore.
 const restoreSuffix = ".restoring-"
 
-// Restore makes a file at path from a backup, one of [bolt.Store.Backup] or a copy of the closed file,
-// that brings nothing back that was revoked since: the fence says what. Nothing may be at
-// path: move the abandoned file aside, and name it in [Fence.Abandoned]. Use a backup only by
-// way of Restore: a backup that is opened itself revives keys that were revoked, and sends
-// again what was delivered since.
+// Restore makes a file at path from a backup, made by [bolt.Store.Backup] or by copying the closed
+// file, without reviving anything revoked since: the fence lists the revocations. No file may exist
+// at path: move the abandoned file aside, and name it in [Fence.Abandoned]. Never open a backup
+// without Restore, since that would revive revoked keys and repeat deliveries made since.
 //
-// All webhooks of the restored file are on hold, unless the fence declines that: publishing
-// works, and nothing is sent before webhooks.WebhookService.Release or ReleaseAll. Options are those of [bolt.Open],
-// such as the keys of [bolt.Sealed].
+// All webhooks of the restored file are on hold, unless the fence has NoHold: publishing works, but
+// nothing is sent before webhooks.WebhookService.Release or ReleaseAll. Options are those of
+// [bolt.Open], such as the keys of [bolt.Sealed].
 //
-// The file is written under another name, "<path>.restoring-…", made durable, and renamed: a
-// process that is killed leaves no file at path, or the whole one. The next Restore removes
-// temporary files, also of a Restore to the same path that is still under way. If Restore returns an error it
-// has put nothing at path. The error wraps [ErrUnfenced]; [fs.ErrExist] if something is at path; [bolt.ErrLocked] if a file is
-// in use; [bolt.ErrSchema] if a file is not ours or has damaged pages, or the fence says RefuseDamaged and [Verify] finds
-// damage; [signing.ErrSealed] if it is sealed under a key that was not given; or it is an error of the
-// system. Restore needs room for a copy of the file, or of both if the abandoned one was itself restored since the backup, and
-// memory as Open does.
+// Restore writes the file under another name, "<path>.restoring-…", makes it durable, and renames
+// it: if the process is killed, path has no file or the complete one. The next Restore removes
+// temporary files, even of a concurrent Restore to the same path. If Restore returns an error, it
+// has put nothing at path. The error wraps [ErrUnfenced]; [fs.ErrExist] if path exists;
+// [bolt.ErrLocked] if a file is in use; [bolt.ErrSchema] if a file is not ours or has damaged
+// pages, or the fence has RefuseDamaged and [Verify] finds damage; [signing.ErrSealed] if it is
+// sealed under a key that was not given; or it is an error of the system. Restore needs room for a
+// copy of the file, or of both files if the abandoned one was itself restored since the backup, and
+// as much memory as Open.
 func Restore(path, from string, fence Fence, options ...bolt.Option) (RestoreInfo, error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var info RestoreInfo
@@ -93,7 +93,7 @@ func restore(path, from string, fence *Fence, info *RestoreInfo, options []bolt.
 	return files.Publish(f.restored.path, path)
 }
 
-// A closedCopy is a temporary copy of a closed file, whose pages fit.
+// A closedCopy is a temporary copy of a closed file, with sound pages.
 type closedCopy struct {
 	file   *os.File
 	path   string
@@ -105,7 +105,7 @@ func (c *closedCopy) remove() {
 	_ = os.Remove(c.path)
 }
 
-// copyClosed copies a file that no process writes to, and verifies the copy.
+// copyClosed copies a closed file, and verifies the copy.
 func copyClosed(path, from string) (c *closedCopy, err error) {
 	defer func() {
 		if p := recover(); p != nil { // bbolt maps the file, which may shrink
@@ -119,7 +119,7 @@ func copyClosed(path, from string) (c *closedCopy, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = db.Close() }() // locked until then
+	defer func() { _ = db.Close() }() // keeps the source locked while copying
 	file, err := files.Temporary(path, restoreSuffix)
 	if err != nil {
 		return nil, err
@@ -152,14 +152,14 @@ func openClosed(path string) (*bbolt.DB, *os.File, error) {
 	return pagefile.Open(path, until, &bbolt.Options{ReadOnly: true})
 }
 
-// isSame reports whether the path is still that of the copy: another Restore to the same path removes it.
+// isSame reports whether path still names the copy: another Restore to the same path removes it.
 func (c *closedCopy) isSame() bool {
 	is, err := c.file.Stat()
 	there, failed := os.Stat(c.path)
 	return err == nil && failed == nil && os.SameFile(is, there)
 }
 
-// An origin says where a file comes from, and when it was written.
+// An origin identifies the file's ancestry and the time of its last write.
 type origin struct {
 	cursors, restored, marks []byte // rows of the bucket meta
 	clock                    time.Time
@@ -174,9 +174,9 @@ func originOf(tx *bbolt.Tx) (o origin) {
 	return o
 }
 
-// isOlder reports whether a file is of a time before the other, such as an earlier backup: keys that were
-// revoked between the two are in it. Marks are counted before and after each copy of a file. A file
-// that was restored since counts on its own, so that the clock decides.
+// isOlder reports whether a file has an earlier state than the other, such as an earlier backup,
+// which would contain keys revoked in between. Marks are counted before and after each copy of a
+// file. A restored file counts its own marks, so then the clock decides.
 func (o *origin) isOlder(than *origin) bool {
 	if bytes.Equal(o.restored, than.restored) {
 		return bytes.Compare(o.marks, than.marks) < 0

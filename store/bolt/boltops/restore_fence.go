@@ -37,14 +37,14 @@ type fencer struct {
 	restored *closedCopy
 	erased   []string // accounts
 	store    *bolt.Store
-	mu       sync.Mutex // of info's counts and the fence's Report
+	mu       sync.Mutex // guards info's counts and the fence's Report
 }
 
 // compare compares the abandoned file with the backup.
 func (f *fencer) compare() (err error) {
 	defer recoverDamage(&err)
 	var backup, abandoned origin
-	values := make(map[Ref][]byte) // of rotated keys in the backup
+	values := make(map[Ref][]byte) // hashes of rotated keys in the backup
 	err = view(f.from, func(tx *bbolt.Tx) error {
 		backup = originOf(tx)
 		for _, r := range f.fence.RotatedKeys {
@@ -90,7 +90,7 @@ func view(path string, read func(*bbolt.Tx) error) error {
 	})
 }
 
-// recoverDamage makes an error of a panic: bbolt panics on damaged pages.
+// recoverDamage turns a panic into an error: bbolt panics on damaged pages.
 func recoverDamage(err *error) {
 	if p := recover(); p != nil {
 		*err = pagefile.Damaged(p)
@@ -125,7 +125,7 @@ func (f *fencer) update(change func(*bbolt.Tx) error) error {
 	return errors.Join(db.Update(change), db.Close())
 }
 
-// prepare makes changes that a store cannot make, and reads what it needs.
+// prepare makes the changes that a store cannot make, and reads the data that it cannot provide.
 func (f *fencer) prepare(tx *bbolt.Tx) error {
 	erasures := tx.Bucket(schema.Erasures).Cursor()
 	for account, _ := erasures.First(); account != nil; account, _ = erasures.Next() {
@@ -136,13 +136,14 @@ func (f *fencer) prepare(tx *bbolt.Tx) error {
 	if err := f.deleteDamaged(tx); err != nil {
 		return err
 	}
-	// A cursor of the abandoned file may stand for another event here: followers begin at a time again.
+	// A cursor from the abandoned file may point to another event here. A new cursor key makes
+	// followers start again from a time.
 	salt := cursor.NewKey()
 	return tx.Bucket(schema.Meta).Put(schema.MetaRestored, salt[:])
 }
 
-// deleteDamaged deletes keys that a store could not delete: listed ones that cannot be read, and those that are
-// not found by their IDs, whose values would be valid although no host could name them.
+// deleteDamaged deletes keys that a store could not delete: unreadable keys that the fence lists,
+// and keys without a row by ID, whose values would be valid although the host could not name them.
 func (f *fencer) deleteDamaged(tx *bbolt.Tx) error {
 	if len(f.info.Damaged) == 0 {
 		return nil
@@ -158,7 +159,7 @@ func (f *fencer) deleteDamaged(tx *bbolt.Tx) error {
 		if hash == nil || key != nil && key.Account == r.Account && key.ID == r.ID {
 			continue
 		}
-		if key != nil { // of another ID
+		if key != nil { // the row points to another key
 			hash = nil
 		}
 		if err := errors.Join(remove(r, hash), ids.Delete(rowOf(r)), tx.Bucket(schema.KeyUses).Delete(rowOf(r))); err != nil {
@@ -191,7 +192,7 @@ func (f *fencer) report(count *int, found Finding) {
 	}
 }
 
-// apply applies the fence to the store.
+// apply applies the fence to the open store.
 func (f *fencer) apply(ctx context.Context) error {
 	slices.Sort(f.erased)
 	for _, account := range slices.Compact(f.erased) {
@@ -222,7 +223,7 @@ func (f *fencer) apply(ctx context.Context) error {
 	return f.readAll(ctx)
 }
 
-// each calls change with each item, many at a time, so that changes share commits.
+// each calls change with the items, up to 64 concurrently, so that changes share commits.
 func each[T any](items []T, change func(T) error) error {
 	var group sync.WaitGroup
 	errs := make([]error, 64)
@@ -237,7 +238,7 @@ func each[T any](items []T, change func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// found reports a change, unless there was nothing to change.
+// found reports a change, unless its object did not exist.
 func (f *fencer) found(err error, count *int, kind FindingKind, r Ref) error {
 	switch {
 	case errors.Is(err, apikeys.ErrNotFound), errors.Is(err, webhooks.ErrNotFound):
@@ -248,7 +249,7 @@ func (f *fencer) found(err error, count *int, kind FindingKind, r Ref) error {
 	return err
 }
 
-// erase erases an account, and opens it again.
+// erase erases an account, and reopens it.
 func (f *fencer) erase(ctx context.Context, account string) error {
 	for more := true; more; {
 		var err error
@@ -270,8 +271,8 @@ func (f *fencer) killKey(ctx context.Context, r Ref) error {
 	return f.found(err, &f.info.KeysDead, KeyDead, r)
 }
 
-// addEvents adds events, requests and audit entries of the backup that the restored file never had. Deliveries to webhooks that
-// the restored file does not have are left out.
+// addEvents adds the events, requests, deduplication keys and audit entries that only the backup
+// has. It omits pending deliveries to webhooks that the restored file lacks.
 func (f *fencer) addEvents(ctx context.Context) error {
 	copied, err := copyClosed(f.path, f.from)
 	if err != nil {
@@ -313,7 +314,8 @@ func (f *fencer) addEvents(ctx context.Context) error {
 	return nil
 }
 
-// isNew reports whether the restored file does not know an event, and removes its deliveries to unknown webhooks.
+// isNew reports whether the restored file lacks an event, and removes the event's pending
+// deliveries to unknown webhooks.
 func (f *fencer) isNew(ctx context.Context, e *transfer.Event) (bool, error) {
 	if _, err := f.store.EventDeliveries(ctx, e.Account, e.ID); e.Forgotten || !errors.Is(err, webhooks.ErrNotFound) {
 		return false, err
@@ -330,7 +332,7 @@ func (f *fencer) isNew(ctx context.Context, e *transfer.Event) (bool, error) {
 	return true, gone
 }
 
-// readAll puts webhooks on hold, and reports the deliveries that may have been sent since the backup.
+// readAll puts webhooks on hold, and reports deliveries that may have been sent since the backup.
 func (f *fencer) readAll(ctx context.Context) error {
 	for page, err := range transfer.Pages(ctx, f.store, "", 1000) {
 		if err != nil {
@@ -345,7 +347,8 @@ func (f *fencer) readAll(ctx context.Context) error {
 					hold = append(hold, Ref{r.Account, r.ID})
 				}
 			case *transfer.Event:
-				if done = f.fence.Abandoned != ""; !done { // its pending deliveries are known not to be sent
+				// No pending delivery of the abandoned file was sent.
+				if done = f.fence.Abandoned != ""; !done {
 					f.reportPending(r)
 				}
 			}

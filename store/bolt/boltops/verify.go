@@ -17,28 +17,28 @@ import (
 
 // A Report is the result of [Verify].
 type Report struct {
-	Bytes     int64 // of the file
-	FreeBytes int64 // of them, in pages that are not in use
+	Bytes     int64 // size of the file
+	FreeBytes int64 // size of its unused pages
 	Schema    int   // see docs/format.md
 
-	// The number of rows. If Counted is false the numbers are too low: a bucket could not be read to its
-	// end, or the file has another schema.
+	// Numbers of rows. If Counted is false they are too low: a bucket was not readable to its end,
+	// or the file has another schema.
 	Counted                bool
 	Keys, Webhooks, Events int
 	Pending                int // deliveries
 
 	Problems []Problem // the first 100
-	More     int       // how many were found besides
+	More     int       // number of further problems
 }
 
 // maxProblems limits the memory of a Report.
 const maxProblems = 100
 
-// A Problem is damage that [Verify] has found.
+// A Problem is damage found by [Verify].
 type Problem struct {
 	Bucket string // empty: the whole file
-	Key    string // of the row, quoted as in Go, or "page N"
-	What   string // contains nothing of the row, and no secret
+	Key    string // of the row, quoted as in Go; or "page N"
+	What   string // contains no row data and no secret
 }
 
 // String returns the problem as a sentence.
@@ -53,7 +53,8 @@ func (p Problem) String() string {
 	return where + ": " + p.What
 }
 
-// Err returns nil if there are no problems, or an error that wraps [bolt.ErrSchema] and has the first of them.
+// Err returns nil if there are no problems, or an error that wraps [bolt.ErrSchema] and contains
+// the first problem.
 func (r *Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil
@@ -69,16 +70,18 @@ func (r *Report) add(p Problem) {
 	r.Problems = append(r.Problems, p)
 }
 
-// Verify reads the whole file at path and reports damage: pages that bbolt could not read, records that
-// cannot be decoded, rows that another bucket lacks or should not have. It never writes. keys open
-// signing secrets that are sealed; with nil, Verify checks only the form of sealed secrets.
+// Verify reads the whole file at path and reports damage: pages that bbolt could not read, records
+// that cannot be decoded, and missing or superfluous rows. It never writes. keys open sealed
+// signing secrets; if keys is nil, Verify checks only the form of sealed secrets.
 //
-// The file is locked against [bolt.Open] meanwhile, but not against other calls of Verify and [Compact]. An error
-// wraps [bolt.ErrLocked] if the file is open, so verify a copy by [bolt.Store.Backup]; [bolt.ErrSchema] if it is not
-// ours, or of another schema, and then the Report covers the pages only; or it is an error of the system.
+// Meanwhile the file is locked against [bolt.Open], but not against other calls of Verify and
+// [Compact]. An error wraps [bolt.ErrLocked] if the file is open: verify a copy by
+// [bolt.Store.Backup] instead. It wraps [bolt.ErrSchema] if the file is not ours, or of another
+// schema; then the Report covers only the pages. Other errors are errors of the system.
 //
-// A file without problems can be damaged nonetheless, in the bytes of a name or of an event's body: those have no
-// checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file. A file of 1 GiB takes some seconds.
+// A file without problems may still be damaged in the bytes of a name or of an event's body, which
+// have no checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file. A file of
+// 1 GiB takes some seconds.
 func Verify(path string, keys *signing.Keyring) (Report, error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var report Report
@@ -93,7 +96,7 @@ func Verify(path string, keys *signing.Keyring) (Report, error) {
 	return report, err
 }
 
-// checkPages reports damaged pages, and returns the buckets that have them.
+// checkPages reports damaged pages, and returns the buckets that contain them.
 func (f *file) checkPages(report *Report) (broken map[string]bool) {
 	result := pagefile.Check(f.file, f.bytes, string(schema.Spare), func(p pagefile.Problem) {
 		report.add(Problem{p.Bucket, p.Where, p.What})
@@ -102,12 +105,12 @@ func (f *file) checkPages(report *Report) (broken map[string]bool) {
 	return result.Broken
 }
 
-// verify also returns whether pages are damaged.
+// verify fills report, and returns whether pages are damaged.
 func (f *file) verify(report *Report, keys *signing.Keyring) (damagedPages bool, err error) {
 	broken := f.checkPages(report)
 	damagedPages = len(broken) > 0
 	if broken[""] || broken[string(schema.Meta)] || f.db == nil {
-		return damagedPages, nil // no bucket can be relied on
+		return damagedPages, nil // no bucket can be read safely
 	}
 	return damagedPages, f.db.View(func(tx *bbolt.Tx) error {
 		report.Schema = int(schema.Of(tx))
@@ -119,7 +122,7 @@ func (f *file) verify(report *Report, keys *signing.Keyring) (damagedPages bool,
 	})
 }
 
-// A file is open for reading, and locked.
+// A file is a locked file, open for reading.
 type file struct {
 	db    *bbolt.DB // nil if bbolt refuses the file as damaged
 	file  *os.File
@@ -145,7 +148,7 @@ func openReadOnly(path string) (*file, error) {
 
 func (f *file) close() {
 	if f.db != nil {
-		_ = f.db.Close() // closes the file, too
+		_ = f.db.Close() // also closes the file
 		return
 	}
 	_ = f.file.Close()

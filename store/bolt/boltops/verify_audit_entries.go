@@ -8,10 +8,10 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// entryOfAccount returns a ref to the audit entry of a number and account.
+// entryOfAccount returns a ref to the account's entry with that number.
 func entryOfAccount(account string, number uint64) ref {
 	return ref{schema.Audit, record.NumberKey(number), func(value []byte) bool {
-		row, err := record.DecodeAuditRecord(value) // a damaged audit entry has a problem of its own
+		row, err := record.DecodeAuditRecord(value) // a damaged entry is reported itself
 		return err != nil || row.Account == account
 	}, "there is no audit entry of that number of the account"}
 }
@@ -47,7 +47,8 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 	return refs, v.wrongLink(row.BeforeOfTarget, ofTarget)
 }
 
-// wrongLink returns the problem if the audit entry of a number exists, and is not one of the account or target of head.
+// wrongLink returns a problem if the entry with that number exists, but is not of head's account or
+// target.
 func (v *verifier) wrongLink(number uint64, head []byte) (problem string) {
 	value, ok := v.get(schema.Audit, record.NumberKey(number))
 	row, err := record.DecodeAuditRecord(value)
@@ -75,7 +76,7 @@ func (v *verifier) entryPending(k, _ []byte) ([]ref, string) {
 	return []ref{entryOfAccount(string(k[:at]), number(k[at+1:]))}, ""
 }
 
-// routineKey returns the key of a routine audit entry, or of the account's count of them if the number is 0.
+// routineKey returns the key of a routine entry, or of the account's count if number is 0.
 func routineKey(account string, number uint64) []byte {
 	return record.Prefixed(account, string(record.NumberKey(number)))
 }

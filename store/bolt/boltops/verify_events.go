@@ -12,37 +12,37 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// eventState is what a [verifier] knows of events while it checks rows that belong to them.
+// eventState is the state of a [verifier] for rows of events.
 type eventState struct {
 	segments *eventlog.Segments
-	first    uint64 // number; earlier events are purged
-	last     uint64 // number
-	idsFrom  uint64 // IDs of earlier events are purged
+	first    uint64 // number of the first event; earlier events are purged
+	last     uint64 // last number
+	idsFrom  uint64 // IDs of events with lower numbers are purged
 	idSecret eventlog.IDSecret
 	idRuns   []uint64 // ascending
 
 	webhookRuns, eventRuns runIndex
 }
 
-// A runIndex is the state of a check of schema.Runs or schema.EventRuns, which list the deliveries of each
-// webhook and the events of each account and type, by runs of numbers.
+// A runIndex is the state of a check of schema.Runs or schema.EventRuns. These index the deliveries
+// of each webhook, and the events of each account and type, by runs of numbers.
 type runIndex struct {
-	end      uint64         // all before this number are indexed
-	unlisted map[uint64]int // how many of a run are in no row
+	end      uint64         // all lower numbers are indexed
+	unlisted map[uint64]int // by run: numbers that no row has
 }
 
 func (v *verifier) newRunIndex(end []byte) runIndex {
 	return runIndex{min(eventlog.Number(v.tx, end), v.tx.Bucket(schema.Events).Sequence()+1), make(map[uint64]int)}
 }
 
-// count notes that a number should be in a row, or with -1 that it is.
+// count adds 1 for a number that a row should have, and -1 for each that a row has.
 func (x *runIndex) count(number uint64, by int) {
 	if number < x.end {
 		x.unlisted[number/eventlog.RunSize*eventlog.RunSize] += by
 	}
 }
 
-// eventTables are the buckets of events but that of events themselves.
+// eventTables are the buckets that belong to events, without schema.Events.
 var eventTables = []table{
 	{bucket: schema.Fresh, key: exactly(8, "a number"), check: (*verifier).fresh},
 	{bucket: schema.Skipped, key: exactly(8, "a number"), check: (*verifier).skipped},
@@ -56,14 +56,14 @@ var eventTables = []table{
 	{bucket: schema.EventRuns, key: numberAnd(eventlog.RunSize, "account and type"), check: (*verifier).eventRun},
 }
 
-// numberAnd returns the check of keys that begin with a multiple of a number.
+// numberAnd returns a check for keys that begin with a multiple of a number.
 func numberAnd(multiple uint64, what string) func([]byte) string {
 	return func(k []byte) string {
 		return unless(len(k) >= 9 && number(k[:8])%multiple == 0, "malformed key: want a number and "+what)
 	}
 }
 
-// number returns the number in 8 bytes, or 0.
+// number decodes a number of 8 bytes; other lengths are 0.
 func number(b []byte) uint64 {
 	if len(b) != 8 {
 		return 0
@@ -71,7 +71,8 @@ func number(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// eventBuckets checks all buckets of events. If events cannot be read, nothing can be said about the rest.
+// eventBuckets checks all buckets of events. If events are unreadable, it does not check the
+// others.
 func (v *verifier) eventBuckets() {
 	if v.broken[string(schema.Events)] {
 		return
@@ -90,13 +91,13 @@ func (v *verifier) eventBuckets() {
 	v.missingRows(schema.EventRuns, &v.eventRuns)
 }
 
-// segmentAt returns the segment of that key, and a problem if there is none.
+// segmentAt returns the segment with that key, or a problem.
 func (v *verifier) segmentAt(key []byte) (s record.Segment, problem string) {
 	s, err := record.DecodeSegment(key, v.tx.Bucket(schema.Events).Get(key))
 	return s, unless(err == nil, "there is no such segment")
 }
 
-// recipient returns the webhook of a delivery, and a problem if there is none.
+// recipient returns the webhook of a delivery, or a problem.
 func (v *verifier) recipient(number uint64) (webhook []byte, problem string) {
 	segment, err := v.segments.At(number)
 	if err == nil {
@@ -109,7 +110,7 @@ func (v *verifier) recipient(number uint64) (webhook []byte, problem string) {
 func (v *verifier) eventRows() {
 	bodiesGone := eventlog.Number(v.tx, schema.MetaBodiesGone)
 	var segment record.Segment
-	var bodiless []byte // key of a segment whose bodies come next
+	var bodiless []byte // key of the last segment, if its bodies must follow
 	end := func() {
 		if bodiless == nil || segment.Last < bodiesGone {
 			return
@@ -167,7 +168,7 @@ func isWhole(pack record.Pack, n int) bool {
 	return pack.Len() == n
 }
 
-// eventsOf checks the events of a segment, and that their IDs are found.
+// eventsOf checks the events of a segment, and that each is found by ID.
 func (v *verifier) eventsOf(s *record.Segment) string {
 	if s.Len() == 0 {
 		return cannotBeRead
@@ -187,7 +188,7 @@ func (v *verifier) eventsOf(s *record.Segment) string {
 				v.webhookRuns.count(number, 1)
 			}
 		}
-		if next > s.End(i) { // less where an account was erased
+		if next > s.End(i) { // fewer deliveries than numbers: an account was erased
 			return "the deliveries of an event are not as many as their numbers"
 		}
 		v.report.Events++
@@ -211,24 +212,24 @@ func (v *verifier) loadIDRuns() {
 	}
 }
 
-// findsID reports whether the ID of an event is found in the run that should have it.
+// findsID reports whether the run that should have the event's ID has it.
 func (v *verifier) findsID(event *record.Event, n uint64) bool {
 	i, _ := slices.BinarySearch(v.idRuns, n)
 	if i == len(v.idRuns) || v.broken[string(schema.EventIDs)] {
-		return true // it is in no run yet
+		return true // in no run yet
 	}
 	rows := v.tx.Bucket(schema.EventIDs).Cursor()
 	found, err := eventlog.AppendFromRun(rows, nil, v.idRuns[i], v.idSecret.KeyOf(event.Account, event.ID))
-	return err != nil || slices.Contains(found, n) // a damaged row has a problem of its own
+	return err != nil || slices.Contains(found, n) // a damaged row is reported itself
 }
 
-// idRow checks a row of IDs. [verifier.findsID] checks that it finds its events.
+// idRow checks a row of IDs. [verifier.findsID] checks that it leads to its events.
 func (v *verifier) idRow(k, value []byte) ([]ref, string) {
 	entries, err := record.AppendIDEntries(nil, value)
 	return nil, unless(err == nil && len(entries) > 0 && eventlog.IDRunOf(k) <= v.last, cannotBeRead)
 }
 
-// bits checks a set of deliveries of a segment, and calls visit with each of them.
+// bits checks a bitmap of a segment's deliveries, and calls visit with each.
 func (v *verifier) bits(k, value []byte, visit func(number uint64, webhook []byte)) (problem string) {
 	m, err := record.DecodeBitmap(value)
 	if err != nil {
@@ -254,7 +255,7 @@ func (v *verifier) bits(k, value []byte, visit func(number uint64, webhook []byt
 	return unless(left == 0, "has numbers that are no deliveries")
 }
 
-// isFresh reports whether a delivery is pending as it was published.
+// isFresh reports whether a delivery is pending as published.
 func (v *verifier) isFresh(number uint64) bool {
 	return !v.broken[string(schema.Fresh)] && eventlog.InBitmap(v.tx, schema.Fresh, number)
 }
@@ -286,7 +287,8 @@ func (v *verifier) skipped(k, value []byte) (refs []ref, problem string) {
 	return refs, problem
 }
 
-// appendFailed appends a ref to the index row of a failed delivery, unless its account is being erased.
+// appendFailed appends a ref to the index row of a failed delivery, unless its account is being
+// erased.
 func (v *verifier) appendFailed(refs []ref, number uint64, webhook []byte) []ref {
 	if v.isErasingEventOf(number) {
 		return refs
@@ -298,7 +300,8 @@ func (v *verifier) appendFailed(refs []ref, number uint64, webhook []byte) []ref
 	}, fmt.Sprintf("failed_deliveries does not have delivery %d", number)})
 }
 
-// eventOf returns the event that has the number, or a delivery that does, and the event's own number.
+// eventOf returns the event with the number, or the event of the delivery with the number, and the
+// event's own number.
 func (v *verifier) eventOf(number uint64) (event record.Event, own uint64, ok bool) {
 	segment, err := v.segments.At(number)
 	if err != nil {
@@ -309,8 +312,8 @@ func (v *verifier) eventOf(number uint64) (event record.Event, own uint64, ok bo
 	return event, segment.Number(i), err == nil
 }
 
-// isErasingEventOf reports whether a number is of an account that is being erased. The index rows of such an
-// account are deleted with the first of its events in them.
+// isErasingEventOf reports whether a number belongs to an account under erasure. An index row of
+// such an account is deleted with the first of its events.
 func (v *verifier) isErasingEventOf(number uint64) bool {
 	event, _, ok := v.eventOf(number)
 	return ok && v.isErasing(event.Account)
@@ -334,7 +337,7 @@ func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
 		return nil, cannotBeRead
 	}
 	segment, problem := v.segmentAt(k[:8])
-	last := number(k[8:]) - 1 // the pack begins there, or later
+	last := number(k[8:]) - 1 // the pack's first number is this or greater
 	for i := 0; i < pack.Len() && problem == ""; i++ {
 		one := pack.At(i)
 		if len(one) < 8 {
@@ -414,7 +417,7 @@ func (v *verifier) eventRun(k, value []byte) ([]ref, string) {
 	})
 }
 
-// runRow checks a row of an index of runs, and each of its numbers.
+// runRow checks a row of a run index, and each of its numbers.
 func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64) (problem string)) (problem string) {
 	begin := number(k[:8])
 	numbers, err := record.DecodeRun(begin, value)
@@ -435,7 +438,7 @@ func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64)
 	return ""
 }
 
-// missingRows reports the runs that are not listed whole. The oldest may be purged in part.
+// missingRows reports runs that are not fully indexed. The oldest run may be partly purged.
 func (v *verifier) missingRows(bucket []byte, index *runIndex) {
 	for run := v.first/eventlog.RunSize*eventlog.RunSize + eventlog.RunSize; run < index.end && !v.broken[string(bucket)]; run += eventlog.RunSize {
 		if n := index.unlisted[run]; n > 0 {
@@ -444,7 +447,7 @@ func (v *verifier) missingRows(bucket []byte, index *runIndex) {
 	}
 }
 
-// deliveryTo returns a problem if a delivery is not to the webhook, and is not purged.
+// deliveryTo returns a problem unless the delivery is to the webhook, or is purged.
 func (v *verifier) deliveryTo(number uint64, webhook []byte) (problem string) {
 	to, unknown := v.recipient(number)
 	return unless(number < v.first || unknown == "" && bytes.Equal(to, webhook), fmt.Sprintf("there is no delivery %d to that webhook", number))

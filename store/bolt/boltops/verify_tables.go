@@ -21,28 +21,30 @@ import (
 // A table describes the rows of a bucket.
 type table struct {
 	bucket []byte
-	key    func(k []byte) (malformed string) // nil: any key will do
+	key    func(k []byte) (malformed string) // nil: any key is valid
 
-	// check decodes a row, and returns the rows that other buckets must have for it: those of indexes, and
-	// those that it names. nil: nothing is known of the value.
+	// check decodes a row, and returns the rows that other buckets must have for it: index rows,
+	// and rows to which it refers. nil: any value is valid.
 	check func(v *verifier, k, value []byte) (refs []ref, malformed string)
 
-	// A row of an index belongs to the row of owner, which has it among its refs, or else orphan is the
-	// problem. nil: the bucket is no index, or its rows may outlive their owners.
+	// owner returns the row that an index row belongs to; that row's refs must include the index
+	// row, or else orphan is the problem. nil: the bucket is no index, or its rows may outlive
+	// their owners.
 	owner  func(v *verifier, k, value []byte) (bucket, key []byte)
 	orphan string
 
-	count func(r *Report, value []byte) // counts a row; nil: they are not counted
+	count func(r *Report, value []byte) // counts a row; nil: rows are not counted
 }
 
 // A ref is a row that another bucket must have.
 type ref struct {
 	bucket, key []byte
-	has         func(value []byte) bool // nil: any value will do
-	problem     string                  // if the row does not exist; empty: "<bucket> does not have it"
+	has         func(value []byte) bool // nil: any value is valid
+	// If the row is missing or wrong; empty: "<bucket> does not have it".
+	problem string
 }
 
-// tables are all buckets but those of events, see eventTables.
+// tables are all buckets without the event buckets, see eventTables.
 var tables = []table{
 	{bucket: schema.Meta, check: (*verifier).meta},
 	{bucket: schema.Keys, key: exactly(len(apikeys.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
@@ -82,7 +84,8 @@ var tables = []table{
 	{bucket: schema.RecoveryTimes, key: atLeast(9, "a time and a recovery"), check: wantEmpty, owner: func(_ *verifier, k, _ []byte) (bucket, key []byte) {
 		return schema.Recoveries, k[8:]
 	}, orphan: "there is no such recovery"},
-	{bucket: schema.WebhookRecoveries, check: func(_ *verifier, webhook, value []byte) ([]ref, string) { // some of the recoveries may be purged
+	// Some of the recoveries may be purged.
+	{bucket: schema.WebhookRecoveries, check: func(_ *verifier, webhook, value []byte) ([]ref, string) {
 		ids, err := record.DecodeIDs(value)
 		return []ref{{schema.WebhookIDs, webhook, nil, "there is no such webhook"}}, unless(err == nil && len(ids) <= webhooks.MaxRecoveries, cannotBeRead)
 	}},
@@ -93,7 +96,8 @@ var tables = []table{
 		}
 		return []ref{{bucket: schema.RequestTimes, key: record.RequestTimeKey(r.At, k)}}, unless(err == nil, cannotBeRead)
 	}},
-	{bucket: schema.RequestTimes, key: prefixed(9), check: wantEmpty}, // the request may have been made again, or be forgotten
+	// The request may have been made again, or removed.
+	{bucket: schema.RequestTimes, key: prefixed(9), check: wantEmpty},
 	{bucket: schema.Alerts, key: prefixed(0), check: wantVersion},
 	{bucket: schema.DueAlerts, key: func(k []byte) string {
 		_, metric, ok := split(k)
@@ -119,7 +123,7 @@ func unless(ok bool, problem string) string {
 	return problem
 }
 
-// exactly returns the check of keys of so many bytes.
+// exactly returns a check for keys of that length.
 func exactly(length int, want string) func([]byte) string {
 	return func(k []byte) string { return unless(len(k) == length, "malformed key: want "+want) }
 }
@@ -128,7 +132,7 @@ func atLeast(length int, want string) func([]byte) string {
 	return func(k []byte) string { return unless(len(k) >= length, "malformed key: want "+want) }
 }
 
-// prefixed returns the check of keys that have a prefixed account at a position.
+// prefixed returns a check for keys with a prefixed account at a position.
 func prefixed(at int) func([]byte) string {
 	return func(k []byte) string {
 		_, _, ok := split(k[min(at, len(k)):])
@@ -155,7 +159,7 @@ func wantEmpty(_ *verifier, _, value []byte) ([]ref, string) {
 	return nil, unless(len(value) == 0, "malformed: want a key only")
 }
 
-// split returns the account, or another head, and the rest of a prefixed key.
+// split returns the account, or another prefixed part, and the rest of a key.
 func split(key []byte) (head, tail string, ok bool) {
 	length, n := binary.Uvarint(key)
 	if n <= 0 || length == 0 || length > uint64(len(key)-n) {
@@ -169,7 +173,7 @@ func equals(want []byte) func([]byte) bool {
 	return func(value []byte) bool { return bytes.Equal(value, want) }
 }
 
-// A verifier checks the rows of a file. Rows of buckets with damaged pages count as existing.
+// A verifier checks the rows of a file. It assumes that buckets with damaged pages have every row.
 type verifier struct {
 	tx     *bbolt.Tx
 	report *Report
@@ -179,7 +183,7 @@ type verifier struct {
 }
 
 func (v *verifier) run() {
-	defer func() { // of buckets that rows does not read
+	defer func() { // in buckets that rows does not read
 		if p := recover(); p != nil {
 			v.report.add(Problem{What: fmt.Sprint("cannot be read: ", p)})
 		}
@@ -187,7 +191,7 @@ func (v *verifier) run() {
 	for _, name := range schema.Buckets {
 		if v.tx.Bucket(name) == nil {
 			v.report.add(Problem{Bucket: string(name), What: "the bucket is missing"})
-			return // no other bucket can refer to it
+			return // other buckets could not refer to it
 		}
 	}
 	v.check(tables)
@@ -237,7 +241,8 @@ func (v *verifier) decode(t *table, k, value []byte) (refs []ref, malformed stri
 	return refs, malformed
 }
 
-// isOwned reports whether the owner of an index row refers to it. A malformed owner has a problem of its own.
+// isOwned reports whether the owner of an index row refers to it. A malformed owner is reported
+// itself.
 func (v *verifier) isOwned(t *table, k, value []byte) bool {
 	bucket, key := t.owner(v, k, value)
 	found, ok := v.get(bucket, key)
@@ -284,14 +289,15 @@ func (v *verifier) get(bucket, key []byte) (value []byte, ok bool) {
 	return v.tx.Bucket(bucket).Get(key), true
 }
 
-// isErasing reports whether the account is being erased, or whether that cannot be read. Some of the rows that led
-// to rows of such an account are deleted.
+// isErasing reports whether the account is under erasure, or whether that is unreadable. Rows that
+// refer to rows of such an account may be deleted already.
 func (v *verifier) isErasing(account string) bool {
 	value, ok := v.get(schema.Erasures, []byte(account))
 	return !ok || value != nil
 }
 
-// isWrong reports whether a secret is damaged. Without keys a sealed secret cannot be opened.
+// isWrong reports whether err means a damaged secret. Without keys, sealed secrets cannot be
+// opened.
 func (v *verifier) isWrong(err error) bool {
 	return err != nil && (v.keys != nil || !errors.Is(err, signing.ErrSealed))
 }
@@ -356,7 +362,7 @@ func (v *verifier) key(hash, value []byte) ([]ref, string) {
 	return refs, ""
 }
 
-// countKey counts a row of the bucket keys, unless it is of a previous hash.
+// countKey counts a row of the bucket keys, except aliases for previous hashes.
 func countKey(r *Report, value []byte) {
 	if _, alias := record.DecodeAlias(value); !alias {
 		r.Keys++
@@ -381,7 +387,7 @@ func (v *verifier) webhook(k, value []byte) ([]ref, string) {
 	return refs, ""
 }
 
-// webhookOf returns the webhook of a row from its ID to its account.
+// webhookOf returns the webhook to which a row of ID and account belongs.
 func webhookOf(_ *verifier, id, account []byte) (bucket, key []byte) {
 	return schema.Webhooks, record.Prefixed(string(account), string(id))
 }

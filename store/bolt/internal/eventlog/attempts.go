@@ -33,23 +33,23 @@ func (s *Step) logAttempt(number uint64, a *webhooks.Attempt, outcome webhooks.O
 // A row is a key and a value.
 type row struct{ key, value []byte }
 
-// appendAttempt stores the record of an attempt, when the batch is flushed.
+// appendAttempt adds the record of an attempt; Flush writes it.
 func (s *Step) appendAttempt(number uint64, attempt int, record []byte) {
 	s.MarkWritten()
 	s.late = append(s.late, row{AttemptKey(number, attempt), record})
 }
 
-// maxLastAttempts is how many bytes the rows of schema.LastAttempts have at most, about. bbolt
-// keeps so small a bucket in the page that has the root of all buckets, which each commit writes.
+// maxLastAttempts is the maximum size of schema.LastAttempts in bytes, approximately. bbolt keeps
+// so small a bucket in the page of the root bucket, which each commit writes.
 const maxLastAttempts = 600
 
-// writeAttempts writes the attempts that are not packed. A few go to schema.LastAttempts, so that a
-// lone settlement touches no page of schema.Attempts: it writes 12.9 KB instead of 19.1 KB.
+// writeAttempts writes the unpacked attempts. A few go to schema.LastAttempts, so that a lone
+// settlement touches no page of schema.Attempts and writes 12.9 KB instead of 19.1 KB.
 func (s *Step) writeAttempts() error {
 	if len(s.late) == 0 {
 		return nil
 	}
-	const rowBytes = 16 // of bbolt's, in addition to key and value
+	const rowBytes = 16 // added by bbolt to key and value
 	var rows []row
 	size := 0
 	c := s.tx.Bucket(schema.LastAttempts).Cursor()
@@ -94,12 +94,12 @@ type firstAttempt struct {
 	record []byte
 }
 
-// minPacked is how many first attempts at deliveries of a segment make a pack at least,
-// so that never many packs of a segment have to be looked through.
+// minPacked is the minimum number of first attempts in a pack. It bounds the packs of a segment
+// that a lookup must read.
 const minPacked = 4
 
-// writeFirstAttempts writes those at deliveries of a segment that the batch has: in one
-// record, under the least number in it, or if they are few as other attempts are.
+// writeFirstAttempts writes the batch's first attempts at deliveries of a segment. They form one
+// record, under the least number in it; if they are few, they are stored like other attempts.
 func (s *Step) writeFirstAttempts(row *bitmap) error {
 	if len(row.attempts) < minPacked {
 		for _, a := range row.attempts {
@@ -118,8 +118,7 @@ func firstAttemptsKey(last, least uint64) []byte {
 	return binary.BigEndian.AppendUint64(record.NumberKey(last), least)
 }
 
-// packedAttempt returns the record of the first attempt at a delivery of the segment, if
-// it was packed.
+// packedAttempt returns the record of the first attempt at a delivery of the segment, if packed.
 func packedAttempt(tx *bbolt.Tx, segment *record.Segment, number uint64) []byte {
 	c := tx.Bucket(schema.FirstAttempts).Cursor()
 	for k, value := c.Seek(segment.Key); bytes.HasPrefix(k, segment.Key); k, value = c.Next() {
@@ -135,8 +134,8 @@ func packedAttempt(tx *bbolt.Tx, segment *record.Segment, number uint64) []byte 
 	return nil
 }
 
-// attemptsAt returns the attempts at a delivery of the segment that are kept, and the
-// state that they left it in.
+// attemptsAt returns the stored attempts at a delivery of the segment, and the state that results
+// from them.
 func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts []webhooks.Attempt, state webhooks.DeliveryState, err error) {
 	var outcomes []webhooks.Outcome
 	read := func(value []byte) error {
@@ -158,7 +157,7 @@ func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts 
 		}
 	}
 	for len(attempts) > 0 && attempts[0].Number <= attempts[len(attempts)-1].Number-webhooks.MaxAttempts {
-		attempts, outcomes = attempts[1:], outcomes[1:] // the first one, in a pack
+		attempts, outcomes = attempts[1:], outcomes[1:] // excess first attempt, in a pack
 	}
 	for _, outcome := range outcomes {
 		switch outcome {

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// bitmaps has the bitmaps of a bucket that a batch has read. The batch changes them in memory
-// and writes them once.
+// bitmaps holds the bitmaps of a bucket that a batch has read. The batch changes them in memory and
+// writes them once.
 type bitmaps struct {
 	bucket []byte
 	cursor *bbolt.Cursor
@@ -19,10 +19,10 @@ type bitmaps struct {
 }
 
 type bitmap struct {
-	last uint64 // number of the segment
+	last uint64 // last number of the segment, the row's key
 	record.Bitmap
 	changed  bool
-	attempts []firstAttempt // at deliveries that were in it
+	attempts []firstAttempt // first attempts at its deliveries
 }
 
 // containing returns the bitmap that has the number, or nil.
@@ -45,7 +45,7 @@ func (m *bitmaps) containing(tx *bbolt.Tx, n uint64) *bitmap {
 	return nil
 }
 
-// remove takes the number out of its bitmap, and reports whether it was in one.
+// remove removes the number from its bitmap, and reports whether a bitmap had it.
 func (m *bitmaps) remove(s *Step, n uint64) bool {
 	row := m.containing(s.tx, n)
 	if row == nil {
@@ -57,7 +57,7 @@ func (m *bitmaps) remove(s *Step, n uint64) bool {
 	return true
 }
 
-// write writes what has changed.
+// write writes the changed bitmaps, and their first attempts.
 func (m *bitmaps) write(s *Step) error {
 	for _, row := range m.rows {
 		if !row.changed {

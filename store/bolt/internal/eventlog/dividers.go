@@ -5,14 +5,14 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Dividers are rows without values after the last segment of schema.Events. Thanks to them a commit
+// Dividers are rows without values after the last segment of schema.Events. With them, a commit
 // writes each event once.
 //
-// When rows are added bbolt writes all of their leaf again, and divides it only if it has more than
-// four, with at least two on either side. So the last leaf would keep the two latest segments with
-// their bodies, of up to 45 KB each, and each of them would be written by two or three commits.
-// With dividers after them the last leaf is one page of these. The next commit that stores more
-// than a page moves them after its own segments.
+// When rows are added, bbolt rewrites their whole leaf, and splits it only if it has more than four
+// rows, with at least two on either side. So without dividers the last leaf would keep the two
+// newest segments with their bodies, up to 45 KB each, and two or three commits would write each of
+// them. With dividers, the last leaf is one page of dividers. The next commit that stores more than
+// a page moves them behind its own segments.
 const (
 	firstDivider = 'c' // after the 'b' of bodies
 	lastDivider  = 'e'
@@ -25,7 +25,8 @@ func IsDivider(k, value []byte) bool {
 	return len(k) == 9 && firstDivider <= k[8] && k[8] <= lastDivider && len(value) == 0
 }
 
-// moveDividers moves the dividers after the last segment, if much was written since.
+// moveDividers moves the dividers behind the last segment, if at least a page was written since the
+// last move.
 func (s *Step) moveDividers() error {
 	if s.published < s.writer.page {
 		return nil

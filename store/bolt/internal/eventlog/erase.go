@@ -9,11 +9,11 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// eraseLook is how many numbers of others are passed over in a transaction.
+// eraseLook is the number of examined events after which FindOf gives up.
 const eraseLook = 10_000
 
-// FindOf looks for the next segment, from a number on, that has events of the account. It may give
-// up early: then more is set, and it goes on with the number.
+// FindOf finds the next segment, from a number on, with events of the account. If it gives up
+// early, more is true and number is where to continue.
 func (v *View) FindOf(account string, from uint64) (number uint64, found, more bool) {
 	looked := 0
 	for segment := range v.segments.from(from) {
@@ -44,13 +44,14 @@ type eventEraser struct {
 	*Step
 	account string
 	erased  Erased
-	index   map[string]bool     // rows to delete: r, f or e for schema.Runs, schema.Failed or schema.EventRuns, and the key
-	gone    map[uint64]struct{} // numbers of the events and their deliveries
+	// Rows to delete: r, f or e for schema.Runs, schema.Failed or schema.EventRuns, then the key.
+	index map[string]bool
+	gone  map[uint64]struct{} // numbers of the events and their deliveries
 }
 
-// Erase removes the account's events, with all that is kept of them, in segments of about limit
-// numbers from one on. The numbers of other events, and where they stand, stay as they are. It
-// returns the number to go on with, and whether there may be more. The batch was flushed.
+// Erase removes the account's events with their deliveries and attempts, in segments of about limit
+// numbers from a number on. Numbers and keys of other events do not change. It returns the number
+// to continue with, and whether there may be more. The batch must be flushed.
 func (s *Step) Erase(account string, from uint64, limit int) (next uint64, more bool, erased Erased, err error) {
 	x := &eventEraser{Step: s, account: account, index: make(map[string]bool), gone: make(map[uint64]struct{})}
 	var found []record.Segment
@@ -84,7 +85,7 @@ func (x *eventEraser) segment(found *record.Segment) error {
 	tx := x.tx
 	key := bytes.Clone(found.Key)
 	value := bytes.Clone(tx.Bucket(schema.Events).Get(key))
-	segment, err := record.DecodeSegment(key, value) // apart from the pages, which change
+	segment, err := record.DecodeSegment(key, value) // the pages will change
 	if err != nil {
 		return nil
 	}
@@ -127,7 +128,7 @@ func (x *eventEraser) segment(found *record.Segment) error {
 	return x.attemptsOf(&segment)
 }
 
-// bits removes the numbers in x.gone from a bitmap. first is the new first number of the segment.
+// bits removes the numbers in x.gone from a bitmap. first is the segment's new first number.
 func (x *eventEraser) bits(bucket, key []byte, first uint64) error {
 	value := x.Get(bucket, key)
 	if value == nil {
@@ -148,7 +149,7 @@ func (x *eventEraser) bits(bucket, key []byte, first uint64) error {
 	return x.Put(bucket, bytes.Clone(key), kept.Encode())
 }
 
-// attemptsOf removes pending records and attempts of the deliveries of a segment that are gone.
+// attemptsOf removes the pending records and attempts of a segment's erased deliveries.
 func (x *eventEraser) attemptsOf(segment *record.Segment) error {
 	isGone := func(n uint64) bool { _, gone := x.gone[n]; return gone }
 	for _, bucket := range [][]byte{schema.Pending, schema.Attempts, schema.LastAttempts} {

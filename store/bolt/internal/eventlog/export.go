@@ -23,11 +23,11 @@ type exporter struct {
 	tx      *bbolt.Tx
 	account string // empty: all
 	now     time.Time
-	gone    uint64 // the IDs of events before this number are purged
+	gone    uint64 // IDs of events with lower numbers are purged
 }
 
-// Export adds the account's events, or all if account is empty, to a page, from the one after that
-// row on.
+// Export adds the account's events to a page, or all events if account is empty, starting after the
+// given row.
 func (v *View) Export(page *transfer.Filler, account string, after []byte, now time.Time) error {
 	e := &exporter{Filler: page, log: v.log, tx: v.tx, account: account, now: now, gone: Number(v.tx, schema.MetaIDsGone)}
 
@@ -41,7 +41,7 @@ func (v *View) Export(page *transfer.Filler, account string, after []byte, now t
 	c := e.tx.Bucket(schema.Events).Cursor()
 	for k, value := c.Seek(record.NumberKey(from)); k != nil; k, value = c.Next() {
 		if len(k) != 8 {
-			continue // bodies
+			continue // bodies or a divider
 		}
 		segment, err := record.DecodeSegment(k, value)
 		if err != nil {
@@ -57,7 +57,7 @@ func (v *View) Export(page *transfer.Filler, account string, after []byte, now t
 	return nil
 }
 
-// An exportedSegment is one with what belongs to it.
+// An exportedSegment is a segment with its bitmaps and bodies.
 type exportedSegment struct {
 	*record.Segment
 	fresh, skipped record.Bitmap
@@ -133,7 +133,7 @@ func (e *exporter) event(s *exportedSegment, i int, event *record.Event) (export
 	return exported, ""
 }
 
-// delivery reads a delivery, as deliveryOf does. One without a State is none.
+// delivery reads a delivery, as deliveryOf does. It leaves State empty if there is no delivery.
 func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Delivery) error {
 	there := e.log.hasWebhook(e.tx, []byte(d.WebhookID))
 	if there && s.fresh.Has(number) {
@@ -155,7 +155,7 @@ func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Deliv
 	} else if state == "" && s.skipped.Has(number) {
 		d.State = webhooks.Skipped
 	} else if state == "" {
-		d.Attempts = nil // of what ended with its webhook
+		d.Attempts = nil // attempts of a delivery that ended with its webhook
 	}
 	return nil
 }

@@ -12,15 +12,14 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// FailedKey returns the key in schema.Failed of the row that has the webhook's delivery of
-// that number, if it failed.
+// FailedKey returns the key of the row in schema.Failed for a webhook's failed delivery.
 func FailedKey(number uint64, webhook string) []byte {
 	return runKey(number/record.MaxFailed*record.MaxFailed, webhook)
 }
 
 // noteFailed adds a delivery to the index of failed deliveries, or removes it. Skipped deliveries
 // are added later, with the index of their run, so that publishing does not write a row for each
-// webhook that is off.
+// inactive webhook.
 func (s *Step) noteFailed(webhook string, number uint64, failed bool) {
 	s.MarkWritten()
 	if s.failed == nil {
@@ -33,7 +32,7 @@ func (s *Step) noteFailed(webhook string, number uint64, failed bool) {
 	s.failed[key][number] = failed
 }
 
-// writeFailed writes what has changed.
+// writeFailed writes the changed rows.
 func (s *Step) writeFailed() error {
 	for _, key := range slices.Sorted(maps.Keys(s.failed)) {
 		row := []byte(key)
@@ -71,8 +70,8 @@ func (s *Step) noteSkipped(run uint64) {
 	})
 }
 
-// failed returns the numbers of the webhook's deliveries from low on and before high that
-// may have failed, ascending.
+// failed returns the ascending numbers, from low on and before high, of the webhook's deliveries
+// that may have failed.
 func (w *walk) failed(high uint64) (low uint64, numbers []uint64, err error) {
 	w.cost += costIndex
 	low = (high - 1) / record.MaxFailed * record.MaxFailed
@@ -110,7 +109,7 @@ func (w *walk) failed(high uint64) (low uint64, numbers []uint64, err error) {
 	return low, numbers, nil
 }
 
-// eachSkipped calls visit with the skipped deliveries from a number on, and before another.
+// eachSkipped calls visit with the skipped deliveries from number from on and before to.
 func eachSkipped(tx *bbolt.Tx, from, to uint64, visit func(webhook []byte, number uint64)) {
 	found := NewSegments(tx)
 	c := tx.Bucket(schema.Skipped).Cursor()

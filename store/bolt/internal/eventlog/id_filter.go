@@ -8,20 +8,20 @@ import (
 
 const (
 	runsPerFilter = 64
-	idPlaces      = 16 * idsPerRun // of each run in a filter: 16 bits an ID
+	idPlaces      = 16 * idsPerRun // places of each run in a filter: 16 bits an ID
 	placesPerID   = 5
 )
 
-// An idFilter says which of 64 runs may have a key. It consists of a Bloom filter per run,
-// transposed, so that looking for a key in all runs reads placesPerID words. A run has one false
-// positive per thousand keys, and no false negatives.
+// An idFilter tells which of 64 runs may have a key. It consists of a Bloom filter per run,
+// transposed, so that a lookup in all runs reads placesPerID words. A run has one false positive
+// per thousand keys, and no false negatives.
 type idFilter struct {
-	runs   []uint64 // in the order in which they were added
+	runs   []uint64 // in order of addition
 	kept   uint64   // bit i: runs[i] is not dropped
 	places []uint64 // bit i: runs[i] has a key at this place
 }
 
-// filterOf adds a run, and returns the filter that it is the last of.
+// filterOf adds a run, and returns the filter that contains it as its last run.
 func (x *idIndex) filterOf(run uint64) *idFilter {
 	if n := len(x.filters); n == 0 || len(x.filters[n-1].runs) == runsPerFilter {
 		x.filters = append(x.filters, &idFilter{places: make([]uint64, idPlaces)})
@@ -42,7 +42,7 @@ func (x *idIndex) dropRun() {
 	}
 }
 
-// last returns the bit of the run that was added last.
+// last returns the bit of the last added run.
 func (f *idFilter) last() uint64 { return 1 << (len(f.runs) - 1) }
 
 // place returns one of the places of a key.

@@ -16,39 +16,39 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// idsPerRun is how many IDs a run has at least.
+// idsPerRun is the minimum number of IDs in a run.
 const idsPerRun = 32 << 10
 
-// idIndex finds events by their IDs, so that an event that is published again is recognized.
+// idIndex finds events by ID, to recognize events that are published again.
 //
 // IDs may be random, and a row for each in a large tree would cost pages of the file with each
-// event. So the IDs of the newest events are in memory only, and each idsPerRun of them become a
-// run: rows in schema.EventIDs in the order of keys, which are appended in one of the next commits
-// and never changed. Open reads the events after the last run again, so a crash loses nothing. A
-// filter in memory says which runs may have a key. A run is dropped as a whole once the IDs of all
-// its events are purged.
+// event. So the IDs of the newest events are in memory only. Each idsPerRun of them become a run:
+// rows in schema.EventIDs sorted by key, appended in one of the next commits and never changed.
+// Open reads the events after the last run again, so a crash loses nothing. A filter in memory
+// tells which runs may have a key. A run is dropped as a whole once the IDs of all its events are
+// purged.
 //
-// A key is 64 bits of a hash of the ID. Whether the event of a number has the ID is looked up in
-// the event. So different IDs may have the same key, rows may name events that were erased, and
-// memory may name events that are not committed yet, or whose commit failed.
+// A key is 64 bits of a hash of the ID. A lookup compares the ID in the event itself. So different
+// IDs may share a key, rows may name erased events, and memory may name events that are not
+// committed yet, or whose commit failed.
 type idIndex struct {
 	secret IDSecret
 
-	// mu guards these against readers. Only the Writer changes them.
+	// mu guards the following fields against readers. Only the Writer changes them.
 	mu      sync.Mutex
 	newer   idSet // in no run yet
-	writing idSet // the next run, which is not committed yet
+	writing idSet // next run, not committed yet
 	filters []*idFilter
 }
 
-// An idWriter makes runs of the IDs of an idIndex.
+// An idWriter writes the runs of an idIndex.
 type idWriter struct {
 	*idIndex
 	perRun    int
-	committed int // how many IDs of newer are of committed events
+	committed int // number of IDs in newer of committed events
 }
 
-// An IDSecret keeps callers from choosing IDs with the same key.
+// An IDSecret prevents callers from choosing IDs with the same key.
 type IDSecret [16]byte
 
 // KeyOf returns the key of an event's ID.
@@ -59,11 +59,11 @@ func (s *IDSecret) KeyOf(account, id string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// An idSet has the numbers of events by the keys of their IDs. If a key is taken, the next free one
-// has the number.
+// An idSet maps the keys of IDs to the numbers of their events. If a key is taken, the next free
+// key has the number.
 type idSet struct {
 	numbers map[uint64]uint64
-	entries []record.IDEntry // by number; by key once they are written
+	entries []record.IDEntry // by number; by key after writeIDs has sorted them
 }
 
 func (s *idSet) add(e record.IDEntry) {
@@ -90,7 +90,7 @@ func (s *idSet) truncate(n int) {
 	s.entries = s.entries[:n]
 }
 
-// appendNumbers appends the numbers that events with the key may have.
+// appendNumbers appends the numbers of events that may have the key.
 func (s *idSet) appendNumbers(numbers []uint64, key uint64) []uint64 {
 	for n, known := s.numbers[key]; known; n, known = s.numbers[key] {
 		numbers = append(numbers, n)
@@ -99,7 +99,7 @@ func (s *idSet) appendNumbers(numbers []uint64, key uint64) []uint64 {
 	return numbers
 }
 
-// A Found says where the event of an ID may be.
+// A Found holds the numbers and runs where an event may be.
 type Found struct {
 	account, id string
 	key         uint64
@@ -107,8 +107,9 @@ type Found struct {
 	runs        []uint64 // numbers of their last events
 }
 
-// Find returns where the account's event of an ID may be. A reader calls it before its transaction
-// begins: an ID is in memory before its event can be read, and in the file before it leaves memory.
+// Find returns where the account's event with an ID may be. Readers must call it before their
+// transaction begins: an ID is in memory before its event is readable, and in the file before it
+// leaves memory.
 func (l *Log) Find(account, id string) Found {
 	return l.ids.find(account, id, l.ids.secret.KeyOf(account, id))
 }
@@ -123,7 +124,7 @@ func (x *idIndex) find(account, id string, key uint64) Found {
 	return found
 }
 
-// Event returns the event of an ID, or ErrNotFound. found is from before the transaction began.
+// Event returns the event, or ErrNotFound. found must be from before the transaction began.
 func (v *View) Event(found Found) (Stored, error) {
 	if v.log.options.Erasing(found.account) {
 		return Stored{}, webhooks.ErrNotFound
@@ -131,12 +132,11 @@ func (v *View) Event(found Found) (Stored, error) {
 	return found.event(v.tx)
 }
 
-// Event returns the account's event of an ID, also if earlier steps of the batch have published it,
-// or ErrNotFound.
+// Event returns the account's event with an ID, including events published by earlier steps of the
+// batch, or ErrNotFound.
 func (s *Step) Event(account, id string) (Stored, error) { return s.event(s.log.Find(account, id)) }
 
-// Known returns the event that a step is about to publish, if it is there already, or else
-// ErrNotFound.
+// Known returns the stored event with the ID of e, or ErrNotFound.
 func (s *Step) Known(e *Event) (Stored, error) {
 	return s.event(s.log.ids.find(e.Account, e.ID, e.key))
 }
@@ -172,7 +172,7 @@ func (f *Found) event(tx *bbolt.Tx) (Stored, error) {
 		}
 		segment, err := NewSegments(tx).At(number)
 		if errors.Is(err, errNoSegment) {
-			continue // it was erased, or is not committed
+			continue // erased, or not committed
 		}
 		if err != nil {
 			return Stored{}, err
@@ -189,14 +189,14 @@ func (f *Found) event(tx *bbolt.Tx) (Stored, error) {
 	return Stored{}, webhooks.ErrNotFound
 }
 
-// begin forgets the IDs of a batch that was not committed.
+// begin removes the IDs of a batch that was not committed.
 func (x *idWriter) begin() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.newer.truncate(x.committed)
 }
 
-// noteID adds the ID of an event, so that it is in memory before readers see the event.
+// noteID adds the ID of an event, before readers see the event.
 func (s *Step) noteID(key, number uint64) {
 	x := &s.writer.ids
 	if x.uncommitted() == 0 {
@@ -207,10 +207,10 @@ func (s *Step) noteID(key, number uint64) {
 	x.newer.add(record.IDEntry{Key: key, Number: number})
 }
 
-// uncommitted returns how many IDs the batch has added.
+// uncommitted returns the number of IDs that the batch has added.
 func (x *idWriter) uncommitted() int { return len(x.newer.entries) - x.committed }
 
-// commit has a run written if there are enough IDs for it.
+// commit starts a run if there are enough IDs for it.
 func (x *idWriter) commit() {
 	x.committed = len(x.newer.entries)
 	if len(x.writing.entries) > 0 || x.committed < x.perRun {
@@ -221,7 +221,7 @@ func (x *idWriter) commit() {
 	x.writing, x.newer, x.committed = x.newer, idSet{}, 0
 }
 
-// writeIDs writes a run, if there is one, in a batch that publishes.
+// writeIDs writes the next run, if there is one and the batch publishes.
 func (s *Step) writeIDs() error {
 	x := &s.writer.ids
 	entries := x.writing.entries
@@ -249,7 +249,7 @@ func (s *Step) writeIDs() error {
 }
 
 // dropIDs deletes the oldest runs if the IDs of all their events are purged, while left, which it
-// counts down, is more than 0.
+// decrements, is more than 0.
 func (s *Step) dropIDs(left *int) error {
 	gone := Number(s.tx, schema.MetaIDsGone)
 	for *left > 0 {
@@ -258,7 +258,7 @@ func (s *Step) dropIDs(left *int) error {
 		if len(k) != IDRowSize || IDRunOf(k) >= gone {
 			return nil
 		}
-		var old [][]byte // not deleted at once: a cursor skips keys after that
+		var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 		for run := IDRunOf(k); len(k) == IDRowSize && IDRunOf(k) == run; k, _ = rows.Next() {
 			old = append(old, slices.Clone(k))
 		}
@@ -271,7 +271,7 @@ func (s *Step) dropIDs(left *int) error {
 	return nil
 }
 
-// loadIDs reads the runs, and the events whose IDs are in none.
+// loadIDs reads the runs, and the events whose IDs are in no run.
 func (w *Writer) loadIDs(db *bbolt.DB) error {
 	x := &w.ids
 	x.idIndex, x.perRun = &w.log.ids, idsPerRun
@@ -301,15 +301,15 @@ func (x *idWriter) loadRuns(tx *bbolt.Tx) (last uint64) {
 		}
 		var err error
 		if entries, err = record.AppendIDEntries(entries[:0], value); err != nil {
-			filter.addAll() // an event whose ID belongs into this row must fail
+			filter.addAll() // lookups of IDs in this row must fail
 		}
 		filter.add(entries)
 	}
 	return last
 }
 
-// idRowKey returns the key of the row of a run that ends with an entry. A run is known by the
-// number of its last event.
+// idRowKey returns the key of the row that ends with an entry. A run is named by the number of its
+// last event.
 func idRowKey(run uint64, last record.IDEntry) []byte {
 	return append(record.NumberKey(run), append(record.NumberKey(last.Key), record.NumberKey(last.Number)...)...)
 }
@@ -320,7 +320,7 @@ const IDRowSize = 24
 // IDRunOf returns the run of a row.
 func IDRunOf(k []byte) uint64 { return binary.BigEndian.Uint64(k) }
 
-// AppendFromRun appends the numbers that a key has in a run.
+// AppendFromRun appends the numbers of a key in a run.
 func AppendFromRun(rows *bbolt.Cursor, numbers []uint64, run, key uint64) ([]uint64, error) {
 	for k, value := rows.Seek(idRowKey(run, record.IDEntry{Key: key})); len(k) == IDRowSize && IDRunOf(k) == run; k, value = rows.Next() {
 		var err error

@@ -15,11 +15,11 @@ type Import struct {
 	*Step
 	found func(webhook string, d webhooks.PendingDelivery) error
 
-	segment  record.SegmentBuilder // the one that is being imported
+	segment  record.SegmentBuilder // segment under construction
 	noBodies bool
 	first    []firstAttempt
-	from     time.Time // when its first event was published
-	last     time.Time // when the last event was published
+	from     time.Time // publication of its first event
+	last     time.Time // publication of the last event
 	begun    bool      // last is known
 }
 
@@ -28,8 +28,8 @@ func (s *Step) Import(found func(webhook string, d webhooks.PendingDelivery) err
 	return &Import{Step: s, found: found}
 }
 
-// maxSpan is how far apart in time the events of an imported segment may be: what belongs to
-// a segment is purged together.
+// maxSpan limits the time between the events of an imported segment, because a segment is purged as
+// a whole.
 const maxSpan = time.Second
 
 // PublishedAt returns when an imported event counts as published.
@@ -37,8 +37,8 @@ func PublishedAt(r *transfer.Event) time.Time {
 	return record.Round(transfer.NoLater(r.PublishedAt, time.Now()))
 }
 
-// Has reports whether the log has an event. A forgotten event is looked for among the events
-// with the same time of publication, which PublishedAt returns.
+// Has reports whether the log has an event. It finds forgotten events by their time of publication,
+// which PublishedAt returns.
 func (m *Import) Has(r *transfer.Event, published time.Time) (known bool, err error) {
 	if r.Forgotten {
 		return m.hasForgotten(r.Account, r.ID, published), nil
@@ -51,8 +51,7 @@ func (m *Import) Has(r *transfer.Event, published time.Time) (known bool, err er
 	return true, err
 }
 
-// hasForgotten reports whether there is an event of that id, known or not, that was published
-// then.
+// hasForgotten reports whether an event with that ID, forgotten or not, was published at the time.
 func (m *Import) hasForgotten(account, id string, at time.Time) bool {
 	for low, end := range pieces(m.tx) {
 		for segment := range NewSegments(m.tx).from(firstWithin(m.tx, low, end, at)) {
@@ -73,7 +72,7 @@ func (m *Import) hasForgotten(account, id string, at time.Time) bool {
 	return false
 }
 
-// Add adds an event that is not there. It is written with others, see End.
+// Add adds an event that the log lacks. Events are written in segments, see End.
 func (m *Import) Add(r *transfer.Event) error {
 	if !m.begun {
 		_, end := bounds(m.tx)
@@ -87,7 +86,7 @@ func (m *Import) Add(r *transfer.Event) error {
 		}
 	}
 	if m.segment.IsEmpty() {
-		if err := m.writeSegment(); err != nil { // the open one, whose numbers come before
+		if err := m.writeSegment(); err != nil { // the batch's own segment has lower numbers
 			return err
 		}
 		m.segment.Begin(m.tx.Bucket(schema.Events).Sequence() + 1)
@@ -137,7 +136,7 @@ func (m *Import) Add(r *transfer.Event) error {
 	return nil
 }
 
-// addDelivery adds the rows of a delivery, whose place in the segment is taken.
+// addDelivery adds the rows of a delivery that has a place in the segment.
 func (m *Import) addDelivery(r *transfer.Event, d *transfer.Delivery, number uint64) error {
 	m.addAttempts(d, number)
 	failed := d.State == webhooks.Dead
@@ -167,8 +166,8 @@ func (m *Import) addDelivery(r *transfer.Event, d *transfer.Delivery, number uin
 	return nil
 }
 
-// addAttempts adds the attempts, with the outcomes that lead to the state of the delivery, or to
-// its state before it was made pending again.
+// addAttempts adds the attempts, with the outcomes that result in the delivery's state, or in its
+// state before it was made pending again.
 func (m *Import) addAttempts(d *transfer.Delivery, number uint64) {
 	state, settledBy := d.State, 0
 	if len(d.Attempts) > 0 {
@@ -197,7 +196,7 @@ func (m *Import) addAttempts(d *transfer.Delivery, number uint64) {
 	}
 }
 
-// End writes the segment that is being imported, if there is one.
+// End writes the segment under construction, if there is one.
 func (m *Import) End() error {
 	if m.segment.IsEmpty() {
 		return nil

@@ -13,8 +13,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// ListEvents returns a page of an account's events, which are found run by run, as the
-// deliveries of a webhook are.
+// ListEvents returns a page of an account's events. It searches run by run, as ListDeliveries does.
 func (v *View) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
 	low, high := between(v.tx, query.From, query.To)
 	cursors := v.log.options.Cursors
@@ -24,7 +23,7 @@ func (v *View) ListEvents(ctx context.Context, account string, query webhooks.Ev
 		high = min(high, after)
 	}
 	if query.OldestFirst {
-		page.Resume = cursors.Encode(max(low, high)) // what is published later has higher numbers
+		page.Resume = cursors.Encode(max(low, high)) // later events have higher numbers
 	}
 	if v.log.options.Erasing(account) {
 		return page, nil
@@ -77,16 +76,16 @@ func (v *View) ListEvents(ctx context.Context, account string, query webhooks.Ev
 	return page, nil
 }
 
-// An eventWalk looks for the events of one account.
+// An eventWalk searches the events of one account.
 type eventWalk struct {
 	*View
 	account string
 	query   *webhooks.EventQuery
-	indexed uint64 // the first number that no index was made of
+	indexed uint64 // first number without an index
 	cost    int
 }
 
-// resume returns the position of a page that is to begin with the event of that number.
+// resume returns the position at which a page must begin to have the event with that number first.
 func (w *eventWalk) resume(n uint64) uint64 {
 	if w.query.OldestFirst {
 		return n
@@ -94,8 +93,8 @@ func (w *eventWalk) resume(n uint64) uint64 {
 	return n + 1
 }
 
-// within returns the numbers of the account's events of the queried types in a run, ascending; none
-// if the run cannot be read.
+// within returns the ascending numbers of the account's events of the queried types in a run; none
+// if the run is unreadable.
 func (w *eventWalk) within(run uint64) (numbers []uint64) {
 	if run >= w.indexed {
 		var looked int
@@ -119,7 +118,7 @@ func (w *eventWalk) within(run uint64) (numbers []uint64) {
 	return numbers
 }
 
-// event returns an event, if the query matches it and it can be read.
+// event returns an event if it is readable and matches the query.
 func (w *eventWalk) event(number uint64) (listed webhooks.StoredEvent, ok bool) {
 	w.cost += costDetails
 	segment, err := w.segments.At(number)
@@ -136,8 +135,8 @@ func (w *eventWalk) event(number uint64) (listed webhooks.StoredEvent, ok bool) 
 	return listed, w.query.Matches(&listed)
 }
 
-// readEventRun returns the numbers of an account's events in a run, and how many events it has
-// looked at.
+// readEventRun returns the numbers of an account's events in a run, and the number of examined
+// events.
 func readEventRun(tx *bbolt.Tx, run uint64, account string) (numbers []uint64, looked int) {
 	eachEvent(tx, run, run+RunSize, func(number uint64, event *record.Event) {
 		if looked++; event.Account == account {
@@ -147,7 +146,7 @@ func readEventRun(tx *bbolt.Tx, run uint64, account string) (numbers []uint64, l
 	return numbers, looked
 }
 
-// eachEvent calls visit with the events that can be read, from a number on and before another.
+// eachEvent calls visit with the readable events from number from on and before to.
 func eachEvent(tx *bbolt.Tx, from, to uint64, visit func(number uint64, event *record.Event)) {
 	for segment := range NewSegments(tx).from(from) {
 		if segment.First >= to {

@@ -13,35 +13,35 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Take returns the event of a delivery, and when it was published, if it was published just now and
-// the delivery is taken for the first time: then it is pending.
+// Take returns the event of a delivery and its time of publication, if both are still in memory and
+// this is the first Take of the delivery. Such a delivery is pending.
 func (l *Log) Take(d webhooks.DeliveryRef) (event webhooks.EncodedEvent, at time.Time, held bool) {
 	return l.published.take(d)
 }
 
-// ForgetAccount forgets the events of an account that were published just now.
+// ForgetAccount drops an account's newly published events from memory.
 func (l *Log) ForgetAccount(account string) { l.published.forgetAccount(account) }
 
-// latest caches the rows that a View has read last, since deliveries are loaded in the order of
-// their numbers.
+// latest caches the rows that a View read last, because deliveries are loaded in the order of their
+// numbers.
 type latest struct {
 	fresh, pending, bodies *bbolt.Cursor
 
-	// The row of schema.Fresh that was read last.
+	// The last row of schema.Fresh.
 	bits     record.Bitmap
 	bitsLast uint64
 
-	packed     record.Pack // bodies of a segment; empty if they cannot be read
+	packed     record.Pack // bodies of a segment; empty if unreadable
 	packedLast uint64      // the segment's last number
 
-	// The event that was read last. The numbers before after, from first on, are its own.
+	// The last event. It has the numbers from first on and before after.
 	first, after uint64
 	event        record.Event
 	err          error
 }
 
-// Pending returns how a delivery is pending, and whether it is. The zero Pending is as it was
-// published.
+// Pending returns the pending state of a delivery, and whether it is pending. The zero Pending
+// means pending as published.
 func (v *View) Pending(d webhooks.DeliveryRef, now time.Time) (p record.Pending, pending bool) {
 	if segment, err := v.segments.At(d.Number); err == nil {
 		if webhook, err := segment.Recipient(d.Number); err != nil || string(webhook) != d.WebhookID {
@@ -72,14 +72,15 @@ func (v *View) Pending(d webhooks.DeliveryRef, now time.Time) (p record.Pending,
 	return decodePending(value, now, v.log.options.Clock.Steady(now)), true
 }
 
-// EventOf returns the event, with its body, whose delivery has the number. An event that is for
-// several webhooks is read once.
+// EventOf returns the event, with its body, of the delivery with that number. It reads an event for
+// several webhooks once.
 func (v *View) EventOf(number uint64) (*record.Event, error) {
 	l := &v.latest
 	if number >= l.first && number < l.after {
 		return &l.event, l.err
 	}
-	l.first, l.after, l.event, l.err = 0, 0, record.Event{}, record.ErrCorrupt // should reading panic
+	// In case reading panics.
+	l.first, l.after, l.event, l.err = 0, 0, record.Event{}, record.ErrCorrupt
 	segment, err := v.segments.At(number)
 	if err != nil {
 		l.err = err
@@ -103,7 +104,7 @@ func (v *View) EventOf(number uint64) (*record.Event, error) {
 	return &l.event, l.err
 }
 
-// get is [bbolt.Bucket.Get] with a cursor that is there already.
+// get is [bbolt.Bucket.Get] with an existing cursor.
 func get(c *bbolt.Cursor, key []byte) []byte {
 	if k, value := c.Seek(key); bytes.Equal(k, key) {
 		return value

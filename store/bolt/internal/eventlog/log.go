@@ -16,8 +16,8 @@ import (
 type Options struct {
 	Clock      *clock.Clock
 	Cursors    cursor.Key                // encodes positions in lists
-	WebhookIDs []byte                    // the bucket whose keys are the IDs of all webhooks
-	Erasing    func(account string) bool // reports whether readers must not see anything of an account
+	WebhookIDs []byte                    // bucket with the IDs of all webhooks as keys
+	Erasing    func(account string) bool // reports whether readers must not see an account
 }
 
 // A Log is the event log of a file.
@@ -27,22 +27,22 @@ type Log struct {
 	published publishCache
 }
 
-// A Writer has the state of a log that only steps of the file's writer may touch. A step reaches
-// it through its [Step] alone.
+// A Writer is the state of a log that only steps of the file's writer may use. Steps access it
+// through their [Step].
 type Writer struct {
 	log  *Log
 	ids  idWriter
-	page int // bytes of a page of the file
+	page int // page size of the file in bytes
 
-	segment  record.SegmentBuilder // its memory serves one batch after the other
+	segment  record.SegmentBuilder // reused by one batch after the other
 	attempts record.Packer
 
-	lastPublished      time.Time // when the last event was published
+	lastPublished      time.Time // publication of the last event
 	committedPublished time.Time // lastPublished, as of the last commit
-	divided            uint64    // the number after which the dividers are; 0: none
+	divided            uint64    // the number before the dividers; 0: none
 }
 
-// Open returns the log of a file. It reads the IDs of events.
+// Open returns the log of a file. It reads the event IDs.
 func Open(db *bbolt.DB, o Options) (*Log, *Writer, error) {
 	l := &Log{options: o}
 	w := &Writer{log: l, page: db.Info().PageSize}
@@ -52,8 +52,8 @@ func Open(db *bbolt.DB, o Options) (*Log, *Writer, error) {
 	return l, w, w.loadIDs(db)
 }
 
-// Begin returns the Step of a transaction. markClock marks the clock of the file, by which
-// deliveries are due.
+// Begin returns the Step of a transaction. markClock marks the file's clock, on which due times are
+// based.
 func (w *Writer) Begin(tx *groupcommit.Tx, markClock func() error) *Step {
 	w.ids.begin()
 	w.segment.Reset()
@@ -73,12 +73,11 @@ func (w *Writer) Ended(done bool) {
 	}
 }
 
-// LastPublished returns when the newest event was published, as far as it is known; zero if there
-// is none.
+// LastPublished returns when the newest event was published, if known; zero if there is none.
 func (w *Writer) LastPublished() time.Time { return w.lastPublished }
 
-// A Step changes the log, in a transaction that the steps of a group commit share. What
-// is written once for many steps is in memory until Flush: a step that reads it flushes before.
+// A Step changes the log, in a transaction shared by the steps of a group commit. Rows written once
+// for many steps stay in memory until Flush: a step must flush before it reads such rows.
 type Step struct {
 	*groupcommit.Tx
 	tx        *bbolt.Tx // for reading
@@ -86,18 +85,18 @@ type Step struct {
 	writer    *Writer
 	markClock func() error
 
-	late           []row  // attempts that are not packed
+	late           []row  // unpacked attempts
 	published      int    // bytes in schema.Events since the dividers were moved
-	divided        uint64 // the number after which they are; 0: as in the Writer
+	divided        uint64 // the number before them; 0: as in the Writer
 	fresh, skipped bitmaps
 
-	// What becomes of deliveries' failing, by key in schema.Failed and number.
+	// Failed or not, by key in schema.Failed and number of the delivery.
 	failed map[string]map[uint64]bool
 
-	wroteIDs bool // a run of them
+	wroteIDs bool // the batch has written a run of IDs
 }
 
-// Flush writes what earlier steps have left to be written.
+// Flush writes the rows that earlier steps left in memory.
 func (s *Step) Flush() error {
 	for _, write := range []func() error{
 		s.writeSegment, s.moveDividers, s.writeFresh, s.writeSkipped, s.writeAttempts, s.writeFailed, s.writeIDs,
@@ -115,7 +114,7 @@ func (s *Step) writeSkipped() error { return s.skipped.write(s) }
 // LastPublished returns when the last event was published.
 func (s *Step) LastPublished() time.Time { return s.writer.lastPublished }
 
-// putNumber stores a number in the bucket meta, unless it is the one from before.
+// putNumber stores a number in the bucket meta, unless it equals before.
 func (s *Step) putNumber(key []byte, before, number uint64) error {
 	if number == before {
 		return nil
@@ -137,7 +136,7 @@ func (l *Log) View(tx *bbolt.Tx) *View { return &View{log: l, tx: tx, segments: 
 // View returns a View of the flushed changes.
 func (s *Step) View() *View { return s.log.View(s.tx) }
 
-// hasWebhook reports whether there is a webhook of that ID.
+// hasWebhook reports whether the webhook exists.
 func (l *Log) hasWebhook(tx *bbolt.Tx, id []byte) bool {
 	return tx.Bucket(l.options.WebhookIDs).Get(id) != nil
 }

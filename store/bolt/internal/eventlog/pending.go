@@ -8,24 +8,24 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Pending returns how the delivery of that number is pending, and whether it is. A delivery that is
-// pending as it was published has the zero Pending, and is due since then.
+// Pending returns the pending state of a delivery, and whether it is pending. A delivery that is
+// pending as published has the zero Pending, and is due since its publication.
 func (s *Step) Pending(number uint64) (p record.Pending, asPublished, pending bool) {
 	p, fresh, pending := s.pending(number)
 	return p, fresh != nil, pending
 }
 
-// pending also returns the bitmap that the delivery is in if it is pending as it was published.
+// pending also returns the delivery's bitmap if it is pending as published.
 func (s *Step) pending(number uint64) (p record.Pending, fresh *bitmap, pending bool) {
 	if fresh := s.fresh.containing(s.tx, number); fresh != nil {
 		return p, fresh, true
 	}
 	value := s.Get(schema.Pending, record.NumberKey(number))
-	p, _ = record.DecodePending(value) // what cannot be decoded counts for nothing
+	p, _ = record.DecodePending(value) // treated as the zero Pending if unreadable
 	return p, nil, value != nil
 }
 
-// RemovePending ends that a delivery is pending.
+// RemovePending makes a delivery no longer pending.
 func (s *Step) RemovePending(number uint64) error {
 	if s.fresh.remove(s, number) {
 		return nil
@@ -33,13 +33,13 @@ func (s *Step) RemovePending(number uint64) error {
 	return s.Delete(schema.Pending, record.NumberKey(number))
 }
 
-// Discard ends that a delivery is pending without a trace.
+// Discard removes a pending delivery without an attempt or outcome.
 func (s *Step) Discard(d webhooks.DeliveryRef) error {
 	s.AfterCommit(func() { s.log.published.take(d) })
 	return s.RemovePending(d.Number)
 }
 
-// PutPending changes a delivery that is pending, but not as it was published.
+// PutPending changes a delivery that is pending, but not as published.
 func (s *Step) PutPending(number uint64, p record.Pending) error {
 	value, err := s.encodePending(p)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Step) PutPending(number uint64, p record.Pending) error {
 	return s.Put(schema.Pending, record.NumberKey(number), value)
 }
 
-// MakePending makes a delivery pending that is settled or skipped.
+// MakePending makes a settled or skipped delivery pending.
 func (s *Step) MakePending(webhook string, number uint64, p record.Pending) error {
 	if s.skipped.remove(s, number) {
 		s.noteFailed(webhook, number, false)
@@ -60,8 +60,8 @@ func (s *Step) MakePending(webhook string, number uint64, p record.Pending) erro
 	return s.Append(schema.Pending, record.NumberKey(number), value)
 }
 
-// encodePending encodes a Pending that is due by the system's clock. It marks the clock of the
-// file, by which the record is due.
+// encodePending encodes a Pending whose Due is on the system clock. It converts Due to the file's
+// clock, and marks that clock.
 func (s *Step) encodePending(p record.Pending) ([]byte, error) {
 	if err := s.markClock(); err != nil {
 		return nil, err

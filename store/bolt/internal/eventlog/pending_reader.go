@@ -11,31 +11,32 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The buckets of pending deliveries. Rows move from the first to the second only.
+// The buckets of pending deliveries. Rows move only from the first to the second.
 const (
 	AsPublished = iota // schema.Fresh
 	Attempted          // schema.Pending
 )
 
-// A Range is the numbers of deliveries from Next to Last.
+// A Range is the range of numbers from Next to Last.
 type Range struct{ Next, Last uint64 }
 
-// IsEmpty reports whether the range has no number.
+// IsEmpty reports whether the range has no numbers.
 func (r Range) IsEmpty() bool { return r.Next > r.Last }
 
-// A PendingReader visits pending deliveries, including those of deleted webhooks.
+// A PendingReader visits pending deliveries, even of deleted webhooks.
 type PendingReader struct {
 	View *View
 	Now  time.Time
 
-	Full  func() bool                                      // reports whether to stop after the row; nil: never
-	Visit func(webhook []byte, d webhooks.PendingDelivery) // of a delivery whose Webhook is not set
+	// Whether to stop before the next row; nil: never stop.
+	Full  func() bool
+	Visit func(webhook []byte, d webhooks.PendingDelivery) // d.Webhook is not set
 
-	steady time.Time // now by the clock of the file
+	steady time.Time // Now on the file's clock
 }
 
-// Read visits the deliveries in a bucket, AsPublished or Attempted, whose numbers are in the
-// range, and returns the rest of it.
+// Read visits the deliveries of a bucket, AsPublished or Attempted, with numbers in the range, and
+// returns the rest of the range.
 func (r *PendingReader) Read(bucket int, left Range) Range {
 	r.steady = r.View.log.options.Clock.Steady(r.Now)
 	name, row := schema.Fresh, r.fresh
@@ -50,9 +51,9 @@ func (r *PendingReader) Read(bucket int, left Range) Range {
 		if r.Full != nil && r.Full() {
 			return left
 		}
-		number := binary.BigEndian.Uint64(k) // in schema.Fresh the last one of a segment
+		number := binary.BigEndian.Uint64(k) // in schema.Fresh: the segment's last number
 		if number < left.Next {
-			panic("the rows of a page are not in order") // or else pages would never end
+			panic("the rows of a page are not in order") // otherwise pages would never end
 		}
 		if number > left.Last {
 			break
@@ -67,14 +68,14 @@ func (r *PendingReader) Read(bucket int, left Range) Range {
 	return left
 }
 
-// fresh visits the deliveries of a segment that are pending as they were published. If the segment
-// cannot be decoded, its recipients are unknown, and its deliveries stay until they expire.
+// fresh visits the deliveries of a segment that are pending as published. If the segment is
+// unreadable, its recipients are unknown, and its deliveries stay until they expire.
 func (r *PendingReader) fresh(last uint64, value []byte) {
 	m, err := record.DecodeBitmap(value)
 	if err != nil {
 		return
 	}
-	segment, err := r.View.segments.At(last) // m.First would also be sought in the leaf before
+	segment, err := r.View.segments.At(last) // seeking m.First would also read the leaf before
 	if err != nil {
 		return
 	}
@@ -82,7 +83,7 @@ func (r *PendingReader) fresh(last uint64, value []byte) {
 		event, err := segment.Event(i)
 		due := event.PublishedAt
 		if err != nil || due.After(r.Now) {
-			due = r.Now // Load finds that it cannot be decoded; or the clock was set back
+			due = r.Now // unreadable, which Load reports; or the clock was set back
 		}
 		for number, webhook := range segment.Recipients(i) {
 			if m.Has(number) {
@@ -92,7 +93,7 @@ func (r *PendingReader) fresh(last uint64, value []byte) {
 	}
 }
 
-// pending visits a delivery with a record of its own.
+// pending visits a delivery with its own record.
 func (r *PendingReader) pending(number uint64, value []byte) {
 	segment, err := r.View.segments.At(number)
 	if err != nil {
@@ -106,15 +107,15 @@ func (r *PendingReader) pending(number uint64, value []byte) {
 	r.Visit(webhook, Report(number, &p))
 }
 
-// Report returns the report of a delivery with a record, without its webhook.
+// Report returns the report of a delivery with its own record, without its webhook.
 func Report(number uint64, p *record.Pending) webhooks.PendingDelivery {
 	return webhooks.PendingDelivery{
 		Number: number, Due: p.Due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered, First: p.First,
 	}
 }
 
-// decodePending decodes a record, which is due by the clock of this process. steady is now by
-// the clock of the file. What cannot be decoded counts for nothing: better late than never.
+// decodePending decodes a record, and converts its due time to the clock of this process. steady is
+// now on the file's clock. An unreadable record is due now: late is better than never.
 func decodePending(value []byte, now, steady time.Time) record.Pending {
 	p, err := record.DecodePending(value)
 	if err != nil {
@@ -124,11 +125,11 @@ func decodePending(value []byte, now, steady time.Time) record.Pending {
 	return p
 }
 
-// nothingPending is what firstPending returns if nothing is pending.
+// nothingPending is the result of firstPending if nothing is pending.
 const nothingPending = ^uint64(0)
 
-// firstPending returns a number before which no delivery is pending: the segments from
-// there on are needed.
+// firstPending returns a number before which no delivery is pending: purging must keep the segments
+// from it on.
 func firstPending(tx *bbolt.Tx) uint64 {
 	first := nothingPending
 	for _, bucket := range [][]byte{schema.Fresh, schema.Pending} {

@@ -11,13 +11,13 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Events are in the order in which they were published, except where an account was imported next
-// to others, whose events come after newer ones, and where the clock was set back by more than a
-// day. The numbers of the events with which such a piece begins are in a row of meta, 8 bytes each,
-// ascending. Other files are one piece.
+// Events are in the order of publication, with two exceptions: the events of an imported account
+// follow newer events of others, and the clock may have been set back by more than a day. Each
+// exception begins a new piece. A row of meta has the number of each piece's first event, 8 bytes
+// each, ascending. Other files are one piece.
 
-// pieces returns the first number of each piece and the one after its last; none if there is
-// no event.
+// pieces returns the first number of each piece and the number after its last; none if there are no
+// events.
 func pieces(tx *bbolt.Tx) iter.Seq2[uint64, uint64] {
 	return func(yield func(uint64, uint64) bool) {
 		low, last := bounds(tx)

@@ -12,8 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An Event is an EncodedEvent that is to be stored, with the key of its ID and
-// its record.
+// An Event is an EncodedEvent to store, with the key of its ID and its record.
 type Event struct {
 	webhooks.EncodedEvent
 	key    uint64
@@ -22,7 +21,7 @@ type Event struct {
 
 var eventPool = sync.Pool{New: func() any { return new(Event) }}
 
-// NewEvent returns an event. It may be released once the step that it is for is over.
+// NewEvent returns an event. Release it only after its step has ended.
 func (l *Log) NewEvent(encoded *webhooks.EncodedEvent) *Event {
 	e := eventPool.Get().(*Event)
 	e.EncodedEvent = *encoded
@@ -34,15 +33,14 @@ func (l *Log) NewEvent(encoded *webhooks.EncodedEvent) *Event {
 	return e
 }
 
-// Release lets the memory of an event be used again.
+// Release recycles the memory of an event.
 func (e *Event) Release() {
 	e.EncodedEvent = webhooks.EncodedEvent{}
 	eventPool.Put(e)
 }
 
-// Publish stores an event with its deliveries: pending to the active webhooks, skipped by the
-// inactive webhooks. It returns the number of the first delivery, which the numbers of the others
-// follow.
+// Publish stores an event with its deliveries: pending for the active webhooks, skipped for the
+// inactive ones. It returns the number of the first delivery; the others have the next numbers.
 func (s *Step) Publish(e *Event, active, inactive []string, now time.Time) (first uint64, err error) {
 	at := s.log.options.Clock.Published(s.writer.lastPublished)
 	record.SetPublished(e.record, at, len(active))
@@ -60,8 +58,8 @@ func (s *Step) Publish(e *Event, active, inactive []string, now time.Time) (firs
 	return n + 1, nil
 }
 
-// notePublished notes when the event of that number was published. A piece begins with it if the
-// one before it was published under a clock that was ahead.
+// notePublished records the time of publication. If the previous event was published under a clock
+// that was ahead, a new piece begins.
 func (s *Step) notePublished(number uint64, at time.Time) error {
 	last := &s.writer.lastPublished
 	if last.Sub(at) > 24*time.Hour {
@@ -76,7 +74,7 @@ func (s *Step) notePublished(number uint64, at time.Time) error {
 	return nil
 }
 
-// loadNewest finds when the last event was published, and the dividers after it.
+// loadNewest finds the time of the last publication, and the dividers.
 func (w *Writer) loadNewest(db *bbolt.DB) error {
 	return db.View(func(tx *bbolt.Tx) error {
 		w.lastPublished = w.log.publishedLast(tx)
@@ -88,8 +86,8 @@ func (w *Writer) loadNewest(db *bbolt.DB) error {
 	})
 }
 
-// publishedLast returns when the newest event was published. Events that were published under a
-// clock that was ahead do not count, except the last event of all.
+// publishedLast returns when the newest event was published. It ignores events published under a
+// clock that was ahead, except the last event of all.
 func (l *Log) publishedLast(tx *bbolt.Tx) (last time.Time) {
 	var at time.Time
 	for _, end := range pieces(tx) {
@@ -103,8 +101,8 @@ func (l *Log) publishedLast(tx *bbolt.Tx) (last time.Time) {
 	return last
 }
 
-// LastPublished returns when the newest event was published; zero if there is none, or it
-// cannot be read.
+// LastPublished returns when the newest event was published; zero if there is none, or it is
+// unreadable.
 func LastPublished(tx *bbolt.Tx) (last time.Time) {
 	for _, end := range pieces(tx) {
 		if at := publishedAt(tx, end-1); at.After(last) {
@@ -114,13 +112,13 @@ func LastPublished(tx *bbolt.Tx) (last time.Time) {
 	return last
 }
 
-// publishedAt returns when the event of that number, or whose delivery has it, was published;
-// zero if that cannot be read.
+// publishedAt returns when the event with that number, or with a delivery of that number, was
+// published; zero if unreadable.
 func publishedAt(tx *bbolt.Tx, number uint64) time.Time {
 	segment, err := NewSegments(tx).At(number)
 	if err != nil {
 		return time.Time{}
 	}
-	event, _ := segment.Event(segment.Index(number)) // zero if it cannot be read
+	event, _ := segment.Event(segment.Index(number)) // zero if unreadable
 	return event.PublishedAt
 }

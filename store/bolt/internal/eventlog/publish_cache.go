@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	maxPublished = 24 << 20    // bytes that are held, about
-	eventBytes   = 256         // of them, for an event besides its body
-	publishedFor = time.Second // events that are held for longer make room for new ones
+	maxPublished = 24 << 20    // total bytes, approximately
+	eventBytes   = 256         // bytes of an event without its body
+	publishedFor = time.Second // after this time, events make room for new ones
 )
 
-// A publishCache holds events that were just published until their deliveries are loaded for
-// the first time, so that most loads read nothing. If there are more than it can hold,
-// it has the older ones, which will be loaded sooner.
+// A publishCache holds newly published events until their deliveries are loaded for the first time,
+// so that most loads do not read the file. If it is full, it keeps the older events, which will be
+// loaded sooner.
 type publishCache struct {
 	mu    sync.Mutex
-	ring  []publishedEvent // of ascending numbers, count of them from head on
+	ring  []publishedEvent // count events from head on, by ascending numbers
 	head  int
 	count int
 	bytes int
 }
 
-// A publishedEvent is held until all its deliveries were taken. One that was not taken is
-// pending as it was published.
+// A publishedEvent is held until all its deliveries are taken. A delivery that is not taken is
+// pending as published.
 type publishedEvent struct {
-	first, last uint64 // of their numbers
-	left        int    // deliveries that were not taken
-	taken       uint64 // those of the first 64 that were
+	first, last uint64 // numbers of its deliveries
+	left        int    // number of deliveries not taken
+	taken       uint64 // bits of the first 64 deliveries: taken
 	more        []uint64
 	at          time.Time
 	to          []string // webhooks, by number
@@ -39,8 +39,8 @@ type publishedEvent struct {
 
 func (r *publishCache) at(i int) *publishedEvent { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// put holds an event that was published at a time. The numbers of its deliveries to the webhooks
-// follow each other from first on, and are greater than all before.
+// put holds an event published at a time. Its deliveries have consecutive numbers from first on,
+// greater than all numbers before.
 func (r *publishCache) put(event *webhooks.EncodedEvent, first uint64, to []string, at time.Time) {
 	deliveries := len(to)
 	r.mu.Lock()
@@ -68,8 +68,8 @@ func (r *publishCache) put(event *webhooks.EncodedEvent, first uint64, to []stri
 	r.bytes += size
 }
 
-// take returns the event of a delivery, and when it was published, if it is held and the
-// delivery was not taken before: then it is pending.
+// take returns the event of a delivery and its time of publication, if the event is held and the
+// delivery was not taken before. Such a delivery is pending.
 func (r *publishCache) take(ref webhooks.DeliveryRef) (event webhooks.EncodedEvent, at time.Time, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *publishCache) take(ref webhooks.DeliveryRef) (event webhooks.EncodedEve
 	return event, at, true
 }
 
-// find returns the event of a delivery; nil if it is not held. r.mu is held.
+// find returns the event of a delivery; nil if it is not held. r.mu must be held.
 func (r *publishCache) find(number uint64) *publishedEvent {
 	i := sort.Search(r.count, func(i int) bool { return r.at(i).last >= number })
 	if i == r.count || r.at(i).first > number || r.at(i).left == 0 {
@@ -101,14 +101,14 @@ func (r *publishCache) find(number uint64) *publishedEvent {
 	return r.at(i)
 }
 
-// settle takes deliveries that are no longer pending as they were published.
+// settle takes the settled deliveries, which are no longer pending as published.
 func (r *publishCache) settle(results []webhooks.AttemptResult) {
 	for i := range results {
 		r.take(results[i].DeliveryRef)
 	}
 }
 
-// drop ends holding an event. Its slot is free once those before it are dropped.
+// drop releases an event. Its slot becomes free once all events before it are dropped.
 func (r *publishCache) drop(e *publishedEvent) {
 	r.bytes -= len(e.event.Body)
 	e.left, e.more, e.to, e.event = 0, nil, nil, webhooks.EncodedEvent{}

@@ -12,19 +12,20 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Purge removes expired rows, at most left, which it counts down, and returns the deliveries that
-// it ended. If left is 0 or less afterwards, there may be more. The batch must be flushed.
+// Purge removes at most left expired rows, decrements left, and returns the deliveries that it
+// ended. If left is then 0 or less, there may be more. The batch must be flushed.
 func (s *Step) Purge(purge *webhooks.Purge, left *int) (ended []webhooks.DeliveryRef, err error) {
 	payloads, attempts, ids := s.log.firstKept(s.tx, purge.Payloads), s.log.firstKept(s.tx, purge.Attempts), s.log.firstKept(s.tx, purge.EventIDs)
 	if segment, err := NewSegments(s.tx).At(attempts); err == nil {
-		attempts = segment.First // first attempts are in packs, each of which is of a segment
+		attempts = segment.First // first attempts are packed by segment
 	}
 	s.AfterCommit(func() { s.log.published.forget(payloads) })
 	for _, step := range []func() error{
 		func() error { ended, err = s.expire(payloads, left); return err },
-		s.writeAttempts, // those of what has expired
+		s.writeAttempts, // attempts that expire has added
 		func() error { return s.purgeBodies(payloads, left) },
-		// The first attempt at a delivery goes first: its state comes from the last attempt.
+		// First attempts are deleted first, because the last attempt determines the delivery's
+		// state.
 		func() error { return s.DeleteBefore(schema.FirstAttempts, attempts, left) },
 		func() error { return s.DeleteBefore(schema.Attempts, attempts, left) },
 		func() error { return s.DeleteBefore(schema.LastAttempts, attempts, left) },
@@ -50,16 +51,16 @@ func (s *Step) Purge(purge *webhooks.Purge, left *int) (ended []webhooks.Deliver
 	return ended, nil
 }
 
-// An expiring is a delivery that is pending for too long.
+// An expiring is a delivery that has been pending for too long.
 type expiring struct {
 	number  uint64
-	webhook string // empty if it is unknown
+	webhook string // empty if unknown
 	attempt int
-	deleted bool // the webhook
+	deleted bool // the webhook was deleted
 }
 
-// expire ends the pending deliveries of events before that number, whether or not attempts at
-// them are under way: see [webhooks.Purge]. Those of deleted webhooks end without a trace.
+// expire ends the pending deliveries of events with numbers less than before, even while attempts
+// are under way: see [webhooks.Purge]. Deliveries of deleted webhooks end without an attempt.
 func (s *Step) expire(before uint64, left *int) (ended []webhooks.DeliveryRef, err error) {
 	found := NewSegments(s.tx)
 	var old []expiring
@@ -113,12 +114,12 @@ func (s *Step) expire(before uint64, left *int) (ended []webhooks.DeliveryRef, e
 	return ended, s.DeleteAll(schema.Fresh, damaged)
 }
 
-// purgeBodies deletes the bodies of segments before that number. What stays of a leaf that
-// they stood in is written again, and counts, too.
+// purgeBodies deletes the bodies of segments before a number. The rest of their leaves must be
+// rewritten, which counts, too.
 func (s *Step) purgeBodies(before uint64, left *int) error {
 	begin := Number(s.tx, schema.MetaBodiesGone)
 	next, kept := begin, 0
-	var old [][]byte // not deleted at once: a cursor skips keys after that
+	var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	c := s.tx.Bucket(schema.Events).Cursor()
 	for k, value := c.Seek(record.NumberKey(begin)); k != nil && *left > 0; k, value = c.Next() {
 		last := binary.BigEndian.Uint64(k)
@@ -140,18 +141,17 @@ func (s *Step) purgeBodies(before uint64, left *int) error {
 	return s.putNumber(schema.MetaBodiesGone, begin, next)
 }
 
-// writtenAtOnce is how many bytes take about as long to write as a record to delete.
+// writtenAtOnce is the number of bytes that take about as long to write as a record to delete.
 const writtenAtOnce = 16 << 10
 
-// purgeIDs forgets the IDs of events before that number.
+// purgeIDs marks the IDs of events before a number as purged.
 func (s *Step) purgeIDs(before uint64) error {
 	gone := Number(s.tx, schema.MetaIDsGone)
 	return s.putNumber(schema.MetaIDsGone, gone, max(gone, before))
 }
 
-// lastOf is [bbolt.Cursor.Last] for keys that do not begin with eight bytes 0xff. Last takes any
-// page for a branch that is not a leaf, and in a damaged file may go from one to the next forever;
-// Seek panics.
+// lastOf is [bbolt.Cursor.Last] for keys that do not begin with eight bytes 0xff. Last treats any
+// page that is not a leaf as a branch, and may loop forever in a damaged file; Seek panics.
 func lastOf(c *bbolt.Cursor) (k, v []byte) {
 	_, _ = c.Seek(bytes.Repeat([]byte{0xff}, 8))
 	return c.Prev()

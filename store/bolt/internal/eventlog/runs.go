@@ -13,27 +13,26 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// RunSize is the number of numbers in a run. The deliveries of one webhook are found run by
-// run: by the index of a complete run, or else in all segments of the run.
-// Indexing by run costs a page per webhook and run; indexing with each event
-// would cost a page per delivery.
+// RunSize is the length of a run of numbers. A webhook's deliveries are searched run by run: with
+// the index of a complete run, or else in all segments of the run. An index per run costs a page
+// per webhook and run; an index per event would cost a page per delivery.
 const RunSize = 8192
 
-// A list page takes some tens of milliseconds at most: longer transactions pin
-// pages. Costs are in about microseconds, and rather too high.
+// Limits on the work for a page of a list. A page takes some tens of milliseconds at most, because
+// longer transactions pin pages. Costs are in microseconds, rather too high.
 const (
 	maxCost     = 50_000
-	maxStepCost = 5_000 // in a step of the writer, which keeps others waiting
-	costRecord  = 1     // to look at one
-	costIndex   = 5     // to look up a run
-	costDetails = 10    // to put a delivery together
+	maxStepCost = 5_000 // in a step of the writer, which delays other steps
+	costRecord  = 1     // reading a record
+	costIndex   = 5     // lookup of a run
+	costDetails = 10    // assembling a delivery
 )
 
-// A walk looks for the deliveries of one webhook.
+// A walk searches the deliveries of one webhook.
 type walk struct {
 	*View
 	webhook string
-	indexed uint64 // the first number that no index was made of
+	indexed uint64 // first number without an index
 	cost    int
 }
 
@@ -41,8 +40,7 @@ func (v *View) walk(webhook string) *walk {
 	return &walk{View: v, webhook: webhook, indexed: Number(v.tx, schema.MetaRuns)}
 }
 
-// within returns the numbers of the webhook's deliveries in the run that begins there,
-// ascending.
+// within returns the ascending numbers of the webhook's deliveries in the run that begins at run.
 func (w *walk) within(run uint64) ([]uint64, error) {
 	if run < w.indexed {
 		w.cost += costIndex
@@ -53,8 +51,7 @@ func (w *walk) within(run uint64) ([]uint64, error) {
 	return all[w.webhook], nil
 }
 
-// delivery puts a delivery together; ok is false if there is none, or none that can
-// be read.
+// delivery returns a delivery; ok is false if there is none, or it is unreadable.
 func (w *walk) delivery(number uint64) (d webhooks.Delivery, ok bool) {
 	w.cost += costDetails
 	segment, err := w.segments.At(number)
@@ -84,7 +81,7 @@ func (v *View) ListDeliveries(ctx context.Context, webhook string, query webhook
 		high = min(high, after)
 	}
 	w := v.walk(webhook)
-	whole := query.Failed && len(query.States) == 0 // no page is cut short
+	whole := query.Failed && len(query.States) == 0 // pages are never cut short
 	for high > low {
 		if err := ctx.Err(); err != nil {
 			return webhooks.DeliveryPage{}, err
@@ -125,9 +122,8 @@ func (v *View) ListDeliveries(ctx context.Context, webhook string, query webhook
 	return page, nil
 }
 
-// Walk visits up to limit deliveries of a webhook to events of a time that the query says, and that
-// match it, ascending from a number on. It returns the number to go on with, and whether there are
-// no more.
+// Walk visits up to limit deliveries of a webhook that match the query, ascending from a number on.
+// It returns the number to continue with, and whether it has reached the end.
 func (v *View) Walk(webhook string, query *webhooks.DeliveryQuery, from uint64, limit int, visit func(number uint64, d *webhooks.Delivery) error) (next uint64, done bool, err error) {
 	low, high := between(v.tx, query.From, query.To)
 	w := v.walk(webhook)
@@ -161,8 +157,8 @@ func (v *View) Walk(webhook string, query *webhooks.DeliveryQuery, from uint64, 
 	return next, true, nil
 }
 
-// NextEvent returns the ID of the first event, from a number on, that has a delivery to the
-// webhook; "" if there is none.
+// NextEvent returns the ID of the first event with a delivery to the webhook, from a number on; ""
+// if there is none.
 func (v *View) NextEvent(webhook string, from uint64) string {
 	gone := Number(v.tx, schema.MetaIDsGone)
 	for segment := range v.segments.from(max(from, gone)) {
@@ -183,8 +179,8 @@ func (v *View) NextEvent(webhook string, from uint64) string {
 	return ""
 }
 
-// between returns the numbers of the events that were published in a
-// time: from low, and before high.
+// between returns the range of numbers of the events published in a time: from low on, and before
+// high.
 func between(tx *bbolt.Tx, from, to time.Time) (low, high uint64) {
 	low, high = bounds(tx)
 	if !from.IsZero() {
@@ -196,8 +192,8 @@ func between(tx *bbolt.Tx, from, to time.Time) (low, high uint64) {
 	return low, high
 }
 
-// readRun adds the numbers of a run's deliveries by webhook, or of one webhook unless that is
-// empty, and returns how many deliveries it has read.
+// readRun adds the numbers of a run's deliveries by webhook, only of one webhook unless that is
+// empty, and returns the number of deliveries read.
 func readRun(tx *bbolt.Tx, run uint64, webhook string, numbers map[string][]uint64) (looked int) {
 	for segment := range NewSegments(tx).from(run) {
 		if segment.First >= run+RunSize {
@@ -215,8 +211,8 @@ func readRun(tx *bbolt.Tx, run uint64, webhook string, numbers map[string][]uint
 	return looked
 }
 
-// Index makes an index of the first complete run that lacks one, and reports whether
-// there was one. The batch was flushed.
+// Index indexes the first complete run without an index, and reports whether there was one. The
+// batch must be flushed.
 func (s *Step) Index() (made bool, err error) {
 	if made, err = s.indexRun(); !made && err == nil {
 		made, err = s.indexEvents()
@@ -224,8 +220,8 @@ func (s *Step) Index() (made bool, err error) {
 	return made, err
 }
 
-// indexRun indexes the first complete run that lacks an index by webhook, and reports
-// whether there was one.
+// indexRun indexes the first complete run without an index by webhook, and reports whether there
+// was one.
 func (s *Step) indexRun() (made bool, err error) {
 	run := Number(s.tx, schema.MetaRuns)
 	if run+RunSize > s.tx.Bucket(schema.Events).Sequence()+1 {
@@ -242,5 +238,5 @@ func (s *Step) indexRun() (made bool, err error) {
 	return true, s.Put(schema.Meta, schema.MetaRuns, record.NumberKey(run+RunSize))
 }
 
-// runKey returns the key of a webhook's row of a run in schema.Runs.
+// runKey returns the key of a webhook's row in schema.Runs.
 func runKey(run uint64, webhook string) []byte { return append(record.NumberKey(run), webhook...) }

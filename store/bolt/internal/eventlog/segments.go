@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// appendEvent adds an event with its pending and its skipped deliveries to the open segment of the
-// batch, and returns its number. A full segment is written first.
+// appendEvent adds an event with its pending and skipped deliveries to the open segment of the
+// batch, and returns its number. It writes a full segment first.
 func (s *Step) appendEvent(e *Event, active, inactive []string) (number uint64, err error) {
 	s.MarkWritten()
 	segment := &s.writer.segment
@@ -36,7 +36,7 @@ func (s *Step) writeSegment() error {
 	return s.writeBuilt(&s.writer.segment, true)
 }
 
-// writeBuilt writes a segment, with the bodies of its events or without.
+// writeBuilt writes a segment, with or without the bodies of its events.
 func (s *Step) writeBuilt(segment *record.SegmentBuilder, withBodies bool) error {
 	last := segment.Last()
 	if err := s.tx.Bucket(schema.Events).SetSequence(last); err != nil {
@@ -65,8 +65,8 @@ func (s *Step) writeBuilt(segment *record.SegmentBuilder, withBodies bool) error
 	return nil
 }
 
-// bodiesKey returns the key of the bodies of the segment under that key. They stand next to
-// it: one bucket less is some pages less for each commit to write.
+// bodiesKey returns the key of a segment's bodies. Bodies are next to their segment, because
+// another bucket would add some pages to each commit.
 func bodiesKey(segment []byte) []byte { return append(segment[:8:8], 'b') }
 
 // bodiesOf returns the bodies of the segment's events, or nil if they are purged.
@@ -74,11 +74,11 @@ func bodiesOf(tx *bbolt.Tx, segment *record.Segment) []byte {
 	return tx.Bucket(schema.Events).Get(bodiesKey(segment.Key))
 }
 
-// errNoSegment says that no segment has the number: its event was purged, or erased with its
+// errNoSegment is the error if no segment has the number: its event was purged, or erased with its
 // account.
 var errNoSegment = fmt.Errorf("%w: no segment", record.ErrCorrupt)
 
-// Segments finds segments, and remembers the last one.
+// Segments finds segments, and caches the last one.
 type Segments struct {
 	cursor *bbolt.Cursor
 	found  record.Segment
@@ -87,13 +87,13 @@ type Segments struct {
 // NewSegments returns the segments of a transaction.
 func NewSegments(tx *bbolt.Tx) *Segments { return &Segments{cursor: tx.Bucket(schema.Events).Cursor()} }
 
-// At returns the segment that has the number.
+// At returns the segment that contains the number.
 func (s *Segments) At(number uint64) (*record.Segment, error) {
 	if s.found.First <= number && number <= s.found.Last {
 		return &s.found, nil
 	}
 	key, value := s.cursor.Seek(record.NumberKey(number))
-	for IsDivider(key, value) { // of a segment that was erased
+	for IsDivider(key, value) { // of an erased segment
 		key, value = s.cursor.Next()
 	}
 	found, err := record.DecodeSegment(key, value)
@@ -108,7 +108,8 @@ func (s *Segments) At(number uint64) (*record.Segment, error) {
 	return &s.found, nil
 }
 
-// from returns the segments that can be read, from the one on that has the number.
+// from returns the readable segments, starting with the segment that contains the number, or the
+// next one.
 func (s *Segments) from(number uint64) iter.Seq[*record.Segment] {
 	return func(yield func(*record.Segment) bool) {
 		for k, value := s.cursor.Seek(record.NumberKey(number)); k != nil; k, value = s.cursor.Next() {
@@ -123,9 +124,9 @@ func (s *Segments) from(number uint64) iter.Seq[*record.Segment] {
 	}
 }
 
-// eventFrom returns when the event of a number, or of the delivery with that number, was
-// published, and the number after its last delivery. If it cannot be read, the next readable event
-// counts; end is 0 if there is none.
+// eventFrom returns when the event with a number, or with a delivery of that number, was published,
+// and the number after its last delivery. If the event is unreadable, it uses the next readable
+// one; end is 0 if there is none.
 func (s *Segments) eventFrom(number uint64) (end uint64, published time.Time) {
 	for segment := range s.from(number) {
 		for i := max(0, segment.Index(number)); i < segment.Len(); i++ {
@@ -137,8 +138,8 @@ func (s *Segments) eventFrom(number uint64) (end uint64, published time.Time) {
 	return 0, time.Time{}
 }
 
-// bounds returns the number of the first event, and the one after the last; both are 0
-// if there is none.
+// bounds returns the number of the first event, and the number after the last; both are 0 if there
+// is none.
 func bounds(tx *bbolt.Tx) (first, end uint64) {
 	for s := range NewSegments(tx).from(0) {
 		first = s.First
@@ -146,7 +147,7 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 	}
 	c := tx.Bucket(schema.Events).Cursor()
 	last, value := lastOf(c)
-	for IsDivider(last, value) { // the segment before them may be erased
+	for IsDivider(last, value) { // the segment before it may be erased
 		last, value = c.Prev()
 	}
 	if first == 0 || len(last) < 8 {
@@ -155,8 +156,8 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 	return first, binary.BigEndian.Uint64(last) + 1
 }
 
-// firstSince returns the number of the first event published then or later; one more than
-// the last if there is none. All before it are older.
+// firstSince returns the number of the first event published at that time or later; the number
+// after the last if there is none. All events before it are older.
 func firstSince(tx *bbolt.Tx, at time.Time) (first uint64) {
 	for low, end := range pieces(tx) {
 		if first = firstWithin(tx, low, end, at); first < end {
@@ -166,9 +167,9 @@ func firstSince(tx *bbolt.Tx, at time.Time) (first uint64) {
 	return first
 }
 
-// firstKept is firstSince of a purge. Where events at the end of a piece were published under a
-// clock that was ahead, they are older than the first one of the next piece: their own times would
-// keep them, and all that comes after them.
+// firstKept is firstSince for a purge. Events at the end of a piece may have been published under a
+// clock that was ahead. They are older than the first event of the next piece, but their times
+// would keep them, and all events after them.
 func (l *Log) firstKept(tx *bbolt.Tx, at time.Time) (first uint64) {
 	kept := false
 	for low, end := range pieces(tx) {
@@ -193,10 +194,10 @@ func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
 	return end
 }
 
-// firstWithin returns the number of the first event from low on, and before last, that was
-// published then or later; one more than the last if there is none. It looks from the oldest on, in
-// growing strides: under a clock that was set back events are published in the past, and those
-// before them are not to be taken for as old.
+// firstWithin returns the number of the first event from low on, and before last, published at that
+// time or later; last if there is none. It searches from the oldest event, in growing strides: if
+// the clock was set back, later events have earlier times, and events before them must not count as
+// older.
 func firstWithin(tx *bbolt.Tx, low, last uint64, at time.Time) uint64 {
 	found := NewSegments(tx)
 	older := func(number uint64) (end uint64, older bool) {
@@ -212,7 +213,7 @@ func firstWithin(tx *bbolt.Tx, low, last uint64, at time.Time) uint64 {
 		low = max(end, high+1)
 		high = min(low+stride, last)
 	}
-	for low < high { // events before low are too old, the one from high on is not
+	for low < high { // events before low are too old, the event at high is not
 		middle := low + (high-low)/2
 		if end, old := older(middle); old {
 			low = max(end, middle+1)

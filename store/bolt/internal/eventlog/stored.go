@@ -27,7 +27,7 @@ func (e *Stored) DeliveryTo(webhook string) (number uint64, ok bool) {
 	return e.segment.DeliveryTo(e.index, webhook)
 }
 
-// Body returns the body of an event; nil if it is purged, or cannot be read.
+// Body returns the body of an event; nil if it is purged or unreadable.
 func (v *View) Body(e *Stored) []byte {
 	pack, err := record.DecodePack(bodiesOf(v.tx, e.segment))
 	if err != nil {
@@ -36,7 +36,7 @@ func (v *View) Body(e *Stored) []byte {
 	return bytes.Clone(pack.At(e.index))
 }
 
-// HasBody reports whether the body of an event is not purged.
+// HasBody reports whether the body of an event is stored.
 func (v *View) HasBody(e *Stored) bool { return bodiesOf(v.tx, e.segment) != nil }
 
 // Deliveries returns the deliveries of an event, by webhook.
@@ -54,10 +54,9 @@ func (v *View) Deliveries(e *Stored) (list []webhooks.Delivery, err error) {
 	return list, nil
 }
 
-// Delivery returns a delivery of the event: pending, or else as it was
-// settled, or else skipped. A delivery without a State is purged, or was pending for a
-// webhook that was deleted. Pending rows of a deleted webhook do not count:
-// they are removed later.
+// Delivery returns a delivery of the event: pending, otherwise settled, otherwise skipped. A
+// delivery without a State is purged, or was pending for a deleted webhook. Pending rows of deleted
+// webhooks are ignored, and removed later.
 func (v *View) Delivery(e *Stored, number uint64, webhook string) (webhooks.Delivery, error) {
 	return v.log.deliveryOf(v.tx, e.segment, &e.Event, number, webhook)
 }

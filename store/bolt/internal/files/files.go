@@ -1,5 +1,5 @@
-// Package files makes files that appear under their name when they are whole and durable: they are
-// written under a temporary name, synced, and published.
+// Package files creates files that appear under their name only when complete and durable. It
+// writes them under a temporary name, syncs and publishes them.
 package files
 
 import (
@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Temporary creates a temporary file next to the path: its name is that of the path, the suffix and digits.
+// Temporary creates a temporary file next to path. Its name is path's name, the suffix and digits.
 func Temporary(path, suffix string) (*os.File, error) {
 	return os.CreateTemp(filepath.Dir(path), filepath.Base(path)+suffix+"*")
 }
 
-// RemoveTemporary removes the temporary files that a killed process has left. It removes only names that
-// [Temporary] makes: files of the host may begin with the same name and suffix.
+// RemoveTemporary removes the temporary files that a killed process left. It removes only names
+// made by [Temporary]: files of the host may begin with the same name and suffix.
 func RemoveTemporary(path, suffix string) {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+suffix
-	entries, _ := os.ReadDir(dir) // files that cannot be listed stay
+	entries, _ := os.ReadDir(dir) // unlisted files stay
 	for _, entry := range entries {
 		if random, ok := strings.CutPrefix(entry.Name(), prefix); ok && strings.Trim(random, "0123456789") == "" {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
@@ -27,7 +27,8 @@ func RemoveTemporary(path, suffix string) {
 	}
 }
 
-// Publish gives a durable file its name. An error wraps [fs.ErrExist] if another file has the name.
+// Publish gives a durable file its final name. An error wraps [fs.ErrExist] if another file has
+// that name.
 func Publish(temporary, path string) error {
 	if err := os.Link(temporary, path); err != nil {
 		if errors.Is(err, fs.ErrExist) {
@@ -36,7 +37,7 @@ func Publish(temporary, path string) error {
 		if _, err := os.Lstat(path); err == nil {
 			return &fs.PathError{Op: "rename", Path: path, Err: fs.ErrExist}
 		}
-		if err := os.Rename(temporary, path); err != nil { // the file system has no links
+		if err := os.Rename(temporary, path); err != nil { // the file system has no hard links
 			return err
 		}
 	}
@@ -44,7 +45,7 @@ func Publish(temporary, path string) error {
 	return nil
 }
 
-// SyncDir makes the names in a directory durable, on systems that can.
+// SyncDir makes the names in a directory durable, where the system supports it.
 func SyncDir(path string) {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -4,5 +4,5 @@ package files
 
 import "os"
 
-// FreeRoom says that it is not known how many bytes may be written.
+// FreeRoom reports that the free space is unknown.
 func FreeRoom(*os.File) (bytes int64, known bool) { return 0, false }

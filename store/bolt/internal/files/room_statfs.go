@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// FreeRoom returns how many bytes may be written to the file system that a file is on.
+// FreeRoom returns the number of bytes that may be written to the file's file system.
 func FreeRoom(file *os.File) (bytes int64, known bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Fstatfs(int(file.Fd()), &s); err != nil {

@@ -38,7 +38,8 @@ func (w *Writer[B]) transact(steps []*step[B]) {
 			go w.transact(steps)
 			return
 		}
-		w.handOver(len(steps)) // first: the next transaction runs while these callers get their results
+		// First: the next transaction runs while these callers get their results.
+		w.handOver(len(steps))
 		for _, s := range steps {
 			s.outcome <- t.outcome(s)
 		}

@@ -61,7 +61,8 @@ func (t *transaction[B]) again() bool { return !t.done && t.err == errInterrupte
 
 // run runs the steps and commits their changes.
 func (t *transaction[B]) run() {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a damaged page may point outside the file
+	// A damaged page may point outside the file.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	w := t.writer
 	if t.err = w.Halted(); t.err != nil || len(t.steps) == 0 {
 		return

@@ -39,7 +39,8 @@ type Writer[B Batch] struct {
 
 	fault atomic.Pointer[error] // set when the Writer halts
 
-	interrupted int // consecutive commits that signals interrupted; owned by the current transaction
+	// Consecutive commits that signals interrupted; owned by the current transaction.
+	interrupted int
 
 	mu      sync.Mutex
 	waiting []*step[B]
@@ -93,7 +94,8 @@ func (w *Writer[B]) Run(ctx context.Context, do func(B) error) error {
 	return w.run(newStep(ctx, do))
 }
 
-// RunAlone is Run in a transaction without other steps, for a step whose commit is more likely to fail than others.
+// RunAlone is Run in a transaction without other steps, for a step whose commit is more likely to
+// fail than others.
 func (w *Writer[B]) RunAlone(ctx context.Context, do func(B) error) error {
 	s := newStep(ctx, do)
 	s.alone = true

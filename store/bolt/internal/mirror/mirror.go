@@ -1,13 +1,17 @@
-// Package mirror keeps rows of the file in memory, under one rule of invalidation:
+// Package mirror caches rows of the file, under one rule of invalidation:
 //
-//   - A step of the writer marks a key before its commit can be visible: [Mirror.Set], [Mirror.Drop].
-//   - While a key is marked, readers read the file. Later steps see what the marking step has set.
-//   - The end of the transaction applies what was set, lifts the marks if the transaction was undone, or
-//     forgets the values if its outcome is unknown: then the marks stay, and those keys are read from the file.
-//   - A fill, which is a row that a reader has read, carries the [Mirror.Version] from before its transaction
-//     began. It is dropped if a transaction that marked keys has ended since, or if its key is marked.
+//   - A step of the writer marks a key before its commit can be visible: [Mirror.Set],
+//     [Mirror.Drop].
+//   - While a key is marked, readers read the file. Later steps see the value set by the marking
+//     step.
+//   - The end of the transaction applies the set values, or lifts the marks if the transaction was
+//     undone. If its outcome is unknown, the values are dropped and the marks stay, so those keys
+//     are read from the file.
+//   - A fill is a row that a reader has read. It carries the [Mirror.Version] from before the
+//     reader's transaction began. It is dropped if a transaction that marked keys has ended since,
+//     or if its key is marked.
 //
-// So a value in memory is the one that readers of the file see.
+// So a cached value is always the value that readers of the file see.
 package mirror
 
 import (
@@ -16,58 +20,60 @@ import (
 	"sync/atomic"
 )
 
-// Options say what a [Mirror] holds.
+// Options configure a [Mirror].
 type Options[V any] struct {
-	Max    int         // bounds the weight of all values; 0 and less: no value is held
-	Weight func(V) int // of a value; nil: each weighs 1
-	Shards int         // locks, for a mirror that many goroutines read; 0 is 1. Max is divided among them
-	Second bool        // Fill admits a key when it is offered for the second time
+	Max    int         // maximum weight of all values; 0 or less disables the cache
+	Weight func(V) int // weight of a value; nil: each weighs 1
+	// Number of locks, for a mirror with many readers; 0 means 1; Max is divided among them.
+	Shards int
+	Second bool // Fill stores a value only when its key is offered a second time
 }
 
-// A Mirror holds values by key. One transaction runs at a time; its steps are the only callers of the methods that
-// take a [Step], of InStep and of Keep, and its writer the only one of End.
+// A Mirror caches values by key. One transaction runs at a time. Only its steps may call the
+// methods that take a [Step], InStep and Keep; only its writer may call End.
 type Mirror[K comparable, V any] struct {
 	options Options[V]
 	seed    maphash.Seed
 	shards  []shard[K, V]
-	version atomic.Uint64 // transactions that marked keys and have ended
+	version atomic.Uint64 // number of ended transactions that marked keys
 	marked  []K           // by the transaction under way
 }
 
-// A Step is a step of the writer that is running.
+// A Step is the current step of the writer.
 type Step interface {
-	MarkWritten() // if the step fails, its transaction is undone
+	MarkWritten() // undoes the transaction if the step fails
 }
 
 type shard[K comparable, V any] struct {
 	mu      sync.RWMutex
 	rows    map[K]*row[V]
-	weight  int      // of the values that are known
-	max     int      // of it
-	offered []uint32 // tags of the keys that Fill did not admit, by hash
+	weight  int      // of the known values
+	max     int      // maximum weight
+	offered []uint32 // by hash: tags of keys that Fill did not store
 }
 
 type row[V any] struct {
 	value V
-	known bool        // value is that of the file
-	used  atomic.Bool // since evict looked
+	known bool        // value is the file's
+	used  atomic.Bool // since the last pass of evict
 	mark  *mark[V]    // nil: the key is not marked
 }
 
-// A mark has what the steps of the transaction have made of a row.
+// A mark holds a row's value as the steps of the transaction see it.
 type mark[V any] struct {
 	value V
 	known bool
 }
 
-// An Outcome is what became of a transaction.
+// An Outcome is the outcome of a transaction.
 type Outcome int
 
 // The outcomes of a transaction.
 const (
 	Applied Outcome = iota // readers of the file see it
-	Undone                 // it is as if it had not been
-	Unknown                // either, and the file may change yet; no transaction follows
+	Undone                 // no effect
+	// Applied or undone, and the file may still change; no transaction follows.
+	Unknown
 )
 
 // New returns an empty Mirror.
@@ -87,14 +93,15 @@ func New[K comparable, V any](options Options[V]) *Mirror[K, V] {
 	return m
 }
 
-// shard returns the shard of a key and a hash of it, of which the lower bits are not those that chose the shard.
+// shard returns the shard of a key, and a hash of the key whose bits are independent of the shard.
 func (m *Mirror[K, V]) shard(key K) (*shard[K, V], uint64) {
 	hash := maphash.Comparable(m.seed, key)
 	n := uint64(len(m.shards))
 	return &m.shards[hash%n], hash / n
 }
 
-// Get returns the value of a key as readers of the file see it. If it is not held, or the key is marked, ok is false.
+// Get returns the value of a key as readers of the file see it. ok is false if the value is not
+// cached, or the key is marked.
 func (m *Mirror[K, V]) Get(key K) (value V, ok bool) {
 	s, _ := m.shard(key)
 	s.mu.RLock()
@@ -109,10 +116,10 @@ func (m *Mirror[K, V]) Get(key K) (value V, ok bool) {
 	return r.value, true
 }
 
-// Version returns the version for Fill. It must be taken before the transaction begins that reads the row.
+// Version returns the version for Fill. Call it before the transaction that reads the row begins.
 func (m *Mirror[K, V]) Version() uint64 { return m.version.Load() }
 
-// Fill offers a value that a reader has read, unless it may have changed since version.
+// Fill offers a value that a reader has read. Fill drops it if it may have changed since version.
 func (m *Mirror[K, V]) Fill(key K, value V, version uint64) {
 	s, hash := m.shard(key)
 	s.mu.Lock()
@@ -131,7 +138,7 @@ func (m *Mirror[K, V]) Fill(key K, value V, version uint64) {
 	m.put(s, key, value)
 }
 
-// InStep returns the value of a key as steps of the transaction see it, if it is held.
+// InStep returns the value of a key as steps of the transaction see it, if it is cached.
 func (m *Mirror[K, V]) InStep(key K) (value V, ok bool) {
 	s, _ := m.shard(key)
 	s.mu.RLock()
@@ -147,7 +154,8 @@ func (m *Mirror[K, V]) InStep(key K) (value V, ok bool) {
 	}
 }
 
-// Keep holds a value that a step has read in its transaction. Each step that has written it must have marked the key.
+// Keep caches a value that a step has read in its transaction. Steps that have written the value
+// must have marked its key.
 func (m *Mirror[K, V]) Keep(key K, value V) {
 	s, _ := m.shard(key)
 	s.mu.Lock()
@@ -159,10 +167,11 @@ func (m *Mirror[K, V]) Keep(key K, value V) {
 	m.put(s, key, value)
 }
 
-// Set marks a key, which will have that value once the transaction is applied. It is called before the step writes.
+// Set marks a key, and gives it the value once the transaction is applied. Call it before the step
+// writes.
 func (m *Mirror[K, V]) Set(by Step, key K, value V) { m.mark(by, key, mark[V]{value, true}) }
 
-// Drop marks a key, whose value will have to be read. It is called before the step writes.
+// Drop marks a key and drops its value. Call it before the step writes.
 func (m *Mirror[K, V]) Drop(by Step, key K) { m.mark(by, key, mark[V]{}) }
 
 func (m *Mirror[K, V]) mark(by Step, key K, as mark[V]) {
@@ -181,12 +190,13 @@ func (m *Mirror[K, V]) mark(by Step, key K, as mark[V]) {
 	r.mark = &as
 }
 
-// End ends the transaction. It is called before callers of its steps have their answers, and before the next one begins.
+// End ends the transaction. Call it before the steps' callers get their results, and before the
+// next transaction begins.
 func (m *Mirror[K, V]) End(outcome Outcome) {
 	if len(m.marked) == 0 {
 		return
 	}
-	m.version.Add(1) // first: a fill that finds its key not marked any longer finds this
+	m.version.Add(1) // first: a fill that finds its key unmarked must find the new version
 	for _, key := range m.marked {
 		m.end(key, outcome)
 	}
@@ -211,7 +221,7 @@ func (m *Mirror[K, V]) end(key K, outcome Outcome) {
 	}
 }
 
-// Clear drops everything, and all fills that have begun. No transaction may follow.
+// Clear drops all values, and all fills under way. No transaction may follow.
 func (m *Mirror[K, V]) Clear() {
 	m.version.Add(1)
 	for i := range m.shards {
@@ -222,7 +232,7 @@ func (m *Mirror[K, V]) Clear() {
 	}
 }
 
-// put holds the value of a key that is not marked, for which others may have to go. s.mu is held.
+// put caches the value of an unmarked key, and evicts others if necessary. s.mu must be held.
 func (m *Mirror[K, V]) put(s *shard[K, V], key K, value V) {
 	if old := s.rows[key]; old != nil {
 		m.drop(s, key, old)
@@ -236,7 +246,7 @@ func (m *Mirror[K, V]) put(s *shard[K, V], key K, value V) {
 	s.weight += weight
 }
 
-// drop drops the value of a row, and the row unless its key is marked. s.mu is held.
+// drop drops the value of a row, and the row itself unless its key is marked. s.mu must be held.
 func (m *Mirror[K, V]) drop(s *shard[K, V], key K, r *row[V]) {
 	if r.known {
 		s.weight -= m.options.Weight(r.value)
@@ -247,7 +257,8 @@ func (m *Mirror[K, V]) drop(s *shard[K, V], key K, r *row[V]) {
 	}
 }
 
-// evict drops values until their weight is at most limit: values that were used since it looked last after others. s.mu is held.
+// evict drops values until their weight is at most limit, starting with values not used since its
+// last pass. s.mu must be held.
 func (m *Mirror[K, V]) evict(s *shard[K, V], limit int) {
 	for s.weight > limit {
 		for key, r := range s.rows {

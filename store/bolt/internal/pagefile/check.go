@@ -7,33 +7,34 @@ import (
 	"io"
 )
 
-// A Problem is damage that [Check] has found.
+// A Problem is damage found by [Check].
 type Problem struct {
 	Bucket string // empty: the whole file, or several buckets
 	Where  string // "page N"; may be empty
 	What   string
 
-	// Fatal damage makes bbolt end the process, which nothing recovers from, or overwrite pages that are in use.
+	// Fatal damage makes bbolt end the process, which cannot be recovered, or overwrite pages in
+	// use.
 	Fatal bool
 }
 
-// A Result is what [Check] returns.
+// A Result is the result of [Check].
 type Result struct {
 	FreeBytes int64
 	LastLost  bool            // a meta page is damaged: the last commit may be missing
 	Broken    map[string]bool // buckets with a problem; "" for the whole file
 }
 
-// Check reads all pages in use, and the list of free pages, and calls report with each problem. Buckets are
-// found in the root only, and within the parking bucket, whose nested buckets count as free.
+// Check reads the list of free pages and all pages in use, and calls report with each problem. Only
+// the root and the parking bucket may contain buckets; those in the parking bucket count as free.
 func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) Result {
 	c := checker{file: file, parking: parking, report: report, result: Result{Broken: make(map[string]bool)}}
 	c.run(size)
 	return c.result
 }
 
-// skim returns an error for fatal damage. It reads branches, one leaf of each tree, since all leaves of a tree
-// have the same depth, and the list of free pages.
+// skim returns an error for fatal damage. It reads the list of free pages, the branches, and one
+// leaf of each tree, since all leaves of a tree have the same depth.
 func skim(file io.ReaderAt, size int64) (err error) {
 	c := checker{file: file, skim: true, result: Result{Broken: make(map[string]bool)}, report: func(p Problem) {
 		if p.Fatal && err == nil {
@@ -54,9 +55,9 @@ type checker struct {
 	size   int64 // of a page
 	count  uint64
 	used   bitset
-	bucket string // being read; "" in the root
+	bucket string // bucket being read; "" in the root
 	parked bool   // within a bucket of the parking bucket
-	leaves int    // skim: depth of the leaves of the bucket; 0: not known
+	leaves int    // skim: depth of the bucket's leaves; 0: unknown
 }
 
 // A bitset has a bit for each page.
@@ -98,7 +99,7 @@ func (c *checker) run(size int64) {
 	c.freelist(m.freelist)
 }
 
-// meta returns the meta page of the last commit that can be read.
+// meta returns the readable meta page of the newest commit.
 func (c *checker) meta() *meta {
 	first, second := metas(c.file)
 	const damaged = "this meta page is damaged; bbolt uses the other one, which may be of the commit before the last"
@@ -119,7 +120,7 @@ func (c *checker) meta() *meta {
 	return second
 }
 
-// read reads a page that nothing else may use.
+// read reads a page, and marks its overflow pages as used.
 func (c *checker) read(id uint64) (p page, ok bool) {
 	header := make([]byte, HeaderSize)
 	if _, err := c.file.ReadAt(header, int64(id)*c.size); err != nil {
@@ -151,7 +152,7 @@ func (c *checker) read(id uint64) (p page, ok bool) {
 	return parse(data), true
 }
 
-// use marks a page as used, and reports whether it may be.
+// use marks a page as used, and reports whether it exists and was unused.
 func (c *checker) use(id uint64) bool {
 	switch {
 	case id < 2 || id >= c.count:
@@ -165,7 +166,8 @@ func (c *checker) use(id uint64) bool {
 	return true
 }
 
-// tree reads a page of a tree and all below it. Its keys are from low on and before high, unless these are nil.
+// tree reads a page of a tree and all pages below it. Keys must be at least low and less than high;
+// nil is no bound.
 func (c *checker) tree(id uint64, low, high []byte, depth int) {
 	if depth > maxDepth {
 		c.fatal(id, "is %d levels below its root", depth)
@@ -198,7 +200,7 @@ func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
 		keys[i], _ = p.branch(i)
 		if keys[i] == nil || !ordered(last, keys[i], low, high) {
 			c.problem(id, "branch %d has a key that is not in its place", i)
-			keys[i] = nil // no bound of the pages below
+			keys[i] = nil // no bound for the pages below
 			continue
 		}
 		last = keys[i]
@@ -210,7 +212,8 @@ func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
 	}
 }
 
-// leaf reads the rows of a leaf. The rows of the root and of the parking bucket are buckets, and no others.
+// leaf reads the rows of a leaf. The rows of the root and of the parking bucket must be buckets,
+// and all others must not.
 func (c *checker) leaf(id uint64, p page, low, high []byte) {
 	if !p.fits() {
 		c.problem(id, "has %d rows", p.count)
@@ -243,7 +246,7 @@ func (c *checker) leaf(id uint64, p page, low, high []byte) {
 	}
 }
 
-// inBucket reads a bucket, whose only page may be within its row.
+// inBucket reads a bucket. A small bucket has its only page inline in its row.
 func (c *checker) inBucket(id uint64, value []byte) {
 	if len(value) < BucketSize {
 		c.problem(id, "the row of the bucket is cut short")
@@ -262,21 +265,22 @@ func (c *checker) inBucket(id uint64, value []byte) {
 	c.leaf(id, parse(inline), nil, nil)
 }
 
-// ordered reports whether a key is after the last one, and within its bounds. nil is no bound.
+// ordered reports whether a key is greater than last and within its bounds. nil is no bound.
 func ordered(last, key, low, high []byte) bool {
 	return (last == nil || bytes.Compare(last, key) < 0) &&
 		(low == nil || bytes.Compare(low, key) <= 0) && (high == nil || bytes.Compare(key, high) < 0)
 }
 
-// freelist reads the list of free pages. Each page is used or on the list.
+// freelist reads the list of free pages. Each page must be either used or on the list.
 func (c *checker) freelist(id uint64) {
 	if id == noFreelist {
-		if c.skim { // bbolt would look for free pages in a goroutine of its own, in which damage ends the process
+		// bbolt would scan for free pages in its own goroutine, where damage ends the process.
+		if c.skim {
 			c.note(Problem{Where: "the file", What: "has no list of free pages: make one with boltops.Compact", Fatal: true})
 		}
 		return
 	}
-	whole := len(c.result.Broken) == 0 // or else the pages in use are not known
+	whole := len(c.result.Broken) == 0 // otherwise the set of used pages is incomplete
 	if id < 2 || id >= c.count || c.used.has(id) {
 		c.fatal(id, "is no list of free pages")
 		return

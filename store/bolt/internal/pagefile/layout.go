@@ -7,23 +7,29 @@ import (
 	"math"
 )
 
-// The layout of bbolt's pages. Numbers are in the byte order of the processor.
+// The layout of bbolt's pages. Numbers have the byte order of the processor.
 const (
-	HeaderSize  = 16 // of a page: ID (8), kind (2), number of elements (2), number of overflow pages (4)
-	ElementSize = 16 // branch: position (4), key size (4), page ID (8); leaf: flags, position, key size, value size (4 each)
+	// Page header: ID (8), kind (2), number of elements (2), number of overflow pages (4).
+	HeaderSize = 16
+	// Branch: position (4), key size (4), page ID (8); leaf: flags, position, key size, value size
+	// (4 each).
+	ElementSize = 16
 	BucketSize  = 16 // bucket header, the value of its row: root page (8), sequence (8)
 
 	branchPage, leafPage, freelistPage = 0x01, 0x02, 0x10
 	bucketFlag                         = 0x01 // leaf element: the row is a bucket
 
 	metaMagic, metaVersion = 0xED0CDAED, 2
-	metaSize               = 64 // magic, version, page size, flags (4 each), root, sequence, freelist, page count, transaction, checksum
-	noFreelist             = math.MaxUint64
+	// Magic, version, page size, flags (4 each), root, sequence, freelist, page count, transaction,
+	// checksum.
+	metaSize   = 64
+	noFreelist = math.MaxUint64
 
 	minPageSize, maxPageSize = 1 << 10, 64 << 10
 
-	maxDepth    = 16       // of a tree; the files of this library have trees of 5 levels
-	maxTreePage = 64 << 20 // bytes of a page in a tree with its overflow; the largest page of this library is far smaller
+	maxDepth = 16 // maximum depth of a tree; this library's files have up to 5 levels
+	// Maximum bytes of a tree page with its overflow; this library's pages are far smaller.
+	maxTreePage = 64 << 20
 )
 
 // A meta is a meta page.
@@ -67,7 +73,7 @@ func metas(file io.ReaderAt) (first, second *meta) {
 type page struct {
 	data  []byte
 	kind  uint16
-	count int // of its elements
+	count int // number of elements
 }
 
 func parse(data []byte) page {
@@ -77,16 +83,16 @@ func parse(data []byte) page {
 // fits reports whether the page has room for its elements.
 func (p page) fits() bool { return HeaderSize+p.count*ElementSize <= len(p.data) }
 
-// element returns the rest of the page from an element on: positions in elements are relative to the element.
+// element returns the page from an element on: positions in elements are relative to the element.
 func (p page) element(i int) []byte { return p.data[HeaderSize+i*ElementSize:] }
 
-// branch returns the key and the child of an element; a nil key if it is outside the page.
+// branch returns the key and the child of an element; the key is nil if it is outside the page.
 func (p page) branch(i int) (key []byte, child uint64) {
 	e := p.element(i)
 	return part(e, binary.NativeEndian.Uint32(e), binary.NativeEndian.Uint32(e[4:])), binary.NativeEndian.Uint64(e[8:])
 }
 
-// row returns a row of a leaf; a nil key or value if it is outside the page.
+// row returns a row of a leaf; key or value is nil if it is outside the page.
 func (p page) row(i int) (key, value []byte, isBucket bool) {
 	e := p.element(i)
 	at, size := binary.NativeEndian.Uint32(e[4:]), binary.NativeEndian.Uint32(e[8:])
@@ -105,8 +111,8 @@ func part(b []byte, at, size uint32) []byte {
 	return b[at:end:end]
 }
 
-// mostPages returns how many pages a page of the kind may have at most, with its overflow, in a file of count pages.
-// A list of free pages has at most 8 bytes for each page of the file.
+// mostPages returns the maximum number of pages of a page of that kind with its overflow, in a file
+// of count pages. A list of free pages has at most 8 bytes for each page of the file.
 func mostPages(kind uint16, count uint64, pageSize int64) uint64 {
 	if kind == freelistPage {
 		return 1 + (HeaderSize+8+8*count)/uint64(pageSize)
@@ -133,15 +139,16 @@ func (p page) freePages() (list []uint64, ok bool) {
 	return list, true
 }
 
-// A FreeList is the length of the list of free pages, including those that readers still need, and of the
-// file, both in pages.
+// A FreeList has the lengths of the list of free pages, including pages that readers still need,
+// and of the file, in pages.
 type FreeList struct {
 	Pages int
-	End   uint64 // further pages were never used
+	End   uint64 // pages beyond it were never used
 }
 
-// ReadFreeList returns the free list that transaction tx wrote, one of the last two. It reads the
-// file, because bbolt reports the length only if it also counts each lookup. Only the writer may call it.
+// ReadFreeList returns the free list written by transaction tx, which must be one of the last two.
+// It reads the file, because bbolt reports the length only if it also counts each lookup. Only the
+// writer may call it.
 func ReadFreeList(file io.ReaderAt, pageSize, tx int) (l FreeList, ok bool) {
 	m := metaAt(file, int64(tx%2)*int64(pageSize))
 	if m == nil || m.transactionNum != uint64(tx) {
@@ -159,5 +166,5 @@ func ReadFreeList(file io.ReaderAt, pageSize, tx int) (l FreeList, ok bool) {
 	return FreeList{int(count), m.pages}, p.kind == freelistPage && count < m.pages
 }
 
-// FreeListPage returns how many free pages one page of the list has room for.
+// FreeListPage returns the number of free pages that fit on one page of the list.
 func FreeListPage(pageSize int) int { return (pageSize - HeaderSize) / 8 }

@@ -10,7 +10,7 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// DefaultWait is how long to wait for a file to be closed elsewhere.
+// DefaultWait is the default time to wait for a file to be closed elsewhere.
 const DefaultWait = 500 * time.Millisecond
 
 // The errors of this package and of package schema. Package bolt documents them.
@@ -54,9 +54,9 @@ func Open(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, f
 	return db, file, err
 }
 
-// Precheck returns an error for a file that bbolt cannot open or use safely: one that is shorter than its
-// pages, since the system kills a process that reads mapped memory beyond the end of the file, and
-// one with damage that is [Problem.Fatal]. All other damage is left to those who read it.
+// Precheck returns an error for a file that bbolt cannot open or use safely: a file shorter than
+// its pages, since the system kills a process that reads mapped memory beyond the end of the file,
+// or a file with damage that is [Problem.Fatal]. Other damage is left to the readers.
 func Precheck(path string, until time.Time) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return nil
@@ -88,9 +88,10 @@ func Precheck(path string, until time.Time) error {
 // of a process.
 //
 // The last commit may be in the memory of the system only, if its sync failed or its process was
-// killed before the sync. The next commit would overwrite pages of the commit before the last, and a
-// power loss could then take both. All pages but the meta page were synced before the meta page was
-// written. A sync alone is not enough: the system may consider data written that it failed to write.
+// killed before the sync. The next commit would overwrite pages of the commit before the last, and
+// a power loss could then take both. All pages but the meta page were synced before the meta page
+// was written. A sync alone is not enough: the system may consider data written that it failed to
+// write.
 func Confirm(file *os.File, pageSize int) error {
 	metas := make([]byte, 2*pageSize)
 	if _, err := file.ReadAt(metas, 0); err != nil {

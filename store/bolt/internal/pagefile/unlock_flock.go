@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// unlock lets go of the lock that bbolt has on a file.
+// unlock releases bbolt's lock on a file.
 func unlock(file *os.File) { _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }

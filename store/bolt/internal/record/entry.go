@@ -25,8 +25,8 @@ func (c coder) entry(n *audit.Entry, given *uint64) {
 	c.time(&n.Until)
 }
 
-// EncodeAuditEntry returns the record of an audit entry with its number. The record omits the Account and ID,
-// which are in the row's key.
+// EncodeAuditEntry returns the record of an audit entry with its number. The record omits the
+// Account and ID, which AuditRecord has.
 func EncodeAuditEntry(n *audit.Entry, number uint64) []byte {
 	e := newEncoder(160)
 	coder{to: &e}.entry(n, &number)
@@ -38,14 +38,14 @@ func EncodeAuditEntry(n *audit.Entry, number uint64) []byte {
 	return e
 }
 
-// entryTexts returns the fields of an audit entry that are usually empty, in the order of their tags: 2,
-// 4, …
+// entryTexts returns the fields of an audit entry that are usually empty, in the order of their
+// tags: 2, 4, …
 func entryTexts(n *audit.Entry) []*string {
 	return []*string{&n.Target.Name, &n.Target.Hint, &n.Actor.Name, &n.Actor.Hint, &n.Turned}
 }
 
-// DecodeAuditEntry decodes the audit entry stored under the account and ID. Pending has the value that it
-// had when the audit entry was stored.
+// DecodeAuditEntry decodes the audit entry stored under the account and ID. Pending has the value
+// from when the entry was stored.
 func DecodeAuditEntry(account, id string, record []byte) (n audit.Entry, number uint64, err error) {
 	d := newDecoder(record)
 	n.Account, n.ID = account, id
@@ -61,8 +61,8 @@ func DecodeAuditEntry(account, id string, record []byte) (n audit.Entry, number 
 	return n, number, d.err()
 }
 
-// A AuditRecord is an audit entry in the log of all audit entries, stored under its number. It links to the
-// previous audit entry of the same account and to that of the same target.
+// An AuditRecord is an audit entry in the log, stored under its number. It links to the previous
+// entries of the same account and of the same target.
 type AuditRecord struct {
 	StoredAt       int64  // Unix milliseconds
 	Before         uint64 // number of the account's previous audit entry; 0: none
@@ -90,7 +90,7 @@ func (n *AuditRecord) Previous(ofTarget bool) uint64 {
 	return n.Before
 }
 
-// DecodeAuditRecord decodes an entry. Its Audit entry shares memory with the record.
+// DecodeAuditRecord decodes an AuditRecord. Its AuditEntry shares memory with the record.
 func DecodeAuditRecord(record []byte) (n AuditRecord, err error) {
 	d := newDecoder(record)
 	n.StoredAt = d.int()
@@ -102,8 +102,9 @@ func DecodeAuditRecord(record []byte) (n AuditRecord, err error) {
 	return n, d.err()
 }
 
-// AuditEntriesOf returns the key of the head of an account's audit entries. It sorts after the heads of the
-// account's API keys, whose IDs ascend, so it is usually on the same page as the head of a new key.
+// AuditEntriesOf returns the key of the head of an account's audit entries. It sorts after the
+// heads of the account's API keys, whose IDs ascend, so it is usually on the same page as the head
+// of a new key.
 func AuditEntriesOf(account string) []byte { return Prefixed(account, "l") }
 
 // AuditEntriesOfTarget returns the key of the head of a target's audit entries.
@@ -111,8 +112,8 @@ func AuditEntriesOfTarget(account string, target audit.Target) []byte {
 	return Prefixed(account, string(target.Kind)+":"+target.ID)
 }
 
-// EncodeAuditEntryHead returns a head: the number of the last audit entry, and the greatest ID of all
-// audit entries so far.
+// EncodeAuditEntryHead returns a head: the number of the last entry, and the greatest ID of all
+// entries so far.
 func EncodeAuditEntryHead(number uint64, greatest string) []byte {
 	return append(NumberKey(number), greatest...)
 }

@@ -1,7 +1,7 @@
 package record
 
-// An Erasure is the progress of the erasure of an account, and the counts of removed records. The
-// store defines what the stages and counts mean.
+// An Erasure is the progress of an account's erasure, with counts of removed records. The store
+// defines the meaning of stages and counts.
 type Erasure struct {
 	Stage  int
 	Next   []byte // key to continue with

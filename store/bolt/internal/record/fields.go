@@ -46,7 +46,7 @@ func (e *encoder) field(tag uint64, value ...byte) {
 	e.raw(value)
 }
 
-// unknown returns the encoded fields except those with the known tags.
+// unknown returns the encoded fields without the fields of known tags.
 func unknown(fields []byte, known ...uint64) (rest []byte) {
 	d := decoder{rest: fields}
 	for len(d.rest) > 0 {

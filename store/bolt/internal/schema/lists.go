@@ -2,7 +2,7 @@ package schema
 
 import "github.com/storageapi/storageapi/webhooks"
 
-// WebhookLists are the buckets that list webhooks of all accounts in a certain state.
+// WebhookLists are the buckets that list the webhooks, of all accounts, in a certain state.
 var WebhookLists = []struct {
 	Bucket []byte // ID → account
 	Has    func(*webhooks.Webhook) bool

@@ -1,5 +1,5 @@
-// Package schema names what is in a file: its buckets, the rows of the bucket meta, and the version of
-// the layout, which docs/format.md describes.
+// Package schema names the contents of a file: its buckets, the rows of the bucket meta, and the
+// version of the layout. docs/format.md describes the layout.
 package schema
 
 import (
@@ -15,81 +15,81 @@ import (
 // Version is the version of the layout.
 const Version = 1
 
-// The buckets. Rows that are written for each event or attempt have keys that only grow,
-// because random keys in a large tree cost a page each. Rows that come by the hundred are
-// packed, see record.Pack. "prefixed": preceded by its length, since more follows.
+// The buckets. Rows written for each event or attempt have ascending keys, because random keys in a
+// large tree cost a page each. Rows that come by the hundred are packed, see record.Pack.
+// "prefixed": preceded by its length, since more follows.
 var (
 	Meta = []byte("meta") // "format" → Version
 
 	Keys    = []byte("keys")          // hash → key record, or an alias for a previous hash
 	KeyIDs  = []byte("key_ids")       // prefixed account, id → hash
 	KeyUses = []byte("key_uses")      // prefixed account, id → times
-	Expiry  = []byte("keys_expiring") // when a key expires, account, 0, id → nothing
+	Expiry  = []byte("keys_expiring") // expiry, account, 0, id → nothing
 
 	Webhooks   = []byte("webhooks")         // prefixed account, id → webhook record
 	WebhookIDs = []byte("webhook_ids")      // id → account
-	Deleted    = []byte("webhooks_deleted") // id → account, of those whose pending deliveries may still have rows
+	Deleted    = []byte("webhooks_deleted") // id → account; rows of its pending deliveries may remain
 
-	Failing = []byte("webhooks_failing") // id → account, of those that are active, not on hold, and have FailedAgain set
-	Held    = []byte("webhooks_held")    // id → account, of those that are on hold
-	Off     = []byte("webhooks_off")     // id → account, of those that are not active
+	Failing = []byte("webhooks_failing") // id → account; active, not on hold, FailedAgain set
+	Held    = []byte("webhooks_held")    // id → account; on hold
+	Off     = []byte("webhooks_off")     // id → account; not active
 
 	EventIDs = []byte("event_ids") // number of the last event of a run, last key and number of the row → numbers of events by the keys of their IDs
 
-	Events  = []byte("events")               // last number of a segment → its records, see record.Segment; the same, "b" → the bodies of its events; dividers → nothing
-	Fresh   = []byte("pending_as_published") // the same → which of its deliveries are pending as they were published
-	Skipped = []byte("skipped")              // the same → which of its deliveries are skipped
-	Pending = []byte("pending")              // number of a delivery that is pending otherwise → pending record
+	Events  = []byte("events")               // last number of a segment → its records, see record.Segment; with "b" → the bodies of its events; dividers → nothing
+	Fresh   = []byte("pending_as_published") // last number of a segment → its deliveries that are pending as published
+	Skipped = []byte("skipped")              // last number of a segment → its skipped deliveries
+	Pending = []byte("pending")              // number of a delivery that is pending, but not as published → pending record
 	Runs    = []byte("delivery_runs")        // first number of a run, webhook id → numbers of its deliveries in that run
-	Failed  = []byte("failed_deliveries")    // first of MaxFailed numbers, webhook id → which of its deliveries may have failed
+	Failed  = []byte("failed_deliveries")    // first of MaxFailed numbers, webhook id → its deliveries that may have failed
 
 	FirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
-	LastAttempts  = []byte("last_attempts")  // as in Attempts, of the last ones, as long as they are small and few
-	Attempts      = []byte("attempts")       // number of the delivery, number of the attempt (4 bytes) → attempt record, of all others
+	LastAttempts  = []byte("last_attempts")  // as in Attempts: the newest ones, while they are few and small
+	Attempts      = []byte("attempts")       // number of the delivery, number of the attempt (4 bytes) → attempt record; all other attempts
 
 	Recoveries        = []byte("recoveries")         // id → recovery record
-	OpenRecoveries    = []byte("open_recoveries")    // webhook id → id, of those that are not done
-	RecoveryTimes     = []byte("recovery_times")     // when it was created, id → nothing
-	WebhookRecoveries = []byte("webhook_recoveries") // webhook id → ids of its recoveries, in the order in which they were stored; some may be purged
+	OpenRecoveries    = []byte("open_recoveries")    // webhook id → id of its unfinished recovery
+	RecoveryTimes     = []byte("recovery_times")     // creation time, id → nothing
+	WebhookRecoveries = []byte("webhook_recoveries") // webhook id → ids of its recoveries in storage order; some may be purged
 
 	Requests     = []byte("requests")      // kind, prefixed account, name → request record
-	RequestTimes = []byte("request_times") // time, the same → nothing
+	RequestTimes = []byte("request_times") // time, then as in Requests → nothing
 
 	Alerts    = []byte("alerts")     // prefixed account, metric → alert record
-	DueAlerts = []byte("due_alerts") // the same, of those that are due → nothing
-	DedupKeys = []byte("dedup_keys") // until (8 bytes), prefixed account, key → nothing
+	DueAlerts = []byte("due_alerts") // as in Alerts; due alerts → nothing
+	DedupKeys = []byte("dedup_keys") // expiry (8 bytes), prefixed account, key → nothing
 
 	EventRuns    = []byte("event_runs")    // first number of a run, prefixed account, type → numbers of its events in that run
-	Erasures     = []byte("erasures")      // account that is being erased → erasure record
-	Audit        = []byte("audit_log")     // number of an audit entry → its entry
-	AuditHeads   = []byte("audit_heads")   // see record.AuditEntryHead → number of the last audit entry of the account or target
-	AuditPending = []byte("audit_pending") // account, 0, number, of those that wait to be taken → what does not matter
+	Erasures     = []byte("erasures")      // account under erasure → erasure record
+	Audit        = []byte("audit_log")     // number of an audit entry → entry
+	AuditHeads   = []byte("audit_heads")   // see record.AuditEntryHead → number of the last entry of the account or target
+	AuditPending = []byte("audit_pending") // account, 0, number of a pending entry → ignored
 
-	// account, number of a routine audit entry → links; and account, 0 → how many there are.
+	// account, number of a routine entry → links; account, 0 → number of routine entries.
 	AuditRoutine = []byte("audit_routine")
 
-	Spare = []byte("spare_pages") // number, pages → a bucket with one value; made when it is needed
+	Spare = []byte("spare_pages") // number, pages → a bucket with one value; created on demand
 )
 
 // The rows of the bucket meta.
 var (
-	MetaSealed     = []byte("seal")             // a secret sealed as all those of the webhooks are; none in a file never sealed
+	MetaSealed     = []byte("seal")             // a secret sealed like the webhooks' secrets; missing if the file was never sealed
 	MetaSchema     = []byte("format")           // Version
-	MetaUnreleased = []byte("schema")           // the schema of a file that was written by a build from before 0.1.0
+	MetaUnreleased = []byte("schema")           // schema of a file from an unreleased build, before 0.1.0
 	MetaClock      = []byte("clock")            // clock record
-	MetaMarks      = []byte("marks")            // how often the clock was marked
-	MetaCursors    = []byte("cursors")          // the key that hides the numbers of deliveries
-	MetaRestored   = []byte("restored")         // what makes that key another one, of a file that was restored
-	MetaRuns       = []byte("runs")             // the first number that no run is made of yet
-	MetaEventRuns  = []byte("event_runs")       // the first number that EventRuns has nothing of yet
-	MetaIDsGone    = []byte("event_ids_purged") // the first number whose event id is not purged
+	MetaMarks      = []byte("marks")            // number of marks of the clock
+	MetaCursors    = []byte("cursors")          // key that hides delivery numbers
+	MetaRestored   = []byte("restored")         // salt that changes the cursor key of a restored file
+	MetaRuns       = []byte("runs")             // first number without a run in Runs
+	MetaEventRuns  = []byte("event_runs")       // first number without a run in EventRuns
+	MetaIDsGone    = []byte("event_ids_purged") // first number whose event ID is not purged
 
-	MetaIDSecret   = []byte("event_ids_secret") // the secret that keys of IDs are hashed with
-	MetaBodiesGone = []byte("bodies_purged")    // the first number whose body is not purged
+	MetaIDSecret   = []byte("event_ids_secret") // secret for hashing IDs into keys
+	MetaBodiesGone = []byte("bodies_purged")    // first number whose body is not purged
 
-	MetaLeft     = []byte("left")      // where the file was left for
-	MetaPieces   = []byte("pieces")    // where the order of publication begins again
-	MetaFileScan = []byte("file_scan") // the state of the scan for expiring files
+	MetaLeft     = []byte("left")      // place for which the file was left
+	MetaPieces   = []byte("pieces")    // numbers at which the order of publication starts again
+	MetaFileScan = []byte("file_scan") // state of the scan for expiring files
 )
 
 // Buckets are all buckets of a new file.
@@ -101,7 +101,7 @@ var Buckets = [][]byte{
 	Audit, AuditHeads, AuditPending, AuditRoutine,
 }
 
-// Check returns an error for a file of another program or of another version of the layout.
+// Check returns an error for a file of another program or another version of the layout.
 func Check(tx *bbolt.Tx) error {
 	meta := tx.Bucket(Meta)
 	switch {
