@@ -122,7 +122,7 @@ type Recovery struct {
 	NextEventID string
 }
 
-// A Audit entry is an audit entry with its time of storing. Exports return audit entries in the order of storing;
+// An AuditEntry is an audit entry with its time of storing. Exports return audit entries in the order of storing;
 // exports of a single account omit audit entries of the store itself.
 type AuditEntry struct {
 	audit.Entry
