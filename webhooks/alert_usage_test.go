@@ -113,11 +113,11 @@ func TestOddPeriods(t *testing.T) {
 		kept, odd, next string
 		because         string // in the error; empty: it is none
 	}{
-		"a month without its zero":  {"2026-11", "2026-9", "2026-12", `of the form of "2026-11"`},
-		"a day after months":        {"2026-11", "2026-12-01", "2026-12", `of the form of "2026-11"`},
-		"a month after days":        {"2026-11-30", "2026-12", "2026-12-01", `of the form of "2026-11-30"`},
-		"other words":               {"week 46", "weeks 4", "week 47", `of the form of "week 46"`},
-		"counted past the digits":   {"period 9", "period 10", "period 8", `of the form of "period 9"`},
+		"a month without its zero":  {"2026-11", "2026-9", "2026-12", `the form of the previous period, "2026-11"`},
+		"a day after months":        {"2026-11", "2026-12-01", "2026-12", `the form of the previous period, "2026-11"`},
+		"a month after days":        {"2026-11-30", "2026-12", "2026-12-01", `the form of the previous period, "2026-11-30"`},
+		"other words":               {"week 46", "weeks 4", "week 47", `the form of the previous period, "week 46"`},
+		"counted past the digits":   {"period 9", "period 10", "period 8", `the form of the previous period, "period 9"`},
 		"a month far ahead":         {"2026-11", "2099-01", "2026-12", "more than 45 days"},
 		"a month too far ahead":     {"2026-11", "2027-02", "2027-01", "more than 45 days"},
 		"a day far ahead":           {"2026-11-20", "2027-01-05", "2027-01-04", "more than 45 days"},

@@ -5,7 +5,7 @@
 //	helpers_test.go        account, noon, anyURL, lowBalance, onBalance: what most tests need one of
 //	helpers_test.go        subscribe, publish, deliveries, delivery: steps that must succeed
 //	helpers_test.go        start: runs it until the test ends
-//	helpers_test.go        wantInvalid, noError, must, ptr: errors and values
+//	helpers_test.go        wantInvalid, noError, must: errors and values
 //	helpers_test.go        logbook: what it logs
 //	failing_test.go        diary, day: what its hooks tell
 //	event_test.go          encode, mustSeal, file: events as they are stored
