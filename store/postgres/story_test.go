@@ -476,6 +476,15 @@ func (s *story) judge() {
 			return
 		}
 	}
+	// A Settle that timed out may have been stored.
+	reader := s.open()
+	left = slices.DeleteFunc(left, func(id string) bool {
+		list, err := reader.EventDeliveries(context.Background(), s.events[id].account, id)
+		return err == nil && len(list) == 1 && list[0].State == webhooks.Delivered && s.events[id].claimed
+	})
+	if len(left) == 0 {
+		return
+	}
 	slices.Sort(left)
 	s.Errorf("%d of %d acknowledged events are not delivered: %v", len(left), len(s.events), left[:min(len(left), 8)])
 }
