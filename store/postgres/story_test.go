@@ -158,6 +158,7 @@ func (s *story) start(settings ...[2]string) *storyNode {
 		s.Fatalf("New: %v", err)
 	}
 	n.store.Lasts(storyLasts)
+	storetest.WorkerOf(n.store).MaxWait = time.Second
 	var ctx context.Context
 	ctx, n.stop = context.WithCancel(context.Background())
 	go s.deliver(ctx, n)
