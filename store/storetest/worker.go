@@ -17,11 +17,6 @@ import (
 // delivery is under way until it is settled, released or forgotten. Its methods are safe for
 // concurrent use.
 type Worker struct {
-	// MaxWait bounds how long a delivery waits before it is loaded again, as the scheduler of the
-	// service does: a due time that was read while a clock was wrong must not count. 0: no bound. It
-	// must not be changed after the first claim.
-	MaxWait time.Duration
-
 	store  store.Store
 	source webhooks.Deliveries // the store
 
@@ -315,15 +310,7 @@ func (w *Worker) put(ref webhooks.DeliveryRef, u *underWay, due time.Time) {
 	} else if u.attempt > 0 {
 		u.last.First = false
 	}
-	w.wait(u.last)
-}
-
-// wait adds a delivery to the waiting ones.
-func (w *Worker) wait(p webhooks.PendingDelivery) {
-	if latest := time.Now().Add(w.MaxWait); w.MaxWait > 0 && p.Due.After(latest) {
-		p.Due = latest
-	}
-	w.waiting.add(p)
+	w.waiting.add(u.last)
 }
 
 // end ends a claim. If the delivery is or may be pending, it waits.
@@ -559,7 +546,7 @@ func (r *workerRun) Add(list []webhooks.PendingDelivery) {
 			if u := w.underWay[ref]; u != nil {
 				u.again, u.last = true, p
 			} else {
-				w.wait(p)
+				w.waiting.add(p)
 			}
 		}
 	})
