@@ -313,6 +313,44 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 	}
 }
 
+// The confirmed clock stands still from when a clock that was ahead is set right until a node observes it, and
+// retries wait as long. A node that delivers observes it every 10 s.
+func TestDeliver_ClockSetRight_RetriesAreDueSoon(t *testing.T) {
+	t.Parallel()
+	s := newAheadStore(t)
+	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
+	s.publish("retried", 1)
+	worker := storetest.WorkerOf(s)
+	tasks, err := worker.Await(t.Context(), 1)
+	s.must(err)
+	_, err = worker.Settle(t.Context(), []storetest.Settlement{{
+		Task: tasks[0], Outcome: webhooks.Retry, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Class: webhooks.ClassStatus, Status: 503, Error: "503"},
+	}})
+	s.must(err)
+	_, err = pool(t).Exec(t.Context(), `update `+quoted(s.schema)+`.clock set seen = seen - interval '50 minutes'`) // as if not observed since
+	s.must(err)
+	s.ahead(month)
+	maintain(t, s.Store)
+	s.ahead(0)
+	set := time.Now()
+	behind := func() (by float64) {
+		s.must(pool(t).QueryRow(t.Context(), `select extract(epoch from clock_timestamp() - `+quoted(s.schema)+`.confirmed_clock())`).Scan(&by))
+		return by
+	}
+	if by := behind(); by < 60 {
+		t.Fatalf("the confirmed clock is %v s behind, want 50 minutes", by)
+	}
+	eventually(t, "a confirmed clock that is right", func() bool { return behind() < 1 })
+	if took := time.Since(set); took > 20*time.Second {
+		t.Errorf("the node observed that the clock was set right after %v, want 10 s", took)
+	}
+	_, err = s.Unreported(t.Context(), "") // reads the clock
+	s.must(err)
+	if tasks, err = worker.Claim(t.Context(), 1); err != nil || len(tasks) != 1 {
+		t.Errorf("Claim = %d retries, %v, want 1", len(tasks), err)
+	}
+}
+
 // One event that is published while the clock is a year ahead does not move the times of later ones, and who
 // follows the list misses none.
 func TestEnqueue_ClockAYearAhead_TimesAreAnHourAheadAtMost(t *testing.T) {

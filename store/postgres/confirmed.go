@@ -12,16 +12,19 @@ import (
 // clock that is set ahead, or a database restored on a server with another clock, must not expire
 // data.
 //
-// Nodes observe the database's clock at least once a minute and share the observation in the single
-// row of the table clock. Normally at most clockJump passes between two observations. A longer time
-// is a jump: either of the clock, or a time in which no node ran, which look alike. A jump is
-// accepted after the nodes have observed the clock for another jumpHolds, and dropped if the clock
-// is set back.
+// Nodes that deliver observe the database's clock every 10 s, and share the observation in the
+// single row of the table clock. Normally at most clockJump passes between two observations. A
+// longer time is a jump: either of the clock, or a time in which no node ran, which look alike. A
+// jump is accepted after the nodes have observed the clock for another jumpHolds, and dropped if
+// the clock is set back.
+//
+// At a jump the confirmed clock goes back to the last observation, and stands still until the next
+// one. Retries are late by the sum of the two, so observations must not be rare.
 const (
 	clockJump  = time.Hour
 	jumpHolds  = 24 * time.Hour
-	seenEvery  = 30 * time.Second // between writes of the row
-	observeFor = time.Minute      // for how long a node's own observation is recent
+	seenEvery  = 5 * time.Second  // between writes of the row
+	observeFor = 10 * time.Second // for how long a node's own observation is recent
 )
 
 // confirmedNow is the confirmed clock in statements, a function of the schema.

@@ -74,6 +74,9 @@ func (s *Store) deliver(ctx context.Context) error {
 		if err == nil {
 			delay, err = s.readFeedIfDue(ctx)
 		}
+		if err == nil {
+			err = s.keepObserving(ctx)
+		}
 		if ctx.Err() != nil {
 			break
 		}

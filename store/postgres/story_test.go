@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	stories   = flag.Int("stories", 0, "how many seeds TestStory_FaultsAtRandom runs")
+	stories   = flag.Int("stories", 4, "how many seeds TestStory_FaultsAtRandom runs")
 	storySeed = flag.Uint64("story", 0, "the only seed of TestStory_FaultsAtRandom; 0: the first ones")
 )
 
@@ -36,6 +36,7 @@ var (
 //	due times are not bounded when they are read       1, 2, 3 and 4
 //	an erasure does not wait for open publications     1 and 2 (of 2), before it was mended
 //	all that is pending is loaded by one statement     2 and 4; 7 and 8 of further ones
+//	nodes that deliver observe the clock once a minute 3 and 4, in 1 run of 4
 type story struct {
 	*testing.T
 	rand   *rand.Rand
@@ -84,9 +85,6 @@ func TestStory_FaultsAtRandom_NothingAcknowledgedIsLost(t *testing.T) {
 	first, n := uint64(1), *stories
 	if *storySeed > 0 {
 		first, n = *storySeed, 1
-	}
-	if n == 0 {
-		t.Skip("about 1 story in 10 ends with a retry that is pending and not claimed; it is not known yet whether by a fault of the store or of this test: run it with -stories 4")
 	}
 	for seed := first; seed < first+uint64(n); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
