@@ -44,7 +44,8 @@ type story struct {
 	pool   *pgxpool.Pool // sees the clock that ahead sets
 	ahead  func(time.Duration)
 
-	nodes []*storyNode
+	direct *postgres.Store // not by way of a wire, and delivers nothing
+	nodes  []*storyNode
 
 	mu     sync.Mutex
 	events map[string]*storyEvent
@@ -102,10 +103,11 @@ func newStory(t *testing.T, seed uint64) *story {
 }
 
 func (s *story) run() {
+	s.direct = s.open()
 	s.start()
 	s.start()
 	s.endpoints()
-	publisher, purger := s.open(), s.open()
+	publisher, purger := s.direct, s.open()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { s.publish(ctx, publisher) })
@@ -182,7 +184,7 @@ func (s *story) end(i int) {
 func storyAccount(i int) string { return fmt.Sprintf("acct_%d", i) }
 
 func (s *story) webhook(account string) {
-	if err := s.nodes[0].store.CreateWebhook(context.Background(), webhooks.Webhook{
+	if err := s.direct.CreateWebhook(context.Background(), webhooks.Webhook{
 		ID: "wh_" + account, Account: account, URL: "https://example.com/" + account, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 	}, webhooks.CreateOptions{}); err != nil {
