@@ -124,7 +124,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	// Damaged pages may point outside the file. prepare and pagefile.Open turn panics into errors.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	until := time.Now().Add(s.wait)
-	if err := pagefile.Precheck(path, until); err != nil {
+	if err := pagefile.Precheck(path, until, string(bucketSpare)); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	db, file, err := pagefile.Open(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})

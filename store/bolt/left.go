@@ -78,7 +78,7 @@ func Return(path string) (err error) {
 	until := time.Now().Add(pagefile.DefaultWait)
 	_, err = os.Stat(path) // bbolt would create it
 	if err == nil {
-		err = pagefile.Precheck(path, until)
+		err = pagefile.Precheck(path, until, string(bucketSpare))
 	}
 	if err != nil {
 		return fmt.Errorf("return to %s: %w", path, err)

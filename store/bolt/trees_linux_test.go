@@ -19,7 +19,9 @@ import (
 // file. A refused file is neither mapped nor locked.
 func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 	const page = 4096
-	whole := rich(t, 170)
+	whole := filepath.Join(t.TempDir(), "whole.db")
+	copyFile(t, rich(t, 170), whole)
+	parked := park(t, whole)
 	data, err := os.ReadFile(whole)
 	must(t, err)
 	root := func(bucket string) (id int) {
@@ -46,6 +48,7 @@ func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 		"a branch that leads to itself":         {set(child(1), uint64(events)), "used twice"},
 		"a branch that leads to another bucket": {set(child(1), uint64(root("delivery_runs"))), "used twice"},
 		"two branches that lead to one page":    {set(child(1), number(data[child(0):])), "used twice"},
+		"a branch that leads to a parked page":  {set(child(1), uint64(parked+2)), "used twice"},
 		"a leaf that is free":                   {set(list*page+16, number(data[child(0):])), "on the list of free pages, and is not free"},
 		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the list of free pages, and is not free"},
 		"a free page outside of the file":       {set(list*page+16, 1<<40), "on the list of free pages, and is not free"},
@@ -80,4 +83,22 @@ func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 			}
 		})
 	}
+}
+
+// park parks three pages of a file, and returns the first.
+func park(t *testing.T, path string) (first int) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	must(t, err)
+	defer db.Close()
+	key := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 3), 1)
+	must(t, db.Update(func(tx *bbolt.Tx) error {
+		spare, err := tx.CreateBucketIfNotExists([]byte("spare_pages"))
+		must(t, err)
+		extent, err := spare.CreateBucket(key)
+		must(t, err)
+		return extent.Put([]byte{0}, make([]byte, 2*4096+100))
+	}))
+	must(t, db.View(func(tx *bbolt.Tx) error { first = int(tx.Bucket([]byte("spare_pages")).Bucket(key).Root()); return nil }))
+	return first
 }

@@ -146,7 +146,7 @@ func openClosed(path string) (*bbolt.DB, *os.File, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil, err
 	}
-	if err := pagefile.Precheck(path, until); err != nil {
+	if err := pagefile.Precheck(path, until, string(schema.Spare)); err != nil {
 		return nil, nil, err
 	}
 	return pagefile.Open(path, until, &bbolt.Options{ReadOnly: true})

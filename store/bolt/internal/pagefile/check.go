@@ -33,10 +33,11 @@ func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) R
 	return c.result
 }
 
-// skim returns an error for fatal damage. It reads the list of free pages, the branches, and one
-// leaf of each tree, since all leaves of a tree have the same depth.
-func skim(file io.ReaderAt, size int64) (err error) {
-	c := checker{file: file, skim: true, result: Result{Broken: make(map[string]bool)}, report: func(p Problem) {
+// skim returns an error for fatal damage. It reads the list of free pages, the branches, one leaf of
+// each tree, since all leaves of a tree have the same depth, and the headers of the parked pages: a
+// damaged branch that leads to one finds a page of an old tree there, which may lead back to it.
+func skim(file io.ReaderAt, size int64, parking string) (err error) {
+	c := checker{file: file, parking: parking, skim: true, result: Result{Broken: make(map[string]bool)}, report: func(p Problem) {
 		if p.Fatal && err == nil {
 			err = Damaged(fmt.Sprintf("%s: %s; boltops.Verify reports more", p.Where, p.What))
 		}
@@ -145,6 +146,9 @@ func (c *checker) read(id uint64) (p page, ok bool) {
 		c.result.FreeBytes += int64(pages) * c.size
 	}
 	data := make([]byte, int64(pages)*c.size)
+	if c.skim && c.parked {
+		data = header
+	}
 	if _, err := c.file.ReadAt(data, int64(id)*c.size); err != nil {
 		c.problem(id, "cannot be read: %v", err)
 		return p, false
@@ -173,7 +177,7 @@ func (c *checker) tree(id uint64, low, high []byte, depth int) {
 		c.fatal(id, "is %d levels below its root", depth)
 		return
 	}
-	if !c.use(id) || c.skim && depth > 0 && depth == c.leaves && c.bucket != "" {
+	if !c.use(id) || depth > 0 && depth == c.leaves && c.passesLeaves() {
 		return
 	}
 	p, ok := c.read(id)
@@ -187,6 +191,11 @@ func (c *checker) tree(id uint64, low, high []byte, depth int) {
 	default:
 		c.problem(id, "is of a kind that does not belong here: %#x", p.kind)
 	}
+}
+
+// passesLeaves reports whether the leaves of the tree being read need not be read.
+func (c *checker) passesLeaves() bool {
+	return c.skim && c.bucket != "" && (c.bucket != c.parking || c.parked)
 }
 
 func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
@@ -215,11 +224,11 @@ func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
 // leaf reads the rows of a leaf. The rows of the root and of the parking bucket must be buckets,
 // and all others must not.
 func (c *checker) leaf(id uint64, p page, low, high []byte) {
-	if !p.fits() {
-		c.problem(id, "has %d rows", p.count)
+	if c.passesLeaves() {
 		return
 	}
-	if c.skim && c.bucket != "" {
+	if !p.fits() {
+		c.problem(id, "has %d rows", p.count)
 		return
 	}
 	var last []byte

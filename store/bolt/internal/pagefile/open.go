@@ -56,8 +56,9 @@ func Open(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, f
 
 // Precheck returns an error for a file that bbolt cannot open or use safely: a file shorter than
 // its pages, since the system kills a process that reads mapped memory beyond the end of the file,
-// or a file with damage that is [Problem.Fatal]. Other damage is left to the readers.
-func Precheck(path string, until time.Time) error {
+// or a file with damage that is [Problem.Fatal]. Other damage is left to the readers. The parking
+// bucket is that of [Check].
+func Precheck(path string, until time.Time, parking string) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return nil
 	}
@@ -81,7 +82,7 @@ func Precheck(path string, until time.Time) error {
 	if info.Size() < tx.Size() {
 		return fmt.Errorf("the file is truncated: it has %d bytes and should have %d", info.Size(), tx.Size())
 	}
-	return skim(file, info.Size())
+	return skim(file, info.Size(), parking)
 }
 
 // Confirm writes the meta pages again and syncs the file. It must be called before the first write
