@@ -73,7 +73,7 @@ const (
 	storyAccounts = 6
 	storyLasts    = 2 * time.Second  // a node without a heartbeat
 	storySoon     = 10 * time.Second // for an event beside a strike; the machine may be busy
-	storyPatience = 40 * time.Second
+	storyPatience = 90 * time.Second
 )
 
 // TestStory_FaultsAtRandom_NothingAcknowledgedIsLost: whatever happens to the clock of the database, to nodes, to
