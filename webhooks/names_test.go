@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/storageapi/storageapi/internal/testdir"
 )
 
 // hosts are the names that the tests' name server knows.
@@ -87,6 +89,7 @@ var proxied atomic.Int64
 // TestMain gives the tests a name server and an environment with a proxy, both
 // before anything can have looked at the real ones.
 func TestMain(m *testing.M) {
+	testdir.InMemory()
 	if os.Getenv(receiversApart) != "" {
 		serveApart()
 		os.Exit(0)

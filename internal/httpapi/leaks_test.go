@@ -11,12 +11,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/internal/testdir"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestMain fails if anything is left running when all tests have ended.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testdir.InMemory()
+	goleak.VerifyTestMain(m)
+}
 
 // TestCloseDuringPublish closes a Handler while events are published and delivered.
 // Each Publish succeeds or says that the file is closed; what was acknowledged is
