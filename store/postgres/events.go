@@ -68,9 +68,17 @@ func eventColumns(events []*publication, latest time.Time) []any {
 	}
 }
 
-// matchedOf selects how many deliveries the event $2 of the account $1 initially had.
-const matchedOf = `
-	select e.matched from (` + eventOf + `) i
+func scanAdded(row pgx.Row) (e addedEvent, err error) {
+	err = row.Scan(&e.Place, &e.Deliveries)
+	return e, err
+}
+
+// matchedOf selects how many deliveries the known events among those of the accounts $1 with the ids
+// $2 initially had, with their places.
+var matchedOf = `
+	select r.place::integer - 1, e.matched
+	from unnest((select $1::text[]), (select $2::text[])) with ordinality as r (account, id, place)
+	cross join lateral (` + strings.ReplaceAll(strings.ReplaceAll(eventOf, "$1", "r.account"), "$2", "r.id") + `) i
 	cross join lateral (select matched from storageapi.event_log where event between i.event and i.event order by event limit 1) e`
 
 // enqueue stores an event for the webhook only, or for all subscribed webhooks if only is empty. It
@@ -83,8 +91,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return deliveries, true, err
 		}
-		err = db.QueryRow(ctx, s.sql(matchedOf),
-			encoded.Account, encoded.ID).Scan(&deliveries)
+		err = db.QueryRow(ctx, s.sql(matchedOf), []string{encoded.Account}, []string{encoded.ID}).Scan(&place, &deliveries)
 		if errors.Is(err, pgx.ErrNoRows) {
 			if is, failed := s.isErasing(ctx, db, encoded.Account); is || failed != nil {
 				return 0, false, cmp.Or(failed, auth.ErrErasing)

@@ -21,17 +21,23 @@ const (
 	maxSenders    = 2       // concurrent batches: while one is synced to disk, the next is stored
 	maxBatch      = 256     // events in a batch
 	maxBatchBytes = 1 << 20 // body bytes in a batch, without the last event
-	maxAlone      = 3       // connections for events that their batch did not store
+	smallBatch    = 16      // events in a batch, after a larger one failed
+	maxAlone      = 3       // connections for events that no batch stored
 
 	heldPause    = 50 * time.Millisecond // first pause while an event waits for a lock; doubles
 	heldPauseMax = time.Second
 )
 
 // A publisher stores events in batches, each in one statement and one commit.
+//
+// An error of a batch may be due to one of its events, such as an event whose id an open transaction
+// of the host has published. So after an error the events are stored in small batches, and those of
+// a small batch that failed one by one.
 type publisher struct {
-	store *Store
-	group *batch.Group[*publication]
-	alone chan struct{} // semaphore for storing events that their batch did not store
+	store   *Store
+	group   *batch.Group[*publication]
+	retries *batch.Group[*publication] // of events whose batch failed
+	alone   chan struct{}              // semaphore for storing events one by one
 }
 
 // A publication is an event that is published in a batch.
@@ -41,22 +47,25 @@ type publication struct {
 	// The result, once done is closed.
 	stored     bool // if false, store it alone
 	deliveries int
-	err        error // the batch's error
+	err        error // an error of its batches
 	done       chan struct{}
 }
 
 func (p *publisher) start(s *Store) {
 	p.store, p.alone = s, make(chan struct{}, maxAlone)
-	p.group = batch.New(batch.Config[*publication]{
+	config := batch.Config[*publication]{
 		Senders: maxSenders, Values: maxBatch, Bytes: maxBatchBytes,
 		Size: func(event *publication) int { return len(event.Body) },
 		Send: p.send,
-	})
+	}
+	p.group = batch.New(config)
+	config.Values, config.Send = smallBatch, p.resend
+	p.retries = batch.New(config)
 }
 
 // publish stores an event: in the caller's goroutine if no other call is running, otherwise in a
-// batch. An event that its batch did not store, perhaps because of another event, is stored alone.
-// While it waits for a transaction of the host, it is retried and other events are stored.
+// batch. An event that its batches did not store is stored alone. While it waits for a transaction
+// of the host, it is retried and other events are stored.
 func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent) (deliveries int, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
@@ -80,14 +89,20 @@ func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent)
 			err = failure(ctx, ctx.Err())
 		}
 	}
-	if err != nil && errors.Is(event.err, auth.ErrInterrupted) {
-		return 0, event.err // the batch may have stored it, which the later error must not hide
-	}
-	return deliveries, err
+	return deliveries, event.failure(err)
 }
 
-// share stores an event in a batch. Cancelling ctx has no effect once the batch is being stored:
-// the result decides.
+// failure returns err, or the error of a batch that may have stored the event, which a later error
+// must not hide.
+func (e *publication) failure(err error) error {
+	if err != nil && errors.Is(e.err, auth.ErrInterrupted) {
+		return e.err
+	}
+	return err
+}
+
+// share stores an event in batches. Cancelling ctx has no effect while a batch is being stored: the
+// result decides.
 func (p *publisher) share(ctx context.Context, event *publication) error {
 	if err := ctx.Err(); err != nil {
 		return failure(ctx, err)
@@ -98,8 +113,8 @@ func (p *publisher) share(ctx context.Context, event *publication) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if p.group.Withdraw(event) {
-		return failure(ctx, ctx.Err())
+	if p.group.Withdraw(event) || p.retries.Withdraw(event) {
+		return event.failure(failure(ctx, ctx.Err()))
 	}
 	more := grace
 	if failure(ctx, ctx.Err()) == errSilent {
@@ -133,18 +148,67 @@ func (p *publisher) storeAlone(ctx context.Context, event *publication) (deliver
 	return deliveries, err
 }
 
-// send stores a batch. It takes the events after it has a connection.
+// send stores a batch, or adds its events to smaller ones if that fails.
 func (p *publisher) send(take func() []*publication) {
-	var events []*publication
+	if events, err := p.storeBatch(take); err != nil && len(events) > smallBatch {
+		p.retries.Add(events...)
+	} else {
+		p.finish(events, err)
+	}
+}
+
+// resend stores a batch of events whose larger batch failed.
+func (p *publisher) resend(take func() []*publication) { p.finish(p.storeBatch(take)) }
+
+// storeBatch stores a batch. It takes the events after it has a connection.
+func (p *publisher) storeBatch(take func() []*publication) (events []*publication, err error) {
 	once := sync.OnceFunc(func() { events = take() })
-	err := p.store.write(context.Background(), func(ctx context.Context, conn *pgxpool.Conn) error {
+	err = p.store.write(context.Background(), func(ctx context.Context, conn *pgxpool.Conn) error {
 		once()
 		return p.store.enqueueBatch(ctx, conn, events)
 	})
 	once() // if there was no connection
+	if err != nil {
+		for _, event := range events {
+			event.err = event.failure(err)
+		}
+	}
+	return events, err
+}
+
+// finish returns the results of a batch to the callers. Events that a successful batch did not store
+// are probably known: one more statement finds them all.
+func (p *publisher) finish(events []*publication, err error) {
+	var rest []*publication
 	for _, event := range events {
-		event.err = err
+		if event.stored {
+			close(event.done)
+		} else {
+			rest = append(rest, event)
+		}
+	}
+	if err == nil && len(rest) > 0 {
+		p.store.findKnown(rest)
+	}
+	for _, event := range rest {
 		close(event.done)
+	}
+}
+
+// findKnown sets the results of the events that are known. An error leaves them to be stored alone.
+func (s *Store) findKnown(events []*publication) {
+	accounts := column(events, func(e *publication) string { return e.Account })
+	ids := column(events, func(e *publication) string { return e.ID })
+	known, err := collect(context.Background(), s, scanAdded, matchedOf, accounts, ids)
+	if err == nil {
+		setStored(events, known)
+	}
+}
+
+// setStored sets the results of the events that are stored.
+func setStored(events []*publication, stored []addedEvent) {
+	for _, of := range stored {
+		events[of.Place].stored, events[of.Place].deliveries = true, of.Deliveries
 	}
 }
 
@@ -154,7 +218,7 @@ func (s *Store) enqueueAlone(ctx context.Context, conn *pgxpool.Conn, event *pub
 }
 
 // enqueueBatch stores events in a fixed order, so that batches do not deadlock, and stores only the
-// first event of each account and id. Events already known remain to be stored alone.
+// first event of each account and id that is not known.
 func (s *Store) enqueueBatch(ctx context.Context, conn *pgxpool.Conn, events []*publication) error {
 	switch len(events) {
 	case 0:
@@ -177,9 +241,7 @@ func (s *Store) enqueueBatch(ctx context.Context, conn *pgxpool.Conn, events []*
 	})
 	err := conn.SendBatch(ctx, sending).Close()
 	if err == nil {
-		for _, of := range added {
-			distinct[of.Place].stored, distinct[of.Place].deliveries = true, of.Deliveries
-		}
+		setStored(distinct, added)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,16 +24,40 @@ type press struct {
 	*postgres.Store
 	t       *testing.T
 	release func()
+	sent    *publications
 
 	group   sync.WaitGroup
 	mu      sync.Mutex
 	results []string
 }
 
+// publications counts the statements that publish or find events.
+type publications struct{ atomic.Int64 }
+
+func (p *publications) count(sql string) {
+	if strings.Contains(sql, "event_ids") {
+		p.Add(1)
+	}
+}
+
+func (p *publications) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	p.count(data.SQL)
+	return ctx
+}
+func (p *publications) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (p *publications) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+func (p *publications) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	p.count(data.SQL)
+}
+func (p *publications) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
 func newPress(t *testing.T, option postgres.Option) *press {
 	t.Helper()
 	config := pool(t).Config()
-	config.MaxConns = 2
+	sent := new(publications)
+	config.MaxConns, config.ConnConfig.Tracer = 2, sent
 	only, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +75,8 @@ func newPress(t *testing.T, option postgres.Option) *press {
 		}
 		held = append(held, conn)
 	}
-	p := &press{Store: s, t: t}
+	p := &press{Store: s, t: t, sent: sent}
+	sent.Store(0)
 	p.release = func() {
 		for _, conn := range held {
 			conn.Release()
@@ -151,6 +177,38 @@ func TestPublishTogether(t *testing.T) {
 		p.until(2, 3)
 		p.release()
 		p.want("\x00: error", "7: 3", "8: 3", "first: 2")
+	})
+
+	t.Run("one of many that cannot be stored", func(t *testing.T) {
+		p := newPress(t, option)
+		ids, want := []string{"\x00"}, []string{"\x00: error"}
+		for i := range 39 {
+			ids = append(ids, fmt.Sprintf("m%02d", i))
+			want = append(want, ids[i+1]+": 3")
+		}
+		p.publish(t.Context(), ids...)
+		p.until(2, 40)
+		p.release()
+		p.want(slices.Insert(want, 1, "first: 2")...)
+		if n := batches(ids[1:]...); n != 17 { // two small batches, and 15 events with the refused one
+			t.Errorf("39 events were stored in %d transactions, want 17", n)
+		}
+	})
+
+	t.Run("many that are known", func(t *testing.T) {
+		p := newPress(t, option)
+		var ids, want []string
+		for i := range 20 {
+			ids = append(ids, fmt.Sprintf("m%02d", i))
+			want = append(want, ids[i]+": 3")
+		}
+		p.publish(t.Context(), append(ids, "new")...)
+		p.until(2, 21)
+		p.release()
+		p.want(slices.Concat([]string{"first: 2"}, want, []string{"new: 3"})...)
+		if n := p.sent.Load(); n != 4 { // two for the first, which is known; the batch and the search for the known ones
+			t.Errorf("%d statements were sent, want 4", n)
+		}
 	})
 
 	t.Run("one that nobody waits for any more", func(t *testing.T) {

@@ -34,11 +34,11 @@ type Group[T comparable] struct {
 // New returns a Group.
 func New[T comparable](config Config[T]) *Group[T] { return &Group[T]{config: config} }
 
-// Add adds a value to the next batch.
-func (g *Group[T]) Add(value T) {
+// Add adds values to the next batch.
+func (g *Group[T]) Add(values ...T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting = append(g.waiting, value)
+	g.waiting = append(g.waiting, values...)
 	g.start()
 }
 
