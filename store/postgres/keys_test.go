@@ -137,3 +137,89 @@ func TestKeyByHash_ManyAtOnce_ShareStatements(t *testing.T) {
 	held.Release()
 	group.Wait()
 }
+
+// A lookup whose context ends while the server runs its shared statement returns at once; the others
+// get their rows.
+func TestKeyByHash_ContextEndsDuringSharedStatement_ReturnsAtOnce(t *testing.T) {
+	t.Parallel()
+	const keys, canceled = 4, 2
+	schema, option := migratedSchema(t)
+	creator := open(t, option)
+	for i := range int64(keys) {
+		if err := creator.CreateKey(t.Context(), keyNo(i), apikeys.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := pool(t).Config()
+	config.MaxConns = 2
+	two, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(two.Close)
+	s := openOn(t, two, option)
+	var held []*pgxpool.Conn
+	for range config.MaxConns {
+		conn, err := two.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+	}
+	tx, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `lock table `+quoted(schema)+`.keys in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+
+	type result struct {
+		id  string
+		err error
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var results [keys]chan result
+	for i := range int64(keys) {
+		results[i] = make(chan result, 1)
+		caller := t.Context()
+		if i == canceled {
+			caller = ctx
+		}
+		go func() {
+			key, err := s.KeyByHash(caller, hashNo(i))
+			results[i] <- result{key.ID, err}
+		}()
+		if i == 0 {
+			eventually(t, "a lookup has a statement of its own", func() bool { statements, _ := s.LookingUp(); return statements == 1 })
+		}
+	}
+	eventually(t, "the others wait for one statement", func() bool { statements, waiting := s.LookingUp(); return statements == 2 && waiting == keys-1 })
+	for _, conn := range held {
+		conn.Release()
+	}
+	eventually(t, "the shared statement has taken them", func() bool { _, waiting := s.LookingUp(); return waiting == 0 })
+
+	cancel()
+	select {
+	case got := <-results[canceled]:
+		if !errors.Is(got.err, context.Canceled) {
+			t.Errorf("KeyByHash after cancel = %q, %v; want context.Canceled", got.id, got.err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("KeyByHash waits for the shared statement after cancel")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range results {
+		if i == canceled {
+			continue
+		}
+		if got, want := <-results[i], (result{id: fmt.Sprint("key_", i)}); got != want {
+			t.Errorf("KeyByHash of key %d = %q, %v; want %q", i, got.id, got.err, want.id)
+		}
+	}
+}
