@@ -25,21 +25,21 @@ import (
 // `(select $1)`. Otherwise the planner sees the array's length, finds a plan for one element so
 // cheap that it plans on each call, and planning takes longer than running.
 //
-// Connections of our own pool have both settings and the settings of begin from the start. On other
-// connections, each statement is preceded by its settings in the same round trip. Statements in the
-// host's transactions are planned with the host's settings.
+// A node that loses power or hangs inside a transaction must not keep its locks, so the server ends
+// its session (indexed). idle_in_transaction_session_timeout counts from the server's last answer;
+// the others detect within 5 s and some probes that a node is gone in the middle of a batch.
+//
+// Connections of our own pool have all these settings from the start. On other connections, each
+// statement or transaction is preceded by its settings in the same round trip; short statements by
+// lookUp alone, since the others would cost a key lookup a tenth more. Statements in the host's
+// transactions are planned with the host's settings.
 const (
 	lookUp  = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
 	indexed = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_bitmapscan', 'off', true), ` +
-		`set_config('enable_hashagg', 'off', true), ` + probed
+		`set_config('enable_hashagg', 'off', true), set_config('idle_in_transaction_session_timeout', '5s', true), ` +
+		`set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '1', true)`
 
-	// A node that loses power or hangs inside a transaction must not keep its locks, so the server
-	// ends its session. The first setting counts from the server's last answer; the others detect
-	// within 5 s and some probes that a node is gone in the middle of a batch.
-	unidle = `set_config('idle_in_transaction_session_timeout', '5s', true)`
-	probed = `set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '1', true)`
-
-	begin = `begin; select ` + unidle + `, ` + indexed
+	begin = `begin; select ` + indexed
 )
 
 // Additional settings of some statements.
@@ -55,7 +55,7 @@ const (
 )
 
 // ownSettings are the settings of the connections of our own pool.
-var ownSettings = `select ` + strings.ReplaceAll(unidle+`, `+indexed, `true)`, `false)`)
+var ownSettings = set(strings.ReplaceAll(indexed, `true)`, `false)`))
 
 // set returns the statement that sets settings.
 func set(settings ...string) string { return `select ` + strings.Join(settings, ", ") }
@@ -90,7 +90,7 @@ const forgetForeign = `
 	update storageapi.marks m set event = 0 from here h where m.name = 'changes' and m.event > h.next`
 
 // exportSnapshot begins the transaction of an export page: one snapshot, read by indexes.
-var exportSnapshot = pgx.TxOptions{BeginQuery: `begin isolation level repeatable read, read only; select ` + unidle + `, ` + indexed}
+var exportSnapshot = pgx.TxOptions{BeginQuery: `begin isolation level repeatable read, read only; select ` + indexed}
 
 // openPublications selects the least event number that an open publishing transaction may have
 // used. Such a transaction has a lock on the table $1. The result is 0 if it cannot be known: for a
