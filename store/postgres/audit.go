@@ -178,7 +178,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 	kind, id := string(query.Target.Kind), query.Target.ID
 	below := int64(math.MaxInt64)
 	if query.After != "" {
-		below = s.cursor.listedAuditEntry(query.After)
+		below, _ = positionOf(s.cursors.entries, query.After) // 0 for a cursor of another store: an empty page
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		page = audit.Page{}
@@ -206,7 +206,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 			next = int64(list[query.Limit-1].Number)
 		}
 		if next > 0 {
-			page.Next = s.cursor.entries.Encode(uint64(next))
+			page.Next = s.cursors.entries.Encode(uint64(next))
 		}
 		return nil
 	})

@@ -45,7 +45,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 	if !query.To.IsZero() {
 		to = numberAfter(query.To)
 	}
-	after, given := s.cursor.listed(query.After)
+	after, given := positionOf(s.cursors.events, query.After)
 	if !query.OldestFirst {
 		if given {
 			to = min(to, after)
@@ -78,7 +78,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 		case err != nil:
 			return webhooks.EventPage{}, err
 		case page.Next == "": // complete
-			page.Resume = s.cursor.list(max(settled-1, 0))
+			page.Resume = s.cursors.events.Encode(uint64(max(settled-1, 0)))
 			return page, nil
 		case len(page.Events) == query.Limit || time.Since(begun) > maxWithheld:
 			page.Resume = page.Next
@@ -116,7 +116,7 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	var e webhooks.StoredEvent
 	_, err = pgx.ForEachRow(rows, []any{&number, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.HasBody}, func() error {
 		if len(page.Events) == query.Limit || number >= settled {
-			page.Next = s.cursor.list(last)
+			page.Next = s.cursors.events.Encode(uint64(last))
 			return nil
 		}
 		e.PublishedAt, last = publishedAt(number), number

@@ -134,7 +134,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		if err != nil {
 			return err
 		}
-		if after, ok := s.cursor.event(no, query.After); ok {
+		if after, ok := positionOf(s.cursors.deliveries, query.After); ok {
 			to = min(to, after)
 		}
 		return s.listDeliveries(ctx, conn, no, webhookID, &query, from, to, &page)
@@ -165,7 +165,7 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 				continue
 			}
 			if len(page.Deliveries) == query.Limit {
-				page.Next = s.cursor.text(no, included)
+				page.Next = s.cursors.deliveries.Encode(uint64(included))
 				return nil
 			}
 			page.Deliveries = append(page.Deliveries, d)
@@ -176,9 +176,9 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 		}
 		to = h.events[len(h.events)-1]
 	}
-	page.Next = s.cursor.text(no, to)
+	page.Next = s.cursors.deliveries.Encode(uint64(to))
 	if len(page.Deliveries) == query.Limit {
-		page.Next = s.cursor.text(no, included)
+		page.Next = s.cursors.deliveries.Encode(uint64(included))
 	}
 	return nil
 }

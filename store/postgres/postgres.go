@@ -49,7 +49,7 @@ type Store struct {
 	notifier  notifier
 	publisher publisher
 	lookups   *batch.Group[*lookup]
-	cursor    cursor
+	cursors   cursors
 	clock     clock
 	partsHeld atomic.Pointer[time.Time] // parts are not dropped before this time, see dropParts
 
@@ -199,7 +199,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := s.reseal(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.loadCursor(ctx); err != nil {
+	if err := s.loadCursors(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.makeSpareParts(ctx); err != nil {

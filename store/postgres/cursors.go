@@ -1,0 +1,37 @@
+package postgres
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"math"
+
+	positions "github.com/storageapi/storageapi/internal/cursor"
+)
+
+// cursors encrypt and decrypt the positions in lists, which count the events or the audit entries of
+// all accounts. Each kind of list has a key, which detects cursors of other lists and stores.
+type cursors struct{ events, deliveries, entries positions.Key }
+
+// loadCursors derives the keys from the key that all nodes share.
+func (s *Store) loadCursors(ctx context.Context) error {
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
+	var shared []byte
+	err := s.pool.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'cursors'`)).Scan(&shared)
+	for list, key := range map[string]*positions.Key{"events": &s.cursors.events, "deliveries": &s.cursors.deliveries, "audit": &s.cursors.entries} {
+		h := hmac.New(sha256.New, shared)
+		_, _ = h.Write([]byte(list))
+		copy(key[:], h.Sum(nil))
+	}
+	return failure(ctx, err)
+}
+
+// positionOf returns the position of a cursor, or 0 and false if the cursor is of another list or
+// store.
+func positionOf(key positions.Key, cursor string) (position int64, ok bool) {
+	if n, ok := key.Decode(cursor); ok && n <= math.MaxInt64 {
+		return int64(n), true
+	}
+	return 0, false
+}
