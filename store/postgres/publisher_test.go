@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A press is a store whose connections, all two, are in use until release, so that what
-// is published waits, and but for the first shares a batch then.
+// A press is a store whose two connections are in use until release. So published events wait, and
+// all but the first then share a batch.
 type press struct {
 	*postgres.Store
 	t       *testing.T
@@ -87,7 +87,7 @@ func newPress(t *testing.T, option postgres.Option) *press {
 	return p
 }
 
-// publish publishes events in the background, and notes what comes of them.
+// publish publishes events in the background, and records the results.
 func (p *press) publish(ctx context.Context, ids ...string) {
 	for _, id := range ids {
 		p.group.Go(func() {
@@ -106,7 +106,7 @@ func (p *press) publish(ctx context.Context, ids ...string) {
 	}
 }
 
-// until waits until so many senders are at work and so many events wait.
+// until waits for the numbers of running senders and of waiting events.
 func (p *press) until(senders, waiting int) {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -211,7 +211,7 @@ func TestPublishTogether(t *testing.T) {
 		}
 	})
 
-	t.Run("one that nobody waits for any more", func(t *testing.T) {
+	t.Run("one whose caller gave up", func(t *testing.T) {
 		p := newPress(t, option)
 		ctx, cancel := context.WithCancel(t.Context())
 		p.publish(t.Context(), "9", "10")
@@ -222,11 +222,11 @@ func TestPublishTogether(t *testing.T) {
 		p.release()
 		p.want("10: 3", "9: 3", "first: 2", "given up: canceled")
 		if _, err := s.EventDeliveries(t.Context(), "acct", "given up"); !errors.Is(err, webhooks.ErrNotFound) {
-			t.Errorf("EventDeliveries of what was given up = %v, want ErrNotFound", err)
+			t.Errorf("EventDeliveries of the withdrawn event = %v, want ErrNotFound", err)
 		}
 	})
 
-	t.Run("one that a transaction of the host's has published", func(t *testing.T) {
+	t.Run("one that an open transaction of the host published", func(t *testing.T) {
 		p := newPress(t, option)
 		err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
 			if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "held", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
@@ -249,7 +249,7 @@ func TestPublishTogether(t *testing.T) {
 	})
 }
 
-// The end of one's context while a batch is under way changes nothing for anybody.
+// A context that ends while its batch is being stored has no effect on the batch.
 func TestPublishTogetherUnderWay(t *testing.T) {
 	name, option := migratedSchema(t)
 	p := newPress(t, option)
