@@ -48,21 +48,14 @@ type CreateParams struct {
 	If Condition
 }
 
-// CredentialOf returns the Credential of a value in this package's format that was verified
-// as p. Use [KeyService.Credential] for values that may be imported.
-func CredentialOf(token string, p auth.Principal) auth.Credential {
-	return auth.NewCredential(p.KeyID, hashOf(token).Sum, p.Replaced)
-}
-
 // Create creates a key for the account and returns it with its token, which cannot be
 // retrieved later. An account is any string of 1 to 128 bytes of UTF-8 without control
 // characters. params.If decides whether the caller may create the key.
 //
-// Create returns [ErrLimit] if the account has [Config.MaxPerAccount] keys;
-// [ErrShareLimit] if the key of params.By cannot manage all keys of the account and API keys
-// have created half of MaxPerAccount; [ErrNotFirst] if params.First is set and the account has a
+// Create returns [ErrLimit], in a [*LimitError], if the account has [Config.MaxPerAccount] keys, or
+// half of that if params.By is limited; [ErrNotFirst] if params.First is set and the account has a
 // key; [ErrIdempotencyKeys] if in 24 hours it has used 10 times MaxPerAccount idempotency keys, or
-// 20 times for the host and 5 times for a key that cannot manage all keys of the account.
+// 20 times for the host and 5 times if params.By is limited.
 //
 // If the account has used params.IdempotencyKey before, Create creates nothing. For the same
 // params it returns the original key in its current state, with the zero Token, or
@@ -92,21 +85,23 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err := params.If.ask(Key{}, key); err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
 	}
-	fingerprint, maxCount := params.fingerprint(), max(s.maxCount, 0)
+	fingerprint, limit := params.fingerprint(), LimitError{s.maxCount, params.By.Limited}
+	if limit.Limited {
+		limit.Limit = input.LimitedCount(s.maxCount)
+	}
+	maxCount := limit.Limit
 	if params.First {
 		maxCount = 1
 	}
 	entry := s.entry(ctx, audit.KeyCreated, &key)
 	entry.Until = key.ExpiresAt
-	share := s.share(params.By)
 	err := s.store.CreateKey(ctx, key, CreateOptions{
-		MaxCount:           maxCount,
+		MaxCount:           max(maxCount, 0),
 		IdempotencyKey:     params.IdempotencyKey,
 		Fingerprint:        fingerprint,
 		IdempotencyTTL:     input.IdempotencyTTL,
 		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount, params.By.IsZero(), params.By.Limited),
 		By:                 params.By,
-		Share:              share,
 		AuditEntry:         entry,
 	})
 	if err == nil {
@@ -123,9 +118,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	case errors.Is(err, ErrLimit) && params.First:
 		err = ErrNotFirst
 	case errors.Is(err, ErrLimit):
-		err = &LimitError{s.maxCount, ErrLimit}
-	case errors.Is(err, ErrShareLimit):
-		err = &LimitError{share.Max, ErrShareLimit}
+		err = &limit
 	}
 	if err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)

@@ -29,9 +29,6 @@ type CreateOptions struct {
 	// key is created only if that key exists and By.Matches its hashes.
 	By auth.Credential
 
-	// Share limits how many of the account's keys API keys may create, if By is not zero.
-	Share Share
-
 	// AuditEntry is stored in the same step as the key.
 	AuditEntry audit.Entry
 }

@@ -2,6 +2,7 @@ package apikeys
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/storageapi/storageapi/internal/input"
 )
@@ -16,7 +17,7 @@ var ErrNotFound = errors.New("no such API key")
 var ErrExists = errors.New("API key exists already")
 
 // ErrLimit is returned by [KeyService.Create], in a [*LimitError], if the account has
-// [Config.MaxPerAccount] keys.
+// [Config.MaxPerAccount] keys, or half of that for a limited API key.
 var ErrLimit = errors.New("too many API keys")
 
 // ErrNotFirst is returned by [KeyService.Create] with [CreateParams.First] if the
@@ -54,3 +55,24 @@ func checkAccount(account string) error {
 	}
 	return nil
 }
+
+// A LimitError reports that the account has too many keys for the caller to create another. It
+// wraps [ErrLimit].
+type LimitError struct {
+	// Limit is the number of keys up to which the caller may create: [Config.MaxPerAccount], or
+	// half of it if Limited.
+	Limit int
+
+	// Limited is [auth.Credential.Limited] of the caller.
+	Limited bool
+}
+
+func (e *LimitError) Error() string {
+	if e.Limited {
+		return fmt.Sprintf("%v: an API key that expires or does not hold all scopes can create keys only while the account has fewer than %d", ErrLimit, e.Limit)
+	}
+	return fmt.Sprintf("%v: an account may have at most %d API keys", ErrLimit, e.Limit)
+}
+
+// Unwrap returns ErrLimit.
+func (e *LimitError) Unwrap() error { return ErrLimit }

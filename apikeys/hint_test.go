@@ -9,6 +9,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -133,7 +134,7 @@ func TestCreatedBy(t *testing.T) {
 	if err != nil || key.CreatedBy != person {
 		t.Errorf("by a person: %+v, %v", key.CreatedBy, err)
 	}
-	params.By = apikeys.CredentialOf(token.Reveal(), auth.Principal{KeyID: key.ID})
+	params.By = service.Credential(t.Context(), token.Reveal(), auth.Principal{Account: account, KeyID: key.ID})
 	made, _, err := service.Create(t.Context(), account, params)
 	if want := (audit.Actor{Kind: audit.ActorKey, ID: key.ID}); err != nil || made.CreatedBy != want {
 		t.Errorf("by a key: %+v, %v", made.CreatedBy, err)
@@ -147,28 +148,46 @@ func TestCreatedBy(t *testing.T) {
 	}
 }
 
-// TestShareLimit: the host may always create a key, and no key has a share if there is no limit.
-func TestShareLimit(t *testing.T) {
-	for limit, most := range map[int]int{2: 0, 6: 3, 7: 3, -1: 9} {
-		service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: limit})
-		key, token := create(t, service, time.Time{})
-		if _, _, err := service.Create(t.Context(), account, apikeys.CreateParams{Name: "wide", Scopes: scopes.All()}); err != nil {
-			t.Fatal(err)
-		}
-		params := apikeys.CreateParams{Name: "n", Scopes: readFiles, By: apikeys.CredentialOf(token.Reveal(), auth.Principal{KeyID: key.ID})}
-		var err error
-		made := 0
-		for made < 9 && err == nil {
-			if _, _, err = service.Create(t.Context(), account, params); err == nil {
-				made++
+// TestCreate_LimitedKey_CreatesUpToHalf: keys created by the host count too, and the host and an
+// unlimited key can create up to the limit.
+func TestCreate_LimitedKey_CreatesUpToHalf(t *testing.T) {
+	expires := noon.Add(time.Hour)
+	for limit, half := range map[int]int{1: 1, 2: 1, 6: 3, 7: 3, -1: 12} {
+		for name, params := range map[string]apikeys.CreateParams{
+			"fewer scopes": {Name: "n", Scopes: readFiles},
+			"expires":      {Name: "n", Scopes: scopes.All(), ExpiresAt: expires},
+			"unlimited":    {Name: "n", Scopes: scopes.All()},
+		} {
+			service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: limit, Now: testclock.At(noon).Now})
+			key, token, err := service.Create(t.Context(), account, params)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		want := map[int]error{2: apikeys.ErrLimit, 6: apikeys.ErrShareLimit, 7: apikeys.ErrShareLimit}[limit]
-		if made != most || !errors.Is(err, want) {
-			t.Errorf("with the limit %d: %d created, then %v", limit, made, err)
-		}
-		if full := (*apikeys.LimitError)(nil); errors.As(err, &full) && full.Limit != map[error]int{apikeys.ErrLimit: limit, apikeys.ErrShareLimit: most}[want] {
-			t.Errorf("with the limit %d: %v", limit, err)
+			want := half
+			if name == "unlimited" && limit > 0 {
+				want = limit
+			}
+			params.By = service.Credential(t.Context(), token.Reveal(), auth.Principal{Account: account, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt})
+			count := 1
+			for ; count < 12 && err == nil; count++ {
+				_, _, err = service.Create(t.Context(), account, params)
+			}
+			if err != nil {
+				count--
+			}
+			if count != want || (limit > 0) != errors.Is(err, apikeys.ErrLimit) {
+				t.Errorf("limit %d, %s: got %d keys, then %v; want %d", limit, name, count, err, want)
+			}
+			if full := (*apikeys.LimitError)(nil); errors.As(err, &full) && *full != (apikeys.LimitError{Limit: want, Limited: name != "unlimited"}) {
+				t.Errorf("limit %d, %s: got %+v", limit, name, full)
+			}
+			params.By = auth.Credential{}
+			for err = nil; count < limit && err == nil; count++ {
+				_, _, err = service.Create(t.Context(), account, params)
+			}
+			if err != nil {
+				t.Errorf("limit %d, %s: creation by the host up to the limit: %v", limit, name, err)
+			}
 		}
 	}
 }

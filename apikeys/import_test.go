@@ -32,7 +32,7 @@ var legacies = []apikeys.Legacy{
 func newImporter(t testing.TB, store apikeys.Store) (*apikeys.KeyService, *testclock.Clock) {
 	t.Helper()
 	clock := testclock.At(noon)
-	return newService(t, store, apikeys.Config{Now: clock.Now, Legacy: legacies, MaxPerAccount: 5}), clock
+	return newService(t, store, apikeys.Config{Now: clock.Now, Legacy: legacies, MaxPerAccount: 6}), clock
 }
 
 func oldValue(i int) string { return fmt.Sprintf("old_%032d", i) }

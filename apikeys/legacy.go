@@ -142,7 +142,7 @@ func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]Hash) []Hash {
 // values, for which it reads the store.
 func (s *KeyService) Credential(ctx context.Context, token string, p auth.Principal) auth.Credential {
 	credential := s.credential(ctx, token, p)
-	credential.Limited = s.canManage(&Key{Scopes: p.Scopes, ExpiresAt: p.ExpiresAt}) != nil
+	credential.Limited = !p.ExpiresAt.IsZero() || !p.Scopes.Covers(s.scopes.All())
 	return credential
 }
 
@@ -151,7 +151,7 @@ func (s *KeyService) credential(ctx context.Context, token string, p auth.Princi
 	hashes := s.hashes(token, &buf)
 	switch len(hashes) {
 	case 0: // impossible for a verified value
-		return CredentialOf(token, p)
+		return auth.NewCredential(p.KeyID, hashOf(token).Sum, p.Replaced)
 	case 1:
 		return auth.NewCredential(p.KeyID, hashes[0].Sum, p.Replaced)
 	}

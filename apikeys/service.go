@@ -24,8 +24,8 @@ type Config struct {
 	Prefix string
 
 	// MaxPerAccount is the maximum number of keys per account, including expired keys.
-	// Negative: no limit. Default: 1,000. API keys that cannot manage all keys of their
-	// account can use at most half of it, see [ErrShareLimit].
+	// Negative: no limit. Default: 1,000. An API key that expires or does not hold all scopes
+	// can create keys only while the account has fewer than half of it.
 	MaxPerAccount int
 
 	// Legacy describes the values of imported keys, at most 4 kinds, see

@@ -28,9 +28,6 @@ type Store interface {
 	//   - ErrExists if the account has a key with the ID, or if a hash of the new key is the
 	//     current or previous hash of a key in any account;
 	//   - ErrLimit if the account has options.MaxCount keys, including expired keys;
-	//   - ErrShareLimit if options.By is not zero, options.Share.MayExceed returns true and
-	//     options.Share.Exceeded does too; call Exceeded only then, because it may read all keys of
-	//     the account;
 	//   - ErrIdempotencyKeys if options has an idempotency key and the account has
 	//     options.MaxIdempotencyKeys of them in use.
 	CreateKey(ctx context.Context, key Key, options CreateOptions) error

@@ -14,7 +14,8 @@ type Credential struct {
 	KeyID string
 
 	// Limited means that the key expires or does not hold all scopes. The account may then have
-	// keys that it cannot manage, so it must not use up the account's whole limit.
+	// keys that it cannot manage, so it can create keys and webhooks only while the account has
+	// less than half of its maximum. A limited key that leaks cannot lock out the account's owner.
 	Limited bool
 
 	hash     [sha256.Size]byte

@@ -30,7 +30,8 @@ type Config struct {
 	Events []EventDeclaration
 
 	// MaxPerAccount is the maximum number of webhooks per account; negative: unlimited. Default:
-	// 100.
+	// 100. An API key that expires or does not hold all scopes can create webhooks only while the
+	// account has fewer than half of it.
 	MaxPerAccount int
 
 	// Retry sets the retry schedule and when a webhook is disabled.

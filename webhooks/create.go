@@ -47,11 +47,11 @@ type CreateParams struct {
 
 // Create makes an active webhook for the account, with a new signing secret or params.Secret, and
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without control characters.
-// params.If decides whether the caller may create the webhook. It returns [ErrLimit] if the account
-// has [Config.MaxPerAccount] webhooks; [ErrShareLimit] if it has half of that, and params.By is a
-// key that expires or does not hold all scopes; [ErrIdempotencyKeys] if the account has used too
-// many idempotency keys in 24 hours. That limit is ten times [Config.MaxPerAccount] for API keys,
-// five times for keys that expire or do not hold all scopes, and twenty times for the host.
+// params.If decides whether the caller may create the webhook. It returns [ErrLimit], in a
+// [*LimitError], if the account has [Config.MaxPerAccount] webhooks, or half of that if params.By
+// is limited; and [ErrIdempotencyKeys] if the account has used too many idempotency keys in 24
+// hours. That limit is ten times [Config.MaxPerAccount] for API keys, five times if params.By is
+// limited, and twenty times for the host.
 //
 // If the last reported balance is already below the webhook's threshold, a balance.low event is
 // sent immediately. A receiver that does not have the secret yet may reject it; the event is
@@ -87,13 +87,13 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err := params.If.ask(Webhook{}, webhook); err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
-	fingerprint, maxCount := params.fingerprint(), max(s.maxCount, 0)
-	if params.By.Limited && maxCount > 0 {
-		maxCount = max(1, maxCount/2)
+	fingerprint, limit := params.fingerprint(), LimitError{s.maxCount, params.By.Limited}
+	if limit.Limited {
+		limit.Limit = input.LimitedCount(s.maxCount)
 	}
 	entry := s.entries.of(ctx, audit.WebhookCreated, &webhook)
 	err := s.store.CreateWebhook(ctx, webhook, CreateOptions{
-		MaxCount:           maxCount,
+		MaxCount:           max(limit.Limit, 0),
 		IdempotencyKey:     params.IdempotencyKey,
 		Fingerprint:        fingerprint,
 		IdempotencyTTL:     input.IdempotencyTTL,
@@ -108,10 +108,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		webhook, err = s.replay(ctx, account, duplicate, fingerprint, params.If)
 	}
 	if errors.Is(err, ErrLimit) {
-		err = &LimitError{s.maxCount, ErrLimit}
-		if maxCount < s.maxCount {
-			err = &LimitError{maxCount, ErrShareLimit}
-		}
+		err = &limit
 	}
 	if err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)

@@ -16,13 +16,8 @@ var ErrNotFound = errors.New("no such webhook, event or recovery")
 var ErrExists = errors.New("webhook, recovery or deduplication key exists already")
 
 // ErrLimit is returned by [WebhookService.Create], in a [*LimitError], if the account has
-// [Config.MaxPerAccount] webhooks.
+// [Config.MaxPerAccount] webhooks, or half of that for a limited API key.
 var ErrLimit = errors.New("too many webhooks")
-
-// ErrShareLimit is returned by [WebhookService.Create], in a [*LimitError], if the account has half
-// of its maximum number of webhooks, and the caller's API key expires or does not hold all scopes.
-// A leaked key therefore cannot use up all webhooks.
-var ErrShareLimit = errors.New("too many webhooks for a limited API key")
 
 // ErrIdempotencyKeys is returned by [WebhookService.Create] if the account has used too many
 // idempotency keys in the last 24 hours.
@@ -68,24 +63,23 @@ func checkAccount(account string) error {
 	return nil
 }
 
-// A LimitError reports how many webhooks an account may have. It wraps [ErrLimit], or
-// [ErrShareLimit] if Limit is the maximum for limited API keys.
+// A LimitError reports that the account has too many webhooks for the caller to create another. It
+// wraps [ErrLimit].
 type LimitError struct {
+	// Limit is the number of webhooks up to which the caller may create: [Config.MaxPerAccount],
+	// or half of it if Limited.
 	Limit int
-	err   error
+
+	// Limited is [auth.Credential.Limited] of the caller.
+	Limited bool
 }
 
 func (e *LimitError) Error() string {
-	if e.err == ErrShareLimit {
-		return fmt.Sprintf("%v: API keys without all scopes create webhooks only while the account has fewer than %d", e.err, e.Limit)
+	if e.Limited {
+		return fmt.Sprintf("%v: an API key that expires or does not hold all scopes can create webhooks only while the account has fewer than %d", ErrLimit, e.Limit)
 	}
 	return fmt.Sprintf("%v: an account may have at most %d webhooks", ErrLimit, e.Limit)
 }
 
-// Unwrap returns ErrLimit or ErrShareLimit.
-func (e *LimitError) Unwrap() error {
-	if e.err == nil {
-		return ErrLimit
-	}
-	return e.err
-}
+// Unwrap returns ErrLimit.
+func (e *LimitError) Unwrap() error { return ErrLimit }

@@ -20,7 +20,7 @@ import (
 func TestRoutesByScope(t *testing.T) {
 	r := newReceiver(t) // for test events
 	config := newClock().config()
-	config.Webhooks = r.config()
+	config.Webhooks, config.Keys.MaxPerAccount = r.config(), -1
 	h := serve(t, config)
 	admin := h.admin(alice)
 	owed := webhooksPath + "/" + h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s","events":["balance.low"]}`, r.URL)).want(201, "").text("id")

@@ -168,16 +168,19 @@ func limit(err error) string {
 	var keys *apikeys.LimitError
 	var hooks *webhooks.LimitError
 	switch {
-	case errors.Is(err, apikeys.ErrShareLimit) && errors.As(err, &keys):
-		return fmt.Sprintf("API keys that cannot manage all keys of the account can create keys only while fewer than %d were created by API keys. Delete one of those, or use a key with all scopes.", keys.Limit)
 	case errors.As(err, &keys):
-		return fmt.Sprintf("An account can have at most %d API keys. Delete one first.", keys.Limit)
-	case errors.Is(err, webhooks.ErrShareLimit) && errors.As(err, &hooks):
-		return fmt.Sprintf("API keys that expire or do not hold all scopes can create webhooks only while the account has fewer than %d. Delete one, or use a key with all scopes.", hooks.Limit)
+		return limitMessage("API keys", keys.Limit, keys.Limited)
 	case errors.As(err, &hooks):
-		return fmt.Sprintf("An account can have at most %d webhooks. Delete one first.", hooks.Limit)
+		return limitMessage("webhooks", hooks.Limit, hooks.Limited)
 	}
 	return ""
+}
+
+func limitMessage(kind string, limit int, limited bool) string {
+	if limited {
+		return fmt.Sprintf("A key that expires or does not hold all scopes can create %s only while the account has fewer than %d. Delete one, or use a key that never expires and holds all scopes.", kind, limit)
+	}
+	return fmt.Sprintf("An account can have at most %d %s. Delete one first.", limit, kind)
 }
 
 func (a *api) refusal(c *call) string {

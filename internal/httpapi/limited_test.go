@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
@@ -17,7 +18,7 @@ import (
 func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 	c := newClock()
 	config := c.config()
-	config.Keys.MaxPerAccount = 6 // 60 idempotency keys of API keys
+	config.Keys.MaxPerAccount = 8 // 80 idempotency keys of API keys, 40 of limited keys
 	h := serve(t, config)
 	admin := h.admin(alice)
 	_, value := h.key(alice, scopes.FilesRead)
@@ -32,16 +33,16 @@ func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 		}
 		return got
 	}
-	for range 30 {
+	for range 40 {
 		create(value).want(201, "")
 	}
 	create(value).want(429, "RATE_LIMIT_EXCEEDED")
 	create(other).want(429, "RATE_LIMIT_EXCEEDED")
-	for range 30 {
+	for range 40 {
 		create(admin).want(201, "")
 	}
 	create(admin).want(429, "RATE_LIMIT_EXCEEDED")
-	for i := range 60 { // as the dashboard does
+	for i := range 80 { // as the dashboard does
 		key, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.Of(scopes.FilesRead), IdempotencyKey: fmt.Sprint("form-", i)})
 		if err != nil {
 			t.Fatalf("creation %d by the host: %v, want none", i, err)
@@ -79,7 +80,36 @@ func TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo(t *testing.T) {
 	}
 }
 
-// TestWebhooks_LimitedKey_CreatesHalf: a key that leaked does not use up the webhooks of its account.
+// TestKeys_LimitedKey_CreatesHalf: a leaked key cannot use up the keys of its account, even through
+// the keys that it creates; keys of other creators count too.
+func TestKeys_LimitedKey_CreatesHalf(t *testing.T) {
+	c := newClock()
+	config := c.config()
+	config.Keys.MaxPerAccount = 9
+	h := serve(t, config)
+	admin := h.admin(alice)
+	_, narrow := h.key(alice, scopes.FilesRead)
+	_, expiring := h.expiringKey(alice, c.Now().Add(24*time.Hour), allScopes()...)
+	create := func(token string) reply {
+		t.Helper()
+		soon := c.Now().Add(time.Hour).Format(time.RFC3339)
+		return h.do("POST", keysPath, token, fmt.Sprintf(`{"name":"a","scopes":["files:read"],"expiresAt":%q}`, soon))
+	}
+	created := create(narrow).want(201, "").text("key")
+	for name, token := range map[string]string{"narrow": narrow, "created by narrow": created, "expiring": expiring} {
+		if got := create(token).want(409, "CONFLICT"); !strings.Contains(got.message(), "fewer than 4") {
+			t.Errorf("%s: got the message %q, want it to say fewer than 4", name, got.message())
+		}
+	}
+	for range 5 {
+		create(admin).want(201, "")
+	}
+	if got := create(admin).want(409, "CONFLICT"); !strings.Contains(got.message(), "at most 9 API keys") {
+		t.Errorf("got the message %q, want it to say at most 9 API keys", got.message())
+	}
+}
+
+// TestWebhooks_LimitedKey_CreatesHalf: a leaked key cannot use up the webhooks of its account.
 func TestWebhooks_LimitedKey_CreatesHalf(t *testing.T) {
 	c := newClock()
 	config := c.config()

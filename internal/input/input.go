@@ -53,6 +53,16 @@ func IdempotencyKey(key string) (reason string) {
 // IdempotencyTTL is how long an idempotency key is remembered.
 const IdempotencyTTL = 24 * time.Hour
 
+// LimitedCount returns the number of resources up to which a limited API key may create more: half
+// of maxCount, so that the other half is left to the account's owner, and at least 1. A negative
+// maxCount means no limit.
+func LimitedCount(maxCount int) int {
+	if maxCount < 0 {
+		return maxCount
+	}
+	return max(1, maxCount/2)
+}
+
 // MaxIdempotencyKeys returns the number of idempotency keys in use at which an account may not use
 // another one. maxCount is the limit on its resources; 0 means no limit. API keys may use ten times
 // maxCount, because an account can delete resources and create new ones; limited API keys may use

@@ -63,7 +63,6 @@ type Store struct {
 	webhookRows *webhookRows
 	accountRows *accountRows
 	keyCounts   counts
-	madeCounts  counts // of keys created by API keys
 	requests    requests
 
 	erasing erasing
@@ -115,7 +114,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	s := &Store{
 		wait: pagefile.DefaultWait, freeRoom: files.FreeRoom,
 		keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows(),
-		keyCounts: newCounts(nil), madeCounts: newCounts(madeByKey), requests: newRequests(),
+		keyCounts: newCounts(), requests: newRequests(),
 	}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	for _, option := range options {
@@ -206,7 +205,6 @@ func (s *Store) ended(done bool) {
 	s.webhookRows.End(outcome)
 	s.accountRows.End(outcome)
 	s.keyCounts.rows.End(outcome)
-	s.madeCounts.rows.End(outcome)
 	s.requests.rows.End(outcome)
 }
 

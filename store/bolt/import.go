@@ -212,7 +212,7 @@ func (m *importer) add(r transfer.Record) error {
 	s := m.store
 	switch r := r.(type) {
 	case *transfer.Key:
-		s.countKey(m.batch, &r.Key, 1)
+		s.keyCounts.add(m.batch, r.Account, 1)
 		if err := putKey(m.batch, r.Key, apikeys.Key{}); err != nil {
 			return err
 		}

@@ -32,12 +32,11 @@ const maxCounts = 10_000
 // counts caches the number of keys of each account, to check limits without counting. Only steps
 // use it.
 type counts struct {
-	counted func(b *batch, hash []byte) bool // which keys to count; nil: all
-	rows    *mirror.Mirror[string, int]      // by account
+	rows *mirror.Mirror[string, int] // by account
 }
 
-func newCounts(counted func(b *batch, hash []byte) bool) counts {
-	return counts{counted, mirror.New[string](mirror.Options[int]{Max: maxCounts})}
+func newCounts() counts {
+	return counts{mirror.New[string](mirror.Options[int]{Max: maxCounts})}
 }
 
 // of returns the number of the account's keys.
@@ -48,10 +47,8 @@ func (c *counts) of(b *batch, account string) int {
 	}
 	prefix := record.Prefixed(account, "")
 	rows := b.tx.Bucket(bucketKeyIDs).Cursor()
-	for k, hash := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, hash = rows.Next() {
-		if c.counted == nil || c.counted(b, hash) {
-			count++
-		}
+	for k, _ := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = rows.Next() {
+		count++
 	}
 	c.rows.Keep(account, count)
 	return count

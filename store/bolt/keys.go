@@ -32,13 +32,10 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		case options.MaxCount > 0 && s.keyCounts.of(b, key.Account) >= options.MaxCount:
 			return apikeys.ErrLimit
 		}
-		if err := s.checkShare(b, key.Account, &options); err != nil {
-			return err
-		}
 		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
 			return err
 		}
-		s.countKey(b, &key, 1)
+		s.keyCounts.add(b, key.Account, 1)
 		if err := b.tell(options.AuditEntry); err != nil {
 			return err
 		}
@@ -47,46 +44,6 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		}
 		return s.requests.note(b, keyRequest, key.Account, key.ID, &options)
 	})
-}
-
-// checkShare returns apikeys.ErrShareLimit if the new key would exceed the share of the key that
-// creates it.
-func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOptions) error {
-	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b, account)) || !options.Share.MayExceed(s.madeCounts.of(b, account)) {
-		return nil
-	}
-	by, _, err := keyByID(b.tx, record.Prefixed(account, options.By.KeyID))
-	if err != nil {
-		return err
-	}
-	exceeded := options.Share.Exceeded(&by, func(yield func(*apikeys.Key) bool) {
-		prefix := record.Prefixed(account, "")
-		rows := b.tx.Bucket(bucketKeyIDs).Cursor()
-		for k, hash := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, hash = rows.Next() {
-			var key apikeys.Key
-			if err = readKey(b.tx, &key, hash); err != nil || !yield(&key) {
-				return
-			}
-		}
-	})
-	if err == nil && exceeded {
-		return apikeys.ErrShareLimit
-	}
-	return err
-}
-
-// madeByKey reports whether the key of a row of bucketKeyIDs was created by an API key.
-func madeByKey(b *batch, hash []byte) bool {
-	var key apikeys.Key
-	return readKey(b.tx, &key, hash) == nil && key.CreatedBy.Kind == audit.ActorKey
-}
-
-// countKey records that the step will add a key, or remove it if n is -1.
-func (s *Store) countKey(b *batch, key *apikeys.Key, n int) {
-	s.keyCounts.add(b, key.Account, n)
-	if key.CreatedBy.Kind == audit.ActorKey {
-		s.madeCounts.add(b, key.Account, n)
-	}
 }
 
 // checkCredential returns auth.ErrCredentialChanged if the key that requests the creation was
@@ -276,7 +233,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 
 // removeKey removes a key with its hashes and uses.
 func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
-	s.countKey(b, &key, -1)
+	s.keyCounts.add(b, key.Account, -1)
 	if err := b.Delete(bucketKeyIDs, row); err != nil {
 		return err
 	}

@@ -46,8 +46,6 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 		return apikeys.ErrExists
 	case options.MaxCount > 0 && len(s.keys[created.Account]) >= options.MaxCount:
 		return apikeys.ErrLimit
-	case s.exceedsShare(created.Account, &options):
-		return apikeys.ErrShareLimit
 	case s.keyRequests.full(created.Account, &options):
 		return apikeys.ErrIdempotencyKeys
 	}
@@ -58,29 +56,6 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 	s.keyRequests.note(k.Account, k.ID, &options)
 	s.entries.add(options.AuditEntry)
 	return nil
-}
-
-// exceedsShare reports whether a key requested by another key exceeds that key's share.
-func (s *Store) exceedsShare(account string, options *apikeys.CreateOptions) bool {
-	if options.By.IsZero() || !options.Share.MayExceed(len(s.keys[account])) {
-		return false // even if API keys have created all keys
-	}
-	created := 0
-	for _, row := range s.keys[account] {
-		if row.record.CreatedBy.Kind == audit.ActorKey {
-			created++
-		}
-	}
-	if !options.Share.MayExceed(created) {
-		return false
-	}
-	return options.Share.Exceeded(&s.keys.find(account, options.By.KeyID).Key, func(yield func(*apikeys.Key) bool) {
-		for _, row := range s.keys[account] {
-			if copied := row.record.Key; !yield(&copied) {
-				return
-			}
-		}
-	})
 }
 
 // checkCredential returns auth.ErrCredentialChanged if the key that requests a creation was rotated

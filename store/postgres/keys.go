@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -91,49 +90,8 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 			return err
 		}
 		const count = `select count(*) from storageapi.keys where account = $1 and next is null`
-		if err := s.checkLimit(ctx, tx, count, key.Account, options.MaxCount, apikeys.ErrLimit); err != nil {
-			return err
-		}
-		return s.checkShare(ctx, tx, &key, &options)
+		return s.checkLimit(ctx, tx, count, key.Account, options.MaxCount, apikeys.ErrLimit)
 	})
-}
-
-// checkShare returns apikeys.ErrShareLimit if the key, which was inserted at another key's request,
-// exceeds that key's share.
-func (s *Store) checkShare(ctx context.Context, tx pgx.Tx, key *apikeys.Key, options *apikeys.CreateOptions) error {
-	if options.By.IsZero() || options.Share.Max == 0 {
-		return nil
-	}
-	var created int
-	if err := tx.QueryRow(ctx, s.sql(`select count(*) from storageapi.keys
-		where account = $1 and next is null and id <> $2 and split_part(created_by, ':', 1) = $3`), key.Account, key.ID, string(audit.ActorKey)).Scan(&created); err != nil {
-		return err
-	}
-	if !options.Share.MayExceed(created) {
-		return nil
-	}
-	by, err := found(scanUsedKey(tx.QueryRow(ctx, s.sql(keyByID), key.Account, options.By.KeyID)))
-	if err != nil {
-		return err
-	}
-	rows, err := tx.Query(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.account = $1 and k.next is null and k.id <> $2
-		order by k.id`), key.Account, key.ID)
-	if err != nil {
-		return err
-	}
-	exceeded := options.Share.Exceeded(&by, func(yield func(*apikeys.Key) bool) {
-		for rows.Next() {
-			var other apikeys.Key
-			if other, err = scanKey(rows, false); err != nil || !yield(&other) {
-				return
-			}
-		}
-	})
-	rows.Close()
-	if err = cmp.Or(err, rows.Err()); err == nil && exceeded {
-		err = apikeys.ErrShareLimit
-	}
-	return err
 }
 
 // checkCredential returns auth.ErrCredentialChanged if the credential's key was rotated or deleted

@@ -20,7 +20,7 @@ func valueHash(value string) apikeys.Hash { return apikeys.Hash{Sum: sha256.Sum2
 
 // by returns the options of a creation requested with a key's value.
 func by(keyID, value string, replaced bool) apikeys.CreateOptions {
-	return apikeys.CreateOptions{By: apikeys.CredentialOf(value, auth.Principal{KeyID: keyID, Replaced: replaced})}
+	return apikeys.CreateOptions{By: auth.NewCredential(keyID, valueHash(value).Sum, replaced)}
 }
 
 // rotate gives a key a new value.

@@ -89,7 +89,7 @@ func deletedRequesters(run runner) {
 			options := apikeys.CreateOptions{IdempotencyKey: name, IdempotencyTTL: time.Hour, MaxIdempotencyKeys: 6}
 			if by != "" {
 				value := map[string]string{"acct": by, "other": by + " of other"}[account]
-				options.By = apikeys.CredentialOf(value, auth.Principal{KeyID: by})
+				options.By = auth.NewCredential(by, valueHash(value).Sum, false)
 			}
 			return options
 		}

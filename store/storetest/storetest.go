@@ -47,7 +47,6 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Keys", keyValues},
 		{"CreateKey", createKey},
 		{"KeyTerms", keyOptions},
-		{"KeyShare", keyShare},
 		{"DeleteKeyRequests", deletedRequesters},
 		{"KeyByHash", keyByHash},
 		{"ListKeys", listKeys},
