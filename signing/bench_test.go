@@ -131,8 +131,8 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// BenchmarkKeyring compares with plain AES-256-GCM, with a prepared key schedule and reused memory.
-func BenchmarkKeyring(b *testing.B) {
+// BenchmarkDataKey compares with plain AES-256-GCM, with a prepared key schedule and reused memory.
+func BenchmarkDataKey(b *testing.B) {
 	const id = "wh_01J9Z8Q5N3V7W2X4Y6Z8A0B1C2"
 	block, err := aes.NewCipher(keyOf(1))
 	if err != nil {
@@ -152,12 +152,12 @@ func BenchmarkKeyring(b *testing.B) {
 	}
 	floorSeal := func() { gcm.Seal(buf[:0], nil, key, additional) }
 
-	keyring := newKeyring(b, keyOf(1), keyOf(2))
-	record := keyring.Seal(secretA, id)
+	dataKey := signing.DataKeyOf(keyOf(1))
+	record := dataKey.Seal(secretA, id)
 	b.Run("floor open", func(b *testing.B) { benchmark(b, floorOpen, floorOpen) })
 	b.Run("open", func(b *testing.B) {
 		benchmark(b, floorOpen, func() {
-			if _, err := keyring.Open(record, id); err != nil {
+			if _, err := dataKey.Open(record, id); err != nil {
 				b.Fatal(err)
 			}
 		})
@@ -165,11 +165,11 @@ func BenchmarkKeyring(b *testing.B) {
 	plain := []byte(secretA.Reveal())
 	b.Run("open plain", func(b *testing.B) {
 		benchmark(b, floorOpen, func() {
-			if _, err := keyring.Open(plain, id); err != nil {
+			if _, err := dataKey.Open(plain, id); err != nil {
 				b.Fatal(err)
 			}
 		})
 	})
 	b.Run("floor seal", func(b *testing.B) { benchmark(b, floorSeal, floorSeal) })
-	b.Run("seal", func(b *testing.B) { benchmark(b, floorSeal, func() { keyring.Seal(secretA, id) }) })
+	b.Run("seal", func(b *testing.B) { benchmark(b, floorSeal, func() { dataKey.Seal(secretA, id) }) })
 }

@@ -44,8 +44,9 @@
 //
 // # Storing secrets
 //
-// Both sides need the secret itself, so it cannot be stored as a hash. A [Keyring] seals it with
-// keys that are stored elsewhere.
+// Both sides need the secret itself, so it cannot be stored as a hash. A store seals it with a
+// [DataKey], which a [Sealer] seals with a key that is not in the store: a [Keyring] of keys in
+// memory, or the host's Sealer on a key management service.
 //
 // # Rotating secrets
 //

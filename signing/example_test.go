@@ -1,16 +1,21 @@
 package signing_test
 
 import (
+	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
 )
 
 // A sender signs a request; the receiver rejects all other requests.
@@ -86,7 +91,7 @@ func ExampleHasSignature() {
 	// false
 }
 
-// A key is replaced: records sealed with it are sealed again with the new key.
+// A key is replaced: the store opens its data key with the old key, and seals it with the new one.
 func ExampleKeyring() {
 	oldKey, newKey := make([]byte, signing.KeySize), make([]byte, signing.KeySize)
 	_, _ = rand.Read(oldKey)
@@ -95,26 +100,69 @@ func ExampleKeyring() {
 	if err != nil {
 		panic(err)
 	}
-	record := before.Seal(signing.NewSecret(), "wh_1")
-
-	keyring, err := signing.NewKeyring(newKey, oldKey)
+	during, err := signing.NewKeyring(newKey, oldKey)
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(keyring.Current(record))
-	secret, err := keyring.Open(record, "wh_1")
-	if err != nil {
-		panic(err)
+	path := filepath.Join(os.TempDir(), "signing-example.db")
+	defer func() { _ = os.Remove(path) }()
+	for _, keyring := range []*signing.Keyring{before, during} {
+		store, err := bolt.Open(path, bolt.Sealed(keyring))
+		if err != nil {
+			panic(err)
+		}
+		_ = store.Close()
 	}
-	record = keyring.Seal(secret, "wh_1")
-	fmt.Println(keyring.Current(record))
+	_, err = bolt.Open(path, bolt.Sealed(before))
+	fmt.Println(errors.Is(err, signing.ErrSealed))
+	// Output: true
+}
 
-	_, err = keyring.Open(record, "wh_2")
-	fmt.Println(errors.Is(err, signing.ErrDamaged))
-	// Output:
-	// false
-	// true
-	// true
+// A kms stands for the client of a key management service, which encrypts under a key with an ID
+// and never returns the key.
+type kms struct{}
+
+func (kms) Encrypt(ctx context.Context, keyID string, plain []byte) (cipherText []byte, err error) {
+	return append([]byte(keyID+" "), plain...), ctx.Err() // a real one encrypts
+}
+
+func (kms) Decrypt(ctx context.Context, cipherText []byte) (keyID string, plain []byte, err error) {
+	id, plain, ok := bytes.Cut(cipherText, []byte(" "))
+	if !ok {
+		return "", nil, errors.New("InvalidCiphertextException")
+	}
+	return string(id), plain, ctx.Err()
+}
+
+// A kmsSealer is a signing.Sealer on a key management service.
+type kmsSealer struct {
+	client kms
+	keyID  string
+}
+
+func (s kmsSealer) Seal(ctx context.Context, plain []byte) ([]byte, error) {
+	return s.client.Encrypt(ctx, s.keyID, plain)
+}
+
+func (s kmsSealer) Open(ctx context.Context, sealed []byte) (plain []byte, stale bool, err error) {
+	keyID, plain, err := s.client.Decrypt(ctx, sealed)
+	return plain, keyID != s.keyID, err
+}
+
+// A store's data key is kept by a key management service: the store calls it when it is opened.
+func ExampleSealer() {
+	path := filepath.Join(os.TempDir(), "signing-example-kms.db")
+	defer func() { _ = os.Remove(path) }()
+	for _, keyID := range []string{"key-2026", "key-2027"} { // the second opens, and seals again
+		store, err := bolt.Open(path, bolt.Sealed(kmsSealer{keyID: keyID}))
+		if err != nil {
+			panic(err)
+		}
+		_ = store.Close()
+	}
+	_, err := bolt.Open(path)
+	fmt.Println(errors.Is(err, signing.ErrSealed))
+	// Output: true
 }
 
 func ExampleSecret() {

@@ -1,99 +1,90 @@
 package signing
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 )
 
-// KeySize is the size of a key of a [Keyring], in bytes: AES-256.
+// KeySize is the size of a key of a [Keyring] and of a data key, in bytes: AES-256.
 const KeySize = 32
 
-// The errors of [Keyring.Open]. They contain nothing of the record.
-var (
-	// ErrSealed means that the secret is sealed with a key that is not in the Keyring.
-	ErrSealed = errors.New("signing: secret is sealed with an unknown key; add this key to the Keyring")
+// A Keyring is a [Sealer] of keys in memory: AES-256-GCM keys that the host keeps in its
+// configuration. To replace a key, put the new one first and open every store once; the old one is
+// then needed only for backups made before.
+//
+// A Keyring prints, marshals and logs as "[redacted]". It is safe for concurrent use.
+type Keyring struct {
+	open func() []namedKey // a function for the same reason as Secret.open
+}
 
-	// ErrDamaged means that the record was changed or was sealed for another context.
-	ErrDamaged = errors.New("signing: signing secret record is corrupt or belongs to another webhook")
-)
+var _ Sealer = (*Keyring)(nil)
 
-// A sealed record is
+// A namedKey is an AES-256-GCM key. A record names the key that it is sealed with:
 //
 //	1 byte    sealedVersion
 //	4 bytes   the name of the key
 //	12 bytes  a random nonce
-//	n bytes   the ciphertext of the secret's bytes
-//	16 bytes  the tag, which also covers contextLabel and the context
-//
-// The secret's bytes are sealed rather than its text, since they are a third shorter and need no
-// decoding.
-const (
-	sealedVersion byte = 1 // differs from the first byte of plain records, which begin with secretPrefix
-	keyNameSize        = 4
-	minSealed          = 12 + minSecretBytes + 16 // without version and name
-	keyLabel           = "storageapi keyring: name of a key\x00"
-	contextLabel       = "storageapi keyring: secret sealed for\x00"
-)
-
-// Keyring holds the AES-256-GCM keys with which a store seals signing secrets. It converts a secret
-// to a record and back. To replace a key, put the new one first and keep the old ones until every
-// record is [Keyring.Current] again.
-//
-// A nil *Keyring does not seal: its records are the plain text of the secret. Every Keyring also
-// opens plain records, so that sealing can be introduced later; plain records are not protected
-// against being changed or moved. The zero Secret is an empty record in every Keyring. It needs no
-// protection, since it signs nothing.
-//
-// A Keyring does no I/O, so that a store can use it inside a transaction. With a key management service keep the key
-// encrypted by the service in the host's configuration, and decrypt it once, before the store is opened: neither a slow
-// nor an unreachable service then holds up a delivery.
-//
-// A Keyring prints, marshals and logs as "[redacted]". It is safe for concurrent use.
-type Keyring struct {
-	open func() []sealer // a function for the same reason as Secret.open
-}
-
-// A sealer is one key of a Keyring.
-type sealer struct {
+//	n bytes   the ciphertext
+//	16 bytes  the tag, which also covers additional data
+type namedKey struct {
 	name [keyNameSize]byte
 	aead cipher.AEAD
 }
 
+const (
+	sealedVersion  byte = 1 // differs from the first byte of plain records, which begin with secretPrefix
+	keyNameSize         = 4
+	sealedOverhead      = 12 + 16 // nonce and tag
+	keyLabel            = "storageapi keyring: name of a key\x00"
+	dataKeyLabel        = "storageapi keyring: data key\x00"
+)
+
 // NewKeyring returns a Keyring of the given keys, which it copies: the first one seals, all of them
-// open. Each must be [KeySize] bytes from a random generator, not derived from a password, not used
-// elsewhere, and must seal at most 2³² secrets.
+// open. Each must be [KeySize] bytes from a random generator, not derived from a password and not
+// used elsewhere.
 //
 // The error wraps [ErrConfig] if there is no key, or if a key has another size or is repeated. It
 // identifies the key by its position, from 1.
 func NewKeyring(keys ...[]byte) (*Keyring, error) {
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%w: a Keyring needs at least one key", ErrConfig)
+		return nil, errNoKeys
 	}
-	var sealers []sealer
+	var named []namedKey
 	for i, key := range keys {
 		if len(key) != KeySize {
 			return nil, fmt.Errorf("%w: key %d has %d bytes, want %d", ErrConfig, i+1, len(key), KeySize)
 		}
-		name := nameOf(key)
-		for j, other := range sealers {
+		next := newNamedKey(key)
+		for j, other := range named {
 			// Two different keys share a name with a probability of 1 in 2³². Then records could
 			// not identify their key.
-			if other.name == name {
+			if other.name == next.name {
 				return nil, fmt.Errorf("%w: key %d is key %d again, want different ones", ErrConfig, i+1, j+1)
 			}
 		}
-		aead, err := newAEAD(key)
-		if err != nil {
-			return nil, fmt.Errorf("%w: key %d: %w", ErrConfig, i+1, err)
-		}
-		sealers = append(sealers, sealer{name, aead})
+		named = append(named, next)
 	}
-	return &Keyring{open: func() []sealer { return sealers }}, nil
+	return &Keyring{open: func() []namedKey { return named }}, nil
+}
+
+var errNoKeys = fmt.Errorf("%w: a Keyring needs at least one key", ErrConfig)
+
+// newNamedKey returns a key of KeySize bytes.
+func newNamedKey(key []byte) namedKey {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err) // only for another size
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err) // only for another block size than that of AES
+	}
+	return namedKey{nameOf(key), aead}
 }
 
 func nameOf(key []byte) [keyNameSize]byte {
@@ -101,88 +92,12 @@ func nameOf(key []byte) [keyNameSize]byte {
 	return [keyNameSize]byte(sum[:])
 }
 
-func newAEAD(key []byte) (cipher.AEAD, error) {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
-	}
-	return cipher.NewGCMWithRandomNonce(block)
-}
-
-// sealers returns nil for a nil Keyring and for a Keyring that NewKeyring did not make.
-func (k *Keyring) sealers() []sealer {
-	if k == nil || k.open == nil {
-		return nil
-	}
-	return k.open()
-}
-
-// Seal returns the record of secret to store. It is 33 bytes longer than the secret's bytes: 65
-// bytes for a secret made by [NewSecret]. Only [Keyring.Open] with the same context opens it. The
-// context is the webhook's ID, so that an attacker who can write to the store cannot swap the
-// secrets of webhooks. Sealing a secret twice makes two different records.
-func (k *Keyring) Seal(secret Secret, context string) []byte {
-	sealers := k.sealers()
-	if len(sealers) == 0 || secret.IsZero() {
-		return []byte(secret.Reveal())
-	}
-	w := getWorkspace()
-	defer putWorkspace(w)
-	first, key := sealers[0], secret.open().key
-	record := make([]byte, 0, 1+keyNameSize+len(key)+first.aead.Overhead())
+// seal returns the record of plain.
+func (k namedKey) seal(plain, additional []byte) []byte {
+	record := make([]byte, 0, 1+keyNameSize+len(plain)+sealedOverhead)
 	record = append(record, sealedVersion)
-	record = append(record, first.name[:]...)
-	return first.aead.Seal(record, nil, key, w.additional(context))
-}
-
-// Open returns the secret of a record, which it does not retain. The error is [ErrSealed] or
-// [ErrDamaged].
-func (k *Keyring) Open(record []byte, context string) (Secret, error) {
-	name, sealed := parseRecord(record)
-	if sealed == nil {
-		return openPlain(record)
-	}
-	if len(sealed) < minSealed {
-		return Secret{}, ErrDamaged
-	}
-	for _, s := range k.sealers() {
-		if s.name == name {
-			return s.openSealed(sealed, context)
-		}
-	}
-	return Secret{}, ErrSealed
-}
-
-func openPlain(record []byte) (Secret, error) {
-	if len(record) == 0 {
-		return Secret{}, nil
-	}
-	secret, err := ParseSecret(string(record))
-	if err != nil {
-		return Secret{}, ErrDamaged
-	}
-	return secret, nil
-}
-
-func (s sealer) openSealed(sealed []byte, context string) (Secret, error) {
-	w := getWorkspace()
-	defer putWorkspace(w)
-	key, err := s.aead.Open(nil, nil, sealed, w.additional(context))
-	if err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes {
-		return Secret{}, ErrDamaged
-	}
-	return secretOf(key), nil
-}
-
-// Current reports whether [Keyring.Seal] would make such a record now: sealed with the first key,
-// or plain if k does not seal. A record that is not current should be opened, sealed again and
-// replaced. Current does not check that the record can be opened.
-func (k *Keyring) Current(record []byte) bool {
-	name, sealed := parseRecord(record)
-	if sealers := k.sealers(); len(sealers) > 0 && len(record) > 0 {
-		return sealed != nil && name == sealers[0].name
-	}
-	return sealed == nil
+	record = append(record, k.name[:]...)
+	return k.aead.Seal(record, nil, plain, additional)
 }
 
 // parseRecord returns the name of the key that sealed the record, and the sealed bytes; nil for a
@@ -195,11 +110,40 @@ func parseRecord(record []byte) (name [keyNameSize]byte, sealed []byte) {
 	return name, record[1+n:]
 }
 
-// additional returns the additional authenticated data of a secret. It is valid until the next use
-// of w.
-func (w *workspace) additional(context string) []byte {
-	w.buf = append(append(w.buf[:0], contextLabel...), context...)
-	return w.buf
+// keys returns nil for a nil Keyring and for a Keyring that NewKeyring did not make.
+func (k *Keyring) keys() []namedKey {
+	if k == nil || k.open == nil {
+		return nil
+	}
+	return k.open()
+}
+
+// Seal implements [Sealer] with the first key.
+func (k *Keyring) Seal(_ context.Context, plain []byte) ([]byte, error) {
+	keys := k.keys()
+	if len(keys) == 0 {
+		return nil, errNoKeys
+	}
+	return keys[0].seal(plain, []byte(dataKeyLabel)), nil
+}
+
+// Open implements [Sealer]. The error is [ErrSealed] or [ErrDamaged]. stale reports that the key is
+// not the first one.
+func (k *Keyring) Open(_ context.Context, record []byte) (plain []byte, stale bool, err error) {
+	name, sealed := parseRecord(record)
+	if len(sealed) < sealedOverhead {
+		return nil, false, ErrDamaged
+	}
+	for i, key := range k.keys() {
+		if key.name == name {
+			plain, err := key.aead.Open(nil, nil, sealed, []byte(dataKeyLabel))
+			if err != nil {
+				return nil, false, ErrDamaged
+			}
+			return plain, i > 0, nil
+		}
+	}
+	return nil, false, ErrSealed
 }
 
 // String returns "[redacted]".

@@ -45,7 +45,8 @@ type Store struct {
 	file     *os.File         // of db, for Backup
 	wait     time.Duration    // until the file is closed elsewhere
 	left     bool             // open the file even if it was left
-	keys     *signing.Keyring // nil: secrets are stored in plain text
+	sealer   signing.Sealer   // nil: none
+	dataKey  *signing.DataKey // nil: secrets are stored in plain text
 	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
 	alerts   alerts
@@ -90,11 +91,13 @@ var (
 // An Option changes how a file is opened.
 type Option func(*Store)
 
-// Sealed encrypts the webhooks' signing secrets under the first of the keys, and decrypts with all
-// of them. [Open] encrypts again all secrets that are in plain text or under another of the keys.
-// To replace a key, put the new one before it, open the file once, and remove the old one. Free
-// pages of the file may contain the old records until they are reused.
-func Sealed(keys *signing.Keyring) Option { return func(s *Store) { s.keys = keys } }
+// Sealed encrypts the webhooks' signing secrets with a data key in the file, which sealer seals: a
+// [signing.Keyring], or the host's [signing.Sealer] on a key management service. [Open] calls it,
+// encrypts secrets that are in plain text, and seals the data key again if the Sealer reports that
+// it is stale. To replace a key of a Keyring, put the new one before it, open the file once, and
+// remove the old one. Backups need the key that they were made with. Free pages of the file may
+// contain secrets in plain text until they are reused. A sealed file stays sealed.
+func Sealed(sealer signing.Sealer) Option { return func(s *Store) { s.sealer = sealer } }
 
 // Wait makes [Open] wait up to d while the file is open elsewhere, for a host that starts before
 // its predecessor has ended: choose a longer time than the shutdown takes. Open continues as soon
@@ -104,9 +107,9 @@ func Wait(d time.Duration) Option { return func(s *Store) { s.wait = d } }
 // Open opens the file at path, or creates it with mode 0600 in an existing directory. Errors name
 // the file. They wrap [ErrLocked] if the file stays open elsewhere for longer than [Wait],
 // [ErrSchema] if it is not ours, of another schema or damaged, [ErrLeft] if it was left for another
-// store, and [signing.ErrSealed] if it is sealed under a key that was not given. After an error the
-// file is neither open nor locked. Open does not read pending deliveries; the first claim or report
-// does.
+// store, [signing.ErrSealed] if it is sealed with a key that was not given, [signing.ErrSealer] if
+// the Sealer failed, and [signing.ErrDamaged] if the data key is damaged. After an error the file is
+// neither open nor locked. Open does not read pending deliveries; the first claim or report does.
 func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
@@ -181,6 +184,9 @@ func (s *Store) prepare(file *os.File) (err error) {
 	})
 	if s.observer != nil {
 		s.writer.Observe(s.observer.committed)
+	}
+	if err := s.openDataKey(); err != nil {
+		return err
 	}
 	if err := s.reseal(); err != nil {
 		return err

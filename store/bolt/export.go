@@ -165,7 +165,7 @@ func (e *exporter) key(row, _ []byte) bool {
 
 func (e *exporter) webhook(row, value []byte) bool {
 	account, id := record.CutPrefixed(row)
-	w, err := record.DecodeWebhook(account, id, value, e.store.keys)
+	w, err := record.DecodeWebhook(account, id, value, e.store.dataKey)
 	if err != nil {
 		return e.Unreadable(row, nameOf("webhook", row))
 	}

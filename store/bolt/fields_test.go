@@ -48,11 +48,7 @@ func TestFieldsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := signing.NewKeyring(make([]byte, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.keys = keys
+	s.dataKey = signing.NewDataKey()
 	if err := s.reseal(); err != nil {
 		t.Fatal(err)
 	}

@@ -198,11 +198,11 @@ func want[T any](t *testing.T, what string, got, want T) {
 // wantSound checks that Verify finds nothing wrong with a file.
 func wantSound(t testing.TB, path string, options ...bolt.Option) {
 	t.Helper()
-	var keys *signing.Keyring
+	var sealer signing.Sealer
 	if len(options) > 0 { // sealed
-		keys = sealing(t)
+		sealer = sealing(t)
 	}
-	report, err := boltops.Verify(path, keys)
+	report, err := boltops.Verify(path, sealer)
 	noError(t, err)
 	for _, problem := range report.Problems {
 		t.Error(problem)

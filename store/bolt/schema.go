@@ -52,6 +52,7 @@ var (
 	bucketAuditRoutine      = schema.AuditRoutine
 	bucketSpare             = schema.Spare
 
+	keyDataKey  = schema.MetaDataKey
 	keySeal     = schema.MetaSealed
 	keySchema   = schema.MetaSchema
 	keyClock    = schema.MetaClock

@@ -11,11 +11,48 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// resealStep is how many webhooks are sealed again in a transaction.
+// resealStep is how many webhooks are sealed in a transaction.
 const resealStep = 1000
 
-// reseal seals all secrets under the first key, or unseals them if there are no keys.
+// openDataKey opens the file's data key, or adds one if the file has none and there is a Sealer. It
+// calls the Sealer outside transactions.
+func (s *Store) openDataKey() error {
+	var sealed, mark []byte
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket(bucketMeta)
+		sealed, mark = bytes.Clone(meta.Get(keyDataKey)), bytes.Clone(meta.Get(keySeal))
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case sealed == nil && mark != nil:
+		return fmt.Errorf("data key is missing: %w", signing.ErrDamaged)
+	case sealed == nil && s.sealer == nil:
+		return nil
+	}
+	ctx := context.Background()
+	stale := sealed == nil
+	if stale {
+		s.dataKey = signing.NewDataKey()
+	} else if s.dataKey, stale, err = signing.OpenDataKey(ctx, s.sealer, sealed); err != nil {
+		return err
+	}
+	if !stale {
+		return nil
+	}
+	if sealed, err = s.dataKey.SealedBy(ctx, s.sealer); err != nil {
+		return err
+	}
+	return s.writer.Run(ctx, func(b *batch) error { return b.Put(bucketMeta, keyDataKey, sealed) })
+}
+
+// reseal seals all secrets that are in plain text, if there is a data key. The mark shows that a
+// former call has done so.
 func (s *Store) reseal() error {
+	if s.dataKey == nil {
+		return nil
+	}
 	var mark []byte
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		mark = bytes.Clone(tx.Bucket(bucketMeta).Get(keySeal))
@@ -24,10 +61,10 @@ func (s *Store) reseal() error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.keys.Open(mark, string(keySeal)); err != nil {
-		return fmt.Errorf("signing secrets: %w", err)
-	}
-	if s.keys.Current(mark) && (s.keys == nil || len(mark) > 0) {
+	if len(mark) > 0 {
+		if _, err := s.dataKey.Open(mark, string(keySeal)); err != nil {
+			return fmt.Errorf("signing secrets: %w", err)
+		}
 		return nil
 	}
 	for next := []byte{}; next != nil; {
@@ -50,11 +87,11 @@ func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	k, value := c.Seek(row)
 	for ; k != nil && len(records) < resealStep; k, value = c.Next() {
 		account, id := record.CutPrefixed(k)
-		webhook, err := record.DecodeWebhook(account, id, value, s.keys)
+		webhook, err := record.DecodeWebhook(account, id, value, s.dataKey)
 		if err != nil {
-			continue // unreadable with these keys, and stays so
+			continue // unreadable, and stays so
 		}
-		sealed := append(record.EncodeWebhook(&webhook, s.keys), record.WebhookFields(value)...)
+		sealed := append(record.EncodeWebhook(&webhook, s.dataKey), record.WebhookFields(value)...)
 		records = append(records, [2][]byte{bytes.Clone(k), sealed})
 	}
 	next = bytes.Clone(k)
@@ -64,7 +101,7 @@ func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
 		}
 	}
 	if next == nil {
-		return nil, b.Put(bucketMeta, keySeal, s.keys.Seal(signing.NewSecret(), string(keySeal)))
+		return nil, b.Put(bucketMeta, keySeal, s.dataKey.Seal(signing.NewSecret(), string(keySeal)))
 	}
 	return next, nil
 }

@@ -2,6 +2,7 @@ package bolt_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
@@ -80,8 +83,91 @@ func TestSealing(t *testing.T) {
 	refused("without keys")
 	refused("with another key", bolt.Sealed(ring(t, "b")))
 	use("under a new key", bolt.Sealed(ring(t, "ba")))
+	refused("after a rotation with the old key only", bolt.Sealed(ring(t, "a")))
 	use("without the old key", bolt.Sealed(ring(t, "b")))
 	refused("with the old key only", bolt.Sealed(ring(t, "a")))
+}
+
+// A brokenSealer is a Sealer whose Seal or Open fails.
+type brokenSealer struct {
+	signing.Sealer
+	seal, open error
+}
+
+func (s brokenSealer) Seal(ctx context.Context, plain []byte) ([]byte, error) {
+	if s.seal != nil {
+		return nil, s.seal
+	}
+	return s.Sealer.Seal(ctx, plain)
+}
+
+func (s brokenSealer) Open(ctx context.Context, sealed []byte) ([]byte, bool, error) {
+	if s.open != nil {
+		return nil, false, s.open
+	}
+	return s.Sealer.Open(ctx, sealed)
+}
+
+// TestSealed_SealerFails_ChangesNothing: after a failure the file opens as before.
+func TestSealed_SealerFails_ChangesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	unreachable := errors.New("KMS unreachable")
+	opens := func(what string, options ...bolt.Option) {
+		t.Helper()
+		s, err := bolt.Open(path, options...)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fails := func(what string, sealer signing.Sealer) {
+		t.Helper()
+		_, err := bolt.Open(path, bolt.Sealed(sealer))
+		if !errors.Is(err, signing.ErrSealer) || !errors.Is(err, unreachable) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want ErrSealer, the Sealer's error, and the file named", what, err)
+		}
+	}
+	opens("in plain text")
+	fails("first Seal", brokenSealer{ring(t, "a"), unreachable, nil})
+	fails("Open of what was sealed first", brokenSealer{ring(t, "a"), nil, unreachable})
+	opens("in plain text again")
+	opens("sealed", bolt.Sealed(ring(t, "a")))
+	fails("Open", brokenSealer{ring(t, "a"), nil, unreachable})
+	fails("Seal with a new key", brokenSealer{ring(t, "ba"), unreachable, nil})
+	opens("sealed with the old key", bolt.Sealed(ring(t, "a")))
+	opens("sealed with an unchanged key, without Seal", bolt.Sealed(brokenSealer{ring(t, "a"), unreachable, nil}))
+}
+
+type hangingSealer struct{ ever chan struct{} }
+
+func (s hangingSealer) Seal(context.Context, []byte) ([]byte, error) { <-s.ever; return nil, nil }
+
+func (s hangingSealer) Open(context.Context, []byte) ([]byte, bool, error) {
+	<-s.ever
+	return nil, false, nil
+}
+
+// TestSealed_SealerHangs_OpenFailsAfterTimeout, and leaves the file unlocked.
+func TestSealed_SealerHangs_OpenFailsAfterTimeout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	synctest.Test(t, func(t *testing.T) {
+		ever := make(chan struct{})
+		defer close(ever)
+		began := time.Now()
+		_, err := bolt.Open(path, bolt.Sealed(hangingSealer{ever}))
+		if took := time.Since(began); !errors.Is(err, signing.ErrSealer) || !errors.Is(err, context.DeadlineExceeded) || took != signing.SealerTimeout {
+			t.Errorf("Open = %v after %v, want ErrSealer and DeadlineExceeded after %v", err, took, signing.SealerTimeout)
+		}
+	})
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestSealedFile looks for secrets in a file that was sealed from the beginning.

@@ -103,7 +103,7 @@ func (s *Store) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
 }
 
 func (s *Store) decodeIndexed(account, id string, value []byte) *indexedWebhook {
-	w, err := record.DecodeWebhook(account, id, value, s.keys)
+	w, err := record.DecodeWebhook(account, id, value, s.dataKey)
 	if err != nil {
 		w = webhooks.Webhook{Account: account, ID: id}
 	}

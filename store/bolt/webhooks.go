@@ -84,7 +84,7 @@ func (s *Store) webhookByID(tx *bbolt.Tx, account, id string) (webhooks.Webhook,
 	if value == nil || s.erasing.has(account) {
 		return webhooks.Webhook{}, webhooks.ErrNotFound
 	}
-	return record.DecodeWebhook(account, id, value, s.keys)
+	return record.DecodeWebhook(account, id, value, s.dataKey)
 }
 
 // ListWebhooks implements [webhooks.Store].
@@ -99,7 +99,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 	}
 	descend(tx.Bucket(bucketWebhooks), record.Prefixed(account, ""), page.After, func(id, value []byte) bool {
 		var webhook webhooks.Webhook
-		if webhook, err = record.DecodeWebhook(account, string(id), value, s.keys); err != nil {
+		if webhook, err = record.DecodeWebhook(account, string(id), value, s.dataKey); err != nil {
 			return false
 		}
 		list = append(list, webhook)
@@ -204,7 +204,7 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 	row := record.Prefixed(account, id)
 	old, next := b.Get(bucketWebhooks, row), *webhook
 	next.Version = record.WebhookVersion(old) + 1
-	value := append(record.EncodeWebhook(&next, s.keys), record.WebhookFields(old)...)
+	value := append(record.EncodeWebhook(&next, s.dataKey), record.WebhookFields(old)...)
 	stored := s.decodeIndexed(account, id, value)
 	s.changeWebhook(b, account, id, stored)
 	b.AfterCommit(func() { s.feed.webhook(&stored.Webhook) })

@@ -35,15 +35,15 @@ func TestClaim_PayloadNotFoundInANewerSchema_IsUnsupported(t *testing.T) {
 	}
 }
 
-// A node that lacks the key by which another has sealed a secret again says so, so that the delivery waits.
-func TestClaim_SecretSealedUnderAnUnknownKey_IsErrSealed(t *testing.T) {
+// A node without a Sealer reports that it cannot open what another has sealed, so that the delivery waits.
+func TestClaim_SecretSealedByAnotherNode_IsErrSealed(t *testing.T) {
 	option := inSchema(t)
-	s := open(t, option, postgres.Sealed(keyring(t, 1)))
+	s := open(t, option)
 	endpoints(t, s, 1)
 	if n := len(claimed(t, s)); n != 0 {
 		t.Fatalf("claimed %d, want none", n)
 	}
-	open(t, option, postgres.Sealed(keyring(t, 2, 1)))
+	open(t, option, postgres.Sealed(keyring(t, 1)))
 	publishTo(t, s, "acct_wh_000000", "event")
 	task := claimed(t, s)[0]
 	if !errors.Is(task.Err, signing.ErrSealed) {

@@ -30,6 +30,7 @@ type Store struct {
 	pool    *pgxpool.Pool
 	own     bool // Close closes the pool
 	options *options
+	dataKey *signing.DataKey // nil: secrets are stored in plain text
 
 	warnings []string // see Capabilities
 
@@ -59,7 +60,7 @@ type Store struct {
 type options struct {
 	schema string
 	names  names
-	keys   *signing.Keyring
+	sealer signing.Sealer // nil: none
 	poll   time.Duration
 	quiet  bool
 	logger *slog.Logger
@@ -80,9 +81,12 @@ func InSchema(name string) Option {
 	}
 }
 
-// Sealed encrypts the webhooks' signing secrets under the first key. [Open] and [New] re-seal
-// secrets that are in plain text or under another of the keys.
-func Sealed(keys *signing.Keyring) Option { return func(o *options) { o.keys = keys } }
+// Sealed encrypts the webhooks' signing secrets with a data key in the schema, which sealer seals: a
+// [signing.Keyring], or the host's [signing.Sealer] on a key management service. [Open] and [New]
+// call it, encrypt secrets that are in plain text, and seal the data key again if the Sealer
+// reports that it is stale. All nodes must have a Sealer that opens the data key. Nodes that start
+// at the same time agree on one data key. A sealed schema stays sealed.
+func Sealed(sealer signing.Sealer) Option { return func(o *options) { o.sealer = sealer } }
 
 // PollEvery sets the interval, 1 ms to 1 h, within which a delivering node reads changes that
 // arrive without a notification: events of [Store.PublishTx], and all changes while the node does
@@ -195,6 +199,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	}
 	if err := s.keepObserving(ctx); err != nil {
 		return nil, err
+	}
+	if err := s.openDataKey(ctx); err != nil {
+		return nil, fmt.Errorf("signing secrets: %w", err)
 	}
 	if err := s.reseal(ctx); err != nil {
 		return nil, err

@@ -9,15 +9,69 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// resealStep is how many webhooks one transaction seals again.
+// resealStep is how many webhooks one transaction seals.
 const resealStep = 500
 
-// sealMark is the name under which the mark is sealed. The mark is a secret that shows which keys
-// are in use.
+// sealMark is the name under which the mark is sealed. The mark is a secret; it shows that all
+// secrets are sealed, and with which data key.
 const sealMark = "seal"
 
-// reseal seals all secrets under the first key, or unseals them all if there are no keys.
+// openDataKey opens the schema's data key, or adds one if the schema has none and there is a
+// Sealer. It calls the Sealer outside transactions. Other nodes may do the same: each write is a
+// compare-and-swap, and a node that loses starts again with the row of the other.
+func (s *Store) openDataKey(ctx context.Context) error {
+	for {
+		sealed, mark, err := s.storedDataKey(ctx)
+		switch {
+		case err != nil:
+			return err
+		case sealed == nil && mark != nil:
+			return fmt.Errorf("data key is missing: %w", signing.ErrDamaged)
+		case sealed == nil && s.options.sealer == nil:
+			return nil
+		}
+		stale := sealed == nil
+		if stale {
+			s.dataKey = signing.NewDataKey()
+		} else if s.dataKey, stale, err = signing.OpenDataKey(ctx, s.options.sealer, sealed); err != nil {
+			return err
+		}
+		if !stale {
+			return nil
+		}
+		renewed, err := s.dataKey.SealedBy(ctx, s.options.sealer)
+		if err != nil {
+			return err
+		}
+		if swapped, err := s.swapDataKey(ctx, sealed, renewed); err != nil || swapped {
+			return err
+		}
+	}
+}
+
+// storedDataKey returns the sealed data key and the mark, or nil.
+func (s *Store) storedDataKey(ctx context.Context) (sealed, mark []byte, err error) {
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, s.sql(`select (select seal from storageapi.marks where name = 'data_key'),
+		(select seal from storageapi.marks where name = 'seal')`)).Scan(&sealed, &mark)
+	return sealed, mark, failure(ctx, err)
+}
+
+// swapDataKey replaces the sealed data key, if it is still old; nil means none.
+func (s *Store) swapDataKey(ctx context.Context, old, renewed []byte) (swapped bool, err error) {
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
+	tag, err := s.pool.Exec(ctx, s.sql(`insert into storageapi.marks as m (name, seal) values ('data_key', $2)
+		on conflict (name) do update set seal = excluded.seal where m.seal = $1`), old, renewed)
+	return tag.RowsAffected() > 0, failure(ctx, err)
+}
+
+// reseal seals all secrets that are in plain text, if there is a data key.
 func (s *Store) reseal(ctx context.Context) error {
+	if s.dataKey == nil {
+		return nil
+	}
 	for from, done := int64(0), false; !done; {
 		ctx, cancel := within(ctx, patience)
 		err := pgx.BeginTxFunc(ctx, s.pool, s.transaction(), func(tx pgx.Tx) (err error) {
@@ -33,19 +87,17 @@ func (s *Store) reseal(ctx context.Context) error {
 	return nil
 }
 
-// resealFrom seals again the secrets of some webhooks with numbers above from. It returns the
+// resealFrom seals the secrets of some webhooks with numbers above from. It returns the
 // number to continue from, or marks all as sealed and returns done.
 func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int64, done bool, err error) {
-	keys := s.options.keys
+	key := s.dataKey
 	var mark []byte
 	if err := tx.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'seal' for update`)).Scan(&mark); err != nil {
 		return 0, false, err
 	}
-	if _, err := keys.Open(mark, sealMark); err != nil {
-		return 0, false, err
-	}
-	if keys.Current(mark) && (keys == nil || len(mark) > 0) {
-		return 0, true, nil
+	if len(mark) > 0 {
+		_, err := key.Open(mark, sealMark)
+		return 0, err == nil, err
 	}
 	batch := &pgx.Batch{}
 	seen, err := rowsOf(ctx, tx, func(row pgx.CollectableRow) (no int64, err error) {
@@ -54,11 +106,11 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 		if err := row.Scan(&no, &id, &secret, &previous); err != nil {
 			return 0, err
 		}
-		now, err := keys.Open(secret, id)
-		before, err2 := keys.Open(previous, id)
-		if err == nil && err2 == nil { // otherwise these keys cannot open it
+		now, err := key.Open(secret, id)
+		before, err2 := key.Open(previous, id)
+		if err == nil && err2 == nil { // otherwise it is unreadable, and stays so
 			batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, version = version + 1 where no = $1`),
-				no, keys.Seal(now, id), keys.Seal(before, id))
+				no, key.Seal(now, id), key.Seal(before, id))
 		}
 		return no, nil
 	}, s.sql(`select no, id, secret, previous_secret from storageapi.webhooks where no > $1 order by no limit $2 for no key update`), from, resealStep)
@@ -71,6 +123,6 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 	if len(seen) == resealStep {
 		return seen[resealStep-1], false, nil
 	}
-	_, err = tx.Exec(ctx, s.sql(`update storageapi.marks set seal = $1 where name = 'seal'`), keys.Seal(signing.NewSecret(), sealMark))
+	_, err = tx.Exec(ctx, s.sql(`update storageapi.marks set seal = $1 where name = 'seal'`), key.Seal(signing.NewSecret(), sealMark))
 	return 0, true, err
 }

@@ -43,8 +43,8 @@ func (r *webhookRow) fields() []any {
 func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 	w = r.Webhook
 	w.BalanceThreshold = webhooks.Amount(r.threshold)
-	if w.Secret, err = s.options.keys.Open(r.secret, w.ID); err == nil {
-		w.PreviousSecret, err = s.options.keys.Open(r.previous, w.ID)
+	if w.Secret, err = s.dataKey.Open(r.secret, w.ID); err == nil {
+		w.PreviousSecret, err = s.dataKey.Open(r.previous, w.ID)
 	}
 	if err != nil {
 		return webhooks.Webhook{}, fmt.Errorf("webhook %s: %w", r.ID, err)
@@ -62,7 +62,7 @@ func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 func (s *Store) values(w *webhooks.Webhook) []any {
 	return []any{
 		w.URL, texts(w.Events), texts(w.PastEvents), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
-		int64(w.BalanceThreshold), s.options.keys.Seal(w.Secret, w.ID), s.options.keys.Seal(w.PreviousSecret, w.ID), stored(w.PreviousSecretExpiresAt),
+		int64(w.BalanceThreshold), s.dataKey.Seal(w.Secret, w.ID), s.dataKey.Seal(w.PreviousSecret, w.ID), stored(w.PreviousSecretExpiresAt),
 		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt),
 	}
 }

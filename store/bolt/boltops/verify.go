@@ -1,10 +1,13 @@
 package boltops
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -71,24 +74,25 @@ func (r *Report) add(p Problem) {
 }
 
 // Verify reads the whole file at path and reports damage: pages that bbolt could not read, records
-// that cannot be decoded, and missing or superfluous rows. It never writes. keys open sealed
-// signing secrets; if keys is nil, Verify checks only the form of sealed secrets.
+// that cannot be decoded, and missing or superfluous rows. It never writes. sealer is that
+// of [bolt.Sealed]; if it is nil, Verify checks only the form of sealed secrets.
 //
 // Meanwhile the file is locked against [bolt.Open], but not against other calls of Verify and
 // [Compact]. An error wraps [bolt.ErrLocked] if the file is open: verify a copy by
 // [bolt.Store.Backup] instead. It wraps [bolt.ErrSchema] if the file is not ours, or of another
-// schema; then the Report covers only the pages. Other errors are errors of the system.
+// schema; then the Report covers only the pages. It wraps [signing.ErrSealed] or
+// [signing.ErrSealer] if the Sealer cannot open the data key. Other errors are errors of the system.
 //
 // A file without problems may still be damaged in the bytes of a name or of an event's body, which
 // have no checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file. A file of
 // 1 GiB takes some seconds.
-func Verify(path string, keys *signing.Keyring) (Report, error) {
+func Verify(path string, sealer signing.Sealer) (Report, error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var report Report
 	f, err := openReadOnly(path)
 	if err == nil {
 		defer f.close()
-		_, err = f.verify(&report, keys)
+		_, err = f.verify(&report, sealer)
 	}
 	if err != nil {
 		err = fmt.Errorf("verify %s: %w", path, err)
@@ -106,20 +110,53 @@ func (f *file) checkPages(report *Report) (broken map[string]bool) {
 }
 
 // verify fills report, and returns whether pages are damaged.
-func (f *file) verify(report *Report, keys *signing.Keyring) (damagedPages bool, err error) {
+func (f *file) verify(report *Report, sealer signing.Sealer) (damagedPages bool, err error) {
 	broken := f.checkPages(report)
 	damagedPages = len(broken) > 0
 	if broken[""] || broken[string(schema.Meta)] || f.db == nil {
 		return damagedPages, nil // no bucket can be read safely
 	}
-	return damagedPages, f.db.View(func(tx *bbolt.Tx) error {
+	var sealed, mark []byte
+	err = f.db.View(func(tx *bbolt.Tx) error {
 		report.Schema = int(schema.Of(tx))
 		if err := schema.Check(tx); err != nil {
 			return err
 		}
-		(&verifier{tx: tx, report: report, broken: broken, keys: keys}).run()
+		meta := tx.Bucket(schema.Meta)
+		sealed, mark = bytes.Clone(meta.Get(schema.MetaDataKey)), bytes.Clone(meta.Get(schema.MetaSealed))
 		return nil
 	})
+	if err != nil {
+		return damagedPages, err
+	}
+	key, err := openDataKey(report, sealer, sealed, mark)
+	if err != nil {
+		return damagedPages, err
+	}
+	return damagedPages, f.db.View(func(tx *bbolt.Tx) error {
+		(&verifier{tx: tx, report: report, broken: broken, dataKey: key}).run()
+		return nil
+	})
+}
+
+// openDataKey opens the file's data key, outside transactions because the Sealer may be slow. It
+// returns nil if secrets are in plain text, or if the key cannot be opened without a Sealer or
+// because it is damaged, which it reports.
+func openDataKey(report *Report, sealer signing.Sealer, sealed, mark []byte) (key *signing.DataKey, err error) {
+	switch {
+	case sealed != nil:
+		key, _, err = signing.OpenDataKey(context.Background(), sealer, sealed)
+	case mark != nil:
+		err = signing.ErrDamaged
+	}
+	switch {
+	case errors.Is(err, signing.ErrDamaged):
+		report.add(Problem{string(schema.Meta), strconv.Quote(string(schema.MetaDataKey)), "is missing or cannot be opened: " + err.Error()})
+		return nil, nil
+	case sealer == nil:
+		return nil, nil
+	}
+	return key, err
 }
 
 // A file is a locked file, open for reading.

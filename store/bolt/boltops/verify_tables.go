@@ -178,7 +178,8 @@ type verifier struct {
 	tx     *bbolt.Tx
 	report *Report
 	broken map[string]bool
-	keys   *signing.Keyring
+	// dataKey opens the signing secrets; nil: unknown, or they are in plain text.
+	dataKey *signing.DataKey
 	eventState
 }
 
@@ -296,10 +297,10 @@ func (v *verifier) isErasing(account string) bool {
 	return !ok || value != nil
 }
 
-// isWrong reports whether err means a damaged secret. Without keys, sealed secrets cannot be
-// opened.
+// isWrong reports whether err means a damaged secret. Without the data key, sealed secrets cannot
+// be opened.
 func (v *verifier) isWrong(err error) bool {
-	return err != nil && (v.keys != nil || !errors.Is(err, signing.ErrSealed))
+	return err != nil && (v.dataKey != nil || !errors.Is(err, signing.ErrSealed))
 }
 
 // meta checks a row of the bucket meta. Other programs may have rows in it.
@@ -325,7 +326,7 @@ func (v *verifier) meta(k, value []byte) ([]ref, string) {
 		_, err := record.DecodeMark(value)
 		return nil, unless(err == nil, cannotBeRead)
 	case string(schema.MetaSealed):
-		if _, err := v.keys.Open(value, string(schema.MetaSealed)); v.isWrong(err) {
+		if _, err := v.dataKey.Open(value, string(schema.MetaSealed)); v.isWrong(err) {
 			return nil, "is not a sealed secret: " + err.Error()
 		}
 	}
@@ -371,7 +372,7 @@ func countKey(r *Report, value []byte) {
 
 func (v *verifier) webhook(k, value []byte) ([]ref, string) {
 	account, id, _ := split(k)
-	w, err := record.InspectWebhook(account, id, value, v.keys)
+	w, err := record.InspectWebhook(account, id, value, v.dataKey)
 	switch {
 	case err != nil && w.ID == "":
 		return nil, cannotBeRead

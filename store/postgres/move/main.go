@@ -119,18 +119,18 @@ func nameOf(place string) string {
 }
 
 func open(ctx context.Context, place, keys string) (store.Store, error) {
-	ring, err := ringOf(keys)
+	sealer, err := sealerOf(keys)
 	if err != nil {
 		return nil, err
 	}
 	if isURL(place) {
-		return postgres.Open(ctx, place, postgres.Sealed(ring))
+		return postgres.Open(ctx, place, postgres.Sealed(sealer))
 	}
-	return bolt.Open(place, bolt.Sealed(ring))
+	return bolt.Open(place, bolt.Sealed(sealer))
 }
 
-// ringOf returns the keys that secrets are sealed under, or nil if there are none.
-func ringOf(list string) (*signing.Keyring, error) {
+// sealerOf returns the Keyring of a list of keys, or nil if it is empty.
+func sealerOf(list string) (signing.Sealer, error) {
 	if list == "" {
 		return nil, nil
 	}

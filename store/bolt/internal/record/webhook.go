@@ -8,11 +8,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// EncodeWebhook returns the record of a webhook, whose secrets it seals with the first of the keys,
-// if any. The record omits the account and ID, which are the row's key. To replace a record, append
+// EncodeWebhook returns the record of a webhook, whose secrets it seals with key. The record omits the account and ID, which are the row's key. To replace a record, append
 // its [WebhookFields].
-func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
-	secret, previous := keys.Seal(w.Secret, w.ID), keys.Seal(w.PreviousSecret, w.ID)
+func EncodeWebhook(w *webhooks.Webhook, key *signing.DataKey) []byte {
+	secret, previous := key.Seal(w.Secret, w.ID), key.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(72 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
 	coder{to: &e}.webhook(w, &secret, &previous)
 	if w.Held {
@@ -30,9 +29,9 @@ const (
 )
 
 // DecodeWebhook decodes the webhook stored under account and id. If its secrets cannot be opened,
-// the error wraps [ErrCorrupt] and the error of keys.
-func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (webhooks.Webhook, error) {
-	w, err := InspectWebhook(account, id, record, keys)
+// the error wraps [ErrCorrupt] and the error of key.
+func DecodeWebhook(account, id string, record []byte, key *signing.DataKey) (webhooks.Webhook, error) {
+	w, err := InspectWebhook(account, id, record, key)
 	if err != nil {
 		return webhooks.Webhook{}, err
 	}
@@ -41,7 +40,7 @@ func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (we
 
 // InspectWebhook is like DecodeWebhook, but returns the rest of a webhook whose secrets cannot be
 // opened.
-func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w webhooks.Webhook, err error) {
+func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w webhooks.Webhook, err error) {
 	d := newDecoder(record)
 	w.Account, w.ID = account, id
 	var secret, previous []byte // sealed
@@ -60,10 +59,10 @@ func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w
 	if err := d.err(); err != nil {
 		return webhooks.Webhook{}, err
 	}
-	if w.Secret, err = keys.Open(secret, id); err != nil {
+	if w.Secret, err = key.Open(secret, id); err != nil {
 		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if w.PreviousSecret, err = keys.Open(previous, id); err != nil {
+	if w.PreviousSecret, err = key.Open(previous, id); err != nil {
 		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return w, nil

@@ -73,7 +73,8 @@ var (
 
 // The rows of the bucket meta.
 var (
-	MetaSealed     = []byte("seal")             // a secret sealed like the webhooks' secrets; missing if the file was never sealed
+	MetaDataKey    = []byte("data_key")         // signing.DataKey that seals secrets, in sealed form; missing if secrets are plain
+	MetaSealed     = []byte("seal")             // a secret sealed like the webhooks' secrets; missing unless all are sealed
 	MetaSchema     = []byte("format")           // Version
 	MetaUnreleased = []byte("schema")           // schema of a file from an unreleased build, before 0.1.0
 	MetaClock      = []byte("clock")            // clock record

@@ -9,9 +9,9 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// FuzzKeyringOpen checks that only three records open: the empty one, the text of a secret, and the
+// FuzzDataKeyOpen checks that only three records open: the empty one, the text of a secret, and the
 // one sealed record.
-func FuzzKeyringOpen(f *testing.F) {
+func FuzzDataKeyOpen(f *testing.F) {
 	forEver, err := hex.DecodeString(sealedForEver)
 	if err != nil {
 		f.Fatal(err)
@@ -24,23 +24,23 @@ func FuzzKeyringOpen(f *testing.F) {
 	f.Add([]byte{1}, "wh_1")
 	f.Add([]byte(secretA.Reveal()), "wh_1")
 	f.Add([]byte("whsec_"), "wh_1")
-	keyring := newKeyring(f, keyOf(1))
+	key := signing.DataKeyOf(keyOf(1))
 	f.Fuzz(func(t *testing.T, record []byte, context string) {
-		for _, keyring := range []*signing.Keyring{nil, keyring} {
-			keyring.Current(record)
-			secret, err := keyring.Open(record, context)
+		for _, key := range []*signing.DataKey{nil, key} {
+			key.Current(record)
+			secret, err := key.Open(record, context)
 			switch {
 			case err != nil:
 				if !errors.Is(err, signing.ErrSealed) && !errors.Is(err, signing.ErrDamaged) || !secret.IsZero() {
 					t.Errorf("err = %v, want ErrSealed or ErrDamaged", err)
 				}
 			case secret.Reveal() == string(record):
-			case keyring == nil || !bytes.Equal(record, forEver) || context != "wh_1" || !secret.Equal(secretA):
+			case key == nil || !bytes.Equal(record, forEver) || context != "wh_1" || !secret.Equal(secretA):
 				t.Errorf("opened %x for %q", record, context)
 			}
 		}
 		secret := secretB
-		if opened, err := keyring.Open(keyring.Seal(secret, context), context); err != nil || !opened.Equal(secret) {
+		if opened, err := key.Open(key.Seal(secret, context), context); err != nil || !opened.Equal(secret) {
 			t.Errorf("context %q: %v, or another secret", context, err)
 		}
 	})

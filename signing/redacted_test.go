@@ -19,7 +19,8 @@ import (
 func TestKeyring_Printed_IsRedacted(t *testing.T) {
 	key := []byte("0123456789abcdefghijklmnopqrstuv")
 	keyring := newKeyring(t, key)
-	keyring.Seal(secretA, "wh_1")
+	dataKey := signing.DataKeyOf(key)
+	dataKey.Seal(secretA, "wh_1")
 	var none *signing.Keyring
 	type config struct {
 		Keyring *signing.Keyring
@@ -29,6 +30,7 @@ func TestKeyring_Printed_IsRedacted(t *testing.T) {
 	outputs := map[string]string{}
 	for name, value := range map[string]any{
 		"keyring": keyring, "nil": none, "value": *keyring,
+		"data key": dataKey, "data key value": *dataKey, "nil data key": (*signing.DataKey)(nil),
 		"config": config{keyring, keyring, *keyring}, "pointer": &config{keyring, keyring, *keyring},
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "% X", "%d"} {
@@ -43,7 +45,7 @@ func TestKeyring_Printed_IsRedacted(t *testing.T) {
 		data, err = xml.Marshal(value)
 		outputs[name+" xml"] = fmt.Sprint(string(data), err)
 	}
-	outputs["String"] = keyring.String()
+	outputs["String"] = keyring.String() + dataKey.String()
 	outputs["cmp.Diff"] = cmp.Diff(config{Keyring: keyring}, config{Keyring: newKeyring(t, keyOf(1))},
 		cmp.AllowUnexported(config{}, signing.Keyring{}))
 	_, err := signing.NewKeyring(key, key)
@@ -67,7 +69,7 @@ func TestKeyring_Printed_IsRedacted(t *testing.T) {
 	}
 	for _, name := range []string{
 		"keyring %v", "keyring %+v", "keyring %#v", "keyring %x", "keyring slog", "keyring json", "keyring xml",
-		"nil %v", "nil slog", "config json", "String",
+		"nil %v", "nil slog", "data key %v", "data key %#v", "data key slog", "data key json", "data key xml", "nil data key %v", "config json", "String",
 	} {
 		if !strings.Contains(outputs[name], "[redacted]") {
 			t.Errorf("%s: %q, want [redacted] in it", name, outputs[name])

@@ -1,0 +1,190 @@
+package signing
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// A DataKey is the AES-256-GCM key with which a store seals signing secrets. It is for authors of
+// stores. It converts a secret to a record and back, without I/O, so that a store can use it inside
+// a transaction. It must seal at most 2³² secrets.
+//
+// A nil *DataKey does not seal: its records are the plain text of the secret. Every DataKey also
+// opens plain records, so that sealing can be introduced later; plain records are not protected
+// against being changed or moved. The zero Secret is an empty record of every DataKey. It needs no
+// protection, since it signs nothing.
+//
+// A DataKey prints, marshals and logs as "[redacted]". It is safe for concurrent use.
+type DataKey struct {
+	open func() dataKey // a function for the same reason as Secret.open
+}
+
+type dataKey struct {
+	namedKey
+	plain []byte
+}
+
+// A sealed data key is
+//
+//	1 byte   dataKeyVersion
+//	4 bytes  the name of the data key
+//	n bytes  the data key as the Sealer has sealed it
+const (
+	dataKeyVersion byte = 1
+	maxSealedKey        = 64 << 10
+
+	contextLabel = "storageapi keyring: secret sealed for\x00"
+	minSealed    = minSecretBytes + sealedOverhead
+)
+
+// NewDataKey returns a random key. The store must have stored what [DataKey.SealedBy] returns before
+// it uses the key.
+func NewDataKey() *DataKey {
+	plain := make([]byte, KeySize)
+	_, _ = rand.Read(plain) // never fails
+	return dataKeyOf(plain)
+}
+
+// OpenDataKey returns the key of a result of [DataKey.SealedBy], and whether the Sealer reports that
+// it is stale: then the store must replace it by a new result. A nil Sealer opens nothing. The
+// error wraps [ErrSealer], [ErrSealed] or [ErrDamaged].
+func OpenDataKey(ctx context.Context, sealer Sealer, sealed []byte) (key *DataKey, stale bool, err error) {
+	if len(sealed) < 1+keyNameSize || sealed[0] != dataKeyVersion {
+		return nil, false, fmt.Errorf("data key: %w", ErrDamaged)
+	}
+	if sealer == nil {
+		return nil, false, ErrSealed
+	}
+	type opened struct {
+		plain []byte
+		stale bool
+	}
+	result, err := call(ctx, "open", func(ctx context.Context) (opened, error) {
+		plain, stale, err := sealer.Open(ctx, bytes.Clone(sealed[1+keyNameSize:]))
+		return opened{bytes.Clone(plain), stale}, err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("data key: %w", err)
+	}
+	if len(result.plain) != KeySize || nameOf(result.plain) != [keyNameSize]byte(sealed[1:]) {
+		return nil, false, fmt.Errorf("data key: %w", ErrDamaged)
+	}
+	return dataKeyOf(result.plain), result.stale, nil
+}
+
+func dataKeyOf(plain []byte) *DataKey {
+	key := dataKey{newNamedKey(plain), plain}
+	return &DataKey{open: func() dataKey { return key }}
+}
+
+// SealedBy returns the key in the form that the store keeps, at most 64 KiB and 5 bytes. It also
+// opens the result, because a form that could not be opened would lose the secrets. The error is
+// that of [OpenDataKey].
+func (k *DataKey) SealedBy(ctx context.Context, sealer Sealer) ([]byte, error) {
+	key := k.open()
+	bySealer, err := call(ctx, "seal", func(ctx context.Context) ([]byte, error) {
+		sealed, err := sealer.Seal(ctx, bytes.Clone(key.plain))
+		return bytes.Clone(sealed), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("data key: %w", err)
+	}
+	if len(bySealer) > maxSealedKey {
+		return nil, fmt.Errorf("data key: %w: Seal returned %d bytes, want at most %d", ErrSealer, len(bySealer), maxSealedKey)
+	}
+	sealed := append([]byte{dataKeyVersion}, key.name[:]...)
+	sealed = append(sealed, bySealer...)
+	if _, _, err := OpenDataKey(ctx, sealer, sealed); err != nil {
+		return nil, fmt.Errorf("open what the Sealer has just sealed: %w", err)
+	}
+	return sealed, nil
+}
+
+// seals reports whether k is neither nil nor zero.
+func (k *DataKey) seals() bool { return k != nil && k.open != nil }
+
+// Seal returns the record of secret to store. It is 33 bytes longer than the secret's bytes: 65
+// bytes for a secret made by [NewSecret]. Only [DataKey.Open] with the same context opens it. The
+// context is the webhook's ID, so that an attacker who can write to the store cannot swap the
+// secrets of webhooks. Sealing a secret twice makes two different records.
+func (k *DataKey) Seal(secret Secret, context string) []byte {
+	if !k.seals() || secret.IsZero() {
+		return []byte(secret.Reveal())
+	}
+	w := getWorkspace()
+	defer putWorkspace(w)
+	// The secret's bytes are sealed rather than its text, since they are a third shorter and need
+	// no decoding.
+	return k.open().seal(secret.open().key, w.additional(context))
+}
+
+// Open returns the secret of a record, which it does not retain. The error is [ErrSealed] or
+// [ErrDamaged].
+func (k *DataKey) Open(record []byte, context string) (Secret, error) {
+	name, sealed := parseRecord(record)
+	if sealed == nil {
+		return openPlain(record)
+	}
+	if len(sealed) < minSealed {
+		return Secret{}, ErrDamaged
+	}
+	if !k.seals() {
+		return Secret{}, ErrSealed
+	}
+	named := k.open()
+	if named.name != name {
+		return Secret{}, ErrSealed
+	}
+	w := getWorkspace()
+	defer putWorkspace(w)
+	key, err := named.aead.Open(nil, nil, sealed, w.additional(context))
+	if err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes {
+		return Secret{}, ErrDamaged
+	}
+	return secretOf(key), nil
+}
+
+func openPlain(record []byte) (Secret, error) {
+	if len(record) == 0 {
+		return Secret{}, nil
+	}
+	secret, err := ParseSecret(string(record))
+	if err != nil {
+		return Secret{}, ErrDamaged
+	}
+	return secret, nil
+}
+
+// Current reports whether [DataKey.Seal] would make such a record now: sealed with k, or plain if k
+// does not seal. A plain record that is not current should be opened, sealed and replaced. Current
+// does not check that the record can be opened.
+func (k *DataKey) Current(record []byte) bool {
+	name, sealed := parseRecord(record)
+	if k.seals() && len(record) > 0 {
+		return sealed != nil && name == k.open().name
+	}
+	return sealed == nil
+}
+
+// additional returns the additional authenticated data of a secret. It is valid until the next use
+// of w.
+func (w *workspace) additional(context string) []byte {
+	w.buf = append(append(w.buf[:0], contextLabel...), context...)
+	return w.buf
+}
+
+// String returns "[redacted]".
+func (*DataKey) String() string { return redacted }
+
+// Format implements [fmt.Formatter]: "[redacted]", with any verb and flags.
+func (*DataKey) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// MarshalText implements [encoding.TextMarshaler]: "[redacted]".
+func (*DataKey) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue implements [slog.LogValuer]: "[redacted]".
+func (*DataKey) LogValue() slog.Value { return slog.StringValue(redacted) }
