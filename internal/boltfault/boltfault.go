@@ -12,6 +12,6 @@ import "time"
 // disk, provided that nothing was committed. After any other error the store is read-only.
 var Around func(store any, around func(commit func() error) error)
 
-// SetClock shifts the system's clock as seen by the store, which a testing/synctest bubble cannot
-// do. Package bolt sets it.
-var SetClock func(store any, by time.Duration)
+// SystemClock returns a bolt.Option with which the store reads the system's clock by now, because
+// the clock of a testing/synctest bubble cannot jump. Package bolt sets it.
+var SystemClock func(now func() time.Time) (option any)

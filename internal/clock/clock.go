@@ -27,7 +27,6 @@ type Clock struct {
 	mu     sync.Mutex
 	begun  time.Time     // the start of the monotonic time
 	zero   time.Time     // the system's time at begun, according to the current setting
-	set    time.Duration // see [Clock.Set]
 	steady time.Duration // the steady clock minus the system's, in whole milliseconds
 	doubt  time.Duration
 	jumped time.Duration // monotonic time of the last jump
@@ -127,7 +126,7 @@ func (c *Clock) readClock() (wall time.Time) {
 	if c.Now != nil {
 		wall = c.Now()
 	}
-	wall = wall.Round(0).Add(c.set)
+	wall = wall.Round(0)
 	if c.begun.IsZero() {
 		c.begun, c.zero = now, wall
 	}
@@ -145,12 +144,4 @@ func (c *Clock) readClock() (wall time.Time) {
 		c.doubt = 0
 	}
 	return wall
-}
-
-// Set shifts the system's clock as seen by c, for tests.
-func (c *Clock) Set(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.readClock()
-	c.set = by
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testclock"
 )
 
 const (
@@ -32,11 +33,12 @@ func TestClock_SystemClockIsSet_DoubtsJumpsAheadAndStaysSteady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {
-				var c clock.Clock
+				var system testclock.Clock
+				c := clock.Clock{Now: system.Now}
 				c.Watch()
 				for i, m := range moves {
 					time.Sleep(m.pass)
-					c.Set(m.ahead)
+					system.RunAhead(m.ahead)
 					if got := c.Doubt(); got != m.doubt {
 						t.Errorf("move %d: doubt = %v, want %v", i, got, m.doubt)
 					}
@@ -75,11 +77,12 @@ func TestResume_ClockWasSetOrTimePassed_ContinuesSteadilyWithDoubt(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {
-				var before, after clock.Clock
+				var system testclock.Clock
+				before, after := clock.Clock{Now: system.Now}, clock.Clock{Now: system.Now}
 				before.Watch()
-				before.Set(test.ahead)
+				system.RunAhead(test.ahead)
 				mark := before.Mark()
-				after.Set(test.ahead + test.gone) // before it is used
+				system.RunAhead(test.ahead + test.gone)
 				after.Resume(mark)
 				now := after.Mark()
 				if got := now.Steady.Sub(mark.Steady); got != test.steady {

@@ -38,6 +38,13 @@ func (c *Clock) Set(at time.Time) {
 	c.at = at
 }
 
+// RunAhead makes the clock run, ahead of time.Now by d, which may be negative.
+func (c *Clock) RunAhead(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at, c.ahead = time.Time{}, d
+}
+
 // Add moves the clock by d, which may be negative.
 func (c *Clock) Add(d time.Duration) {
 	c.mu.Lock()

@@ -243,7 +243,7 @@ func (s *Store) Capabilities() capability.Set {
 
 func init() {
 	boltfault.Around = func(s any, around func(func() error) error) { s.(*Store).writer.Around(around) }
-	boltfault.SetClock = func(s any, by time.Duration) { s.(*Store).clock.Set(by) }
+	boltfault.SystemClock = func(now func() time.Time) any { return Option(func(s *Store) { s.clock.Now = now }) }
 }
 
 // view begins a short read transaction; the caller must end it with Rollback.

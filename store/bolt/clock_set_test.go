@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -20,14 +21,15 @@ func TestClockIsSetAhead(t *testing.T) {
 	for name, right := range map[string]bool{"for a day": false, "for an hour": true} {
 		t.Run(name, func(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {
-				s := openTemp(t)
+				var system testclock.Clock
+				s := openTemp(t, systemClock(&system))
 				defer func() { _ = s.Close() }()
 				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				publishMany(t, s, 1)
 				state := func(ahead time.Duration) webhooks.DeliveryState {
-					s.clock.Set(ahead)
+					system.RunAhead(ahead)
 					before := time.Now().Add(ahead - 30*day)
 					if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: before, Limit: 100}); err != nil {
 						t.Fatal(err)
@@ -74,7 +76,8 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
 			testbubble.Run(t, func(t *testing.T) {
-				s := mustOpen(t, path)
+				var system testclock.Clock
+				s := mustOpen(t, path, systemClock(&system))
 				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -111,13 +114,14 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 					if err := s.Close(); err != nil {
 						t.Fatal(err)
 					}
-					s = mustOpen(t, path)
+					system.RunAhead(0)
+					s = mustOpen(t, path, systemClock(&system))
 				}
-				s.clock.Set(ahead)
+				system.RunAhead(ahead)
 				putOff()
 				wantDue(retry)
 				time.Sleep(10 * time.Minute)
-				s.clock.Set(0)
+				system.RunAhead(0)
 				wantDue(50 * time.Minute)
 				if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 1}); err != nil { // marks the clock
 					t.Fatal(err)
@@ -141,16 +145,17 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 func TestPublishedInThePast(t *testing.T) {
 	const day, old, part = 24 * time.Hour, 5, 100
 	testbubble.Run(t, func(t *testing.T) {
-		s := openTemp(t)
+		var system testclock.Clock
+		s := openTemp(t, systemClock(&system))
 		defer func() { _ = s.Close() }()
 		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		right := time.Now()
 		for i := range old + 3*part {
-			s.clock.Set(0)
+			system.RunAhead(0)
 			if i < old || i >= old+part && i < old+2*part {
-				s.clock.Set(-40 * day)
+				system.RunAhead(-40 * day)
 			}
 			if _, err := s.Enqueue(t.Context(), testEvent(i, 1)); err != nil {
 				t.Fatal(err)
@@ -174,7 +179,8 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
 			testbubble.Run(t, func(t *testing.T) {
-				s := mustOpen(t, path)
+				var system testclock.Clock
+				s := mustOpen(t, path, systemClock(&system))
 				stored := 0
 				store := func() {
 					t.Helper()
@@ -189,7 +195,8 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 						if err := s.Close(); err != nil {
 							t.Fatal(err)
 						}
-						s = mustOpen(t, path)
+						system.RunAhead(0)
+						s = mustOpen(t, path, systemClock(&system))
 					}
 				}
 				kept := func() (first int) {
@@ -214,12 +221,12 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 					return stored - events
 				}
 				store()
-				s.clock.Set(year)
+				system.RunAhead(year)
 				for range 3 { // each after a restart under the right clock, which the process before did not have
 					store()
-					s.clock.Set(year)
+					system.RunAhead(year)
 				}
-				s.clock.Set(0)
+				system.RunAhead(0)
 				for range 3 {
 					time.Sleep(day)
 					store()
@@ -256,13 +263,14 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 func TestPublish_AfterATransactionThatFailed_GoesOnByTheClock(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {
-		s := openTemp(t)
+		var system testclock.Clock
+		s := openTemp(t, systemClock(&system))
 		publish := func(i int) error { _, err := s.Enqueue(t.Context(), testEvent(i, 10)); return err }
-		s.clock.Set(year)
+		system.RunAhead(year)
 		if err := publish(0); err != nil {
 			t.Fatal(err)
 		}
-		s.clock.Set(0)
+		system.RunAhead(0)
 		s.writer.Around(func(func() error) error { return errFull })
 		if err := publish(1); err == nil {
 			t.Fatal("the commit did not fail")

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/internal/testclock"
 )
 
 var (
@@ -14,14 +17,17 @@ var (
 	errFull = &fs.PathError{Op: "write", Path: "storage.db", Err: syscall.ENOSPC} // as bbolt returns it
 )
 
-func openTemp(tb testing.TB) *Store {
-	s, err := Open(filepath.Join(tb.TempDir(), "storage.db"))
+func openTemp(tb testing.TB, options ...Option) *Store {
+	s, err := Open(filepath.Join(tb.TempDir(), "storage.db"), options...)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+// systemClock makes the store read the system's clock from c.
+func systemClock(c *testclock.Clock) Option { return boltfault.SystemClock(c.Now).(Option) }
 
 // together commits steps in one batch and returns the error of each.
 func together(tb testing.TB, s *Store, list ...func(*batch) error) []error {

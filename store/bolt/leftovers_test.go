@@ -224,9 +224,9 @@ func TestSettle_BesideADeletion_IsStale(t *testing.T) {
 	}
 }
 
-func mustOpen(t *testing.T, path string) *Store {
+func mustOpen(t *testing.T, path string, options ...Option) *Store {
 	t.Helper()
-	s, err := Open(path)
+	s, err := Open(path, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
@@ -19,10 +20,10 @@ import (
 
 // A copier makes copies of a file, in the ways in which backups are made.
 type copier struct {
-	t    *testing.T
-	path string
-	s    *bolt.Store
-	set  time.Duration // the clock is
+	t      *testing.T
+	path   string
+	s      *bolt.Store
+	system testclock.Clock
 }
 
 func newCopier(t *testing.T) *copier {
@@ -34,17 +35,13 @@ func newCopier(t *testing.T) *copier {
 
 func (c *copier) open() {
 	c.t.Helper()
-	s, err := bolt.Open(c.path)
+	s, err := bolt.Open(c.path, boltfault.SystemClock(c.system.Now).(bolt.Option))
 	noError(c.t, err)
-	boltfault.SetClock(s, c.set)
 	c.s = s
 }
 
 // pass lets the clock go on by so much.
-func (c *copier) pass(by time.Duration) {
-	c.set += by
-	boltfault.SetClock(c.s, c.set)
-}
+func (c *copier) pass(by time.Duration) { c.system.Add(by) }
 
 // live copies the file while it is open.
 func (c *copier) live() (path string) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -630,9 +631,10 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	noError(t, s.Close())
 	noError(t, os.Remove(h.path()))
 
-	s, err = bolt.Open(h.abandoned)
+	var system testclock.Clock
+	s, err = bolt.Open(h.abandoned, boltfault.SystemClock(system.Now).(bolt.Option))
 	noError(t, err)
-	boltfault.SetClock(s, time.Hour) // so that it is marked
+	system.RunAhead(time.Hour) // so that it is marked
 	for more := true; more; {
 		more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 100})
 		noError(t, err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -12,7 +13,9 @@ import (
 func TestPurge_ClockSetAhead_KeepsPendingForADay(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {
+		var system testclock.Clock
 		s := New()
+		s.clock.Now = system.Now
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		}, webhooks.CreateOptions{})
@@ -33,7 +36,7 @@ func TestPurge_ClockSetAhead_KeepsPendingForADay(t *testing.T) {
 			return list[0].State
 		}
 		time.Sleep(time.Hour)
-		s.clock.Set(ahead)
+		system.RunAhead(ahead)
 		for range 24 {
 			if got := state(); got != webhooks.Pending {
 				t.Fatalf("delivery is %s within a day after the clock was set, want pending", got)
