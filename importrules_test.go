@@ -18,7 +18,7 @@ const module = "github.com/storageapi/storageapi"
 // importRules says which packages of this module, and of other modules, each
 // package may import, tests apart. The standard library is free to all.
 var importRules = map[string][]string{
-	".":                {"audit", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "internal/wiring", "store/transfer"},
+	".":                {"internal/fields", "audit", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "internal/wiring", "store/transfer"},
 	"store/capability": {},
 
 	"scopes":   {},
@@ -26,8 +26,8 @@ var importRules = map[string][]string{
 	"audit":    {},
 	"observe":  {"audit"},
 	"auth":     {"observe", "scopes", "internal/lasting", "internal/observing"},
-	"apikeys":  {"store/capability", "audit", "observe", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook", "internal/wiring"},
-	"webhooks": {"store/capability", "audit", "observe", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/wiring", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
+	"apikeys":  {"store/capability", "audit", "observe", "internal/fields", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook", "internal/wiring"},
+	"webhooks": {"store/capability", "audit", "observe", "internal/fields", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/wiring", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting":  {},
 	"webhooks/internal/jsontext":  {},
@@ -37,11 +37,11 @@ var importRules = map[string][]string{
 	"webhooks/internal/testgate":  {"webhooks/internal/outbound"},
 
 	"store":                           {"auth", "audit", "apikeys", "webhooks", "store/transfer"},
-	"store/transfer":                  {"store/capability", "apikeys", "audit", "webhooks", "scopes", "signing"},
-	"store/memory":                    {"store/capability", "audit", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/transfer"},
-	"store/bolt":                      {"store/capability", "audit", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store/transfer":                  {"internal/fields", "store/capability", "apikeys", "audit", "webhooks", "scopes", "signing"},
+	"store/memory":                    {"internal/fields", "store/capability", "audit", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/transfer"},
+	"store/bolt":                      {"internal/fields", "store/capability", "audit", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/eventlog":    {"webhooks", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
-	"store/bolt/internal/record":      {"audit", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
+	"store/bolt/internal/record":      {"internal/fields", "audit", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/files":       {},
 	"store/bolt/internal/mirror":      {},
 	"store/bolt/internal/pagefile":    {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
@@ -54,14 +54,15 @@ var importRules = map[string][]string{
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
 	// What people see stands on what hosts use.
-	"dashboard": {"audit", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
+	"dashboard": {"internal/fields", "audit", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
 
 	"internal/arrival":   {},
 	"internal/boltfault": {},
 	"internal/clock":     {},
 	"internal/crash":     {},
 	"internal/cursor":    {},
-	"internal/httpapi":   {"audit", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
+	"internal/httpapi":   {"internal/fields", "audit", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
+	"internal/fields":    {},
 	"internal/heap":      {},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/input":     {},

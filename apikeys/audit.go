@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 )
@@ -28,27 +29,13 @@ func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) a
 		n.Until = after.PreviousExpiresAt
 		return n
 	}
-	changed := before.changed(after)
+	changed := fields.Changed(before, after)
 	if len(changed) == 0 {
 		return audit.Entry{}
 	}
 	n := s.entry(ctx, audit.KeyChanged, before)
 	n.Changed = changed
 	return n
-}
-
-// changed returns the names of the fields in which after differs.
-func (k *Key) changed(after *Key) (fields []string) {
-	if k.Name != after.Name {
-		fields = append(fields, "name")
-	}
-	if k.Scopes != after.Scopes {
-		fields = append(fields, "scopes")
-	}
-	if !k.ExpiresAt.Equal(after.ExpiresAt) {
-		fields = append(fields, "expiresAt")
-	}
-	return fields
 }
 
 // ExpiryLeads returns how long before a key's expiry each [audit.KeyExpiring] entry is stored.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/input"
 )
 
@@ -82,15 +83,9 @@ func (s *KeyService) ask(ctx context.Context, account, keyID string, condition C
 		return nil, err
 	}
 	return func(key Key) error {
-		if !key.equalSettings(&found) {
+		if !fields.Equal(&key, &found, fields.Conditioned) {
 			return errChanged
 		}
 		return nil
 	}, nil
-}
-
-// equalSettings reports whether two states of a key are equal except for its uses.
-func (k *Key) equalSettings(other *Key) bool {
-	return k.Name == other.Name && k.Scopes == other.Scopes && k.ExpiresAt.Equal(other.ExpiresAt) &&
-		k.Hash == other.Hash && k.Previous == other.Previous
 }

@@ -5,11 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
@@ -85,7 +85,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err := params.If.ask(Key{}, key); err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
 	}
-	fingerprint, limit := params.fingerprint(), LimitError{s.maxCount, params.By.Limited}
+	fingerprint, limit := fields.Sum(&key, fields.Created), LimitError{s.maxCount, params.By.Limited}
 	if limit.Limited {
 		limit.Limit = input.LimitedCount(s.maxCount)
 	}
@@ -186,9 +186,4 @@ func checkExpiry(at, now time.Time) error {
 		return invalid("expiresAt", "must be before the year 10000")
 	}
 	return nil
-}
-
-// fingerprint returns a hash of validated params, to recognize a repeated request.
-func (p *CreateParams) fingerprint() [sha256.Size]byte {
-	return input.Fingerprint(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
 }

@@ -1,9 +1,13 @@
 package apikeys
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -49,6 +53,45 @@ type Key struct {
 	LastUsedAt     time.Time
 	PreviousUsedAt time.Time
 }
+
+// Fields lists the fields of a key for the stores of this module, for exports, and for the
+// comparisons of this package. A new field needs a line here with the next even tag; stores then
+// keep it without a change.
+func (k *Key) Fields(w *fields.Walk) {
+	if !w.Packed() {
+		fields.Text(w, "account", fields.Placed, 0, &k.Account)
+		fields.Text(w, "id", fields.Placed, 0, &k.ID)
+		fields.Text(w, "name", fields.Placed, fields.Setting|fields.Created, &k.Name)
+		fields.FormattedTexts(w, "scopes", fields.Placed, fields.Setting|fields.Created, &k.Scopes, scopes.Set.Names, scopes.FromNames)
+		fields.Time(w, "createdAt", fields.Placed, 0, &k.CreatedAt)
+		fields.Time(w, "expiresAt", fields.Placed, fields.Setting|fields.Created, &k.ExpiresAt)
+		fields.Formatted(w, "hash", fields.Placed, fields.Value, &k.Hash, formatHash, parseHash)
+		fields.Formatted(w, "previous", fields.Placed, fields.Guarded, &k.Previous, formatHash, parseHash)
+		fields.Time(w, "previousExpiresAt", fields.Placed, 0, &k.PreviousExpiresAt)
+		fields.Time(w, "lastUsedAt", fields.Placed, 0, &k.LastUsedAt)
+		fields.Time(w, "previousUsedAt", fields.Placed, 0, &k.PreviousUsedAt)
+	}
+	fields.Text(w, "hint", 2, 0, &k.Hint)
+	fields.Formatted(w, "createdBy", 4, 0, &k.CreatedBy, audit.Actor.String, parseActor)
+	fields.Text(w, "previousHint", 6, 0, &k.PreviousHint)
+}
+
+func formatHash(h Hash) string {
+	if h.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum[:])
+}
+
+func parseHash(text string) (h Hash, err error) {
+	if len(text) != hex.EncodedLen(sha256.Size) {
+		return h, errors.New("must be 64 hexadecimal digits")
+	}
+	_, err = hex.Decode(h.Sum[:], []byte(text))
+	return h, err
+}
+
+func parseActor(text string) (audit.Actor, error) { return audit.ParseActor(text), nil }
 
 // expiryOf returns when the token with the given hash expires (zero: never), or
 // false if the key has no such token.

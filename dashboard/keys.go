@@ -7,6 +7,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 )
 
 // pageSize is the number of keys or deliveries on a page.
@@ -89,7 +90,10 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 }
 
 // keyVersion is the version of a key's value.
-func keyVersion(key *apikeys.Key) string { return version("key", key.ID, string(key.Hash.Sum[:])) }
+func keyVersion(key *apikeys.Key) string {
+	sum := fields.Sum(key, fields.Value)
+	return version("key", key.ID, string(sum[:]))
+}
 
 // A keyListView is the view of the list of keys.
 type keyListView struct {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -98,13 +99,10 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 	return view, stats, nil
 }
 
-// webhookVersion is the version of the settings of a webhook.
+// webhookVersion is the version of what the forms of a webhook change.
 func webhookVersion(w *webhooks.Webhook) string {
-	parts := []string{"webhook", w.ID, w.URL, w.BalanceThreshold.String(), w.Secret.Reveal()}
-	for _, t := range w.Events {
-		parts = append(parts, string(t))
-	}
-	return version(parts...)
+	sum := fields.Sum(w, fields.Created|fields.Value)
+	return version("webhook", w.ID, string(sum[:]))
 }
 
 // An eventView is the view of an event type.

@@ -2,10 +2,10 @@ package webhooks
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 )
 
@@ -43,7 +43,7 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 		n.Until = after.PreviousSecretExpiresAt
 		return n
 	}
-	changed := before.changed(after)
+	changed := fields.Changed(before, after)
 	if len(changed) == 0 {
 		return audit.Entry{}
 	}
@@ -56,25 +56,6 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 		}
 	}
 	return n
-}
-
-// changed returns the names of the fields that differ in after.
-func (w *Webhook) changed(after *Webhook) (fields []string) {
-	for _, field := range []struct {
-		name string
-		same bool
-	}{
-		{"url", w.URL == after.URL},
-		{"events", slices.Equal(w.Events, after.Events)},
-		{"active", w.Active == after.Active},
-		{"held", w.Held == after.Held},
-		{"balanceThreshold", w.BalanceThreshold == after.BalanceThreshold},
-	} {
-		if !field.same {
-			fields = append(fields, field.name)
-		}
-	}
-	return fields
 }
 
 // settlement adds the audit entries of a settlement. If a delivery ends a run of failures, that run

@@ -3,9 +3,9 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/input"
 )
 
@@ -44,7 +44,8 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 					return err
 				}
 			}
-			old := w.clone()
+			old := *w
+			fields.Copy(&old)
 			apply(w)
 			stored = s.entries.change(ctx, &old, w)
 			*entry = stored
@@ -83,18 +84,9 @@ func (s *WebhookService) ask(ctx context.Context, account, webhookID string, con
 		return nil, err
 	}
 	return func(w Webhook) error {
-		if !w.equalSettings(&found) {
+		if !fields.Equal(&w, &found, fields.Conditioned) {
 			return errChanged
 		}
 		return nil
 	}, nil
-}
-
-// equalSettings reports whether two states of a webhook are equal, except for fields that attempts
-// change.
-func (w *Webhook) equalSettings(other *Webhook) bool {
-	return w.URL == other.URL && slices.Equal(w.Events, other.Events) && slices.Equal(w.PastEvents, other.PastEvents) &&
-		w.Active == other.Active && w.Held == other.Held && w.OffReason == other.OffReason && w.BalanceThreshold == other.BalanceThreshold &&
-		w.Secret.Equal(other.Secret) && w.PreviousSecret.Equal(other.PreviousSecret) &&
-		w.PreviousSecretExpiresAt.Equal(other.PreviousSecretExpiresAt)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/signing"
@@ -87,7 +88,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err := params.If.ask(Webhook{}, webhook); err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
-	fingerprint, limit := params.fingerprint(), LimitError{s.maxCount, params.By.Limited}
+	fingerprint, limit := fields.Sum(&webhook, fields.Created), LimitError{s.maxCount, params.By.Limited}
 	if limit.Limited {
 		limit.Limit = input.LimitedCount(s.maxCount)
 	}
@@ -150,13 +151,4 @@ func (s *WebhookService) replay(ctx context.Context, account string, before *Dup
 	}
 	webhook.Secret, webhook.PreviousSecret = signing.Secret{}, signing.Secret{}
 	return webhook, err
-}
-
-// fingerprint is a hash of validated params.
-func (p *CreateParams) fingerprint() [sha256.Size]byte {
-	parts := []string{p.URL, p.BalanceThreshold.String()}
-	for _, t := range p.Events {
-		parts = append(parts, string(t))
-	}
-	return input.Fingerprint(parts...)
 }

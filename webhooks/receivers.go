@@ -3,8 +3,10 @@ package webhooks
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
@@ -20,8 +22,8 @@ var errNoSecret = outbound.Failure{Kind: outbound.KindInternal, Text: "no usable
 // A receiver is the target and signer of a webhook, valid until its URL or its signing secrets
 // change.
 type receiver struct {
-	webhook  *Webhook       // when this receiver was made
-	previous signing.Secret // zero if it does not sign
+	webhook  atomic.Pointer[Webhook] // the last state for which this is the receiver
+	previous signing.Secret          // zero if it does not sign
 	signer   *signing.Signer
 	target   *outbound.Target
 }
@@ -39,12 +41,20 @@ func newReceiver(webhook *Webhook, header string, at time.Time) (*receiver, erro
 	if err != nil {
 		return nil, err
 	}
-	return &receiver{webhook: webhook, previous: previous, signer: signer, target: target}, nil
+	made := &receiver{previous: previous, signer: signer, target: target}
+	made.webhook.Store(webhook)
+	return made, nil
 }
 
+// is reports whether this is the receiver of the webhook at the given time.
 func (r *receiver) is(webhook *Webhook, at time.Time) bool {
-	unchanged := r.webhook == webhook || r.webhook.URL == webhook.URL && r.webhook.Secret.Equal(webhook.Secret)
-	return unchanged && r.previous.Equal(webhook.previousSecretAt(at))
+	if last := r.webhook.Load(); last != webhook {
+		if !fields.Equal(last, webhook, fields.Sent) {
+			return false
+		}
+		r.webhook.Store(webhook)
+	}
+	return r.previous.Equal(webhook.previousSecretAt(at))
 }
 
 // maxReceivers limits the cached receivers. Each takes about half a KiB. Making one takes a quarter

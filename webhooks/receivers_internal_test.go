@@ -30,7 +30,7 @@ func TestReceiversAreBounded(t *testing.T) {
 	moved, rotated := webhook, webhook
 	moved.URL, rotated.Secret = "https://example.com/b", secrets[1]
 	for _, changed := range []Webhook{moved, rotated, webhook} {
-		if got := of(changed); got == first || got.webhook.URL != changed.URL || !got.webhook.Secret.Equal(changed.Secret) {
+		if got := of(changed); got == first || got.webhook.Load().URL != changed.URL || !got.webhook.Load().Secret.Equal(changed.Secret) {
 			t.Errorf("the receiver is that of before")
 		}
 	}

@@ -27,9 +27,6 @@ func (c *call) bind(body []field, headers ...header) error {
 	return nil
 }
 
-// fields returns the fields of a body as a slice.
-func fields(list ...field) []field { return list }
-
 // keyID returns the key ID in the path, see [wellFormed].
 func (c *call) keyID() string { return wellFormed(id.Key, c.id) }
 
@@ -79,7 +76,7 @@ func (a *api) ifMatchKey(target *apikeys.Condition) header {
 			if before.ID == c.caller.KeyID && !a.credential(c).Matches(before.Hash.Sum, before.Previous.Sum) {
 				return auth.ErrCredentialChanged
 			}
-			return match.check(tagKey(before))
+			return match.check(etag(&before))
 		}
 		return nil
 	}
@@ -110,7 +107,7 @@ func (a *api) ifMatchWebhook(target *webhooks.Condition) header {
 			if err := may(before, after); err != nil {
 				return err
 			}
-			return match.check(tagWebhook(&before))
+			return match.check(etag(&before))
 		}
 		return nil
 	}

@@ -1,23 +1,19 @@
 package httpapi
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/storageapi/storageapi/internal/fields"
 )
 
-// etag returns the strong entity tag of a resource, for optimistic concurrency: a hash of
-// the JSON of state. state must contain every field that requests can change and no field
-// that changes by itself. It may contain secrets.
-func etag(state any) (string, error) {
-	data, err := json.Marshal(state)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(data)
-	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`, nil
+// etag returns the strong entity tag of a key or webhook, for optimistic concurrency: a hash of
+// every field that requests can change. A receiver's behavior does not affect it, unless it
+// disables the webhook.
+func etag(resource fields.Record) string {
+	sum := fields.Sum(resource, fields.Versioned)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 }
 
 // A precondition is a parsed If-Match header (RFC 9110, section 13.1.1). The zero
@@ -38,11 +34,10 @@ func (c *call) ifMatch() (precondition, error) {
 	return parseIfMatch(strings.Join(lines, ","))
 }
 
-// check returns errPrecondition unless the precondition holds for an existing resource with
-// the given tag. err is the error of computing the tag, and is returned as is.
-func (p precondition) check(tag string, err error) error {
-	if err != nil || !p.given || p.any || slices.Contains(p.tags, tag) {
-		return err
+// check returns errPrecondition unless the precondition holds for an existing resource with the tag.
+func (p precondition) check(tag string) error {
+	if !p.given || p.any || slices.Contains(p.tags, tag) {
+		return nil
 	}
 	return errPrecondition
 }

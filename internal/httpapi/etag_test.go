@@ -4,8 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
 )
 
 func TestParseIfMatch(t *testing.T) {
@@ -61,11 +64,11 @@ func TestCondition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := condition.check(`"abc"`, nil) == nil; got != test.holds {
+		if got := condition.check(`"abc"`) == nil; got != test.holds {
 			t.Errorf("If-Match: %s holds: %v, want %v", test.header, got, test.holds)
 		}
 	}
-	if err := (precondition{}).check(`"abc"`, nil); err != nil {
+	if err := (precondition{}).check(`"abc"`); err != nil {
 		t.Errorf("without If-Match: %v", err)
 	}
 }
@@ -85,31 +88,24 @@ func FuzzIfMatch(f *testing.F) {
 		}
 		for _, tag := range parsed.tags { // each is one that ETag can hold, and stands for itself alone
 			again, err := parseIfMatch(tag)
-			if err != nil || len(again.tags) != 1 || again.tags[0] != tag || parsed.check(tag, nil) != nil {
+			if err != nil || len(again.tags) != 1 || again.tags[0] != tag || parsed.check(tag) != nil {
 				t.Errorf("%q has the tag %q, which is %v, %v", header, tag, again, err)
 			}
 		}
-		if (parsed.check("no tag", nil) == nil) != parsed.any {
+		if (parsed.check("no tag") == nil) != parsed.any {
 			t.Errorf("%q holds for anything", header)
 		}
 	})
 }
 
 func TestETag(t *testing.T) {
-	type state struct {
-		Name string
-		Hash [32]byte
-	}
-	first, err := etag(state{Name: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if condition, err := parseIfMatch(first); err != nil || condition.check(first, nil) != nil || len(first) != 24 {
+	first := etag(&apikeys.Key{Name: "a"})
+	if condition, err := parseIfMatch(first); err != nil || condition.check(first) != nil || len(first) != 24 {
 		t.Errorf("%s is no tag of 128 bits: %v", first, err)
 	}
-	again, _ := etag(state{Name: "a"})
-	renamed, _ := etag(state{Name: "b"})
-	rotated, _ := etag(state{"a", [32]byte{1}})
+	again := etag(&apikeys.Key{Name: "a", LastUsedAt: time.Now()})
+	renamed := etag(&apikeys.Key{Name: "b"})
+	rotated := etag(&apikeys.Key{Name: "a", Hash: apikeys.Hash{Sum: [32]byte{1}}})
 	if again != first || renamed == first || rotated == first || rotated == renamed {
 		t.Errorf("tags of one state %s and %s, of others %s and %s", first, again, renamed, rotated)
 	}

@@ -57,24 +57,11 @@ func viewKeyRead(key apikeys.Key) keyReadView {
 	return view
 }
 
-// tagKey returns the key's entity tag. It covers the name and the hash of the value, which
-// every rotation changes.
-func tagKey(key apikeys.Key) (string, error) {
-	return etag(struct {
-		ID, Name string
-		Value    [32]byte
-	}{key.ID, key.Name, key.Hash.Sum})
-}
-
 // showKey answers with a key, and with its new value unless that is empty.
 func showKey(key apikeys.Key, value string) (answer, error) {
-	tag, err := tagKey(key)
-	if err != nil {
-		return answer{}, err
-	}
 	view := viewKeyRead(key)
 	view.Key = value
-	return tagged(tag, view)
+	return tagged(etag(&key), view)
 }
 
 func (a *api) createKey(c *call) (answer, error) {
@@ -129,7 +116,7 @@ func (a *api) getSelf(c *call) (answer, error) {
 
 func (a *api) updateKey(c *call) (answer, error) {
 	var params apikeys.UpdateParams
-	if err := c.bind(fields(patch("name", &params.Name, identity)), a.ifMatchKey(&params.If)); err != nil {
+	if err := c.bind([]field{patch("name", &params.Name, identity)}, a.ifMatchKey(&params.If)); err != nil {
 		return answer{}, err
 	}
 	key, err := a.keys.Update(c.Context(), c.caller.Account, c.keyID(), params)
@@ -141,7 +128,7 @@ func (a *api) updateKey(c *call) (answer, error) {
 
 func (a *api) rotateKey(c *call) (answer, error) {
 	params := apikeys.RotateParams{Grace: defaultGrace}
-	if err := c.bind(fields(optional("graceSeconds", &params.Grace, parseGrace)), a.ifMatchKey(&params.If)); err != nil {
+	if err := c.bind([]field{optional("graceSeconds", &params.Grace, parseGrace)}, a.ifMatchKey(&params.If)); err != nil {
 		return answer{}, err
 	}
 	key, token, err := a.keys.Rotate(c.Context(), c.caller.Account, c.keyID(), params)
@@ -164,11 +151,11 @@ func (a *api) deleteKey(c *call) (answer, error) {
 
 // keyFields returns the body fields of a key creation.
 func keyFields(known *scopes.Vocabulary, params *apikeys.CreateParams) []field {
-	return fields(
+	return []field{
 		required("name", &params.Name, identity),
 		required("scopes", &params.Scopes, parseScopes(known)),
 		optional("expiresAt", &params.ExpiresAt, parseExpiry),
-	)
+	}
 }
 
 func parseScopes(known *scopes.Vocabulary) func(names []string) (scopes.Set, error) {

@@ -52,11 +52,11 @@ func (a *api) getRecovery(c *call) (answer, error) {
 
 // recoveryFields returns the body fields of a recovery.
 func recoveryFields(params *webhooks.RecoverParams) []field {
-	return fields(
+	return []field{
 		optional("from", &params.From, parseBound("from")),
 		optional("to", &params.To, parseBound("to")),
 		optional("states", &params.States, parseStates),
-	)
+	}
 }
 
 func parseStates(names []string) ([]webhooks.DeliveryState, error) {

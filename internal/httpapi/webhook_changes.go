@@ -16,7 +16,7 @@ func (a *api) updateWebhook(c *call) (answer, error) {
 
 func (a *api) rotateSecret(c *call) (answer, error) {
 	params := webhooks.RotateParams{Grace: defaultGrace}
-	if err := c.bind(fields(optional("graceSeconds", &params.Grace, parseGrace)), a.ifMatchWebhook(&params.If)); err != nil {
+	if err := c.bind([]field{optional("graceSeconds", &params.Grace, parseGrace)}, a.ifMatchWebhook(&params.If)); err != nil {
 		return answer{}, err
 	}
 	webhook, err := a.webhooks.RotateSecret(c.Context(), c.caller.Account, c.webhookID(), params)
@@ -56,10 +56,10 @@ func (a *api) sendTest(c *call) (answer, error) {
 
 // webhookPatch returns the body fields of a webhook change.
 func webhookPatch(params *webhooks.UpdateParams) []field {
-	return fields(
+	return []field{
 		patch("url", &params.URL, identity),
 		patchSlice("events", &params.Events, parseEvents),
 		patch("active", &params.Active, identity),
 		nullablePatch("balanceThreshold", &params.BalanceThreshold, parseThreshold),
-	)
+	}
 }

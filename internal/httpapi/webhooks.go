@@ -48,27 +48,11 @@ func orNull[T comparable](value T) *T {
 	return &value
 }
 
-// tagWebhook returns the entity tag of a webhook. The receiver's behavior does not affect
-// it, unless it disables the webhook.
-func tagWebhook(webhook *webhooks.Webhook) (string, error) {
-	return etag(struct {
-		URL, Secret string
-		Events      []webhooks.EventType
-		Active      bool
-		Held        bool `json:",omitempty"`
-		Threshold   webhooks.Amount
-	}{webhook.URL, webhook.Secret.Reveal(), webhook.Events, webhook.Active, webhook.Held, webhook.BalanceThreshold})
-}
-
 // showWebhook answers with a webhook, and with its new secret unless that is empty.
 func showWebhook(webhook *webhooks.Webhook, secret string) (answer, error) {
-	tag, err := tagWebhook(webhook)
-	if err != nil {
-		return answer{}, err
-	}
 	view := viewWebhookRead(*webhook)
 	view.Secret = secret
-	return tagged(tag, view)
+	return tagged(etag(webhook), view)
 }
 
 func viewWebhook(webhook webhooks.Webhook) webhookView {
@@ -148,11 +132,11 @@ func (a *api) findWebhook(c *call) (webhooks.Webhook, error) {
 
 // webhookFields returns the body fields of a webhook creation.
 func webhookFields(params *webhooks.CreateParams) []field {
-	return fields(
+	return []field{
 		required("url", &params.URL, identity),
 		required("events", &params.Events, parseEvents),
 		optional("balanceThreshold", &params.BalanceThreshold, parseThreshold),
-	)
+	}
 }
 
 func parseEvents(names []string) ([]webhooks.EventType, error) {

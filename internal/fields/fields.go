@@ -1,0 +1,243 @@
+// Package fields derives from one list of a record's fields what has to be done with each of them:
+// storing, export, import, copying, comparing, hashing and auditing.
+//
+// A type lists its fields once:
+//
+//	func (k *Key) Fields(w *fields.Walk) {
+//		fields.Text(w, "hint", 2, 0, &k.Hint)
+//		fields.Time(w, "expiresAt", fields.Placed, fields.Setting, &k.ExpiresAt)
+//	}
+//
+// Each function of this package walks that list in its own mode. Unpacking calls Fields directly,
+// not through [Record], so that the record stays on the stack.
+package fields
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// A Record lists its fields, in the same order each time.
+type Record interface{ Fields(w *Walk) }
+
+// Placed is the tag of a field that each store keeps in a place of its own, such as a column,
+// because the store searches, seals or updates it. All other fields are packed: stores keep them
+// together as one value of bytes, so that a new field needs no change in a store. A tag is never
+// used again. An odd tag means that a version that does not know the field must refuse the record.
+const Placed = 0
+
+// Uses say how a field takes part in changes of a record.
+type Uses uint8
+
+// The uses of a field. Without any, the field is only stored, copied and exported.
+const (
+	Setting Uses = 1 << iota // requests change it: it is audited by name, shown to its account, and part of the ETag
+	Created                  // a parameter of the creation: part of the fingerprint of a repeated request
+	Value                    // a secret that rotations change: part of the ETag
+	Guarded                  // follows from other changes; conditions see it
+	Sent                     // determines the requests to a receiver
+)
+
+// Sets of uses.
+const (
+	Versioned   = Setting | Value           // what an ETag covers
+	Conditioned = Setting | Value | Guarded // a condition is evaluated again if one of these has changed
+)
+
+type mode uint8
+
+const (
+	unpacking mode = iota
+	packing
+	listing // the fields with some uses, for comparisons and hashes
+	writing // JSON
+	reading // JSON
+	copying
+	checking
+)
+
+// A Walk visits the fields of a record in one mode.
+type Walk struct {
+	mode mode
+	uses Uses // listing, writing: only fields with one of these uses
+	err  error
+
+	out     []byte  // packing, listing, writing
+	parts   *[]part // listing
+	members members // reading
+	check   func(name, text string) error
+
+	// Unpacking: the next field, the rest, and whether this walk has found a field.
+	tag         uint64
+	raw, value  string
+	rest        string
+	found, keep bool
+}
+
+// Packed reports whether the walk skips placed fields.
+func (w *Walk) Packed() bool { return w.mode <= packing }
+
+// skips reports whether the walk does not visit the field.
+func (w *Walk) skips(tag uint64, uses Uses) bool {
+	if w.mode == unpacking {
+		return tag != w.tag || tag == Placed
+	}
+	return w.mode == packing && tag == Placed || w.uses != 0 && uses&w.uses == 0
+}
+
+// Text visits a string.
+func Text[S ~string](w *Walk, name string, tag uint64, uses Uses, p *S) {
+	if w.skips(tag, uses) {
+		return
+	}
+	switch w.mode {
+	case unpacking:
+		*p = S(w.take())
+	case packing, listing:
+		put(w, name, tag, string(*p))
+	case writing:
+		w.write(name, string(*p), *p == "")
+	case reading:
+		var text string
+		w.read(name, &text)
+		*p = S(text)
+	case checking:
+		w.verify(name, string(*p))
+	}
+}
+
+// Texts visits a list of strings.
+func Texts[S ~string](w *Walk, name string, tag uint64, uses Uses, p *[]S) {
+	if w.skips(tag, uses) {
+		return
+	}
+	switch w.mode {
+	case unpacking:
+		*p = unpackTexts[S](w, w.take())
+	case packing, listing:
+		put(w, name, tag, packTexts(*p))
+	case writing:
+		w.write(name, slices.Clone(*p), len(*p) == 0)
+	case reading:
+		var list []S
+		w.read(name, &list)
+		*p = list
+	case copying:
+		*p = slices.Clone(*p)
+	case checking:
+		for _, text := range *p {
+			w.verify(name, string(text))
+		}
+	}
+}
+
+// Time visits a time, which is kept in UTC to the millisecond.
+func Time(w *Walk, name string, tag uint64, uses Uses, p *time.Time) {
+	if w.skips(tag, uses) {
+		return
+	}
+	switch w.mode {
+	case unpacking:
+		if n := w.number(w.take()); w.err == nil {
+			*p = time.UnixMilli(int64(n)).UTC()
+		}
+	case packing, listing:
+		var scratch [binary.MaxVarintLen64]byte
+		value := scratch[:0]
+		if !p.IsZero() {
+			value = binary.AppendUvarint(value, uint64(p.UnixMilli()))
+		}
+		put(w, name, tag, value)
+	case writing:
+		w.write(name, p.UnixMilli(), p.IsZero())
+	case reading:
+		var ms int64
+		if w.read(name, &ms) {
+			*p = time.UnixMilli(ms).UTC()
+		}
+	case copying:
+		*p = p.UTC().Truncate(time.Millisecond)
+	}
+}
+
+// Number visits a number.
+func Number[N ~uint64](w *Walk, name string, tag uint64, uses Uses, p *N) {
+	if w.skips(tag, uses) {
+		return
+	}
+	switch w.mode {
+	case unpacking:
+		*p = N(w.number(w.take()))
+	case packing, listing:
+		var scratch [binary.MaxVarintLen64]byte
+		value := scratch[:0]
+		if *p != 0 {
+			value = binary.AppendUvarint(value, uint64(*p))
+		}
+		put(w, name, tag, value)
+	case writing:
+		w.write(name, uint64(*p), *p == 0)
+	case reading:
+		var n uint64
+		w.read(name, &n)
+		*p = N(n)
+	}
+}
+
+// Bool visits a truth value.
+func Bool(w *Walk, name string, tag uint64, uses Uses, p *bool) {
+	if w.skips(tag, uses) {
+		return
+	}
+	switch w.mode {
+	case unpacking:
+		*p = w.number(w.take()) != 0
+	case packing, listing:
+		value := ""
+		if *p {
+			value = "\x01"
+		}
+		put(w, name, tag, value)
+	case writing:
+		w.write(name, *p, !*p)
+	case reading:
+		var b bool
+		w.read(name, &b)
+		*p = b
+	}
+}
+
+// Formatted visits a value as text. format returns "" for the zero value, which parse never gets.
+func Formatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) string, parse func(string) (T, error)) {
+	if w.skips(tag, uses) || w.mode == copying {
+		return
+	}
+	var text string
+	if w.mode != unpacking && w.mode != reading {
+		text = format(*p)
+	}
+	Text(w, name, tag, uses, &text)
+	if (w.mode == unpacking || w.mode == reading) && text != "" {
+		value, err := parse(text)
+		w.fail(name, err)
+		*p = value
+	}
+}
+
+// FormattedTexts visits a value as a list of texts. format returns none for the zero value.
+func FormattedTexts[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) []string, parse func([]string) (T, error)) {
+	if w.skips(tag, uses) || w.mode == copying {
+		return
+	}
+	var list []string
+	if w.mode != unpacking && w.mode != reading {
+		list = format(*p)
+	}
+	Texts(w, name, tag, uses, &list)
+	if w.mode == unpacking || w.mode == reading {
+		value, err := parse(list)
+		w.fail(name, err)
+		*p = value
+	}
+}

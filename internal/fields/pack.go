@@ -1,0 +1,155 @@
+package fields
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// ErrCorrupt is returned for packed fields that cannot be read.
+var ErrCorrupt = errors.New("packed fields are damaged")
+
+// ErrNewer is returned for packed fields with an odd tag that this version does not know.
+var ErrNewer = errors.New("packed fields were written by a newer version of the library")
+
+// Pack appends the packed fields of a record that are not zero, each as its tag, the length of its
+// value, and the value.
+func Pack(b []byte, r Record) []byte {
+	w := Packer(b)
+	r.Fields(&w)
+	return w.out
+}
+
+// Packer returns a walk that packs like [Pack], for a record that is to stay on the stack.
+func Packer(b []byte) Walk { return Walk{mode: packing, out: b} }
+
+// Bytes returns what a Packer has packed.
+func (w *Walk) Bytes() []byte { return w.out }
+
+// Unpacker returns a walk that unpacks fields into a zero record, whose texts are parts of packed:
+//
+//	w := fields.Unpacker(packed)
+//	for w.More() {
+//		key.Fields(&w)
+//	}
+//	err := w.Err()
+func Unpacker(packed string) Walk {
+	w := Walk{rest: packed, found: true}
+	w.next()
+	return w
+}
+
+// Unknown appends the packed fields that the record does not list, for a version that replaces
+// packed fields of a newer version. r is overwritten.
+func Unknown(b []byte, packed string, r Record) []byte {
+	w := Unpacker(packed)
+	w.keep, w.out = true, b
+	for w.More() {
+		r.Fields(&w)
+	}
+	return w.out
+}
+
+// More reports whether another walk is needed. A walk finds all fields that are in the order of the
+// record's list; a field that a whole walk did not find is not in the list.
+func (w *Walk) More() bool {
+	for w.tag != 0 && !w.found && w.err == nil {
+		switch {
+		case w.keep:
+			w.out = append(w.out, w.raw...)
+		case w.tag%2 == 1:
+			w.err = ErrNewer
+			return false
+		}
+		w.next()
+		w.found = true
+	}
+	w.found = false
+	return w.tag != 0 && w.err == nil
+}
+
+// Err returns why fields could not be unpacked.
+func (w *Walk) Err() error { return w.err }
+
+// next cuts the next field from the rest.
+func (w *Walk) next() {
+	start := w.rest
+	w.tag, w.value = 0, ""
+	if start == "" {
+		return
+	}
+	tag, rest, first := cutUvarint(start)
+	length, rest, second := cutUvarint(rest)
+	if !first || !second || tag == 0 || length > uint64(len(rest)) {
+		w.err = ErrCorrupt
+		return
+	}
+	w.tag, w.value, w.rest = tag, rest[:length], rest[length:]
+	w.raw = start[:len(start)-len(w.rest)]
+}
+
+// take returns the value of the next field, and goes on to the one after it.
+func (w *Walk) take() string {
+	value := w.value
+	w.found = true
+	w.next()
+	return value
+}
+
+// number decodes the value of a number.
+func (w *Walk) number(value string) uint64 {
+	n, rest, ok := cutUvarint(value)
+	if !ok || rest != "" {
+		w.err = ErrCorrupt
+	}
+	return n
+}
+
+func cutUvarint(s string) (n uint64, rest string, ok bool) {
+	if s != "" && s[0] < 0x80 {
+		return uint64(s[0]), s[1:], true
+	}
+	n, size := binary.Uvarint([]byte(s[:min(len(s), binary.MaxVarintLen64)]))
+	return n, s[max(size, 0):], size > 0
+}
+
+func packTexts[S ~string](list []S) (value []byte) {
+	for _, text := range list {
+		value = binary.AppendUvarint(value, uint64(len(text)))
+		value = append(value, text...)
+	}
+	return value
+}
+
+func unpackTexts[S ~string](w *Walk, value string) (list []S) {
+	for value != "" {
+		length, rest, ok := cutUvarint(value)
+		if !ok || length > uint64(len(rest)) {
+			w.err = ErrCorrupt
+			return nil
+		}
+		list = append(list, S(rest[:length]))
+		value = rest[length:]
+	}
+	return list
+}
+
+// A part is where the value of a listed field ends.
+type part struct {
+	name string
+	end  int
+}
+
+// put appends a value while packing or listing.
+func put[V string | []byte](w *Walk, name string, tag uint64, value V) {
+	if w.mode == packing {
+		if len(value) == 0 {
+			return
+		}
+		w.out = binary.AppendUvarint(w.out, tag)
+	}
+	w.out = binary.AppendUvarint(w.out, uint64(len(value)))
+	w.out = append(w.out, value...)
+	if w.parts != nil {
+		*w.parts = append(*w.parts, part{name, len(w.out)})
+	}
+}
