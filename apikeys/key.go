@@ -72,8 +72,9 @@ func (k *Key) Fields(w *fields.Walk) {
 		fields.Time(w, "previousUsedAt", fields.Placed, 0, &k.PreviousUsedAt)
 	}
 	fields.Text(w, "hint", 2, 0, &k.Hint)
-	fields.Formatted(w, "createdBy", 4, 0, &k.CreatedBy, audit.Actor.String, parseActor)
-	fields.Text(w, "previousHint", 6, 0, &k.PreviousHint)
+	fields.Text(w, "createdByKind", 4, 0, &k.CreatedBy.Kind)
+	fields.Text(w, "createdById", 6, 0, &k.CreatedBy.ID)
+	fields.Text(w, "previousHint", 8, 0, &k.PreviousHint)
 }
 
 func formatHash(h Hash) string {
@@ -90,8 +91,6 @@ func parseHash(text string) (h Hash, err error) {
 	_, err = hex.Decode(h.Sum[:], []byte(text))
 	return h, err
 }
-
-func parseActor(text string) (audit.Actor, error) { return audit.ParseActor(text), nil }
 
 // expiryOf returns when the token with the given hash expires (zero: never), or
 // false if the key has no such token.

@@ -5,22 +5,25 @@ import (
 	"crypto/sha256"
 )
 
-// list appends the values of the fields with one of the uses. Equal values give equal bytes.
-func list(b []byte, r Record, uses Uses, parts *[]part) []byte {
-	w := Walk{mode: listing, uses: uses, out: b, parts: parts}
+// list returns the values of the fields with one of the uses, and where each ends. Equal values
+// give equal bytes.
+func list(r Record, uses Uses) ([]byte, []part) {
+	w := Walk{mode: listing, uses: uses, aside: new(aside)}
 	r.Fields(&w)
-	return w.out
+	return w.out, w.parts
 }
 
 // Equal reports whether two records are equal in the fields with one of the uses.
 func Equal(a, b Record, uses Uses) bool {
-	return bytes.Equal(list(nil, a, uses, nil), list(nil, b, uses, nil))
+	one, _ := list(a, uses)
+	other, _ := list(b, uses)
+	return bytes.Equal(one, other)
 }
 
 // Changed returns the names of the settings that differ.
 func Changed(before, after Record) (names []string) {
-	var old, now []part
-	was, is := list(nil, before, Setting, &old), list(nil, after, Setting, &now)
+	was, old := list(before, Setting)
+	is, now := list(after, Setting)
 	for i, a, b := 0, 0, 0; i < len(old); i++ {
 		if !bytes.Equal(was[a:old[i].end], is[b:now[i].end]) {
 			names = append(names, old[i].name)
@@ -31,14 +34,23 @@ func Changed(before, after Record) (names []string) {
 }
 
 // Sum returns a hash of the fields with one of the uses.
-func Sum(r Record, uses Uses) [sha256.Size]byte { return sha256.Sum256(list(nil, r, uses, nil)) }
+func Sum(r Record, uses Uses) [sha256.Size]byte {
+	values, _ := list(r, uses)
+	return sha256.Sum256(values)
+}
 
 // Copy replaces what a record shares with other records by copies, and rounds times as stores do.
-func Copy(r Record) { r.Fields(&Walk{mode: copying}) }
+func Copy(r Record) {
+	w := Copier()
+	r.Fields(&w)
+}
+
+// Copier returns a walk that copies like [Copy], for a record that is to stay on the stack.
+func Copier() Walk { return Walk{mode: copying} }
 
 // Check calls check for each text of a record, and returns the first error.
 func Check(r Record, check func(name, text string) error) error {
-	w := Walk{mode: checking, check: check}
+	w := Walk{mode: checking, aside: &aside{check: check}}
 	r.Fields(&w)
 	return w.err
 }

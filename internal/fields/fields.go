@@ -61,18 +61,25 @@ const (
 type Walk struct {
 	mode mode
 	uses Uses // listing, writing: only fields with one of these uses
-	err  error
 
-	out     []byte  // packing, listing, writing
-	parts   *[]part // listing
+	// Unpacking: the tag of the next field, or 0 after the last; where it starts, has its value, and
+	// ends; and whether this walk has found a field.
+	found             bool
+	keep              bool // collect unknown fields
+	tag               uint64
+	packed            string
+	start, value, end int
+	err               error
+
+	out []byte // packed, listed or written fields
+	*aside
+}
+
+// aside is the state of modes other than packing and unpacking.
+type aside struct {
+	parts   []part  // listing
 	members members // reading
 	check   func(name, text string) error
-
-	// Unpacking: the next field, the rest, and whether this walk has found a field.
-	tag         uint64
-	raw, value  string
-	rest        string
-	found, keep bool
 }
 
 // Packed reports whether the walk skips placed fields.
@@ -80,14 +87,17 @@ func (w *Walk) Packed() bool { return w.mode <= packing }
 
 // skips reports whether the walk does not visit the field.
 func (w *Walk) skips(tag uint64, uses Uses) bool {
-	if w.mode == unpacking {
-		return tag != w.tag || tag == Placed
-	}
 	return w.mode == packing && tag == Placed || w.uses != 0 && uses&w.uses == 0
 }
 
 // Text visits a string.
 func Text[S ~string](w *Walk, name string, tag uint64, uses Uses, p *S) {
+	if w.mode != unpacking || w.tag == tag {
+		visitText(w, name, tag, uses, p)
+	}
+}
+
+func visitText[S ~string](w *Walk, name string, tag uint64, uses Uses, p *S) {
 	if w.skips(tag, uses) {
 		return
 	}
@@ -109,6 +119,12 @@ func Text[S ~string](w *Walk, name string, tag uint64, uses Uses, p *S) {
 
 // Texts visits a list of strings.
 func Texts[S ~string](w *Walk, name string, tag uint64, uses Uses, p *[]S) {
+	if w.mode != unpacking || w.tag == tag {
+		visitTexts(w, name, tag, uses, p)
+	}
+}
+
+func visitTexts[S ~string](w *Walk, name string, tag uint64, uses Uses, p *[]S) {
 	if w.skips(tag, uses) {
 		return
 	}
@@ -134,6 +150,12 @@ func Texts[S ~string](w *Walk, name string, tag uint64, uses Uses, p *[]S) {
 
 // Time visits a time, which is kept in UTC to the millisecond.
 func Time(w *Walk, name string, tag uint64, uses Uses, p *time.Time) {
+	if w.mode != unpacking || w.tag == tag {
+		visitTime(w, name, tag, uses, p)
+	}
+}
+
+func visitTime(w *Walk, name string, tag uint64, uses Uses, p *time.Time) {
 	if w.skips(tag, uses) {
 		return
 	}
@@ -163,6 +185,12 @@ func Time(w *Walk, name string, tag uint64, uses Uses, p *time.Time) {
 
 // Number visits a number.
 func Number[N ~uint64](w *Walk, name string, tag uint64, uses Uses, p *N) {
+	if w.mode != unpacking || w.tag == tag {
+		visitNumber(w, name, tag, uses, p)
+	}
+}
+
+func visitNumber[N ~uint64](w *Walk, name string, tag uint64, uses Uses, p *N) {
 	if w.skips(tag, uses) {
 		return
 	}
@@ -187,6 +215,12 @@ func Number[N ~uint64](w *Walk, name string, tag uint64, uses Uses, p *N) {
 
 // Bool visits a truth value.
 func Bool(w *Walk, name string, tag uint64, uses Uses, p *bool) {
+	if w.mode != unpacking || w.tag == tag {
+		visitBool(w, name, tag, uses, p)
+	}
+}
+
+func visitBool(w *Walk, name string, tag uint64, uses Uses, p *bool) {
 	if w.skips(tag, uses) {
 		return
 	}
@@ -210,15 +244,29 @@ func Bool(w *Walk, name string, tag uint64, uses Uses, p *bool) {
 
 // Formatted visits a value as text. format returns "" for the zero value, which parse never gets.
 func Formatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) string, parse func(string) (T, error)) {
-	if w.skips(tag, uses) || w.mode == copying {
+	if w.mode != unpacking || w.tag == tag {
+		visitFormatted(w, name, tag, uses, p, format, parse)
+	}
+}
+
+func visitFormatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) string, parse func(string) (T, error)) {
+	if w.skips(tag, uses) {
 		return
 	}
 	var text string
-	if w.mode != unpacking && w.mode != reading {
+	switch w.mode {
+	case unpacking:
+		text = w.take()
+	case reading:
+		visitText(w, name, tag, uses, &text)
+	case copying:
+		return
+	default:
 		text = format(*p)
+		visitText(w, name, tag, uses, &text)
+		return
 	}
-	Text(w, name, tag, uses, &text)
-	if (w.mode == unpacking || w.mode == reading) && text != "" {
+	if text != "" {
 		value, err := parse(text)
 		w.fail(name, err)
 		*p = value
@@ -227,15 +275,25 @@ func Formatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format 
 
 // FormattedTexts visits a value as a list of texts. format returns none for the zero value.
 func FormattedTexts[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) []string, parse func([]string) (T, error)) {
-	if w.skips(tag, uses) || w.mode == copying {
+	if w.mode != unpacking || w.tag == tag {
+		visitFormattedTexts(w, name, tag, uses, p, format, parse)
+	}
+}
+
+func visitFormattedTexts[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) []string, parse func([]string) (T, error)) {
+	if w.skips(tag, uses) {
+		return
+	}
+	if w.mode == copying {
 		return
 	}
 	var list []string
-	if w.mode != unpacking && w.mode != reading {
+	reads := w.mode == unpacking || w.mode == reading
+	if !reads {
 		list = format(*p)
 	}
-	Texts(w, name, tag, uses, &list)
-	if w.mode == unpacking || w.mode == reading {
+	visitTexts(w, name, tag, uses, &list)
+	if reads {
 		value, err := parse(list)
 		w.fail(name, err)
 		*p = value

@@ -27,7 +27,7 @@ func JSON(r Record, uses Uses) ([]byte, error) {
 // FromJSON sets the fields of a zero record from an object made by [JSON]. The object must not have
 // other fields.
 func FromJSON(object []byte, r Record) error {
-	w := Walk{mode: reading}
+	w := Walk{mode: reading, aside: new(aside)}
 	if err := json.Unmarshal(object, &w.members); err != nil {
 		return ErrUnknown
 	}

@@ -33,29 +33,31 @@ func (w *Walk) Bytes() []byte { return w.out }
 //	}
 //	err := w.Err()
 func Unpacker(packed string) Walk {
-	w := Walk{rest: packed, found: true}
+	w := Walk{packed: packed, found: true}
 	w.next()
 	return w
 }
 
-// Unknown appends the packed fields that the record does not list, for a version that replaces
-// packed fields of a newer version. r is overwritten.
+// Unknown appends the packed fields that the record does not list, as of a newer version, and
+// fields that are damaged: to replace packed fields, append the unknown ones. r is overwritten.
 func Unknown(b []byte, packed string, r Record) []byte {
 	w := Unpacker(packed)
 	w.keep, w.out = true, b
 	for w.More() {
 		r.Fields(&w)
 	}
-	return w.out
+	return append(w.out, w.packed[w.start:]...) // empty unless damaged
 }
 
 // More reports whether another walk is needed. A walk finds all fields that are in the order of the
 // record's list; a field that a whole walk did not find is not in the list.
-func (w *Walk) More() bool {
+func (w *Walk) More() bool { return w.tag != 0 && w.more() }
+
+func (w *Walk) more() bool {
 	for w.tag != 0 && !w.found && w.err == nil {
 		switch {
 		case w.keep:
-			w.out = append(w.out, w.raw...)
+			w.out = append(w.out, w.packed[w.start:w.end]...)
 		case w.tag%2 == 1:
 			w.err = ErrNewer
 			return false
@@ -70,26 +72,33 @@ func (w *Walk) More() bool {
 // Err returns why fields could not be unpacked.
 func (w *Walk) Err() error { return w.err }
 
-// next cuts the next field from the rest.
+// next goes on to the field after the current one.
 func (w *Walk) next() {
-	start := w.rest
-	w.tag, w.value = 0, ""
-	if start == "" {
-		return
+	at := w.end
+	w.start, w.tag = at, 0
+	if rest := w.packed[at:]; len(rest) >= 2 && rest[0] < 0x80 && int(rest[1]) <= min(0x7f, len(rest)-2) {
+		w.tag, w.value, w.end = uint64(rest[0]), at+2, at+2+int(rest[1])
+	} else if rest != "" {
+		w.nextLong(rest)
 	}
-	tag, rest, first := cutUvarint(start)
-	length, rest, second := cutUvarint(rest)
-	if !first || !second || tag == 0 || length > uint64(len(rest)) {
+	if w.tag == 0 && at < len(w.packed) {
 		w.err = ErrCorrupt
-		return
 	}
-	w.tag, w.value, w.rest = tag, rest[:length], rest[length:]
-	w.raw = start[:len(start)-len(w.rest)]
+}
+
+// nextLong goes on to a field whose tag or length takes more than a byte, unless it is damaged.
+func (w *Walk) nextLong(rest string) {
+	tag, rest, first := cutUvarint(rest)
+	length, rest, second := cutUvarint(rest)
+	if first && second && length <= uint64(len(rest)) {
+		w.tag, w.value = tag, len(w.packed)-len(rest)
+		w.end = w.value + int(length)
+	}
 }
 
 // take returns the value of the next field, and goes on to the one after it.
 func (w *Walk) take() string {
-	value := w.value
+	value := w.packed[w.value:w.end]
 	w.found = true
 	w.next()
 	return value
@@ -105,9 +114,6 @@ func (w *Walk) number(value string) uint64 {
 }
 
 func cutUvarint(s string) (n uint64, rest string, ok bool) {
-	if s != "" && s[0] < 0x80 {
-		return uint64(s[0]), s[1:], true
-	}
 	n, size := binary.Uvarint([]byte(s[:min(len(s), binary.MaxVarintLen64)]))
 	return n, s[max(size, 0):], size > 0
 }
@@ -149,7 +155,7 @@ func put[V string | []byte](w *Walk, name string, tag uint64, value V) {
 	}
 	w.out = binary.AppendUvarint(w.out, uint64(len(value)))
 	w.out = append(w.out, value...)
-	if w.parts != nil {
-		*w.parts = append(*w.parts, part{name, len(w.out)})
+	if w.mode == listing {
+		w.parts = append(w.parts, part{name, len(w.out)})
 	}
 }

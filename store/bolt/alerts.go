@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
@@ -146,7 +147,7 @@ func (s *Store) readableWebhooks(b *batch, account string) []webhooks.Webhook {
 	for _, w := range s.accountWebhooks(b, account).list {
 		if w.err == nil {
 			webhook := w.Webhook
-			webhook.Events, webhook.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
+			fields.Copy(&webhook)
 			list = append(list, webhook)
 		}
 	}

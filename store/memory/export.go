@@ -71,7 +71,7 @@ func (s *Store) rows(kind transfer.Kind, account string) map[string]transfer.Rec
 	case transfer.KindKey:
 		for _, of := range s.keys {
 			for _, row := range of {
-				add(&transfer.Key{Key: row.record.Key, UsedAt: row.record.usedAt}, row.id)
+				add(&transfer.Key{Key: copyOfKey(row.record.Key), UsedAt: row.record.usedAt}, row.id)
 			}
 		}
 	case transfer.KindWebhook:

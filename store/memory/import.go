@@ -130,15 +130,14 @@ func (s *Store) add(r transfer.Record) {
 	switch r := r.(type) {
 	case *transfer.Key:
 		if s.keys.find(r.Account, r.ID) == nil {
-			k := &key{storedKey(r.Key), stored(r.UsedAt)}
-			k.LastUsedAt, k.PreviousUsedAt = stored(r.LastUsedAt), stored(r.PreviousUsedAt)
+			k := &key{copyOfKey(r.Key), stored(r.UsedAt)}
 			s.keys.insert(k.Account, k.ID, k)
 			s.index(k)
 		}
 	case *transfer.Webhook:
 		if s.webhooks.find(r.Account, r.ID) == nil {
 			w := copyOf(r.Webhook)
-			w.CreatedAt, w.Version = stored(w.CreatedAt), 1
+			w.Version = 1
 			s.webhooks.insert(w.Account, w.ID, &w)
 			s.webhookIDs[w.ID] = true
 		}

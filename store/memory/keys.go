@@ -10,6 +10,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/fields"
 )
 
 // A key is a stored key.
@@ -49,7 +50,7 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 	case s.keyRequests.full(created.Account, &options):
 		return apikeys.ErrIdempotencyKeys
 	}
-	k := &key{Key: storedKey(created)}
+	k := &key{Key: copyOfKey(created)}
 	k.LastUsedAt, k.PreviousUsedAt = time.Time{}, time.Time{}
 	s.keys.insert(k.Account, k.ID, k)
 	s.index(k)
@@ -80,7 +81,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, 
 	if found == nil {
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
-	unused := found.Key
+	unused := copyOfKey(found.Key)
 	unused.LastUsedAt, unused.PreviousUsedAt = time.Time{}, time.Time{}
 	return unused, nil
 }
@@ -95,7 +96,7 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (apikeys.Key, e
 	if found == nil {
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
-	return found.Key, nil
+	return copyOfKey(found.Key), nil
 }
 
 // ListKeys implements [apikeys.Store].
@@ -106,7 +107,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	defer s.mu.Unlock()
 	list := []apikeys.Key{}
 	for k := range s.keys.page(account, page.After, page.Limit) {
-		list = append(list, k.Key)
+		list = append(list, copyOfKey(k.Key))
 	}
 	return list, nil
 }
@@ -124,7 +125,7 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]
 		for _, row := range rows {
 			k := row.record
 			if !k.ExpiresAt.IsZero() && k.ExpiresAt.Before(before) && compareExpiry(apikeys.ExpiryOf(&k.Key), after) > 0 {
-				list = append(list, k.Key)
+				list = append(list, copyOfKey(k.Key))
 			}
 		}
 	}
@@ -146,14 +147,14 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	if k == nil {
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
-	changed := k.Key
+	changed := copyOfKey(k.Key)
 	var entry audit.Entry
 	if err := change(&changed, &entry); err != nil {
 		return apikeys.Key{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt, changed.CreatedBy, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.CreatedBy, k.LastUsedAt
 	changed.PreviousUsedAt = k.usedBy(changed.Previous)
-	changed = storedKey(changed)
+	changed = copyOfKey(changed)
 	if s.hashInUse(&changed, k) {
 		return apikeys.Key{}, apikeys.ErrExists
 	}
@@ -161,7 +162,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	*k = key{changed, k.usedBy(changed.Hash)}
 	s.index(k)
 	s.entries.add(entry)
-	return changed, nil
+	return copyOfKey(changed), nil
 }
 
 // DeleteKey implements [apikeys.Store].
@@ -175,7 +176,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		return apikeys.ErrNotFound
 	}
 	if check != nil {
-		if err := check(k.Key); err != nil {
+		if err := check(copyOfKey(k.Key)); err != nil {
 			return err
 		}
 	}
@@ -244,9 +245,9 @@ func (s *Store) unindex(k *key) {
 	delete(s.byHash, k.Previous)
 }
 
-func storedKey(key apikeys.Key) apikeys.Key {
-	key.CreatedAt = stored(key.CreatedAt)
-	key.ExpiresAt = stored(key.ExpiresAt)
-	key.PreviousExpiresAt = stored(key.PreviousExpiresAt)
+// copyOfKey returns a deep copy of a key with times as stored.
+func copyOfKey(key apikeys.Key) apikeys.Key {
+	copier := fields.Copier()
+	key.Fields(&copier)
 	return key
 }

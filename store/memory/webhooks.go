@@ -8,6 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -36,7 +37,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		return webhooks.ErrIdempotencyKeys
 	}
 	w = copyOf(w)
-	w.CreatedAt, w.Version = stored(w.CreatedAt), 1
+	w.Version = 1
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
 	s.webhookRequests.note(w.Account, w.ID, &options)
@@ -136,9 +137,7 @@ func (s *Store) change(w webhooks.Webhook) *webhooks.Webhook {
 
 // copyOf returns a deep copy of w with times as stored.
 func copyOf(w webhooks.Webhook) webhooks.Webhook {
-	w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
-	w.ProvenAt, w.FailingSince, w.WarnedAt = stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt)
-	w.PreviousSecretExpiresAt, w.OffAt = stored(w.PreviousSecretExpiresAt), stored(w.OffAt)
+	fields.Copy(&w)
 	return w
 }
 

@@ -2,10 +2,10 @@ package transfer
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -40,9 +40,16 @@ func ids(pairs ...string) error {
 // texts checks pairs of a field name and a string.
 func texts(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
-		if text := pairs[i+1]; len(text) > 4096 || !isText(text) {
-			return malformed(pairs[i], "must be at most 4096 bytes of UTF-8 without NUL")
+		if err := checkText(pairs[i], pairs[i+1]); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func checkText(field, text string) error {
+	if len(text) > 4096 || !isText(text) {
+		return malformed(field, "must be at most 4096 bytes of UTF-8 without NUL")
 	}
 	return nil
 }
@@ -67,8 +74,7 @@ func first(errs ...error) error {
 }
 
 func (r *Key) check() error {
-	if err := first(ids("account", r.Account, "id", r.ID), texts("name", r.Name, "hint", r.Hint, "previousHint", r.PreviousHint,
-		"createdByKind", string(r.CreatedBy.Kind), "createdById", r.CreatedBy.ID)); err != nil {
+	if err := first(ids("account", r.Account, "id", r.ID), fields.Check(r, checkText)); err != nil {
 		return err
 	}
 	if r.Hash.IsZero() {
@@ -78,11 +84,7 @@ func (r *Key) check() error {
 }
 
 func (r *Webhook) check() error {
-	err := first(ids("account", r.Account, "id", r.ID), texts("url", r.URL, "offReason", string(r.OffReason), "failingEvent", r.FailingEvent))
-	for _, t := range slices.Concat(r.Events, r.PastEvents) {
-		err = first(err, texts("events", string(t)))
-	}
-	return err
+	return first(ids("account", r.Account, "id", r.ID), fields.Check(r, checkText))
 }
 
 func (r *Request) check() error {

@@ -3,20 +3,19 @@ package transfer
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/scopes"
-	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // payloads maps each kind to the parser of its payload.
 var payloads = map[Kind]func([]byte) (Record, error){
-	KindKey:        parse[keyPayload],
-	KindWebhook:    parse[webhookPayload],
+	KindKey:        parseFields[Key],
+	KindWebhook:    parseFields[Webhook],
 	KindRequest:    parse[requestPayload],
 	KindAlert:      parse[alertPayload],
 	KindDedupKey:   parse[dedupKeyPayload],
@@ -40,9 +39,9 @@ func parse[P payload](b []byte) (Record, error) {
 func encode(r Record) ([]byte, error) {
 	switch r := r.(type) {
 	case *Key:
-		return json.Marshal(payloadOfKey(r))
+		return fields.JSON(r, 0)
 	case *Webhook:
-		return json.Marshal(payloadOfWebhook(r))
+		return fields.JSON(r, 0)
 	case *Request:
 		return json.Marshal(requestPayload{r.Account, r.Webhook, r.IdempotencyKey, millis{r.At}, r.Made.ID, hash(r.Made.Fingerprint), r.KeyID})
 	case *Alert:
@@ -90,104 +89,17 @@ func (h *hash) UnmarshalText(b []byte) error {
 	return nil
 }
 
-type keyPayload struct {
-	Account           string          `json:"account"`
-	ID                string          `json:"id"`
-	Name              string          `json:"name"`
-	Scopes            []string        `json:"scopes"`
-	CreatedAt         millis          `json:"createdAt,omitzero"`
-	ExpiresAt         millis          `json:"expiresAt,omitzero"`
-	Hash              hash            `json:"hash"`
-	Previous          hash            `json:"previous,omitzero"`
-	PreviousExpiresAt millis          `json:"previousExpiresAt,omitzero"`
-	LastUsedAt        millis          `json:"lastUsedAt,omitzero"`
-	UsedAt            millis          `json:"usedAt,omitzero"`
-	PreviousUsedAt    millis          `json:"previousUsedAt,omitzero"`
-	Hint              string          `json:"hint,omitempty"`
-	PreviousHint      string          `json:"previousHint,omitempty"`
-	CreatedByKind     audit.ActorKind `json:"createdByKind,omitempty"`
-	CreatedByID       string          `json:"createdById,omitempty"`
-}
-
-func payloadOfKey(r *Key) keyPayload {
-	return keyPayload{
-		r.Account, r.ID, r.Name, r.Scopes.Names(), millis{r.CreatedAt}, millis{r.ExpiresAt}, hash(r.Hash.Sum), hash(r.Previous.Sum),
-		millis{r.PreviousExpiresAt}, millis{r.LastUsedAt}, millis{r.UsedAt}, millis{r.PreviousUsedAt}, r.Hint, r.PreviousHint,
-		r.CreatedBy.Kind, r.CreatedBy.ID,
+// parseFields returns a parser for records that list their fields.
+func parseFields[R any, P interface {
+	*R
+	Record
+	fields.Record
+}](b []byte) (Record, error) {
+	r := P(new(R))
+	if err := fields.FromJSON(b, r); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
-}
-
-func (p keyPayload) record() (Record, error) {
-	set, err := scopes.FromNames(p.Scopes)
-	if err != nil {
-		return nil, malformed("scopes", "must be names of scopes")
-	}
-	return &Key{apikeys.Key{
-		Account: p.Account, ID: p.ID, Name: p.Name, Scopes: set, CreatedAt: p.CreatedAt.Time, ExpiresAt: p.ExpiresAt.Time,
-		Hash: apikeys.Hash{Sum: p.Hash}, Previous: apikeys.Hash{Sum: p.Previous}, PreviousExpiresAt: p.PreviousExpiresAt.Time,
-		LastUsedAt: p.LastUsedAt.Time, PreviousUsedAt: p.PreviousUsedAt.Time, Hint: p.Hint, PreviousHint: p.PreviousHint,
-		CreatedBy: audit.Actor{Kind: p.CreatedByKind, ID: p.CreatedByID},
-	}, p.UsedAt.Time}, nil
-}
-
-type webhookPayload struct {
-	Account                 string               `json:"account"`
-	ID                      string               `json:"id"`
-	URL                     string               `json:"url"`
-	Events                  []webhooks.EventType `json:"events"`
-	PastEvents              []webhooks.EventType `json:"pastEvents,omitempty"`
-	Active                  bool                 `json:"active"`
-	Held                    bool                 `json:"held,omitempty"`
-	OffReason               webhooks.OffReason   `json:"offReason,omitempty"`
-	OffAt                   millis               `json:"offAt,omitzero"`
-	ProvenAt                millis               `json:"provenAt,omitzero"`
-	FailingSince            millis               `json:"failingSince,omitzero"`
-	FailingEvent            string               `json:"failingEvent,omitempty"`
-	FailedAgain             bool                 `json:"failedAgain,omitempty"`
-	WarnedAt                millis               `json:"warnedAt,omitzero"`
-	BalanceThreshold        uint64               `json:"balanceThreshold,omitempty"`
-	Secret                  string               `json:"secret,omitempty"`
-	CreatedAt               millis               `json:"createdAt,omitzero"`
-	PreviousSecret          string               `json:"previousSecret,omitempty"`
-	PreviousSecretExpiresAt millis               `json:"previousSecretExpiresAt,omitzero"`
-}
-
-func payloadOfWebhook(r *Webhook) webhookPayload {
-	return webhookPayload{
-		r.Account, r.ID, r.URL, r.Events, r.PastEvents, r.Active, r.Held, r.OffReason, millis{r.OffAt}, millis{r.ProvenAt}, millis{r.FailingSince}, r.FailingEvent, r.FailedAgain,
-		millis{r.WarnedAt}, uint64(r.BalanceThreshold), r.Secret.Reveal(), millis{r.CreatedAt}, r.PreviousSecret.Reveal(), millis{r.PreviousSecretExpiresAt},
-	}
-}
-
-func (p webhookPayload) record() (Record, error) {
-	secret, err := parseSecret("secret", p.Secret)
-	if err != nil {
-		return nil, err
-	}
-	previous, err := parseSecret("previousSecret", p.PreviousSecret)
-	if err != nil {
-		return nil, err
-	}
-	return &Webhook{webhooks.Webhook{
-		Account: p.Account, ID: p.ID, URL: p.URL, Events: p.Events, PastEvents: p.PastEvents, Held: p.Held,
-		WebhookHealth: webhooks.WebhookHealth{
-			Active: p.Active, OffReason: p.OffReason, OffAt: p.OffAt.Time, ProvenAt: p.ProvenAt.Time,
-			FailingSince: p.FailingSince.Time, FailingEvent: p.FailingEvent, FailedAgain: p.FailedAgain, WarnedAt: p.WarnedAt.Time,
-		},
-		BalanceThreshold: webhooks.Amount(p.BalanceThreshold), Secret: secret, CreatedAt: p.CreatedAt.Time,
-		PreviousSecret: previous, PreviousSecretExpiresAt: p.PreviousSecretExpiresAt.Time,
-	}}, nil
-}
-
-func parseSecret(field, text string) (signing.Secret, error) {
-	if text == "" {
-		return signing.Secret{}, nil
-	}
-	secret, err := signing.ParseSecret(text)
-	if err != nil {
-		return secret, malformed(field, "must be a signing secret")
-	}
-	return secret, nil
+	return r, nil
 }
 
 type requestPayload struct {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -39,6 +40,12 @@ type Key struct {
 	// UsedAt is the last use with Hash; zero: never. UsedAt, LastUsedAt and PreviousUsedAt have the
 	// values recorded by [apikeys.Store.RecordKeyUse].
 	UsedAt time.Time
+}
+
+// Fields lists the fields of the record.
+func (r *Key) Fields(w *fields.Walk) {
+	r.Key.Fields(w)
+	fields.Time(w, "usedAt", fields.Placed, 0, &r.UsedAt)
 }
 
 // A Webhook is a webhook with its secrets and its health.

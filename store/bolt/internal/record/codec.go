@@ -50,6 +50,7 @@ func (e *encoder) time(t time.Time) {
 // A decoder reads a record. After the first missing value it returns zeros, and failed is set.
 type decoder struct {
 	rest   []byte
+	text   string // the whole record, if its strings are to be parts of it instead of copies
 	failed bool
 	newer  bool // failed, because a newer version has written the record
 }
@@ -104,8 +105,16 @@ func (d *decoder) int() int64 {
 	return n
 }
 
-func (d *decoder) bool() bool     { return d.byte() == 1 }
-func (d *decoder) string() string { return string(d.raw(d.uint())) }
+func (d *decoder) bool() bool { return d.byte() == 1 }
+
+func (d *decoder) string() string {
+	b := d.raw(d.uint())
+	if d.text == "" {
+		return string(b)
+	}
+	end := len(d.text) - len(d.rest)
+	return d.text[end-len(b) : end]
+}
 
 func (d *decoder) time() time.Time {
 	if !d.bool() {

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -35,7 +35,7 @@ func DecodeKeyRow(key *apikeys.Key, hash []byte, row string) error {
 // previous hash if there is one, and all strings together, for one allocation. The hash is not
 // repeated, since it is the row's key.
 //
-// Optional fields follow the name, see fields.go.
+// The packed fields of [apikeys.Key.Fields] follow the name.
 const (
 	keyVersion  = 0
 	keyScopes   = 1 // scopes.Set.Pack: the order
@@ -50,16 +50,10 @@ const (
 	keyHead     = keyPrevious + 1
 )
 
-const (
-	keyHint         = 2
-	keyCreatedBy    = 4
-	keyPreviousHint = 6
-)
-
 // EncodeKey returns the record of a key. To replace a record, append its [KeyFields].
 func EncodeKey(key *apikeys.Key) []byte {
 	order, names := key.Scopes.Pack()
-	record := make(encoder, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(names)+len(key.Name)+len(key.Hint)+len(key.PreviousHint)+len(key.CreatedBy.ID)+16)
+	record := make(encoder, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(names)+len(key.Name)+packedSize)
 	record[keyVersion] = Version
 	binary.LittleEndian.PutUint64(record[keyScopes:], order)
 	binary.LittleEndian.PutUint64(record[keyCreated:], fixedTime(key.CreatedAt))
@@ -77,17 +71,11 @@ func EncodeKey(key *apikeys.Key) []byte {
 	record = append(record, key.Account...)
 	record = append(record, names...)
 	record = append(record, key.Name...)
-	if key.Hint != "" {
-		record.field(keyHint, []byte(key.Hint)...)
-	}
-	if by := key.CreatedBy.String(); by != "" {
-		record.field(keyCreatedBy, []byte(by)...)
-	}
-	if key.PreviousHint != "" {
-		record.field(keyPreviousHint, []byte(key.PreviousHint)...)
-	}
-	return record
+	return fields.Pack(record, key)
 }
+
+// packedSize is room for the packed fields of most keys and webhooks.
+const packedSize = 48
 
 // DecodeKey decodes the key stored under hash.
 func DecodeKey(key *apikeys.Key, hash, record []byte) error {
@@ -115,23 +103,13 @@ func DecodeKeyText(key *apikeys.Key, hash []byte, record string) (err error) {
 	if name > len(text) {
 		return ErrCorrupt
 	}
-	for fields := text[name:]; fields != ""; {
-		tag, value, rest, ok := cutField(fields)
-		if !ok {
-			return ErrCorrupt
+	if text[name:] != "" {
+		packed := fields.Unpacker(text[name:])
+		for packed.More() {
+			key.Fields(&packed)
 		}
-		fields = rest
-		switch tag {
-		case keyHint:
-			key.Hint = value
-		case keyCreatedBy:
-			key.CreatedBy = audit.ParseActor(value)
-		case keyPreviousHint:
-			key.PreviousHint = value
-		default:
-			if tag == 0 || tag%2 == 1 {
-				return ErrCorrupt
-			}
+		if err := packed.Err(); err != nil {
+			return unreadable(err)
 		}
 	}
 	key.ID, key.Account, key.Name = text[:id], text[id:account], text[names:name]
@@ -146,12 +124,12 @@ func KeyFields(record []byte) []byte {
 	if len(record) < keyHead || record[keyVersion] != Version {
 		return nil
 	}
-	fields := keyHead
+	packed := keyHead
 	for _, length := range [...]int{keyID, keyAccount, keyNames, keyName} {
-		fields += int(binary.LittleEndian.Uint16(record[length:]))
+		packed += int(binary.LittleEndian.Uint16(record[length:]))
 	}
 	if record[keyPrevious] == 1 {
-		fields += len(apikeys.Hash{}.Sum)
+		packed += len(apikeys.Hash{}.Sum)
 	}
-	return unknown(record[min(fields, len(record)):], keyHint, keyCreatedBy, keyPreviousHint)
+	return fields.Unknown(nil, string(record[min(packed, len(record)):]), new(apikeys.Key))
 }

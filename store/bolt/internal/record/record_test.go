@@ -234,26 +234,3 @@ func TestFields_UnknownTags_EvenAreKeptAndOddRejected(t *testing.T) {
 		}
 	}
 }
-
-// Held is stored in a field with an odd tag, which is written once and not kept in addition.
-func TestEncodeWebhook_Held_IsAFieldThatMustBeKnown(t *testing.T) {
-	var w webhooks.Webhook
-	plain := EncodeWebhook(&w, nil)
-	w.Held = true
-	held := EncodeWebhook(&w, nil)
-	if string(held) != string(plain)+"\x01\x01\x01" {
-		t.Errorf("held record = %x, other record = %x", held, plain)
-	}
-	got, err := DecodeWebhook("", "", append(held, "\x02\x00"...), nil)
-	if err != nil || !got.Held {
-		t.Errorf("DecodeWebhook = %+v, %v", got, err)
-	}
-	if kept := WebhookFields(append(held, "\x02\x00"...)); string(kept) != "\x02\x00" {
-		t.Errorf("kept fields %q, want none", kept)
-	}
-	for _, damaged := range []string{"\x01\x00", "\x01\x02\x01\x01", "\x01"} {
-		if _, err := DecodeWebhook("", "", append(plain, damaged...), nil); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("DecodeWebhook with %q: err = %v", damaged, err)
-		}
-	}
-}

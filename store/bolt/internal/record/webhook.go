@@ -1,32 +1,21 @@
 package record
 
 import (
-	"encoding/binary"
 	"fmt"
 
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// EncodeWebhook returns the record of a webhook, whose secrets it seals with key. The record omits the account and ID, which are the row's key. To replace a record, append
-// its [WebhookFields].
+// EncodeWebhook returns the record of a webhook, whose secrets it seals with key. The record omits
+// the account and ID, which are the row's key. To replace a record, append its [WebhookFields].
 func EncodeWebhook(w *webhooks.Webhook, key *signing.DataKey) []byte {
 	secret, previous := key.Seal(w.Secret, w.ID), key.Seal(w.PreviousSecret, w.ID)
-	e := newEncoder(72 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
+	e := newEncoder(packedSize + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
 	coder{to: &e}.webhook(w, &secret, &previous)
-	if w.Held {
-		e.field(webhookHeld, 1)
-	}
-	if !w.OffAt.IsZero() {
-		e.field(webhookOffAt, binary.BigEndian.AppendUint64(nil, fixedTime(w.OffAt))...)
-	}
-	return e
+	return fields.Pack(e, w)
 }
-
-const (
-	webhookHeld  = 1 // odd: a version that does not know it must not send
-	webhookOffAt = 4
-)
 
 // DecodeWebhook decodes the webhook stored under account and id. If its secrets cannot be opened,
 // the error wraps [ErrCorrupt] and the error of key.
@@ -42,22 +31,19 @@ func DecodeWebhook(account, id string, record []byte, key *signing.DataKey) (web
 // opened.
 func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w webhooks.Webhook, err error) {
 	d := newDecoder(record)
+	d.text = string(record)
 	w.Account, w.ID = account, id
 	var secret, previous []byte // sealed
 	coder{from: d}.webhook(&w, &secret, &previous)
-	d.fields(func(tag uint64, value []byte) bool {
-		switch {
-		case tag == webhookHeld && len(value) == 1:
-			w.Held = value[0] != 0
-		case tag == webhookOffAt && len(value) == 8:
-			w.OffAt = timeOf(binary.BigEndian.Uint64(value))
-		default:
-			return false
-		}
-		return true
-	})
 	if err := d.err(); err != nil {
 		return webhooks.Webhook{}, err
+	}
+	packed := fields.Unpacker(d.text[len(d.text)-len(d.rest):])
+	for packed.More() {
+		w.Fields(&packed)
+	}
+	if err := packed.Err(); err != nil {
+		return webhooks.Webhook{}, unreadable(err)
 	}
 	if w.Secret, err = key.Open(secret, id); err != nil {
 		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -68,21 +54,20 @@ func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w 
 	return w, nil
 }
 
-// webhook encodes the fields that every webhook record has, with sealed secrets.
+// webhook encodes the placed fields of [webhooks.Webhook.Fields], with sealed secrets.
 func (c coder) webhook(w *webhooks.Webhook, secret, previous *[]byte) {
 	number(c, &w.Version)
 	c.time(&w.FailingSince)
 	c.time(&w.WarnedAt)
 	c.bool(&w.Active)
 	text(c, &w.OffReason)
+	c.time(&w.OffAt)
+	c.bool(&w.Held)
 	texts(c, &w.Events)
 	c.time(&w.CreatedAt)
-	number(c, &w.BalanceThreshold)
 	text(c, &w.URL)
 	c.bytes(secret)
 	c.bytes(previous)
-	c.time(&w.PreviousSecretExpiresAt)
-	texts(c, &w.PastEvents)
 	c.time(&w.ProvenAt)
 	text(c, &w.FailingEvent)
 	c.bool(&w.FailedAgain)
@@ -100,5 +85,5 @@ func WebhookFields(record []byte) []byte {
 	d := newDecoder(record)
 	var sealed []byte
 	coder{from: d}.webhook(&w, &sealed, &sealed)
-	return unknown(d.rest, webhookHeld, webhookOffAt)
+	return fields.Unknown(nil, string(d.rest), &w)
 }
