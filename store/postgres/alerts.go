@@ -98,7 +98,7 @@ func (s *Store) readable(ctx context.Context, db querier, account string) (list 
 		return nil, err
 	}
 	var r webhookRow
-	_, err = pgx.ForEachRow(rows, r.fields(), func() error {
+	_, err = pgx.ForEachRow(rows, r.columns(), func() error {
 		if w, err := s.webhook(&r); err == nil {
 			list = append(list, w)
 		}

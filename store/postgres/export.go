@@ -194,7 +194,7 @@ func exportedKey(row pgx.CollectableRow) (exportedRow, error) {
 
 func (s *Store) exportedWebhook(row pgx.CollectableRow) (exportedRow, error) {
 	var r webhookRow
-	if err := row.Scan(r.fields()...); err != nil {
+	if err := row.Scan(r.columns()...); err != nil {
 		return exportedRow{}, err
 	}
 	at := place{account: r.Account, name: r.ID}

@@ -17,8 +17,8 @@ func TestHoldAll(t *testing.T) {
 	s := open(t, option)
 	defer func() { _ = s.Close() }()
 	if _, err := pool(t).Exec(t.Context(), `
-		insert into `+quoted(name)+`.webhooks (account, id, url, events, past_events, active, off_reason, balance_threshold, secret, created_at)
-			select 'many', 'many_' || i, 'https://example.com', '{balance.low}', '{}', true, '', 0, '', now() from generate_series(1, $1::integer) i`, many); err != nil {
+		insert into `+quoted(name)+`.webhooks (account, id, url, events, active, off_reason, secret, created_at)
+			select 'many', 'many_' || i, 'https://example.com', '{balance.low}', true, '', '', now() from generate_series(1, $1::integer) i`, many); err != nil {
 		t.Fatal(err)
 	}
 	endpoints(t, s, 2)

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	keyRow    = []string{"hash", "next", "account", "id", "name", "scopes", "created_at", "expires_at", "previous", "previous_expires_at", "hint", "previous_hint", "created_by"}
+	keyRow    = []string{"hash", "next", "account", "id", "name", "scopes", "created_at", "expires_at", "previous", "previous_expires_at", "created_by", "fields"}
 	keyUseRow = []string{"account", "id", "hash", "at"}
 )
 
@@ -58,9 +58,9 @@ func (i *importer) addKeys(ctx context.Context) error {
 			return fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
 		}
 		taken[r.Hash], taken[r.Previous] = true, !r.Previous.IsZero()
-		rows = append(rows, keyValues(&r.Key, r.Hash, apikeys.Hash{}, r.Previous))
+		rows = append(rows, keyValues(&r.Key, r.Hash, apikeys.Hash{}, r.Previous, nil))
 		if !r.Previous.IsZero() {
-			rows = append(rows, keyValues(&r.Key, r.Previous, r.Hash, apikeys.Hash{}))
+			rows = append(rows, keyValues(&r.Key, r.Previous, r.Hash, apikeys.Hash{}, nil))
 		}
 		for _, use := range []struct {
 			hash []byte

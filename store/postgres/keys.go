@@ -11,11 +11,11 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/scopes"
 )
 
-const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.previous, k.previous_expires_at,
-	coalesce(k.hint, ''), coalesce(k.previous_hint, ''), coalesce(k.created_by, '')`
+const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.previous, k.previous_expires_at, k.fields`
 
 // keyUses are the columns that follow keyColumns when uses are requested.
 const keyUses = `,
@@ -25,6 +25,9 @@ const keyUses = `,
 // keyByID selects the key $2 of the account $1, with its uses.
 const keyByID = `select ` + keyColumns + keyUses + ` from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`
 
+// lockPackedKey is keyByID, followed by the packed fields. It locks the key.
+const lockPackedKey = `select ` + keyColumns + keyUses + `, k.fields from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null for update`
+
 // A hashColumn scans a hash; null leaves it unchanged.
 type hashColumn apikeys.Hash
 
@@ -33,17 +36,25 @@ func (h *hashColumn) ScanBytes(sum []byte) error {
 	return nil
 }
 
+// A packedColumn scans packed fields.
+type packedColumn string
+
+func (p *packedColumn) ScanBytes(packed []byte) error {
+	*p = packedColumn(packed)
+	return nil
+}
+
 // scanKey reads keyColumns, keyUses if uses is set, and the columns of more.
 func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	var names []string
-	var createdBy string
+	var packed packedColumn
 	var next hashColumn
-	fields := []any{(*hashColumn)(&key.Hash), &next, &key.Account, &key.ID, &key.Name, &names, (*instant)(&key.CreatedAt), (*instant)(&key.ExpiresAt),
-		(*hashColumn)(&key.Previous), (*instant)(&key.PreviousExpiresAt), &key.Hint, &key.PreviousHint, &createdBy}
+	columns := []any{(*hashColumn)(&key.Hash), &next, &key.Account, &key.ID, &key.Name, &names, (*instant)(&key.CreatedAt), (*instant)(&key.ExpiresAt),
+		(*hashColumn)(&key.Previous), (*instant)(&key.PreviousExpiresAt), &packed}
 	if uses {
-		fields = append(fields, (*instant)(&key.LastUsedAt), (*instant)(&key.PreviousUsedAt))
+		columns = append(columns, (*instant)(&key.LastUsedAt), (*instant)(&key.PreviousUsedAt))
 	}
-	if err := row.Scan(append(fields, more...)...); err != nil {
+	if err := row.Scan(append(columns, more...)...); err != nil {
 		return apikeys.Key{}, err
 	}
 	if key.Scopes, err = scopes.FromNames(names); err != nil {
@@ -52,8 +63,11 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	if next := apikeys.Hash(next); !next.IsZero() {
 		key.Hash, key.Previous = next, key.Hash
 	}
-	key.CreatedBy = audit.ParseActor(createdBy)
-	return key, nil
+	walk := fields.Unpacker(string(packed))
+	for walk.More() {
+		key.Fields(&walk)
+	}
+	return key, walk.Err()
 }
 
 func scanUsedKey(row pgx.Row) (apikeys.Key, error) { return scanKey(row, true) }
@@ -65,6 +79,12 @@ func found(key apikeys.Key, err error) (apikeys.Key, error) {
 		err = apikeys.ErrNotFound
 	}
 	return key, err
+}
+
+// packed returns the packed fields of a record, never null, and those that this version does not
+// know.
+func packed(r fields.Record, unknown []byte) []byte {
+	return append(fields.Pack([]byte{}, r), unknown...)
 }
 
 // sum returns the column value of a hash: null if it is zero.
@@ -110,15 +130,15 @@ func (s *Store) checkCredential(ctx context.Context, tx pgx.Tx, account string, 
 }
 
 const insertKey = `
-	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at, hint, previous_hint, created_by)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at, created_by, fields)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 
 // insertKey adds the rows of a key, or returns ErrExists if another key has its id or one of its
 // hashes. It waits for transactions that are adding such a key.
 func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, entry audit.Entry) error {
 	batch := &pgx.Batch{}
-	s.queueKey(batch, key, key.Hash, apikeys.Hash{}, key.Previous)
-	s.queuePrevious(batch, key)
+	s.queueKey(batch, key, key.Hash, apikeys.Hash{}, key.Previous, nil)
+	s.queuePrevious(batch, key, nil)
 	if err := s.queueAuditEntry(batch, entry); err != nil {
 		return err
 	}
@@ -126,21 +146,21 @@ func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, entr
 }
 
 // queuePrevious queues the row of a key's previous hash, if any.
-func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key) {
+func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key, unknown []byte) {
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
-		s.queueKey(batch, key, key.Previous, key.Hash, apikeys.Hash{})
+		s.queueKey(batch, key, key.Previous, key.Hash, apikeys.Hash{}, unknown)
 	}
 }
 
-func (s *Store) queueKey(batch *pgx.Batch, key *apikeys.Key, hash, next, previous apikeys.Hash) {
-	batch.Queue(s.sql(insertKey), keyValues(key, hash, next, previous)...)
+func (s *Store) queueKey(batch *pgx.Batch, key *apikeys.Key, hash, next, previous apikeys.Hash, unknown []byte) {
+	batch.Queue(s.sql(insertKey), keyValues(key, hash, next, previous, unknown)...)
 }
 
-// keyValues are the values of insertKey.
-func keyValues(key *apikeys.Key, hash, next, previous apikeys.Hash) []any {
+// keyValues are the values of insertKey, with packed fields that this version does not know.
+func keyValues(key *apikeys.Key, hash, next, previous apikeys.Hash, unknown []byte) []any {
 	return []any{
 		sum(hash), sum(next), key.Account, key.ID, key.Name, key.Scopes.Names(), utc(key.CreatedAt), stored(key.ExpiresAt), sum(previous),
-		stored(key.PreviousExpiresAt), optional(key.Hint), optional(key.PreviousHint), optional(key.CreatedBy.String()),
+		stored(key.PreviousExpiresAt), optional(string(key.CreatedBy.Kind)), packed(key, unknown),
 	}
 }
 
@@ -182,11 +202,14 @@ const expiringKeys = `select ` + keyColumns + keyUses + `
 // UpdateKey implements [apikeys.Store]. The key is locked while change runs.
 func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (changed apikeys.Key, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		old, err := s.lockKey(ctx, tx, account, id)
+		var newer packedColumn
+		old, err := found(scanKey(tx.QueryRow(ctx, s.sql(lockPackedKey), account, id), true, &newer))
 		if err != nil {
 			return err
 		}
+		unknown := fields.Unknown(nil, string(newer), new(apikeys.Key))
 		key := old
+		fields.Copy(&key)
 		var entry audit.Entry
 		if err := change(&key, &entry); err != nil {
 			return err
@@ -195,11 +218,10 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 and next is not null`), sum(old.Previous))
 		batch.Queue(s.sql(`
-			update storageapi.keys set hash = $3, name = $4, scopes = $5, expires_at = $6, previous = $7, previous_expires_at = $8, hint = $9, previous_hint = $10
+			update storageapi.keys set hash = $3, name = $4, scopes = $5, expires_at = $6, previous = $7, previous_expires_at = $8, fields = $9
 			where account = $1 and id = $2 and next is null`), account, id,
-			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt),
-			optional(key.Hint), optional(key.PreviousHint))
-		s.queuePrevious(batch, &key)
+			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt), packed(&key, unknown))
+		s.queuePrevious(batch, &key, unknown)
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash not in ('', $3) and hash is distinct from $4`),
 			account, id, sum(key.Hash), sum(key.Previous))
 		if err := s.queueAuditEntry(batch, entry); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/store/postgres/internal/feed"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/webhooks"
@@ -197,7 +198,7 @@ const ownedWebhooks = `
 	cross join lateral (select * from storageapi.webhooks where no = k.no limit 1) w`
 
 func scanOwned(row pgx.Row) (r ownedRow, err error) {
-	err = row.Scan(append([]any{&r.no}, r.fields()...)...)
+	err = row.Scan(append([]any{&r.no}, r.columns()...)...)
 	return r, err
 }
 
@@ -255,7 +256,7 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 // updated reports a webhook that this node has just changed, if it is known: running attempts end
 // soon, and their results are judged by the new state.
 func (o *ownedShards) updated(webhook webhooks.Webhook) {
-	webhook.Events, webhook.PastEvents = slices.Clone(webhook.Events), slices.Clone(webhook.PastEvents)
+	fields.Copy(&webhook)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w := o.byID[webhook.ID]; w != nil && w.version < webhook.Version && o.scheduler != nil {

@@ -29,8 +29,8 @@ const filled = `
 	insert into key_uses (account, id, hash, at) select account, id, '', now() from keys where account like 'many%%';
 	insert into accounts (account) select 'many_' || i from generate_series(1, %[1]d) i;
 	insert into requests (kind, account, name, id, sum, at, key_id) select i %% 2, 'many_' || i, 'request', 'id', '', now(), '' from generate_series(1, %[1]d) i;
-	insert into webhooks (account, id, url, events, past_events, active, off_reason, balance_threshold, secret, created_at)
-		select 'many_' || i, 'many_' || i, 'https://example.com', '{balance.low}', '{}', true, '', 0, '', now() from generate_series(1, %[1]d) i;
+	insert into webhooks (account, id, url, events, active, off_reason, secret, created_at)
+		select 'many_' || i, 'many_' || i, 'https://example.com', '{balance.low}', true, '', '', now() from generate_series(1, %[1]d) i;
 	insert into past_webhooks (no, account, id, deleted_at) select -i, 'many_' || i, 'past_' || i, now() from generate_series(1, %[1]d) i;
 	insert into alerts (account, metric, state) select 'many_' || i, 'balance', 'state' from generate_series(1, %[1]d) i;
 	insert into dedup_keys (account, key, until) select 'many_' || i, 'key', now() + interval '1 year' from generate_series(1, %[1]d) i;

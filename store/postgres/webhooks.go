@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -22,28 +22,39 @@ func shardOf(account string) int16 {
 	return int16(h.Sum32() % shards.Count)
 }
 
-const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
-	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held, w.off_at, w.version`
+const webhookColumns = `w.account, w.id, w.url, w.events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
+	w.secret, w.created_at, w.previous_secret, w.failing_event, w.failed_again, w.held, w.off_at, w.version, w.fields`
 
 // A webhookRow receives webhookColumns: a webhook, with its secrets in stored form.
 type webhookRow struct {
 	webhooks.Webhook
 	secret, previous []byte
-	threshold        int64 // may be negative, because an amount uses all 64 bits
+	packed           packedColumn
 }
 
-func (r *webhookRow) fields() []any {
+func (r *webhookRow) columns() []any {
 	return []any{
-		&r.Account, &r.ID, &r.URL, &r.Events, &r.PastEvents, &r.Active, &r.OffReason, (*instant)(&r.ProvenAt), (*instant)(&r.FailingSince), (*instant)(&r.WarnedAt),
-		&r.threshold, &r.secret, (*instant)(&r.CreatedAt), &r.previous, (*instant)(&r.PreviousSecretExpiresAt), &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt), &r.Version,
+		&r.Account, &r.ID, &r.URL, &r.Events, &r.Active, &r.OffReason, (*instant)(&r.ProvenAt), (*instant)(&r.FailingSince), (*instant)(&r.WarnedAt),
+		&r.secret, (*instant)(&r.CreatedAt), &r.previous, &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt), &r.Version, &r.packed,
 	}
 }
 
-// webhook returns the webhook of a row, or an error if a secret could not be opened.
+// unknown returns the packed fields that this version does not know.
+func (r *webhookRow) unknown() []byte {
+	return fields.Unknown(nil, string(r.packed), new(webhooks.Webhook))
+}
+
+// webhook returns the webhook of a row, or an error if a secret or the packed fields cannot be read.
 func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 	w = r.Webhook
-	w.BalanceThreshold = webhooks.Amount(r.threshold)
-	if w.Secret, err = s.dataKey.Open(r.secret, w.ID); err == nil {
+	walk := fields.Unpacker(string(r.packed))
+	for walk.More() {
+		w.Fields(&walk)
+	}
+	if err = walk.Err(); err == nil {
+		w.Secret, err = s.dataKey.Open(r.secret, w.ID)
+	}
+	if err == nil {
 		w.PreviousSecret, err = s.dataKey.Open(r.previous, w.ID)
 	}
 	if err != nil {
@@ -52,18 +63,16 @@ func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 	if len(w.Events) == 0 {
 		w.Events = nil
 	}
-	if len(w.PastEvents) == 0 {
-		w.PastEvents = nil
-	}
 	return w, nil
 }
 
-// values are the values of webhookColumns from url on, without created_at and version.
-func (s *Store) values(w *webhooks.Webhook) []any {
+// values are the values of webhookColumns from url on, without created_at and version. unknown are
+// packed fields that this version does not know.
+func (s *Store) values(w *webhooks.Webhook, unknown []byte) []any {
 	return []any{
-		w.URL, texts(w.Events), texts(w.PastEvents), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
-		int64(w.BalanceThreshold), s.dataKey.Seal(w.Secret, w.ID), s.dataKey.Seal(w.PreviousSecret, w.ID), stored(w.PreviousSecretExpiresAt),
-		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt),
+		w.URL, texts(w.Events), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
+		s.dataKey.Seal(w.Secret, w.ID), s.dataKey.Seal(w.PreviousSecret, w.ID),
+		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt), packed(w, unknown),
 	}
 }
 
@@ -75,16 +84,16 @@ func texts[T ~string](list []T) []string {
 // scanWebhook reads webhookColumns.
 func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
 	var r webhookRow
-	if err := row.Scan(r.fields()...); err != nil {
+	if err := row.Scan(r.columns()...); err != nil {
 		return webhooks.Webhook{}, err
 	}
 	return s.webhook(&r)
 }
 
 const insertWebhook = `
-	insert into storageapi.webhooks (account, id, created_at, url, events, past_events, active, off_reason, proven_at, failing_since,
-		warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at, failing_event, failed_again, held, off_at)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) on conflict (id) do nothing`
+	insert into storageapi.webhooks (account, id, created_at, url, events, active, off_reason, proven_at, failing_since,
+		warned_at, secret, previous_secret, failing_event, failed_again, held, off_at, fields)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) on conflict (id) do nothing`
 
 var (
 	updateWebhook = query("update_webhook")
@@ -93,7 +102,7 @@ var (
 
 // row are the values of insertWebhook.
 func (s *Store) row(w *webhooks.Webhook) []any {
-	return append([]any{w.Account, w.ID, utc(w.CreatedAt)}, s.values(w)...)
+	return append([]any{w.Account, w.ID, utc(w.CreatedAt)}, s.values(w, nil)...)
 }
 
 // CreateWebhook implements [webhooks.Store].
@@ -155,17 +164,17 @@ func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhook
 // published meanwhile see its old state.
 func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (changed webhooks.Webhook, err error) {
 	err = s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (entry audit.Entry, err error) {
-		old, err := s.lockWebhook(ctx, tx, account, id)
+		old, unknown, err := s.lockWebhook(ctx, tx, account, id)
 		if err != nil {
 			return entry, err
 		}
 		w := old
-		w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
+		fields.Copy(&w)
 		if err := change(&w, &entry); err != nil {
 			return entry, err
 		}
 		w.ID = old.ID
-		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(updateWebhook), append(append([]any{account, id}, s.values(&w)...), changeWebhook, shardOf(account))...))
+		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(updateWebhook), append(append([]any{account, id}, s.values(&w, unknown)...), changeWebhook, shardOf(account))...))
 		return entry, err
 	})
 	if err != nil {
@@ -197,10 +206,16 @@ func (s *Store) changing(ctx context.Context, account string, change func(contex
 	return err
 }
 
-// lockWebhook returns a webhook and locks it until the transaction ends.
-func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) (webhooks.Webhook, error) {
-	w, err := s.scanWebhook(tx.QueryRow(ctx, s.sql(selectWebhooks+`where w.account = $1 and w.id = $2 for update`), account, id))
-	return w, none(err)
+// lockWebhook returns a webhook, with the packed fields that this version does not know, and locks
+// it until the transaction ends.
+func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) (w webhooks.Webhook, unknown []byte, err error) {
+	var r webhookRow
+	row := tx.QueryRow(ctx, s.sql(selectWebhooks+`where w.account = $1 and w.id = $2 for update`), account, id)
+	if err := row.Scan(r.columns()...); err != nil {
+		return w, nil, none(err)
+	}
+	w, err = s.webhook(&r)
+	return w, r.unknown(), err
 }
 
 // DeleteWebhook implements [webhooks.Store]. Its duration does not depend on the number of pending
@@ -208,7 +223,7 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
 	return s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (audit.Entry, error) {
 		if check != nil {
-			w, err := s.lockWebhook(ctx, tx, account, id)
+			w, _, err := s.lockWebhook(ctx, tx, account, id)
 			if err == nil {
 				err = check(w)
 			}

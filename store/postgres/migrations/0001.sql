@@ -24,12 +24,11 @@ create table storageapi.keys (
 	name                text not null,
 	scopes              text[] not null,
 	created_at          timestamptz not null,
-	created_by          text,
+	created_by          text, -- the kind of the creator
 	expires_at          timestamptz,
-	hint                text,
 	previous            bytea,
 	previous_expires_at timestamptz,
-	previous_hint       text
+	fields              bytea not null default '' -- packed, without those that have a column
 );
 create unique index keys_account on storageapi.keys (account, id) where next is null;
 create index keys_expiring on storageapi.keys (expires_at, account, id) where next is null and expires_at is not null;
@@ -72,7 +71,6 @@ create table storageapi.webhooks (
 	id                         text collate "C" not null unique,
 	url                        text not null,
 	events                     text[] not null,
-	past_events                text[] not null,
 	active                     boolean not null,
 	off_reason                 text not null,
 	off_at                     timestamptz,
@@ -84,11 +82,10 @@ create table storageapi.webhooks (
 	warned_at                  timestamptz,
 	probe_at                   timestamptz,
 	probed_at                  timestamptz,
-	balance_threshold          bigint not null,
 	secret                     bytea not null,
 	created_at                 timestamptz not null,
 	previous_secret            bytea,
-	previous_secret_expires_at timestamptz,
+	fields                     bytea not null default '', -- packed, without those that have a column
 	version                    bigint not null default 1
 ) with (fillfactor = 70);
 create unique index webhooks_account on storageapi.webhooks (account, id);
