@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -79,17 +80,35 @@ func (e *accountExport) line(kind string, l line) error {
 	return e.lines.Encode(l)
 }
 
+// settings writes the line of a record, and adds those of its settings that the line does not have.
+func (e *accountExport) settings(kind string, r fields.Record, l line) error {
+	object, err := fields.JSON(r, fields.Setting)
+	if err != nil {
+		return err
+	}
+	var settings map[string]json.RawMessage
+	if err := json.Unmarshal(object, &settings); err != nil {
+		return err
+	}
+	for name, value := range settings {
+		if _, given := l[name]; !given {
+			l[name] = value
+		}
+	}
+	return e.line(kind, l)
+}
+
 // record writes the line of a record, without its secrets and hashes.
 func (e *accountExport) record(r transfer.Record) error {
 	switch r := r.(type) {
 	case *transfer.Key:
-		return e.line("key", line{
+		return e.settings("key", r, line{
 			"id": r.ID, "name": r.Name, "scopes": r.Scopes.Names(), "createdAt": shownTime(r.CreatedAt), "expiresAt": shownTime(r.ExpiresAt),
 			"lastUsedAt": shownTime(r.LastUsedAt), "previousValueExpiresAt": shownTime(r.PreviousExpiresAt), "previousValueUsedAt": shownTime(r.PreviousUsedAt),
 			"hint": r.Hint, "previousValueHint": r.PreviousHint, "createdBy": r.CreatedBy.String(),
 		})
 	case *transfer.Webhook:
-		return e.line("webhook", line{
+		return e.settings("webhook", r, line{
 			"id": r.ID, "url": r.URL, "events": r.Events, "active": r.Active, "offReason": r.OffReason, "balanceThreshold": shownThreshold(r.BalanceThreshold),
 			"createdAt": shownTime(r.CreatedAt), "previousSecretExpiresAt": shownTime(r.PreviousSecretExpiresAt),
 			"firstDeliveredAt": shownTime(r.ProvenAt), "failingSince": shownTime(r.FailingSince),

@@ -9,48 +9,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func (p *pages) editWebhook(c *call) (answer, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	view := p.viewWebhook(&webhook)
-	f := newForm(map[string][]string{"url": {webhook.URL}, "threshold": {view.Threshold}})
-	for _, t := range webhook.Events {
-		f.Values.Add("events", string(t))
-	}
-	return p.webhookForm(webhookFormView{Form: f, Webhook: &view, Version: view.Version}, http.StatusOK), nil
-}
-
-func (p *pages) updateWebhook(c *call) (answer, error) {
-	id, f := c.PathValue("id"), newForm(c.PostForm)
-	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
-	if err != nil {
-		return answer{}, err
-	}
-	params, err := p.readWebhook(f, webhook.Events)
-	if err != nil {
-		return answer{}, err
-	}
-	shown := p.viewWebhook(&webhook)
-	view := webhookFormView{Form: f, Webhook: &shown, Version: f.Values.Get("version")}
-	if len(f.Errors) > 0 {
-		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
-	}
-	_, err = p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{
-		URL: &params.URL, Events: params.Events, BalanceThreshold: &params.BalanceThreshold, If: unchanged(view.Version),
-	})
-	if errors.Is(err, errChanged) {
-		view.Problem = "This webhook was changed since you opened the form. Save again to replace those changes with yours."
-		view.Version = shown.Version
-		return p.webhookForm(view, http.StatusConflict), nil
-	}
-	if err != nil {
-		return answer{}, err
-	}
-	return goTo("webhooks/"+id, "saved"), nil
-}
-
 // unchanged is the condition that a webhook has not changed after its form was loaded.
 func unchanged(asked string) webhooks.Condition {
 	return func(before, _ webhooks.Webhook) error {

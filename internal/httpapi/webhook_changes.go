@@ -53,13 +53,3 @@ func (a *api) sendTest(c *call) (answer, error) {
 	}
 	return ok(testView{event.ID, webhooks.TypeTest, viewAttempt(event.Attempt)})
 }
-
-// webhookPatch returns the body fields of a webhook change.
-func webhookPatch(params *webhooks.UpdateParams) []field {
-	return []field{
-		patch("url", &params.URL, identity),
-		patchSlice("events", &params.Events, parseEvents),
-		patch("active", &params.Active, identity),
-		nullablePatch("balanceThreshold", &params.BalanceThreshold, parseThreshold),
-	}
-}

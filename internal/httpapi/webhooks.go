@@ -139,6 +139,16 @@ func webhookFields(params *webhooks.CreateParams) []field {
 	}
 }
 
+// webhookPatch returns the body fields of a webhook change.
+func webhookPatch(params *webhooks.UpdateParams) []field {
+	return []field{
+		patch("url", &params.URL, identity),
+		patchSlice("events", &params.Events, parseEvents),
+		patch("active", &params.Active, identity),
+		nullablePatch("balanceThreshold", &params.BalanceThreshold, parseThreshold),
+	}
+}
+
 func parseEvents(names []string) ([]webhooks.EventType, error) {
 	events := make([]webhooks.EventType, len(names))
 	for i, name := range names {
