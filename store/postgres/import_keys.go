@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	keyRow    = []string{"hash", "next", "account", "id", "name", "scopes", "created_at", "expires_at", "previous", "previous_expires_at", "created_by", "fields"}
+	keyRow    = []string{"hash", "next", "account", "id", "name", "scopes", "created_at", "expires_at", "previous", "previous_expires_at", "fields"}
 	keyUseRow = []string{"account", "id", "hash", "at"}
 )
 

@@ -130,8 +130,8 @@ func (s *Store) checkCredential(ctx context.Context, tx pgx.Tx, account string, 
 }
 
 const insertKey = `
-	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at, created_by, fields)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at, fields)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
 
 // insertKey adds the rows of a key, or returns ErrExists if another key has its id or one of its
 // hashes. It waits for transactions that are adding such a key.
@@ -160,7 +160,7 @@ func (s *Store) queueKey(batch *pgx.Batch, key *apikeys.Key, hash, next, previou
 func keyValues(key *apikeys.Key, hash, next, previous apikeys.Hash, unknown []byte) []any {
 	return []any{
 		sum(hash), sum(next), key.Account, key.ID, key.Name, key.Scopes.Names(), utc(key.CreatedAt), stored(key.ExpiresAt), sum(previous),
-		stored(key.PreviousExpiresAt), optional(string(key.CreatedBy.Kind)), packed(key, unknown),
+		stored(key.PreviousExpiresAt), packed(key, unknown),
 	}
 }
 

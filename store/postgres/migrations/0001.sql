@@ -24,7 +24,6 @@ create table storageapi.keys (
 	name                text not null,
 	scopes              text[] not null,
 	created_at          timestamptz not null,
-	created_by          text, -- the kind of the creator
 	expires_at          timestamptz,
 	previous            bytea,
 	previous_expires_at timestamptz,
