@@ -192,6 +192,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
@@ -231,12 +232,12 @@ var (
 	api                                *storageapi.Handler
 	config                             storageapi.Config
 	err                                error
-	balance                            webhooks.Amount
+	balance                            alerts.Amount
 	used, limit, usedBytes, limitBytes int64
-	listFiles                          webhooks.FileSource
+	listFiles                          alerts.FileSource
 	authentications, attempts          *expvar.Map
 	traceparentOf                      func(context.Context) string
-	files                              []webhooks.ExpiringFile
+	files                              []alerts.ExpiringFile
 	id, eventID, account, url          string
 	base64OfTheSecret                  string
 	events                             []webhooks.EventType
@@ -250,7 +251,7 @@ var (
 	}
 	mystore                            interface{ Open(string) store.Store }
 	db                                 interface {
-		Files(context.Context, string, string, time.Time) iter.Seq2[webhooks.StoredFile, error]
+		Files(context.Context, string, string, time.Time) iter.Seq2[alerts.StoredFile, error]
 	}
 )
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -66,10 +67,10 @@ func TestHandlerErase(t *testing.T) {
 				if status := request(token); status != http.StatusOK {
 					t.Fatalf("status %d, want 200", status)
 				}
-				if _, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}); err != nil {
+				if _, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com", Events: []webhooks.EventType{alerts.TypeBalanceLow}}); err != nil {
 					t.Fatal(err)
 				}
-				if err := api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: webhooks.BalanceLow{}}); err != nil {
+				if err := api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: alerts.BalanceLow{}}); err != nil {
 					t.Fatal(err)
 				}
 				<-asked

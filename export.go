@@ -9,10 +9,10 @@ import (
 	"io"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // exportVersion is the format version of ExportAccount. Adding a field or kind does not change it.
@@ -90,6 +90,7 @@ func (e *accountExport) settings(kind string, r fields.Record, l line) error {
 	if err := json.Unmarshal(object, &settings); err != nil {
 		return err
 	}
+	delete(settings, "threshold") // the line has it as balanceThreshold
 	for name, value := range settings {
 		if _, given := l[name]; !given {
 			l[name] = value
@@ -109,7 +110,7 @@ func (e *accountExport) record(r transfer.Record) error {
 		})
 	case *transfer.Webhook:
 		return e.settings("webhook", r, line{
-			"id": r.ID, "url": r.URL, "events": r.Events, "active": r.Active, "offReason": r.OffReason, "balanceThreshold": shownThreshold(r.BalanceThreshold),
+			"id": r.ID, "url": r.URL, "events": r.Events, "active": r.Active, "offReason": r.OffReason, "balanceThreshold": shownThreshold(alerts.Amount(r.Threshold)),
 			"createdAt": shownTime(r.CreatedAt), "previousSecretExpiresAt": shownTime(r.PreviousSecretExpiresAt),
 			"firstDeliveredAt": shownTime(r.ProvenAt), "failingSince": shownTime(r.FailingSince),
 		})
@@ -120,7 +121,7 @@ func (e *accountExport) record(r transfer.Record) error {
 		}
 		return e.line("idempotencyKey", line{"of": of, "idempotencyKey": r.IdempotencyKey, "created": r.Made.ID, "at": shownTime(r.At)})
 	case *transfer.Alert:
-		return e.line("alert", line{"metric": r.Metric, "state": shownState(r.State)})
+		return e.line("alert", line{"metric": r.Series, "state": shownState(r.State)})
 	case *transfer.DedupKey:
 		return e.line("toldOnce", line{"key": r.Key, "until": shownTime(r.Until)})
 	case *transfer.Event:
@@ -173,7 +174,7 @@ func shownTime(t time.Time) any {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-func shownThreshold(amount webhooks.Amount) any {
+func shownThreshold(amount alerts.Amount) any {
 	if amount == 0 {
 		return nil
 	}

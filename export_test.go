@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
@@ -37,7 +38,7 @@ func TestExportAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hook, err := api.Webhooks.Create(t.Context(), account, webhooks.CreateParams{URL: "https://" + account + ".example.com", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+		hook, err := api.Webhooks.Create(t.Context(), account, webhooks.CreateParams{URL: "https://" + account + ".example.com", Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +46,7 @@ func TestExportAccount(t *testing.T) {
 		for _, hash := range []apikeys.Hash{rotated.Hash, rotated.Previous} {
 			secrets = append(secrets, string(hash.Sum[:8]))
 		}
-		if err := api.Webhooks.Publish(t.Context(), webhooks.Event{ID: account + "-event", Account: account, Data: webhooks.BalanceLow{Balance: 9223372036854775807}}); err != nil {
+		if err := api.Webhooks.Publish(t.Context(), webhooks.Event{ID: account + "-event", Account: account, Data: alerts.BalanceLow{Balance: 9223372036854775807}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,19 +114,19 @@ func TestExportAccountBesideErase(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, url := range []string{"https://a.example", "https://b.example"} {
-				if _, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: url, Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}}); err != nil {
+				if _, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: url, Events: []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for range 3 {
-				if err := api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: webhooks.BalanceLow{}}); err != nil {
+				if err := api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: alerts.BalanceLow{}}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := api.Webhooks.ReportBalance(t.Context(), "acct", 1); err != nil {
+			if err := api.Alerts.ReportBalance(t.Context(), "acct", 1); err != nil {
 				t.Fatal(err)
 			}
-			if err := api.Webhooks.ReportFiles(t.Context(), "acct", []webhooks.ExpiringFile{{ID: "file", ExpiresAt: time.Now().Add(time.Hour)}}); err != nil {
+			if err := api.Alerts.ReportFiles(t.Context(), "acct", []alerts.ExpiringFile{{ID: "file", ExpiresAt: time.Now().Add(time.Hour)}}); err != nil {
 				t.Fatal(err)
 			}
 			counted := exportedCounts(t, api, "acct")

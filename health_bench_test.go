@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -37,11 +38,11 @@ func BenchmarkHealth(b *testing.B) {
 	inParallel(b, accounts*10, func(i int) error {
 		return file.CreateWebhook(b.Context(), webhooks.Webhook{
 			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/10), URL: "https://example.com/hooks", WebhookHealth: webhooks.WebhookHealth{Active: true, ProvenAt: time.Now()},
-			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+			Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
 		}, webhooks.CreateOptions{})
 	})
 	inParallel(b, events, func(i int) error {
-		return api.Webhooks.Publish(b.Context(), webhooks.Event{Account: fmt.Sprint("acct_", i%accounts), Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+		return api.Webhooks.Publish(b.Context(), webhooks.Event{Account: fmt.Sprint("acct_", i%accounts), Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 	})
 	b.Run("probe", func(b *testing.B) {
 		probe := api.HealthHandler(storageapi.HealthThresholds{})

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -154,13 +155,13 @@ func (p *patient) run() (stop func()) {
 }
 
 func (p *patient) publish() error {
-	return p.api.Webhooks.Publish(p.Context(), webhooks.Event{Account: "acct", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+	return p.api.Webhooks.Publish(p.Context(), webhooks.Event{Account: "acct", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 }
 
 // subscribe makes a webhook whose receiver was up.
 func (p *patient) subscribe() webhooks.Webhook {
 	p.Helper()
-	w, err := p.api.Webhooks.Create(p.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	w, err := p.api.Webhooks.Create(p.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 	if err == nil {
 		_, err = p.store.UpdateWebhook(p.Context(), "acct", w.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.ProvenAt = time.Now()
@@ -344,9 +345,9 @@ func TestHealthWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = api.Close() }()
-	_, err = api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	_, err = api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 	if err == nil {
-		err = api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+		err = api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 	}
 	if err != nil {
 		t.Fatal(err)

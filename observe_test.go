@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
@@ -64,7 +65,7 @@ func TestObserve(t *testing.T) {
 		r.Header.Set("Api-Key", value)
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	if err := h.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct_1", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+	if err := h.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct_1", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Close(); err != nil {

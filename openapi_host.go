@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/httpapi"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -83,7 +84,7 @@ func (d *hostDocument) setEvents(declared []webhooks.EventDeclaration) {
 	}
 	var names, hooks, schemas strings.Builder
 	taken := map[string]bool{typeName(webhooks.TypeTest): true}
-	for _, t := range webhooks.EventTypes() {
+	for _, t := range alerts.EventTypes() {
 		taken[typeName(t)] = true
 	}
 	for _, e := range declared {
@@ -217,14 +218,14 @@ func (d *hostDocument) setLimits(config *Config) {
 	case limit > 0:
 		d.replaceAll("all attempts had failed for 5 days", "all attempts had failed for "+spell(limit))
 	}
-	if ratios := config.Webhooks.Alerts.ApproachingRatios; ratios != nil {
+	if ratios := config.Alerts.ApproachingRatios; ratios != nil {
 		var list []string
 		for _, ratio := range ratios {
 			list = append(list, fmt.Sprintf("%.6g%%", 100*ratio))
 		}
 		d.replaceAll("Sent once a period, at 80% of the limit unless the service sets another ratio.", sent("Sent once a period for each of these parts of the limit: ", list))
 	}
-	if leads := config.Webhooks.Alerts.FileLeads; leads != nil {
+	if leads := config.Alerts.FileLeads; leads != nil {
 		leads = slices.Clone(leads)
 		slices.Sort(leads)
 		var list []string

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -38,9 +39,9 @@ func hostConfig() storageapi.Config {
 		Scopes:    []scopes.Declaration{{Scope: "teams:read", Description: "List teams " + hard}, {Scope: "teams:write", Description: "Change teams"}},
 		RateLimit: auth.RateLimit{PerSecond: 2.5, Burst: 10},
 		Keys:      apikeys.Config{Prefix: "acme", MaxPerAccount: 7},
+		Alerts:    alerts.Config{ApproachingRatios: []float64{0.5, 0.9}, FileLeads: []time.Duration{24 * time.Hour, 90 * time.Minute}},
 		Webhooks: webhooks.Config{
 			SignatureHeader: "X-Acme-Signature", MaxPerAccount: -1, Outbound: webhooks.Outbound{Timeout: 5 * time.Second}, Retry: webhooks.RetryPolicy{DisableAfter: 48 * time.Hour},
-			Alerts: webhooks.Alerts{ApproachingRatios: []float64{0.5, 0.9}, FileLeads: []time.Duration{24 * time.Hour, 90 * time.Minute}},
 			Events: []webhooks.EventDeclaration{
 				{Type: "teams.created", Description: "Team created " + hard, Scope: "teams:read", Example: teamCreated{
 					TeamID: hard, Tags: []string{"a"}, Owner: map[string]any{"webhook.test": map[string]any{}, "WebhookTestEvent": true, "none": nil},
@@ -122,7 +123,7 @@ func TestOpenAPIOfADefaultHost(t *testing.T) {
 func TestOpenAPIOfAHostWithoutLimits(t *testing.T) {
 	api := newHost(t, storageapi.Config{
 		Store: memory.New(), Prefix: "/", Keys: apikeys.Config{MaxPerAccount: -1}, RateLimit: auth.RateLimit{PerSecond: 1, PerAccount: -1},
-		Webhooks: webhooks.Config{Retry: webhooks.RetryPolicy{DisableAfter: -1}, Alerts: webhooks.Alerts{ApproachingRatios: []float64{}}},
+		Webhooks: webhooks.Config{Retry: webhooks.RetryPolicy{DisableAfter: -1}}, Alerts: alerts.Config{ApproachingRatios: []float64{}},
 	})
 	text := string(api.OpenAPI())
 	for _, want := range []string{"This service does not send it by itself.", "an API key can make 1 requests a second. Every response", "the receiver responded 410."} {

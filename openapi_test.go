@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
 	"github.com/storageapi/storageapi/scopes"
@@ -112,7 +113,7 @@ func TestOpenAPIListsWhatThereIs(t *testing.T) {
 		t.Errorf("scopes (-code +document):\n%s", diff)
 	}
 	var types []string
-	for _, eventType := range webhooks.EventTypes() {
+	for _, eventType := range alerts.EventTypes() {
 		types = append(types, string(eventType))
 		if d.Webhooks[eventType] == nil {
 			t.Errorf("no webhook %s", eventType)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -103,12 +104,12 @@ func newLostHost(t *testing.T, dir string) (h lostHost) {
 		return key, token.Reveal()
 	}
 	publish := func(id string) {
-		must(api.Webhooks.Publish(ctx, webhooks.Event{ID: id, Account: "acct_1", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+		must(api.Webhooks.Publish(ctx, webhooks.Event{ID: id, Account: "acct_1", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
 	}
 	_, h.token = create("kept")
 	h.deleted, h.deletedValue = create("deleted")
 	h.rotated, h.oldValue = create("rotated")
-	_, err := api.Webhooks.Create(ctx, "acct_1", webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	_, err := api.Webhooks.Create(ctx, "acct_1", webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	must(err)
 	publish("evt_since")
 	publish("evt_never")

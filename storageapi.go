@@ -18,7 +18,7 @@
 // webhooks receive an event and when:
 //
 //	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
-//	err = api.Webhooks.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
+//	err = api.Alerts.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
 //
 // # Contract
 //
@@ -89,10 +89,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -135,6 +137,10 @@ type Config struct {
 	// Webhooks configures webhooks and their delivery. The zero value works; its Logger defaults
 	// to Config.Logger.
 	Webhooks webhooks.Config
+
+	// Alerts configures the events that follow from reports. The zero value works; its Logger and
+	// Now default to Config.Logger and Webhooks.Now.
+	Alerts alerts.Config
 
 	// RateLimit limits the requests per key and per account, to the Handler and to the routes
 	// guarded by its Auth. It uses the clock Keys.Now. Default: no limit.
@@ -182,6 +188,7 @@ type Config struct {
 type Handler struct {
 	Keys     *apikeys.KeyService
 	Webhooks *webhooks.WebhookService
+	Alerts   *alerts.AlertService
 	Audit    *audit.Service      // the audit log of keys and webhooks
 	Auth     *auth.Authenticator // guards the host's own routes
 
@@ -215,6 +222,12 @@ func NewHandler(config Config) (*Handler, error) {
 	}
 	if config.Webhooks.Logger == nil {
 		config.Webhooks.Logger = config.Logger
+	}
+	if config.Alerts.Logger == nil {
+		config.Alerts.Logger = config.Logger
+	}
+	if config.Alerts.Now == nil {
+		config.Alerts.Now = config.Webhooks.Now
 	}
 	switch {
 	case config.Path == "" && config.Store == nil:
@@ -253,9 +266,15 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
 	}
-	hooks, err := webhooks.New(config.Store, config.Webhooks, wired)
+	hooksConfig := config.Webhooks
+	hooksConfig.Events = slices.Concat(alerts.Events(), hooksConfig.Events)
+	hooks, err := webhooks.New(config.Store, hooksConfig, wired)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
+	}
+	reports, err := alerts.New(config.Store, hooks, config.Alerts)
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: Config.Alerts: %w", err)
 	}
 	auditLog, err := audit.New(config.Store, audit.Config{
 		Notify: config.Notify, Logger: config.Logger,
@@ -286,7 +305,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Audit: auditLog, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, notify: config.Notify != nil, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Alerts: reports, Audit: auditLog, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, notify: config.Notify != nil, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil
@@ -295,9 +314,9 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 // ServeHTTP answers a request to the API, at any path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }
 
-// Run delivers webhooks until ctx is done or the Handler is closed. It then waits up to
-// Config.Webhooks.Outbound.DrainTimeout for the attempts under way and returns nil; the next Run
-// makes the remaining deliveries. It returns [ErrClosed] if the Handler is already closed, and
+// Run delivers webhooks, and scans the files of Config.Alerts, until ctx is done or the Handler is
+// closed. It then waits up to Config.Webhooks.Outbound.DrainTimeout for the attempts under way and
+// returns nil; the next Run makes the remaining deliveries. It returns [ErrClosed] if the Handler is already closed, and
 // [webhooks.ErrRunning] if another Run is under way.
 func (h *Handler) Run(ctx context.Context) error {
 	h.mu.Lock()
@@ -312,14 +331,12 @@ func (h *Handler) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		h.Audit.Run(ctx)
-	}()
+	var others sync.WaitGroup
+	others.Go(func() { h.Audit.Run(ctx) })
+	others.Go(func() { h.Alerts.Run(ctx) })
 	err := h.Webhooks.Run(ctx)
 	cancel()
-	<-told
+	others.Wait()
 	return err
 }
 

@@ -16,8 +16,8 @@ type Entry struct {
 	Target  Target
 	Actor   Actor
 
-	// Changed holds the names of the changed fields, as in the HTTP API. Only KeyChanged and
-	// WebhookChanged have it.
+	// Changed holds the names of the changed fields, as in the HTTP API, except that a
+	// webhook's balanceThreshold is "threshold". Only KeyChanged and WebhookChanged have it.
 	Changed []string
 
 	// Turned is "on" or "off" for a WebhookChanged whose Changed contains "active"; else empty.
@@ -55,7 +55,7 @@ func (n *Entry) IsZero() bool { return n.ID == "" }
 const MaxRoutine = 10_000
 
 // Routine reports whether n is of a kind that a key can cause in a loop and that matters little
-// later: a change of only a key's name or only a webhook's balance threshold, a redelivery, or a
+// later: a change of only a key's name or only a webhook's threshold, a redelivery, or a
 // recovery. A store keeps the last [MaxRoutine] of them per account. All other entries, such as
 // creations, deletions, rotations and changes of scopes, stay until they are purged: no number of
 // routine entries displaces them.
@@ -66,7 +66,7 @@ func (n *Entry) Routine() bool {
 	case KeyChanged:
 		return slices.Equal(n.Changed, []string{"name"})
 	case WebhookChanged:
-		return slices.Equal(n.Changed, []string{"balanceThreshold"})
+		return slices.Equal(n.Changed, []string{"threshold"})
 	}
 	return false
 }

@@ -79,7 +79,7 @@ var actionTexts = map[audit.Action]string{
 // fieldTexts are the names of fields as on the pages of keys and webhooks.
 var fieldTexts = map[string]string{
 	"name": "name", "scopes": "scopes", "expiresAt": "expiry",
-	"url": "endpoint URL", "events": "events", "active": "on/off state", "held": "hold", "balanceThreshold": "balance threshold",
+	"url": "endpoint URL", "events": "events", "active": "on/off state", "held": "hold", "threshold": "balance threshold",
 }
 
 // actorTexts are the texts of kinds of actors.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -34,7 +35,7 @@ func TestAuditLog(t *testing.T) {
 	}
 	other, _ := s.key(alice, "another", time.Time{})
 	s.post("api-keys/"+key.ID, s.get("api-keys/"+key.ID).form("name", "b")).want(http.StatusSeeOther)
-	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/secret", Events: webhooks.EventTypes()})
+	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/secret", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestAuditLog_KeyWasDeleted_IsFoundByItsNameAndByWhoDidIt(t *testing.T) {
 	value := token.Reveal()
 	old, _ := s.key(alice, "backup of old", time.Time{})
 	kept, _ := s.key(alice, "kept", time.Time{})
-	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/secret", Events: webhooks.EventTypes()})
+	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/secret", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}

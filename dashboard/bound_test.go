@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -39,11 +40,11 @@ func newOpened(t *testing.T) (s *site, pages map[string][]string) {
 	t.Helper()
 	s = newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "a key", time.Time{})
-	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	event := webhooks.Event{ID: "evt_1", Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	event := webhooks.Event{ID: "evt_1", Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := s.api.Webhooks.Publish(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}

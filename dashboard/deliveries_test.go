@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -109,7 +110,7 @@ func TestRecover(t *testing.T) {
 		}
 	}
 	s.follow(none).says("Done").hides("Waiting", "refresh") // although the webhook has pending deliveries
-	other, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: webhooks.EventTypes()})
+	other, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestRecover(t *testing.T) {
 // A webhook has one recovery at a time. In this test none makes progress.
 func TestRecover_WhileOneIsRunning_IsRejected(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
-	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/hooks", Events: webhooks.EventTypes()})
+	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/hooks", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/store/memory"
@@ -34,8 +35,8 @@ func TestEventBody(t *testing.T) {
 	r.answer(http.StatusOK, markup)
 	s, w := newDelivering(t, r)
 	data := []webhooks.Data{
-		webhooks.BandwidthLimitReached{UsedBytes: math.MaxInt64, LimitBytes: math.MaxInt64, Period: "2026-11"},
-		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: "file_1", Name: `<&>"é` + "\u2028\\", ExpiresAt: noon}}},
+		alerts.BandwidthLimitReached{UsedBytes: math.MaxInt64, LimitBytes: math.MaxInt64, Period: "2026-11"},
+		alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: "file_1", Name: `<&>"é` + "\u2028\\", ExpiresAt: noon}}},
 	}
 	for i, id := range []string{"evt_number", "evt_markup"} {
 		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: data[i]}); err != nil {
@@ -105,11 +106,11 @@ func TestEventBody_UserMayNotReadEvents_IsHidden(t *testing.T) {
 func TestEventBody_AfterRetention_PageSaysItIsGone(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store})
-	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	path := "webhooks/" + w.ID + "/deliveries/evt_1"

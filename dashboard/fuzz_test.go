@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -15,7 +16,7 @@ import (
 func FuzzPages(f *testing.F) {
 	s := newSite(f, storageapi.Config{})
 	key, _ := s.key(alice, "a key", time.Time{})
-	webhook, err := s.api.Webhooks.Create(f.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	webhook, err := s.api.Webhooks.Create(f.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -4,25 +4,26 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 func TestHealth_ManyDeliveries_UsesALimitedNumberAndSaysSo(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
-	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.get("webhooks").says("No attempts in the last 24 hours")
 	for range 201 {
-		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.get("webhooks").says("No attempts for the most recent events")
 	s.get("webhooks/" + w.ID).hides("Based on the most recent deliveries only").says("Pending 201")
 	for range 800 {
-		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 			t.Fatal(err)
 		}
 	}

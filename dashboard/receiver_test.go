@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -60,7 +61,7 @@ func newDelivering(t *testing.T, r *receiver) (*site, webhooks.Webhook) {
 			t.Error(err)
 		}
 	})
-	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL + "/hooks", Events: webhooks.EventTypes(), BalanceThreshold: 12_500_000_000})
+	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL + "/hooks", Events: alerts.EventTypes(), Threshold: 12_500_000_000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func newDelivering(t *testing.T, r *receiver) (*site, webhooks.Webhook) {
 // publish publishes an event and waits until it is settled.
 func (s *site) publish(webhook, event string) {
 	s.Helper()
-	if err := s.api.Webhooks.Publish(s.Context(), webhooks.Event{ID: event, Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+	if err := s.api.Webhooks.Publish(s.Context(), webhooks.Event{ID: event, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 		s.Fatal(err)
 	}
 	s.settled(webhook, event)

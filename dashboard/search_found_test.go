@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
@@ -21,7 +22,7 @@ import (
 func TestSearch_LongestQueryAndAnyScript_FindsMatches(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	address := "https://example.com/" + strings.Repeat("a", 170)
-	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: address, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: address, Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
 		if i == 0 {
 			address = "https://late.example.com/"
 		}
-		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: address, Events: []webhooks.EventType{webhooks.TypeBalanceLow}}); err != nil {
+		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: address, Events: []webhooks.EventType{alerts.TypeBalanceLow}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,14 +81,14 @@ func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	for range 3 {
-		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}); err != nil {
+		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var ids []string
 	for range 60 {
 		id := s.api.Webhooks.NewEventID()
-		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, id)

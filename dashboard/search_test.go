@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
@@ -49,14 +50,14 @@ func TestSearch(t *testing.T) {
 	deploy, _ := s.key(alice, "CI <deploy>", time.Time{})
 	var hooks []webhooks.Webhook
 	for _, url := range []string{"https://a.example.com/hooks", "https://b.example.com/hooks"} {
-		hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: url, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+		hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: url, Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		hooks = append(hooks, hook)
 	}
 	event := s.api.Webhooks.NewEventID()
-	for id, data := range map[string]webhooks.Data{event: webhooks.BalanceLow{Balance: 1, Threshold: 2}, "evt_unheard": webhooks.BandwidthLimitReached{UsedBytes: 1, LimitBytes: 1, Period: "2026-11"}} {
+	for id, data := range map[string]webhooks.Data{event: alerts.BalanceLow{Balance: 1, Threshold: 2}, "evt_unheard": alerts.BandwidthLimitReached{UsedBytes: 1, LimitBytes: 1, Period: "2026-11"}} {
 		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: data}); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +127,7 @@ func TestSearchIsBounded(t *testing.T) {
 func TestWhoMaySearch(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	key, _ := s.key(alice, "example", time.Time{})
-	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/store"
@@ -149,7 +150,7 @@ func TestHeaders(t *testing.T) {
 func TestCrossOrigin(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})
-	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +178,11 @@ func TestCrossOrigin(t *testing.T) {
 func TestOtherAccount(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "of alice", time.Time{})
-	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/alice", Events: webhooks.EventTypes()})
+	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/alice", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	event := webhooks.Event{ID: "evt_of_alice", Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	event := webhooks.Event{ID: "evt_of_alice", Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := s.api.Webhooks.Publish(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}

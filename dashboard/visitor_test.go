@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/store/memory"
@@ -116,11 +117,11 @@ var changing = regexp.MustCompile(`<form method="post"|/(new|revoke|rotate|edit|
 func TestMay(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})
-	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	event := webhooks.Event{ID: "evt_1", Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	event := webhooks.Event{ID: "evt_1", Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := s.api.Webhooks.Publish(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}

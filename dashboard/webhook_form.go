@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -109,7 +110,7 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	}
 	_, err = p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{
-		URL: &params.URL, Events: params.Events, BalanceThreshold: &params.BalanceThreshold, If: unchanged(view.Version),
+		URL: &params.URL, Events: params.Events, Threshold: &params.Threshold, If: unchanged(view.Version),
 	})
 	if errors.Is(err, errChanged) {
 		view.Problem = "This webhook was changed since you opened the form. Save again to replace those changes with yours."
@@ -141,12 +142,12 @@ func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhook
 		f.Errors["events"] = "Select at least one event."
 	}
 	if text := strings.TrimSpace(f.Values.Get("threshold")); text != "" {
-		amount, refused := webhooks.ParseAmount(text)
+		amount, refused := alerts.ParseAmount(text)
 		if refused == nil && amount == 0 {
 			f.Errors["threshold"] = "Must be more than 0. Leave it empty to use the default."
 		}
 		err = f.refuse("threshold", refused)
-		params.BalanceThreshold = amount
+		params.Threshold = uint64(amount)
 	}
 	return params, err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -48,8 +49,8 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	for _, t := range w.Events {
 		view.Events = append(view.Events, p.viewEvent(t))
 	}
-	if w.BalanceThreshold > 0 {
-		view.Threshold = w.BalanceThreshold.String()
+	if w.Threshold > 0 {
+		view.Threshold = alerts.Amount(w.Threshold).String()
 	}
 	failing := p.when(w.FailingSince)
 	switch {
@@ -108,20 +109,7 @@ func webhookVersion(w *webhooks.Webhook) string {
 // An eventView is the view of an event type.
 type eventView struct{ Type, Text string }
 
-// eventTexts are the texts of event types.
-var eventTexts = map[webhooks.EventType]string{
-	webhooks.TypeFilesExpiring:                "Files expiring soon",
-	webhooks.TypeBalanceLow:                   "Low balance",
-	webhooks.TypeBandwidthLimitApproaching:    "Bandwidth limit approaching",
-	webhooks.TypeBandwidthLimitReached:        "Bandwidth limit reached",
-	webhooks.TypeTransactionsLimitApproaching: "Transaction limit approaching",
-	webhooks.TypeTransactionsLimitReached:     "Transaction limit reached",
-}
-
 func (p *pages) viewEvent(t webhooks.EventType) eventView {
-	if text, ok := eventTexts[t]; ok {
-		return eventView{string(t), text}
-	}
 	if d, ok := p.webhooks.DeclaredEvent(t); ok {
 		return eventView{string(t), d.Description}
 	}

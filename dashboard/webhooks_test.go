@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -43,8 +44,8 @@ func TestCreateWebhook(t *testing.T) {
 		t.Fatalf("%d webhooks", len(list))
 	}
 	w, secret := list[0], made.secret()
-	if w.URL != "https://example.com/hooks?a=1&b=2" || !slices.Equal(w.Events, []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}) ||
-		w.BalanceThreshold != 12_500_000_000 || w.Secret.Reveal() != secret {
+	if w.URL != "https://example.com/hooks?a=1&b=2" || !slices.Equal(w.Events, []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}) ||
+		w.Threshold != 12_500_000_000 || w.Secret.Reveal() != secret {
 		t.Errorf("got %+v", w)
 	}
 
@@ -89,7 +90,7 @@ func TestEditWebhook(t *testing.T) {
 	path := "webhooks/" + w.ID
 	form := s.get(path+"/edit").want(http.StatusOK).form("url", r.URL+"/new", "events", "files.expiring")
 	s.follow(s.post(path+"/edit", form)).want(http.StatusOK).says("Changes saved.", r.URL+"/new", "Balance threshold Default")
-	if got := s.webhook(w.ID); got.URL != r.URL+"/new" || got.BalanceThreshold != 0 || !slices.Equal(got.Events, []webhooks.EventType{webhooks.TypeFilesExpiring}) {
+	if got := s.webhook(w.ID); got.URL != r.URL+"/new" || got.Threshold != 0 || !slices.Equal(got.Events, []webhooks.EventType{alerts.TypeFilesExpiring}) {
 		t.Errorf("got %+v", got)
 	}
 	// A form that was made of what it was before does not undo that, unless it is sent again.
@@ -106,7 +107,7 @@ func TestEditWebhook(t *testing.T) {
 func TestReleaseWebhook(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store})
-	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestReleaseWebhook(t *testing.T) {
 	path := "webhooks/" + w.ID
 	s.get("webhooks").want(http.StatusOK).says("On hold", "restored from a backup").hides(">On<")
 	s.post(path+"/test", nil).want(http.StatusConflict).says("once the webhook is released")
-	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	s.follow(s.post(path+"/deliveries/evt_1", nil)).says("when the webhook is released")
@@ -267,7 +268,7 @@ func TestDeleteWebhook(t *testing.T) {
 func TestWebhookPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	for i := range 21 {
-		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: fmt.Sprintf("https://example.com/%02d", i), Events: webhooks.EventTypes()}); err != nil {
+		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: fmt.Sprintf("https://example.com/%02d", i), Events: alerts.EventTypes()}); err != nil {
 			t.Fatal(err)
 		}
 	}

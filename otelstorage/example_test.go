@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/otelstorage"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -45,7 +46,7 @@ func Example() {
 	telemetry.SetStats(api.Webhooks.Stats)
 
 	working, span := tracers.Tracer("host").Start(ctx, "POST /v2/uploads")
-	event := webhooks.Event{Account: "acct_1", Data: webhooks.BalanceLow{Balance: 99, Threshold: 100}}
+	event := webhooks.Event{Account: "acct_1", Data: alerts.BalanceLow{Balance: 99, Threshold: 100}}
 	if err := api.Webhooks.Publish(working, event); err != nil {
 		log.Panic(err)
 	}

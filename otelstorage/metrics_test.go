@@ -19,6 +19,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/otelstorage"
@@ -253,9 +254,9 @@ func TestHandler(t *testing.T) {
 		kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{Observe: telemetry.Observer()}))
 		telemetry.SetStats(kit.API.Webhooks.Stats)
 		kit.Key(scopes.AccountRead).Do(kit.API, http.MethodGet, "/v2/notifications/webhooks", "")
-		receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+		receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)
 		receiver.Script(storageapitest.Status(503).Times(1))
-		if err := kit.API.Webhooks.Publish(t.Context(), webhooks.Event{Account: kit.Account, Data: webhooks.BandwidthLimitReached{}}); err != nil {
+		if err := kit.API.Webhooks.Publish(t.Context(), webhooks.Event{Account: kit.Account, Data: alerts.BandwidthLimitReached{}}); err != nil {
 			t.Fatal(err)
 		}
 		kit.WaitIdle()

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/otelstorage"
 	"github.com/storageapi/storageapi/storageapitest"
@@ -84,11 +85,11 @@ func TestHandlerKeepsTheTrace(t *testing.T) {
 		kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{
 			Observe: telemetry.Observer(), Webhooks: webhooks.Config{TraceContext: telemetry.TraceContext},
 		}))
-		receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+		receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)
 		receiver.Script(storageapitest.Status(503).For(48 * time.Hour))
 		ctx, span := tracer.Start(t.Context(), "POST /v2/files")
 		published = span.SpanContext()
-		if err := kit.API.Webhooks.Publish(ctx, webhooks.Event{Account: kit.Account, Data: webhooks.BandwidthLimitReached{}}); err != nil {
+		if err := kit.API.Webhooks.Publish(ctx, webhooks.Event{Account: kit.Account, Data: alerts.BandwidthLimitReached{}}); err != nil {
 			t.Fatal(err)
 		}
 		span.End()

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/promstorage"
@@ -240,9 +241,9 @@ func TestHandler(t *testing.T) {
 		collector.SetStats(kit.API.Webhooks.Stats)
 		kit.Key(scopes.AccountRead).Do(kit.API, "GET", "/v2/notifications/webhooks", "")
 		kit.API.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v2/notifications/webhooks", http.NoBody))
-		receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+		receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)
 		receiver.Script(storageapitest.Status(503).Times(1))
-		if err := kit.API.Webhooks.Publish(t.Context(), webhooks.Event{Account: kit.Account, Data: webhooks.BandwidthLimitReached{}}); err != nil {
+		if err := kit.API.Webhooks.Publish(t.Context(), webhooks.Event{Account: kit.Account, Data: alerts.BandwidthLimitReached{}}); err != nil {
 			t.Fatal(err)
 		}
 		kit.WaitIdle()

@@ -3,8 +3,8 @@ package storageapitest_test
 import (
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/storageapitest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // BenchmarkSchedule is a test of the whole schedule of one event: a kit, a receiver that
@@ -13,7 +13,7 @@ func BenchmarkSchedule(b *testing.B) {
 	test := testing.InternalTest{Name: "schedule", F: func(t *testing.T) {
 		storageapitest.Bubble(t, func(t *testing.T) {
 			kit := storageapitest.New(t)
-			receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+			receiver := kit.Subscribe(alerts.TypeBalanceLow)
 			receiver.Script(storageapitest.Status(500))
 			publish(t, kit, 1)
 			kit.WaitIdle()

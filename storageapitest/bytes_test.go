@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testhook"
 	"github.com/storageapi/storageapi/storageapitest"
 	"github.com/storageapi/storageapi/store/memory"
@@ -47,7 +48,7 @@ func TestSameBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	webhook, err := api.Webhooks.Create(t.Context(), "acct_1", webhooks.CreateParams{URL: "https://hooks.example.com/in?a=b", Events: webhooks.EventTypes()})
+	webhook, err := api.Webhooks.Create(t.Context(), "acct_1", webhooks.CreateParams{URL: "https://hooks.example.com/in?a=b", Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestSameBytes(t *testing.T) {
 	testhook.DialThrough(api.Webhooks, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
 	}, false)
-	event := webhooks.Event{ID: "evt_1", Account: "acct_1", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	event := webhooks.Event{ID: "evt_1", Account: "acct_1", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := api.Webhooks.Publish(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 // webhook requests.
 //
 //	kit := storageapitest.New(t)
-//	receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+//	receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)
 //	upload(kit.API, kit.Account, 2<<40) // your code, which reports the bandwidth used
 //	event := receiver.Next()            // waits for the event
 //
@@ -39,7 +39,7 @@
 //	func TestReceiverIsDown(t *testing.T) {
 //		storageapitest.Bubble(t, func(t *testing.T) {
 //			kit := storageapitest.New(t)
-//			receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+//			receiver := kit.Subscribe(alerts.TypeBalanceLow)
 //			receiver.Script(storageapitest.Down().For(48 * time.Hour))
 //			publish(kit.API, 100) // your code
 //			kit.WaitIdle()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/storageapitest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -14,7 +15,7 @@ import (
 
 // upload is code of the host's: it stores a file, and reports what was used since.
 func upload(api *storageapi.Handler, account string, size int64) {
-	_ = api.Webhooks.ReportBandwidth(t.Context(), account, size, 1<<40, time.Now().UTC().Format("2006-01"))
+	_ = api.Alerts.ReportBandwidth(t.Context(), account, size, 1<<40, time.Now().UTC().Format("2006-01"))
 }
 
 // listFiles is a route of the host's.
@@ -23,7 +24,7 @@ var listFiles = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { 
 // On upload over quota the webhook fires.
 func Example() {
 	kit := storageapitest.New(t) // the test's *testing.T
-	receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+	receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)
 	upload(kit.API, kit.Account, 2<<40)
 	event := receiver.Next()
 	fmt.Println(event.Type)
@@ -51,7 +52,7 @@ func ExampleReceiver_Script() {
 	kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{
 		Webhooks: webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Millisecond}}}, // 5 s by default; a bubble needs no such change
 	}))
-	receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+	receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)
 	receiver.Script(storageapitest.Status(http.StatusInternalServerError).Times(1))
 	upload(kit.API, kit.Account, 2<<40)
 	receiver.Next()
@@ -68,7 +69,7 @@ func ExampleReceiver_Script() {
 func TestReceiverIsDownForTwoDays(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)
-		receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+		receiver := kit.Subscribe(alerts.TypeBalanceLow)
 		receiver.Script(storageapitest.Down().For(48 * time.Hour))
 		publish(t, kit, 100)
 		kit.WaitIdle()

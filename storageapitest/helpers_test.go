@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/storageapitest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -25,7 +26,7 @@ func (exampleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, 
 func publish(t testing.TB, kit *storageapitest.Kit, n int) (ids []string) {
 	t.Helper()
 	for range n {
-		event := webhooks.Event{ID: kit.API.Webhooks.NewEventID(), Account: kit.Account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+		event := webhooks.Event{ID: kit.API.Webhooks.NewEventID(), Account: kit.Account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 		if err := kit.API.Webhooks.Publish(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}

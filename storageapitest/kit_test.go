@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/storageapitest"
@@ -68,7 +69,7 @@ func TestScripts(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			storageapitest.Bubble(t, func(t *testing.T) {
 				kit := storageapitest.New(t)
-				receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+				receiver := kit.Subscribe(alerts.TypeBalanceLow)
 				receiver.Script(test.script...)
 				began := time.Now()
 				event := publish(t, kit, 1)[0]
@@ -86,7 +87,7 @@ func TestScripts(t *testing.T) {
 				requests := receiver.Requests()
 				for _, request := range requests {
 					status = append(status, request.Status)
-					if request.Event.ID != event || request.Event.Type != webhooks.TypeBalanceLow || request.Err != nil {
+					if request.Event.ID != event || request.Event.Type != alerts.TypeBalanceLow || request.Err != nil {
 						t.Errorf("a request tells %+v, %v", request.Event, request.Err)
 					}
 				}
@@ -106,7 +107,7 @@ func TestWholeSchedule(t *testing.T) {
 	run := func(seed uint64) (ids []string, at []time.Duration) {
 		storageapitest.Bubble(t, func(t *testing.T) {
 			kit := storageapitest.New(t, storageapitest.Seed(seed))
-			down, up := kit.Subscribe(webhooks.TypeBalanceLow), kit.Subscribe(webhooks.TypeBalanceLow)
+			down, up := kit.Subscribe(alerts.TypeBalanceLow), kit.Subscribe(alerts.TypeBalanceLow)
 			down.Script(storageapitest.Status(500))
 			began := time.Now()
 			ids = publish(t, kit, 3)
@@ -139,7 +140,7 @@ func TestWholeSchedule(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{Webhooks: webhooks.Config{SignatureHeader: "X-Acme-Signature"}}))
-		receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+		receiver := kit.Subscribe(alerts.TypeBalanceLow)
 		rotated, err := kit.API.Webhooks.RotateSecret(t.Context(), kit.Account, receiver.Webhook.ID, webhooks.RotateParams{})
 		if err != nil {
 			t.Fatal(err)
@@ -187,7 +188,7 @@ func TestNothingLeaves(t *testing.T) {
 		kit := storageapitest.New(t)
 		want := map[string]webhooks.ErrorClass{"https://example.org/": webhooks.ClassDNS, "https://1.1.1.1/": webhooks.ClassConnect}
 		for url := range want {
-			if _, err := kit.API.Webhooks.Create(t.Context(), kit.Account, webhooks.CreateParams{URL: url, Events: []webhooks.EventType{webhooks.TypeBalanceLow}}); err != nil {
+			if _, err := kit.API.Webhooks.Create(t.Context(), kit.Account, webhooks.CreateParams{URL: url, Events: []webhooks.EventType{alerts.TypeBalanceLow}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -213,7 +214,7 @@ func TestNothingLeaves(t *testing.T) {
 func TestAccountsApart(t *testing.T) {
 	kit := storageapitest.New(t)
 	other := kit.For("acct_2")
-	receiver, theirs := kit.Subscribe(webhooks.TypeBalanceLow), other.Subscribe(webhooks.TypeBalanceLow)
+	receiver, theirs := kit.Subscribe(alerts.TypeBalanceLow), other.Subscribe(alerts.TypeBalanceLow)
 	publish(t, kit, 1)
 	receiver.Next()
 	kit.WaitIdle()
@@ -283,7 +284,7 @@ func TestFailures(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		var failures strings.Builder
 		kit := storageapitest.New(failing{t, &failures}, storageapitest.Patience(time.Hour))
-		receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+		receiver := kit.Subscribe(alerts.TypeBalanceLow)
 		began := time.Now()
 		tryTo(func() { receiver.Next() })
 		if waited := time.Since(began); waited != time.Hour {
@@ -334,7 +335,7 @@ func tryTo(f func()) {
 func TestEndsUnderWay(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)
-		receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+		receiver := kit.Subscribe(alerts.TypeBalanceLow)
 		receiver.Script(storageapitest.Slow(time.Hour))
 		publish(t, kit, 5)
 		time.Sleep(time.Second)
@@ -350,7 +351,7 @@ func TestLogs(t *testing.T) {
 	t.Run("one", func(t *testing.T) {
 		storageapitest.Bubble(t, func(t *testing.T) {
 			kit := storageapitest.New(logged{t, &out})
-			receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+			receiver := kit.Subscribe(alerts.TypeBalanceLow)
 			receiver.Script(storageapitest.Status(http.StatusGone))
 			publish(t, kit, 1)
 			kit.WaitIdle()

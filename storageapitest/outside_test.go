@@ -56,20 +56,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/storageapitest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 func TestHost(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t, storageapitest.Seed(7), storageapitest.Patience(100*time.Hour))
-		receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+		receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)
 		receiver.Script(storageapitest.Status(500).For(24 * time.Hour))
-		if err := kit.API.Webhooks.ReportBandwidth(t.Context(), kit.Account, 2, 1, "2000-01"); err != nil {
+		if err := kit.API.Alerts.ReportBandwidth(t.Context(), kit.Account, 2, 1, "2000-01"); err != nil {
 			t.Fatal(err)
 		}
-		if event := receiver.Next(); event.Type != webhooks.TypeBandwidthLimitReached {
+		if event := receiver.Next(); event.Type != alerts.TypeBandwidthLimitReached {
 			t.Errorf("got %s", event.Type)
 		}
 		key := kit.Key(scopes.FilesRead)

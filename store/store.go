@@ -13,8 +13,8 @@
 //
 // # Writing a store
 //
-// The contract consists of the comments of [apikeys.Store], of the four parts of [webhooks.Store],
-// of [audit.Store] and of [transfer.Store], method by method, and of the rules below, which hold
+// The contract consists of the comments of [apikeys.Store], of the three parts of
+// [webhooks.Store], of [alerts.Store], of [audit.Store] and of [transfer.Store], method by method, and of the rules below, which hold
 // for every method. A store makes no decisions: IDs, hashes, validation and policy belong to the
 // services. Package queue schedules the deliveries that one process makes; package memory is the
 // shortest example of a store.
@@ -78,6 +78,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -106,6 +107,7 @@ func (readOnly) Is(target error) bool { return target == auth.ErrUnavailable }
 type Store interface {
 	apikeys.Store
 	webhooks.Store
+	alerts.Store
 	Sizer
 	transfer.Store
 	Eraser

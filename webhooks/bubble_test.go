@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/wiring"
@@ -50,6 +51,14 @@ func (b *bubble) newService(store webhooks.Store, config webhooks.Config, settin
 	service.SpeakPlain()
 	service.DialThrough(b.dial)
 	return service
+}
+
+// reports returns an AlertService on the bubble's service.
+func (b *bubble) reports() *alerts.AlertService {
+	b.Helper()
+	reports, err := alerts.New(b.store, b.service, alerts.Config{})
+	noError(b, err)
+	return reports
 }
 
 // serve starts a server for all names and returns how to reach it.

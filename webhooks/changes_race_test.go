@@ -98,8 +98,8 @@ func TestGoneDuringUpdates(t *testing.T) {
 			b.publish()
 			time.Sleep(time.Duration(i) * 200 * time.Microsecond)
 			const last = 40
-			for amount := range webhooks.Amount(last + 1) {
-				params := webhooks.UpdateParams{BalanceThreshold: &amount, If: func(_, _ webhooks.Webhook) error {
+			for amount := range uint64(last + 1) {
+				params := webhooks.UpdateParams{Threshold: &amount, If: func(_, _ webhooks.Webhook) error {
 					time.Sleep(50 * time.Microsecond) // lets the receiver in
 					return nil
 				}}
@@ -109,7 +109,7 @@ func TestGoneDuringUpdates(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			got, err := b.service.Get(b.Context(), account, webhook.ID)
-			if err != nil || got.Active || got.OffReason != webhooks.OffGone || got.BalanceThreshold != last {
+			if err != nil || got.Active || got.OffReason != webhooks.OffGone || got.Threshold != last {
 				t.Errorf("round %d: %+v, %v", i, got, err)
 			}
 			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -19,7 +20,7 @@ func TestConditions(t *testing.T) {
 	var asked []string
 	condition := func(name string, err error) webhooks.Condition {
 		return func(before, after webhooks.Webhook) error {
-			asked = append(asked, fmt.Sprint(name, " ", before.BalanceThreshold, after.BalanceThreshold, before.Secret.Equal(after.Secret)))
+			asked = append(asked, fmt.Sprint(name, " ", before.Threshold, after.Threshold, before.Secret.Equal(after.Secret)))
 			return err
 		}
 	}
@@ -29,7 +30,7 @@ func TestConditions(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{BalanceThreshold: new(webhooks.Amount(1e9)), If: condition("update", no)})
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Threshold: new(uint64(1)), If: condition("update", no)})
 	refused(err)
 	_, err = service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: time.Hour, If: condition("rotate", no)})
 	refused(err)
@@ -77,9 +78,9 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 		want      func(before *webhooks.Webhook) // what it is asked about then
 	}{
 		{"another update", func(t *testing.T, id, _ string) error {
-			_, err := service.Update(t.Context(), account, id, webhooks.UpdateParams{Events: webhooks.EventTypes()})
+			_, err := service.Update(t.Context(), account, id, webhooks.UpdateParams{Events: alerts.EventTypes()})
 			return err
-		}, true, func(w *webhooks.Webhook) { w.Events = webhooks.EventTypes() }},
+		}, true, func(w *webhooks.Webhook) { w.Events = alerts.EventTypes() }},
 		{"a receiver that answers 410", func(t *testing.T, id, event string) error {
 			settle(t, id, event, webhooks.GiveUp, webhooks.OffGone)
 			return nil
@@ -98,7 +99,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 			event := publish(t, service)
 			var asked []webhooks.Webhook
 			got, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
-				BalanceThreshold: new(webhooks.Amount(5)),
+				Threshold: new(uint64(5)),
 				If: func(before, _ webhooks.Webhook) error {
 					if asked = append(asked, before); len(asked) == 1 {
 						return test.meanwhile(t, made.ID, event)
@@ -116,7 +117,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 				}
 				want = append(want, second)
 			}
-			if diff := cmp.Diff(want, asked); err != nil || diff != "" || got.BalanceThreshold != 5 {
+			if diff := cmp.Diff(want, asked); err != nil || diff != "" || got.Threshold != 5 {
 				t.Errorf("%v, %+v; asked (-want +got):\n%s", err, got, diff)
 			}
 			if test.again && got.Active != want[1].Active {
@@ -160,7 +161,7 @@ func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 func TestConditionOfACreation(t *testing.T) {
 	service := newClocked(t)
 	no := errors.New("no")
-	params := webhooks.CreateParams{URL: anyURL, Events: webhooks.EventTypes(), IdempotencyKey: "again"}
+	params := webhooks.CreateParams{URL: anyURL, Events: alerts.EventTypes(), IdempotencyKey: "again"}
 	params.If = func(before, after webhooks.Webhook) error { return no }
 	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, no) {
 		t.Errorf("got %v", err)

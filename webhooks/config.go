@@ -13,20 +13,20 @@ import (
 
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// Config configures a [WebhookService]. The zero Config works. A host sets Events, Outbound for
-// receivers in its own network, and Alerts if it reports usage; the other fields are for tuning.
+// Config configures a [WebhookService]. The zero Config works. A host sets Events, and Outbound for
+// receivers in its own network; the other fields are for tuning.
 type Config struct {
 	// SignatureHeader is the request header that carries the signature of the body, see
 	// docs/spec.md, section 6. Default: X-Service-Signature.
 	SignatureHeader string
 
-	// Events declares the host's own event types, in addition to those in docs/spec.md, section 6;
-	// at most 122. Webhooks stay subscribed to a type after its declaration is removed: pending
-	// deliveries are made, and only callers with all scopes can change the webhook. Default: none.
+	// Events declares the event types to publish and subscribe to, at most [MaxEventTypes].
+	// Webhooks stay subscribed to a type after its declaration is removed: pending deliveries are
+	// made, and only callers with all scopes can change the webhook. Default: none;
+	// storageapi.NewHandler adds those of package alerts.
 	Events []EventDeclaration
 
 	// MaxPerAccount is the maximum number of webhooks per account; negative: unlimited. Default:
@@ -46,9 +46,6 @@ type Config struct {
 	// Retention sets how long events and attempts are kept.
 	Retention Retention
 
-	// Alerts sets the events that the Report methods publish, and when.
-	Alerts Alerts
-
 	// Logger logs dead deliveries, disabled webhooks and store failures, and each attempt at debug
 	// level. Default: slog.Default().
 	Logger *slog.Logger
@@ -57,8 +54,7 @@ type Config struct {
 	// addition to storageapi.Config.Observe. Default: none.
 	Observe observe.Observer
 
-	// TraceContext returns the trace context from ctx to store with an event that Publish or a
-	// report creates: at most 64 visible ASCII characters, such as the W3C traceparent of its span;
+	// TraceContext returns the trace context from ctx to store with an event that is published: at most 64 visible ASCII characters, such as the W3C traceparent of its span;
 	// other values are dropped. Each attempt reports it as [observe.Attempt.TraceContext], even
 	// days later and in another process. It must be fast and safe for concurrent use. Set it if you
 	// trace requests; package otelstorage has an implementation. Default: none.
@@ -149,35 +145,6 @@ type Outbound struct {
 	SendTraceparent bool
 }
 
-// Alerts sets the events that the Report methods publish, and when. See [Config.Alerts].
-type Alerts struct {
-	// DefaultBalanceThreshold applies to webhooks that subscribe to balance.low and set no
-	// threshold. Use the same value on all nodes that share a store. Default: none; these webhooks
-	// then get no balance.low from [WebhookService.ReportBalance].
-	DefaultBalanceThreshold Amount
-
-	// BalanceHysteresis is how far a low balance must rise above its threshold before another
-	// balance.low can be sent. Default: 0; reaching the threshold is enough.
-	BalanceHysteresis Amount
-
-	// ApproachingRatios are the fractions of a limit at which it counts as approaching, to a
-	// millionth; each sends an event. More than 0, less than 1, at most 20 values. A non-nil empty
-	// slice means none. Default: 0.8.
-	ApproachingRatios []float64
-
-	// FileLeads are the times before a file's expiry at which it counts as expiring; each sends an
-	// event. 1 to 20 values, each at most ten years. Default: 7 days and 1 day.
-	FileLeads []time.Duration
-
-	// Files lists the host's files. Run scans them for expiring files. Default: none; the host
-	// calls [WebhookService.ReportFiles].
-	Files FileSource
-
-	// FileScanInterval is the time from the start of one scan to the start of the next; at least a
-	// second. Default: an hour.
-	FileScanInterval time.Duration
-}
-
 // withDefaults returns a copy with the defaults filled in, or an error that names the first invalid
 // field.
 func (c Config) withDefaults() (Config, error) {
@@ -187,7 +154,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	for _, check := range []func() error{c.Retry.check, c.Concurrency.check, c.Outbound.check, c.Alerts.check} {
+	for _, check := range []func() error{c.Retry.check, c.Concurrency.check, c.Outbound.check} {
 		if err := check(); err != nil {
 			return c, err
 		}
@@ -259,30 +226,6 @@ func (o *Outbound) check() error {
 	return nil
 }
 
-// check fills in the defaults, or returns an error that names the first invalid field.
-func (a *Alerts) check() error {
-	if a.ApproachingRatios == nil {
-		a.ApproachingRatios = []float64{0.8}
-	}
-	if a.FileLeads == nil {
-		a.FileLeads = []time.Duration{7 * day, day}
-	}
-	setDefault(&a.FileScanInterval, time.Hour)
-	switch {
-	case slices.ContainsFunc(a.ApproachingRatios, func(r float64) bool { return !(r >= 1e-6 && r < 1) || alerting.Level(r) >= alerting.Reached }): // NaN, too
-		return invalid("Alerts.ApproachingRatios", "must be more than 0 and less than 1")
-	case len(a.ApproachingRatios) > 20:
-		return invalid("Alerts.ApproachingRatios", "must be at most 20")
-	case len(a.FileLeads) == 0 || len(a.FileLeads) > 20:
-		return invalid("Alerts.FileLeads", "must be from 1 to 20")
-	case slices.ContainsFunc(a.FileLeads, func(d time.Duration) bool { return d <= 0 || d > maxLead }):
-		return invalid("Alerts.FileLeads", fmt.Sprintf("must be positive, and at most %v", maxLead))
-	case a.FileScanInterval < time.Second:
-		return invalid("Alerts.FileScanInterval", "must be at least a second")
-	}
-	return nil
-}
-
 // setDefault gives an unset field its default.
 func setDefault[T comparable](field *T, value T) {
 	var unset T
@@ -298,12 +241,4 @@ func reserved(header string) bool {
 		return true
 	}
 	return false
-}
-
-// maxLead is ten years. It limits how long deduplication keys are kept.
-const maxLead = 3652 * day
-
-// policy returns the alerting policy. The defaults must have been filled in.
-func (a *Alerts) policy() alerting.Policy {
-	return alerting.NewPolicy(uint64(a.DefaultBalanceThreshold), uint64(a.BalanceHysteresis), a.ApproachingRatios, a.FileLeads)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -38,7 +39,7 @@ func newTalker(t *testing.T, respond func(n int, conn net.Conn) (more bool)) *re
 // response, for they are long.
 var payloads = map[string]webhooks.Data{
 	"short": lowBalance,
-	"long":  webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: strings.Repeat("f", 100_000), ExpiresAt: time.Unix(1_800_000_000, 0)}}},
+	"long":  alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: strings.Repeat("f", 100_000), ExpiresAt: time.Unix(1_800_000_000, 0)}}},
 }
 
 // attempts returns a function that makes an attempt at the receiver, on the same

@@ -24,8 +24,8 @@ type CreateParams struct {
 	// Events are the types to subscribe to, at least one; duplicates are removed.
 	Events []EventType
 
-	// BalanceThreshold is the threshold for balance.low events; zero: none.
-	BalanceThreshold Amount
+	// Threshold is [Webhook.Threshold]; zero: none.
+	Threshold uint64
 
 	// Secret is an existing signing secret, for a webhook that moves here from another system;
 	// parse it with [signing.ParseSecret]. It is not compared when an IdempotencyKey is used again.
@@ -54,10 +54,6 @@ type CreateParams struct {
 // hours. That limit is ten times [Config.MaxPerAccount] for API keys, five times if params.By is
 // limited, and twenty times for the host.
 //
-// If the last reported balance is already below the webhook's threshold, a balance.low event is
-// sent immediately. A receiver that does not have the secret yet may reject it; the event is
-// retried like any other.
-//
 // If the account has used params.IdempotencyKey before, no webhook is created. For the same params
 // Create returns the existing webhook in its current state, with the zero Secret;
 // [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch]. Of several
@@ -72,15 +68,15 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	params.Events, _ = s.events.check(params.Events, nil)
 	now := s.now().UTC().Truncate(time.Millisecond)
 	webhook := Webhook{
-		ID:               s.ids.New(id.Webhook, now),
-		Account:          account,
-		URL:              params.URL,
-		Events:           params.Events,
-		WebhookHealth:    WebhookHealth{Active: true},
-		Version:          1,
-		BalanceThreshold: params.BalanceThreshold,
-		Secret:           params.Secret,
-		CreatedAt:        now,
+		ID:            s.ids.New(id.Webhook, now),
+		Account:       account,
+		URL:           params.URL,
+		Events:        params.Events,
+		WebhookHealth: WebhookHealth{Active: true},
+		Version:       1,
+		Threshold:     params.Threshold,
+		Secret:        params.Secret,
+		CreatedAt:     now,
 	}
 	if webhook.Secret.IsZero() {
 		webhook.Secret = signing.NewSecret()
@@ -114,7 +110,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
-	s.balanceMayBeLow(ctx, webhook)
+	s.onChange(ctx, webhook)
 	return webhook, nil
 }
 

@@ -1,21 +1,18 @@
 // Package webhooks registers webhooks and delivers signed events to them, durably and in the host's
 // own process:
 //
-//	hooks, err := webhooks.New(store, webhooks.Config{})
+//	hooks, err := webhooks.New(store, webhooks.Config{Events: events})
 //	go hooks.Run(ctx)
-//	err = hooks.Publish(ctx, webhooks.Event{Account: "acct_1", Data: webhooks.BalanceLow{Balance: balance, Threshold: threshold}})
+//	err = hooks.Publish(ctx, webhooks.Event{Account: "acct_1", Data: TeamCreated{ID: "team_1"}})
 //
 // docs/events.md shows the requests that receivers get, docs/guarantees.md the guarantees.
 //
 // # What a host needs
 //
 //   - Run the service: [New], [WebhookService], [Config], [Retention], [DefaultRetries].
-//   - Publish: [Event], [Data] and its types [FilesExpiring] with [ExpiringFile], [BalanceLow] with
-//     [Amount] and [ParseAmount], [BandwidthLimitApproaching], [BandwidthLimitReached],
-//     [TransactionsLimitApproaching] and [TransactionsLimitReached]. Publish the host's own event
-//     types: [Config.Events], [EventDeclaration].
-//   - Report usage instead: [Metric], [FileSource], [StoredFile].
-//   - Manage webhooks: [Webhook], [EventType], [EventTypes], [CreateParams], [UpdateParams],
+//   - Declare event types and publish events: [Config.Events], [EventDeclaration], [Event], [Data].
+//     Package alerts has the types of docs/spec.md, section 6, and publishes them from reports.
+//   - Manage webhooks: [Webhook], [EventType], [CreateParams], [UpdateParams],
 //     [RotateParams], [DeleteParams], [Condition], [Page], [WebhookPage], [OffReason].
 //   - Inspect and repeat deliveries: [Delivery], [DeliveryState], [DeliveryQuery], [DeliveryPage],
 //     [Attempt], [ErrorClass], [RecoverParams], [Recovery], [TestEvent], [Stats], [WebhookStats],
@@ -32,18 +29,6 @@
 // at least once, or ends as a dead letter: visibly, in state [Dead]. Publishing an event ID again
 // has no effect. Deliveries have no order. Receivers recognize duplicates by the webhook-id header,
 // which holds the event's ID.
-//
-// # Reporting
-//
-// A host can report its measurements instead, at any rate; the service decides which events to
-// publish. [WebhookService.ReportBalance] notifies each webhook once when the balance falls below
-// its threshold. [WebhookService.ReportBandwidth] and [WebhookService.ReportTransactions] notify
-// once a period that a limit is approaching and that it is reached. [WebhookService.ReportFiles]
-// notifies once for each file and each of [Alerts.FileLeads] before it expires; with [Alerts.Files]
-// the service lists the files itself. The record of each notification is stored in the same
-// transaction as its event; file events have deduplication keys. A killed process therefore loses
-// and repeats no alert, and several processes can share a store. A report that changes nothing
-// writes nothing.
 //
 // # Delivering
 //

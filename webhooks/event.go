@@ -1,15 +1,20 @@
 package webhooks
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
-	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
+	"github.com/storageapi/storageapi/internal/jsontext"
 )
+
+// Data is the payload of an event, such as those in package alerts or a type of the host. It
+// encodes to a JSON object in UTF-8.
+type Data interface {
+	// EventType returns the event type of the payload, which must be declared in [Config.Events].
+	EventType() EventType
+}
 
 // An Event is an event for a host to publish.
 type Event struct {
@@ -27,11 +32,10 @@ type Event struct {
 	// TraceContext is stored with the event, so that its attempts, even days later and in another
 	// process, can be linked to the trace of its publication: see [observe.Attempt]. At most 64
 	// visible ASCII characters, such as a W3C traceparent. Default: the result of
-	// [Config.TraceContext]; with [WebhookService.Encode] none.
+	// [Config.TraceContext].
 	TraceContext string
 
-	// Data is the payload: a value of one of the payload types, or of a type of the host whose
-	// EventType is declared in [Config.Events]. Required.
+	// Data is the payload, of a type that is declared in [Config.Events]. Required.
 	Data Data
 }
 
@@ -65,24 +69,15 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if !validTraceContext(e.TraceContext) {
 		return EncodedEvent{}, invalid("traceContext", "must be at most 64 visible ASCII characters")
 	}
-	t, err := typeOf(e.Data)
+	declared, err := known.of(e.Data)
 	if err != nil {
 		return EncodedEvent{}, err
-	}
-	if !known.has(t) {
-		return EncodedEvent{}, invalid("data", fmt.Sprintf("must be of a type that is declared in Config.Events, not of %.64q", t))
-	}
-	if slices.Contains(eventTypes[:], t) { // a host's own type may embed one of these
-		specified, _ := e.Data.(specified) // typeOf has refused all others
-		if err := specified.check(); err != nil {
-			return EncodedEvent{}, err
-		}
 	}
 	at := e.Timestamp.UTC().Truncate(time.Millisecond)
 	if !writable(at) {
 		return EncodedEvent{}, invalid("timestamp", "must be in the years 0 to 9999")
 	}
-	encoded, err := newEncodedEvent(e.ID, e.Account, t, at, e.Data)
+	encoded, err := newEncodedEvent(e.ID, e.Account, declared.Type, at, func(body []byte) ([]byte, error) { return declared.append(body, e.Data) })
 	if err != nil {
 		return EncodedEvent{}, err
 	}
@@ -94,82 +89,53 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 }
 
 // newEncodedEvent returns an event with its body. IDs, types and timestamps need no escaping.
-func newEncodedEvent(id, account string, t EventType, at time.Time, data any) (EncodedEvent, error) {
-	body := make([]byte, 0, 128+sizeOf(data))
-	body = append(body, `{"id":"`...)
+func newEncodedEvent(id, account string, t EventType, at time.Time, appendData func([]byte) ([]byte, error)) (EncodedEvent, error) {
+	body := append(make([]byte, 0, 256), `{"id":"`...)
 	body = append(body, id...)
 	body = append(body, `","type":"`...)
 	body = append(body, t...)
 	body = append(body, `","timestamp":"`...)
 	body = jsontext.AppendTime(body, at)
 	body = append(body, `","data":`...)
-	body, err := appendData(body, data)
+	body, err := appendData(body)
 	return EncodedEvent{ID: id, Account: account, Type: t, Timestamp: at, Body: append(body, '}')}, err
 }
 
-// sizeOf returns the approximate size of a payload in bytes.
-func sizeOf(data any) (size int) {
-	files, ok := data.(FilesExpiring)
-	if !ok {
-		return 128
-	}
-	for _, f := range files.Files {
-		size += 96 + len(f.ID) + len(f.Name) + len(f.EnvironmentID)
-	}
-	return size
-}
-
-// appendData appends a payload as JSON without escaping "<", ">" and "&".
-func appendData(body []byte, data any) ([]byte, error) {
-	switch data := data.(type) {
-	case FilesExpiring:
-		return data.append(body), nil
-	case BalanceLow:
-		return data.append(body), nil
-	}
-	return appendObject(body, data)
-}
-
-// appendObject appends a payload of any type, including host types, as a JSON object.
-func appendObject(body []byte, data any) (appended []byte, err error) {
+// append validates a payload and appends it as a JSON object.
+func (d *EventDeclaration) append(body []byte, data Data) (appended []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			appended, err = nil, invalid("data", fmt.Sprintf("must encode to a JSON object: %T panics", data))
 		}
 	}()
-	b := bytes.NewBuffer(body)
-	encoder := json.NewEncoder(b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(data); err != nil {
+	begin := len(body)
+	if d.Append != nil {
+		appended, err = d.Append(body, data)
+	} else {
+		appended, err = jsontext.AppendValue(body, data)
+	}
+	if rule, ok := errors.AsType[*ValidationError](err); ok {
+		return nil, rule
+	}
+	switch {
+	case err != nil:
 		return nil, invalid("data", "must encode to a JSON object: "+err.Error())
-	}
-	if b.Bytes()[len(body)] != '{' {
+	case len(appended) <= begin || appended[begin] != '{':
 		return nil, invalid("data", fmt.Sprintf("must encode to a JSON object, which %T does not", data))
-	}
-	if !utf8.Valid(b.Bytes()[len(body):]) { // json does not check MarshalJSON output
+	case !utf8.Valid(appended[begin:]): // json does not check MarshalJSON output
 		return nil, invalid("data", fmt.Sprintf("must encode to UTF-8, which %T does not", data))
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return appended, nil
 }
 
-// typeOf returns the type of a payload. Payloads in docs/spec.md, section 6, must be values of this
-// package's types, not pointers to them or types that embed them.
+// typeOf returns the type of a payload.
 func typeOf(data Data) (t EventType, err error) {
-	wrong := invalid("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
 	defer func() {
 		if recover() != nil { // nil, or a nil pointer
-			t, err = "", wrong
+			t, err = "", invalid("data", "must be a payload of a declared type, not nil")
 		}
 	}()
-	t = data.EventType()
-	switch data.(type) {
-	case FilesExpiring, BalanceLow, BandwidthLimitApproaching, BandwidthLimitReached, TransactionsLimitApproaching, TransactionsLimitReached:
-		return t, nil
-	}
-	if slices.Contains(eventTypes[:], t) {
-		return "", wrong
-	}
-	return t, nil
+	return data.EventType(), nil
 }
 
 // writable reports whether t can be written as a timestamp.
@@ -190,29 +156,6 @@ func validEventID(id string) bool {
 // An EventType names a kind of event that a webhook can subscribe to.
 type EventType string
 
-// The event types of docs/spec.md, section 6.
-const (
-	TypeFilesExpiring                EventType = "files.expiring"
-	TypeBalanceLow                   EventType = "balance.low"
-	TypeBandwidthLimitApproaching    EventType = "bandwidth.limit_approaching"
-	TypeBandwidthLimitReached        EventType = "bandwidth.limit_reached"
-	TypeTransactionsLimitApproaching EventType = "transactions.limit_approaching"
-	TypeTransactionsLimitReached     EventType = "transactions.limit_reached"
-)
-
 // TypeTest is the type of events from [WebhookService.SendTest]. It cannot be subscribed to or
-// published, and is not among [EventTypes].
+// published, and is not among [WebhookService.EventTypes].
 const TypeTest EventType = "webhook.test"
-
-var eventTypes = [...]EventType{
-	TypeFilesExpiring,
-	TypeBalanceLow,
-	TypeBandwidthLimitApproaching,
-	TypeBandwidthLimitReached,
-	TypeTransactionsLimitApproaching,
-	TypeTransactionsLimitReached,
-}
-
-// EventTypes returns the types in docs/spec.md, section 6, in its order.
-// [WebhookService.EventTypes] also returns the host's own types.
-func EventTypes() []EventType { return slices.Clone(eventTypes[:]) }

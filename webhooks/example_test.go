@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -27,6 +28,7 @@ func Example() {
 
 	// The host. It opens this machine to deliveries, which nobody else should.
 	hooks, err := webhooks.New(memory.New(), webhooks.Config{
+		Events: alerts.Events(),
 		Outbound: webhooks.Outbound{
 			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 			RootCAs:       roots,
@@ -41,7 +43,7 @@ func Example() {
 
 	webhook, err := hooks.Create(ctx, "acct_1", webhooks.CreateParams{
 		URL:    receiver.URL + "/hooks",
-		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	})
 	if err != nil {
 		panic(err)
@@ -62,7 +64,7 @@ func Example() {
 		ID:        "evt_1",
 		Account:   "acct_1",
 		Timestamp: noon,
-		Data:      webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000},
+		Data:      alerts.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000},
 	})
 	if err != nil {
 		panic(err)
@@ -86,14 +88,14 @@ func Example() {
 
 // What is nil stays as it is. A condition is asked about the very change that is made.
 func ExampleWebhookService_Update() {
-	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		panic(err)
 	}
 	ctx := context.Background()
 	webhook, err := hooks.Create(ctx, "acct_1", webhooks.CreateParams{
 		URL:    "https://example.com/hooks",
-		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	})
 	if err != nil {
 		panic(err)
@@ -124,28 +126,16 @@ func ExampleWebhookService_Update() {
 	// true <nil>
 }
 
-// Amounts are exact, and written as decimal strings.
-func ExampleParseAmount() {
-	for _, text := range []string{"12.50", "0.000000001", "1e3"} {
-		amount, err := webhooks.ParseAmount(text)
-		fmt.Println(amount, uint64(amount), err)
-	}
-	// Output:
-	// 12.5 12500000000 <nil>
-	// 0.000000001 1 <nil>
-	// 0 0 amount must be a decimal amount of SUI, such as "12.5"
-}
-
 // A program follows an account's events, oldest first, and goes on later where it stopped.
 func ExampleWebhookService_Events() {
 	ctx := context.Background()
-	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		panic(err)
 	}
 	defer hooks.Close()
 	publish := func(id string) {
-		if err := hooks.Publish(ctx, webhooks.Event{ID: id, Account: "acct_1", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+		if err := hooks.Publish(ctx, webhooks.Event{ID: id, Account: "acct_1", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 			panic(err)
 		}
 	}

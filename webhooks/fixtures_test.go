@@ -34,8 +34,6 @@
 //
 //	Stores
 //	flaky_test.go          flaky: fails, or is ahead, as it is told
-//	alert_helpers_test.go  teller: remembers what reports tell
-//	alert_scan_test.go     shelf: a host's files
 //
 //	Many of them
 //	storm_test.go          storm: many webhooks that hang, beside one that is well

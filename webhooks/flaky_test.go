@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -19,7 +21,7 @@ var (
 
 // A flaky store does what a test tells it to do instead.
 type flaky struct {
-	webhooks.Store
+	store.Store
 
 	mu        sync.Mutex
 	loadErr   error                              // what Load returns
@@ -109,12 +111,12 @@ func (f *flaky) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, 
 	return doubtful(f, deliveries, err)
 }
 
-func (f *flaky) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
-	deliveries, err := f.Store.UpdateAlert(ctx, account, metric, change)
+func (f *flaky) UpdateAlert(ctx context.Context, account string, series string, change func(*alerts.Step) error) (int, error) {
+	deliveries, err := f.Store.UpdateAlert(ctx, account, series, change)
 	return doubtful(f, deliveries, err)
 }
 
-func (f *flaky) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
+func (f *flaky) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
 	deliveries, err := f.Store.EnqueueOnce(ctx, event, dedupKeys)
 	return doubtful(f, deliveries, err)
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/store/memory"
@@ -28,12 +30,13 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustPa
 
 // lowBalance is some payload, and the type to subscribe to for it.
 var (
-	lowBalance = webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000}
-	onBalance  = []webhooks.EventType{webhooks.TypeBalanceLow}
+	lowBalance = alerts.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000}
+	onBalance  = []webhooks.EventType{alerts.TypeBalanceLow}
 )
 
 func newService(tb testing.TB, store webhooks.Store, config webhooks.Config, settings ...wiring.Settings) *webhooks.WebhookService {
 	tb.Helper()
+	config.Events = slices.Concat(alerts.Events(), config.Events)
 	service, err := webhooks.New(store, config, settings...)
 	if err != nil {
 		tb.Fatal(err)

@@ -1,9 +1,7 @@
 package webhooks_test
 
 import (
-	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"runtime"
 	"sync/atomic"
@@ -89,38 +87,6 @@ func (b *bubble) wantAllDelivered(want int) {
 	if err != nil || stats.Delivered != uint64(want) || stats.Pending != 0 {
 		b.Errorf("%+v, %v; want %d delivered", stats, err, want)
 	}
-}
-
-// Config.Alerts.Files that does not return, or ends its goroutine, keeps Run no longer, and
-// no later scan from being made.
-func TestFilesThatDoNotReturn(t *testing.T) {
-	var calls atomic.Int64
-	var do atomic.Pointer[func()]
-	files := func(context.Context, string, time.Time) iter.Seq2[webhooks.StoredFile, error] {
-		calls.Add(1)
-		return func(func(webhooks.StoredFile, error) bool) { (*do.Load())() }
-	}
-	config := webhooks.Config{Alerts: webhooks.Alerts{Files: files}, Outbound: webhooks.Outbound{DrainTimeout: 3 * time.Second}}
-	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
-		exit := runtime.Goexit
-		do.Store(&exit)
-		stop := b.start()
-		time.Sleep(10*time.Minute + time.Second)
-		if n := calls.Load(); n < 5 || len(b.logs.lines("level=ERROR", "ended its goroutine")) != int(n) {
-			t.Errorf("%d scans, logged\n%s", n, b.logs)
-		}
-		hang := forever(b)
-		do.Store(&hang)
-		time.Sleep(10 * time.Minute)
-		begun := time.Now()
-		stop()
-		if took := time.Since(begun); took > 4*time.Second {
-			t.Errorf("Run returned after %v", took)
-		}
-		if lines := b.logs.lines("level=ERROR", "task still running", "Config.Alerts.Files"); len(lines) != 1 {
-			t.Errorf("logged %q", lines)
-		}
-	})
 }
 
 // Test events under way when the service is closed have the drain timeout, and then are

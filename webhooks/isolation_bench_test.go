@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -130,7 +131,7 @@ func (c *isolation) start(b *testing.B) {
 		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), DrainTimeout: -1}, Logger: slog.New(slog.DiscardHandler), Concurrency: webhooks.Concurrency{Total: c.slots},
 		MaxPerAccount: -1,
 	})
-	types := []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
+	types := []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeBandwidthLimitReached}
 	for i := range c.webhooks {
 		params := webhooks.CreateParams{URL: "https://" + net.JoinHostPort(hostOf(i), port) + secretPath, Events: types}
 		if _, err := c.service.Create(b.Context(), c.account(i), params); err != nil {
@@ -151,7 +152,7 @@ func (c *isolation) pile(b *testing.B) {
 	for range 50 {
 		publishers.Go(func() {
 			for range c.backlog / 50 {
-				err := c.service.Publish(b.Context(), webhooks.Event{Account: c.account(0), Data: webhooks.BandwidthLimitReached{}})
+				err := c.service.Publish(b.Context(), webhooks.Event{Account: c.account(0), Data: alerts.BandwidthLimitReached{}})
 				if err != nil {
 					b.Error(err)
 					return

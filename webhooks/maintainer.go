@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/internal/clock"
 )
 
-// A maintainer works in the background. It re-evaluates due alerts, recovers deliveries, purges
+// A maintainer works in the background. It recovers deliveries, purges
 // expired records and disables failing webhooks. Each step is small. After a step it pauses for
 // four times the step's duration, so that deliveries continue; after a purge step of a store that
 // purges concurrently, for the step's duration.
@@ -22,7 +22,6 @@ type maintainer struct {
 	halt        *halt
 	failing     *atomic.Bool // see dispatcher.failing
 	entries     *entryMaker
-	reevaluate  func(context.Context) (more bool, err error)
 	deactivator deactivator
 	waking      chan struct{} // there may be deliveries to recover
 }
@@ -32,9 +31,10 @@ const (
 	trialInterval    = 10 * time.Second // between checks whether a failed store is writable
 	recoverStep      = 256              // deliveries
 	purgeStep        = 1000             // records
+	dedupKeyLife     = day              // how long a deduplication key is kept after its Until: clocks differ
 )
 
-func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, err error)) *maintainer {
+func newMaintainer(d *dispatcher) *maintainer {
 	return &maintainer{
 		store:       d.store,
 		clock:       storeClock{store: d.store, logger: d.config.Logger},
@@ -43,7 +43,6 @@ func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, e
 		halt:        d.halt,
 		failing:     &d.failing,
 		entries:     d.entries,
-		reevaluate:  reevaluate,
 		deactivator: deactivator{store: d.store, clock: clock.Clock{Now: d.config.Now}, config: &d.config, reporter: d.reporter, entries: d.entries},
 		waking:      make(chan struct{}, 1),
 	}
@@ -64,7 +63,7 @@ func (m *maintainer) run(ctx context.Context) {
 	trial := time.NewTicker(trialInterval)
 	defer trial.Stop()
 	for {
-		steps := []maintenance{{"re-evaluate", m.reevaluate}, {"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}, {"tell of its failing", m.tellRecovered}}
+		steps := []maintenance{{"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}, {"tell of its failing", m.tellRecovered}}
 		for len(steps) > 0 { // in turns: none blocks the others
 			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
 			select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/observe"
@@ -37,16 +38,16 @@ func TestWhatIsObserved(t *testing.T) {
 		Attempted: func(observe.Attempt) { note(func() { attempted++ }) },
 		Settled:   func(s observe.Settlement) { note(func() { settled += s.Size }) },
 		Changed:   func(n audit.Entry) { note(func() { actions = append(actions, n.Action) }) },
-	}, Alerts: webhooks.Alerts{ApproachingRatios: []float64{0.5}}}
+	}}
 	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
 		ctx := context.WithValue(b.Context(), key{}, "publisher's")
 		webhook := must(b.service.Create(b.Context(), account, webhooks.CreateParams{
-			URL: "https://a.example.com" + secretPath, Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitApproaching, webhooks.TypeBandwidthLimitReached},
+			URL: "https://a.example.com" + secretPath, Events: []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeBandwidthLimitApproaching, alerts.TypeBandwidthLimitReached},
 		}))
 		stop := b.start()
-		noError(t, b.service.Publish(ctx, webhooks.Event{ID: "evt_1", Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
-		noError(t, b.service.ReportBandwidth(ctx, account, 1, 100, "p1")) // nothing follows from it
-		noError(t, b.service.ReportBandwidth(ctx, account, 100, 100, "p1"))
+		noError(t, b.service.Publish(ctx, webhooks.Event{ID: "evt_1", Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
+		noError(t, b.reports().ReportBandwidth(ctx, account, 1, 100, "p1")) // nothing follows from it
+		noError(t, b.reports().ReportBandwidth(ctx, account, 100, 100, "p1"))
 		time.Sleep(time.Minute)
 		noError(t, b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}))
 		stop()

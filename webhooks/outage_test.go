@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -99,10 +100,10 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 			return b.service.Publish(b.Context(), webhooks.Event{Account: account, Data: lowBalance})
 		},
 		"ReportBalance": func(b *bubble, _ webhooks.Webhook, _ string) error {
-			return b.service.ReportBalance(b.Context(), account, 1)
+			return b.reports().ReportBalance(b.Context(), account, 1)
 		},
 		"ReportFiles": func(b *bubble, _ webhooks.Webhook, _ string) error {
-			return b.service.ReportFiles(b.Context(), account, []webhooks.ExpiringFile{expiring("file", time.Now().Add(time.Hour))})
+			return b.reports().ReportFiles(b.Context(), account, []alerts.ExpiringFile{{ID: "file", ExpiresAt: time.Now().Add(time.Hour)}})
 		},
 		"Redeliver": func(b *bubble, w webhooks.Webhook, event string) error {
 			return b.service.Redeliver(b.Context(), account, w.ID, event)
@@ -128,10 +129,9 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := webhooks.Config{Alerts: webhooks.Alerts{DefaultBalanceThreshold: 2}}
-			inBubble(t, config, status(http.StatusOK), func(b *bubble) {
+			inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 				webhook, err := b.service.Create(b.Context(), account, webhooks.CreateParams{
-					URL: "https://a.example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring},
+					URL: "https://a.example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}, Threshold: 2,
 				})
 				noError(b, err)
 				b.start()

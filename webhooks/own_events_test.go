@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
@@ -38,7 +39,7 @@ func (undeclared) EventType() webhooks.EventType { return "teams.deleted" }
 
 type liar map[string]string
 
-func (liar) EventType() webhooks.EventType { return webhooks.TypeBalanceLow }
+func (liar) EventType() webhooks.EventType { return alerts.TypeBalanceLow }
 
 type list []string
 
@@ -71,7 +72,7 @@ func newTeamService(tb testing.TB) *webhooks.WebhookService {
 func TestOwnEventBody(t *testing.T) {
 	service := newTeamService(t)
 	for name, data := range map[string]webhooks.Data{"a value": teamCreated{"team_1", "R&D <é>"}, "a pointer": &teamCreated{"team_1", "R&D <é>"}} {
-		encoded, err := service.Encode(webhooks.Event{ID: "evt_1", Account: account, Timestamp: noon, Data: data})
+		encoded, err := service.Encode(t.Context(), webhooks.Event{ID: "evt_1", Account: account, Timestamp: noon, Data: data})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -112,7 +113,7 @@ func TestOwnEventsThatAreRefused(t *testing.T) {
 
 // A teamWithBalance embeds a payload of section 6: its rules are not those of this one.
 type teamWithBalance struct {
-	*webhooks.BalanceLow
+	*alerts.BalanceLow
 	TeamID string `json:"teamId"`
 }
 
@@ -120,8 +121,8 @@ func (teamWithBalance) EventType() webhooks.EventType { return typeTeamCreated }
 
 func TestOwnEventThatEmbedsAnother(t *testing.T) {
 	service := newTeamService(t)
-	for name, embedded := range map[string]*webhooks.BalanceLow{"nothing": nil, "what breaks its rules": {Balance: 2, Threshold: 1}} {
-		if _, err := service.Encode(webhooks.Event{ID: "evt_1", Account: account, Data: teamWithBalance{embedded, "team_1"}}); err != nil {
+	for name, embedded := range map[string]*alerts.BalanceLow{"nothing": nil, "what breaks its rules": {Balance: 2, Threshold: 1}} {
+		if _, err := service.Encode(t.Context(), webhooks.Event{ID: "evt_1", Account: account, Data: teamWithBalance{embedded, "team_1"}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -140,7 +141,7 @@ func TestEventDeclarationsThatAreWrong(t *testing.T) {
 	named := func(name webhooks.EventType) []webhooks.EventDeclaration {
 		return change(func(d *webhooks.EventDeclaration) { d.Type, d.Example, d.Schema = name, nil, json.RawMessage(`{}`) })
 	}
-	many := make([]webhooks.EventDeclaration, 123)
+	many := make([]webhooks.EventDeclaration, webhooks.MaxEventTypes+1)
 	for i := range many {
 		many[i] = named(webhooks.EventType(fmt.Sprintf("teams.created%d", i)))[0]
 	}
@@ -148,26 +149,25 @@ func TestEventDeclarationsThatAreWrong(t *testing.T) {
 		events []webhooks.EventDeclaration
 		field  string
 	}{
-		"no type":             {named(""), "Events[0].Type"},
-		"one word":            {named("teams"), "Events[0].Type"},
-		"an empty word":       {named("teams."), "Events[0].Type"},
-		"upper case":          {named("Teams.created"), "Events[0].Type"},
-		"a hyphen":            {named("teams.was-created"), "Events[0].Type"},
-		"a long one":          {named(webhooks.EventType("a." + strings.Repeat("x", 63))), "Events[0].Type"},
-		"of section 6":        {named("balance.low"), "Events[0].Type"},
-		"webhook.test":        {named("webhook.test"), "Events[0].Type"},
-		"twice":               {append(named("a.b"), named("a.b")...), "Events[1].Type"},
-		"no description":      {change(func(d *webhooks.EventDeclaration) { d.Description = "" }), "Events[0].Description"},
-		"no scope":            {change(func(d *webhooks.EventDeclaration) { d.Scope = "" }), "Events[0].Scope"},
-		"an unknown scope":    {change(func(d *webhooks.EventDeclaration) { d.Scope = "zoos:read" }), "Events[0].Scope"},
-		"nothing to show":     {change(func(d *webhooks.EventDeclaration) { d.Example = nil }), "Events[0].Example"},
-		"another's example":   {change(func(d *webhooks.EventDeclaration) { d.Example = undeclared{} }), "Events[0].Example"},
-		"an example that bad": {change(func(d *webhooks.EventDeclaration) { d.Example = list{} }), "Events[0].Example"},
-		"a schema of no JSON": {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{`) }), "Events[0].Schema"},
-		"a boolean schema":    {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`true`) }), "Events[0].Schema"},
-		"a reference":         {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{"$ref":"#/$defs/a"}`) }), "Events[0].Schema"},
-		"a dynamic one":       {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{"$dynamicRef":"#a"}`) }), "Events[0].Schema"},
-		"an empty schema":     {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(``) }), "Events[0].Schema"},
+		"no type":             {named(""), `Events[""].Type`},
+		"one word":            {named("teams"), `Events["teams"].Type`},
+		"an empty word":       {named("teams."), `Events["teams."].Type`},
+		"upper case":          {named("Teams.created"), `Events["Teams.created"].Type`},
+		"a hyphen":            {named("teams.was-created"), `Events["teams.was-created"].Type`},
+		"a long one":          {named(webhooks.EventType("a." + strings.Repeat("x", 63))), `Events["a.` + strings.Repeat("x", 63) + `"].Type`},
+		"webhook.test":        {named("webhook.test"), `Events["webhook.test"].Type`},
+		"twice":               {append(named("a.b"), named("a.b")...), `Events["a.b"].Type`},
+		"no description":      {change(func(d *webhooks.EventDeclaration) { d.Description = "" }), `Events["teams.created"].Description`},
+		"no scope":            {change(func(d *webhooks.EventDeclaration) { d.Scope = "" }), `Events["teams.created"].Scope`},
+		"an unknown scope":    {change(func(d *webhooks.EventDeclaration) { d.Scope = "zoos:read" }), `Events["teams.created"].Scope`},
+		"nothing to show":     {change(func(d *webhooks.EventDeclaration) { d.Example = nil }), `Events["teams.created"].Example`},
+		"another's example":   {change(func(d *webhooks.EventDeclaration) { d.Example = undeclared{} }), `Events["teams.created"].Example`},
+		"an example that bad": {change(func(d *webhooks.EventDeclaration) { d.Example = list{} }), `Events["teams.created"].Example`},
+		"a schema of no JSON": {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{`) }), `Events["teams.created"].Schema`},
+		"a boolean schema":    {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`true`) }), `Events["teams.created"].Schema`},
+		"a reference":         {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{"$ref":"#/$defs/a"}`) }), `Events["teams.created"].Schema`},
+		"a dynamic one":       {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{"$dynamicRef":"#a"}`) }), `Events["teams.created"].Schema`},
+		"an empty schema":     {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(``) }), `Events["teams.created"].Schema`},
 		"too many":            {many, "Events"},
 	} {
 		config, settings := withTeams(t)
@@ -179,14 +179,14 @@ func TestEventDeclarationsThatAreWrong(t *testing.T) {
 		}
 	}
 	config, settings := withTeams(t)
-	if config.Events = many[:122]; len(newService(t, memory.New(), config, settings).EventTypes()) != webhooks.MaxEventTypes {
+	if config.Events = many[:webhooks.MaxEventTypes-len(alerts.Events())]; len(newService(t, memory.New(), config, settings).EventTypes()) != webhooks.MaxEventTypes {
 		t.Error("there are not as many as there may be")
 	}
 }
 
 func TestSubscribingToOwnEvents(t *testing.T) {
 	service := newTeamService(t)
-	events := []webhooks.EventType{typeTeamCreated, webhooks.TypeFilesExpiring, typeTeamCreated}
+	events := []webhooks.EventType{typeTeamCreated, alerts.TypeFilesExpiring, typeTeamCreated}
 	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: events})
 	if err != nil {
 		t.Fatal(err)
@@ -202,8 +202,8 @@ func TestSubscribingToOwnEvents(t *testing.T) {
 	if want := `transactions.limit_reached, teams.created; unknown: "teams.deleted"`; !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want the list of what is known", err)
 	}
-	if _, ok := service.DeclaredEvent(webhooks.TypeBalanceLow); ok {
-		t.Error("balance.low is declared")
+	if _, ok := service.DeclaredEvent("teams.deleted"); ok {
+		t.Error("teams.deleted is declared")
 	}
 	if d, ok := service.DeclaredEvent(typeTeamCreated); !ok || d.Description != "Team created" {
 		t.Errorf("got %+v, %v", d, ok)
@@ -217,7 +217,7 @@ func TestWithdrawnEvents(t *testing.T) {
 	config, settings := withTeams(t)
 	config.Outbound.AllowNetworks = loopback
 	service := newService(t, store, config, settings)
-	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: receiver.url("127.0.0.1"), Events: []webhooks.EventType{typeTeamCreated, webhooks.TypeBalanceLow}})
+	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: receiver.url("127.0.0.1"), Events: []webhooks.EventType{typeTeamCreated, alerts.TypeBalanceLow}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestWithdrawnEvents(t *testing.T) {
 		t.Errorf("it takes %q", got)
 	}
 	// What it has it may keep, and nothing else is let in.
-	if _, err := service.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeFilesExpiring, typeTeamCreated}}); err != nil {
+	if _, err := service.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Events: []webhooks.EventType{alerts.TypeFilesExpiring, typeTeamCreated}}); err != nil {
 		t.Error(err)
 	}
 	_, err = service.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Events: []webhooks.EventType{typeTeamCreated, "teams.deleted"}})
@@ -259,7 +259,7 @@ func TestWithdrawnEvents(t *testing.T) {
 		_, err = service.Update(t.Context(), account, id, webhooks.UpdateParams{Events: []webhooks.EventType{typeTeamCreated}})
 		wantInvalid(t, err, "events")
 	}
-	if got := service.ReadScopes([]webhooks.EventType{webhooks.TypeBalanceLow}); got != scopes.Of(scopes.AccountRead) {
+	if got := service.ReadScopes([]webhooks.EventType{alerts.TypeBalanceLow}); got != scopes.Of(scopes.AccountRead) {
 		t.Errorf("without it, it takes %q", got)
 	}
 }

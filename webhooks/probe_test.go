@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -16,9 +17,9 @@ import (
 // broken has a webhook with a backlog down for an hour, on each store that can be in a
 // bubble. The events are of the backlog; the first is dead.
 func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook webhooks.Webhook, events []string)) {
-	for name, open := range map[string]func(t *testing.T) webhooks.Store{
-		"memory": func(*testing.T) webhooks.Store { return memory.New() },
-		"bolt": func(t *testing.T) webhooks.Store {
+	for name, open := range map[string]func(t *testing.T) store.Store{
+		"memory": func(*testing.T) store.Store { return memory.New() },
+		"bolt": func(t *testing.T) store.Store {
 			s, err := bolt.Open(filepath.Join(t.TempDir(), "db"))
 			if err != nil {
 				t.Fatal(err)

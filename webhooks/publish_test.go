@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -39,17 +40,17 @@ func TestPublishMatchesWebhooks(t *testing.T) {
 		}
 		return webhook.ID
 	}
-	first := create(account, webhooks.TypeBalanceLow)
-	second := create(account, webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow)
-	create(account, webhooks.TypeFilesExpiring)
-	create("acct_2", webhooks.TypeBalanceLow)
-	off := create(account, webhooks.TypeBalanceLow)
+	first := create(account, alerts.TypeBalanceLow)
+	second := create(account, alerts.TypeFilesExpiring, alerts.TypeBalanceLow)
+	create(account, alerts.TypeFilesExpiring)
+	create("acct_2", alerts.TypeBalanceLow)
+	off := create(account, alerts.TypeBalanceLow)
 	if _, err := service.Update(t.Context(), account, off, webhooks.UpdateParams{Active: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 
 	event := publish(t, service)
-	late := create(account, webhooks.TypeBalanceLow)
+	late := create(account, alerts.TypeBalanceLow)
 	if _, err := service.Update(t.Context(), account, off, webhooks.UpdateParams{Active: new(true)}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +85,10 @@ func TestPublishAgainChangesNothing(t *testing.T) {
 		if err := service.Publish(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
-		event.Data = webhooks.BalanceLow{Balance: 1}
+		event.Data = alerts.BalanceLow{Balance: 1}
 		subscribe(t, service, anyURL)
 	}
-	event.Data = file(webhooks.ExpiringFile{ID: "1", ExpiresAt: noon})
+	event.Data = file(alerts.ExpiringFile{ID: "1", ExpiresAt: noon})
 	if err := service.Publish(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}
@@ -145,15 +146,15 @@ func TestPublishCancelled(t *testing.T) {
 func TestEncode(t *testing.T) {
 	service := newClocked(t)
 	subscribe(t, service, "https://example.com/")
-	encoded, err := service.Encode(webhooks.Event{Account: account, Data: lowBalance})
-	if err != nil || encoded.ID == "" || !encoded.Timestamp.Equal(noon) || encoded.Type != webhooks.TypeBalanceLow || len(encoded.Body) == 0 {
+	encoded, err := service.Encode(t.Context(), webhooks.Event{Account: account, Data: lowBalance})
+	if err != nil || encoded.ID == "" || !encoded.Timestamp.Equal(noon) || encoded.Type != alerts.TypeBalanceLow || len(encoded.Body) == 0 {
 		t.Errorf("Encode = %+v, %v", encoded, err)
 	}
 	if _, err := service.EventDeliveries(t.Context(), account, encoded.ID); !errors.Is(err, webhooks.ErrNotFound) {
 		t.Errorf("EventDeliveries of what was only sealed = %v, want ErrNotFound", err)
 	}
 	var invalid *webhooks.ValidationError
-	if _, err := service.Encode(webhooks.Event{Account: account}); !errors.As(err, &invalid) {
+	if _, err := service.Encode(t.Context(), webhooks.Event{Account: account}); !errors.As(err, &invalid) {
 		t.Errorf("Encode of an event without Data = %v, want a ValidationError", err)
 	}
 }

@@ -131,6 +131,10 @@ func (r *reporter) tellPublished(ctx context.Context, begun time.Time, account s
 	for _, e := range events {
 		p.Events = append(p.Events, observe.PublishedEvent{ID: e.ID, Type: string(e.Type), Bytes: len(e.Body)})
 	}
+	r.notePublished(ctx, p)
+}
+
+func (r *reporter) notePublished(ctx context.Context, p observe.Publication) {
 	defer observing.Recover(r.logger)
 	r.observer.Published(ctx, p)
 }

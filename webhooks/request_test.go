@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
@@ -42,7 +43,7 @@ func TestCreateAgain(t *testing.T) { testbubble.Run(t, testCreateAgain) }
 
 func testCreateAgain(t *testing.T) {
 	service := newService(t, memory.New(), webhooks.Config{})
-	params := webhooks.CreateParams{URL: "https://example.com", Events: onBalance, BalanceThreshold: 5, IdempotencyKey: "request-1"}
+	params := webhooks.CreateParams{URL: "https://example.com", Events: onBalance, Threshold: 5, IdempotencyKey: "request-1"}
 	made, err := service.Create(t.Context(), account, params)
 	if err != nil || made.Secret.IsZero() {
 		t.Fatal(err)
@@ -55,8 +56,8 @@ func testCreateAgain(t *testing.T) {
 	}
 	for _, change := range []func(*webhooks.CreateParams){
 		func(p *webhooks.CreateParams) { p.URL += "/" },
-		func(p *webhooks.CreateParams) { p.Events = webhooks.EventTypes() },
-		func(p *webhooks.CreateParams) { p.BalanceThreshold = 0 },
+		func(p *webhooks.CreateParams) { p.Events = alerts.EventTypes() },
+		func(p *webhooks.CreateParams) { p.Threshold = 0 },
 	} {
 		other := params
 		change(&other)

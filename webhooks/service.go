@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/hostcode"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/wiring"
-	"github.com/storageapi/storageapi/webhooks/internal/alerting"
-	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 	"github.com/storageapi/storageapi/webhooks/internal/testgate"
 )
@@ -33,13 +33,12 @@ type WebhookService struct {
 	entries    *entryMaker
 	events     *vocabulary
 	trace      func(context.Context) string // nil: none
-	alerts     alerting.Policy
 	dispatcher *dispatcher
 	maintainer *maintainer
 	tests      testgate.Gate
-	scanner    *scanner // nil without Config.Alerts.Files
 	running    atomic.Bool
 	asker      asker // for Health
+	onChange   func(context.Context, Webhook)
 }
 
 // New returns a WebhookService on the given store. The caller closes the store after Run has
@@ -68,18 +67,15 @@ func New(store Store, config Config, settings ...wiring.Settings) (*WebhookServi
 		logger:     config.Logger,
 		events:     events,
 		trace:      config.TraceContext,
-		alerts:     config.Alerts.policy(),
 		dispatcher: dispatcher,
 		entries:    dispatcher.entries,
 		asker:      asker{store: store, scheduler: dispatcher.scheduler},
+		onChange:   func(context.Context, Webhook) {},
 	}
 	for _, warning := range store.Capabilities().Warnings {
 		config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)
 	}
-	s.maintainer = newMaintainer(dispatcher, s.reevaluateDue)
-	if config.Alerts.Files != nil {
-		s.scanner = newScanner(s, config)
-	}
+	s.maintainer = newMaintainer(dispatcher)
 	return s, nil
 }
 
@@ -88,8 +84,8 @@ var ErrRunning = errors.New("webhooks: Run is running already")
 
 // Run delivers due deliveries until ctx is done. Then it begins no new attempts, waits up to
 // [Outbound.DrainTimeout] for running attempts, cancels the rest, returns their deliveries to the
-// store, and returns nil. If a function of [Config.Observe] or [Alerts.Files] has not returned a
-// second later, Run logs that and returns without waiting for it. If Run is already running it
+// store, and returns nil. If a function of [Config.Observe] has not returned a second
+// later, Run logs that and returns without waiting for it. If Run is already running it
 // returns [ErrRunning] at once. It can be called again.
 func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
@@ -103,9 +99,6 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.Outbound.DrainTimeout)
 	defer cancel()
 	others := map[string]<-chan bool{"maintenance": hostcode.Go(func() { s.maintainer.run(ctx) })}
-	if s.scanner != nil {
-		others["Config.Alerts.Files"] = hostcode.Go(func() { s.scanner.run(ctx) })
-	}
 	// The store reports until all results are recorded; after that it may give deliveries to
 	// another process.
 	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx))
@@ -166,10 +159,7 @@ func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (We
 // that is not a [*ValidationError], the event may or may not have been stored: publish it again
 // under the same ID to be sure.
 func (s *WebhookService) Publish(ctx context.Context, event Event) error {
-	if event.TraceContext == "" {
-		event.TraceContext = s.traceContext(ctx)
-	}
-	encoded, err := s.Encode(event)
+	encoded, err := s.Encode(ctx, event)
 	if err != nil {
 		return err
 	}
@@ -184,9 +174,12 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 }
 
 // Encode returns the event as Publish would store it, or the [*ValidationError] that Publish would
-// return, and stores nothing. It is for stores that can store events in the host's own transaction.
-// It fills in defaults.
-func (s *WebhookService) Encode(event Event) (EncodedEvent, error) {
+// return, and stores nothing. It is for stores that can store events in a transaction of the
+// caller; report that to [WebhookService.Published]. It fills in defaults.
+func (s *WebhookService) Encode(ctx context.Context, event Event) (EncodedEvent, error) {
+	if event.TraceContext == "" {
+		event.TraceContext = s.traceContext(ctx)
+	}
 	now := s.now()
 	if event.ID == "" {
 		event.ID = s.ids.New(id.Event, now)
@@ -196,6 +189,20 @@ func (s *WebhookService) Encode(event Event) (EncodedEvent, error) {
 	}
 	return event.encode(s.events)
 }
+
+// Published reports that the caller has stored events of [WebhookService.Encode], or has failed to,
+// to [Config.Observe] and [WebhookService.Health].
+func (s *WebhookService) Published(ctx context.Context, p observe.Publication) {
+	s.dispatcher.halt.noteWrite(ctx, "publish", p.Err)
+	if s.dispatcher.reporter.observer.Published != nil && len(p.Events) > 0 {
+		s.dispatcher.reporter.notePublished(ctx, p)
+	}
+}
+
+// OnChange has changed called after each creation and update of a webhook by this service, before
+// Create or Update returns. It replaces the previous function; set it before using the service.
+// After a crash or an error that call may be missing.
+func (s *WebhookService) OnChange(changed func(context.Context, Webhook)) { s.onChange = changed }
 
 // NewEventID returns a new ID for an [Event], for hosts that need it before publishing.
 func (s *WebhookService) NewEventID() string { return s.ids.New(id.Event, s.now()) }

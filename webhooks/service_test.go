@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
@@ -21,16 +22,16 @@ func TestCreateReturnsWhatIsStored(t *testing.T) {
 	clock := func() time.Time { return noon.Add(1_234_567).In(time.FixedZone("", 7200)) }
 	service := newService(t, memory.New(), webhooks.Config{Now: clock})
 	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{
-		URL:              anyURL,
-		Events:           []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring},
-		BalanceThreshold: 12_500_000_000,
+		URL:       anyURL,
+		Events:    []webhooks.EventType{alerts.TypeFilesExpiring, alerts.TypeBalanceLow, alerts.TypeFilesExpiring},
+		Threshold: 12_500_000_000,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := webhooks.Webhook{
-		ID: webhook.ID, Account: account, URL: anyURL, WebhookHealth: webhooks.WebhookHealth{Active: true}, BalanceThreshold: 12_500_000_000, Secret: webhook.Secret,
-		Events: []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}, CreatedAt: noon.Add(time.Millisecond), Version: 1,
+		ID: webhook.ID, Account: account, URL: anyURL, WebhookHealth: webhooks.WebhookHealth{Active: true}, Threshold: 12_500_000_000, Secret: webhook.Secret,
+		Events: []webhooks.EventType{alerts.TypeFilesExpiring, alerts.TypeBalanceLow}, CreatedAt: noon.Add(time.Millisecond), Version: 1,
 	}
 	if diff := cmp.Diff(want, webhook); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -53,7 +54,7 @@ func TestCreateReturnsWhatIsStored(t *testing.T) {
 func TestCreateChecksItsEvents(t *testing.T) {
 	long := webhooks.EventType(fmt.Sprintf("%01000000d", 1))
 	for name, events := range map[string][]webhooks.EventType{
-		"nil": nil, "none": {}, "unknown": {"files.deleted"}, "one of them": {webhooks.TypeBalanceLow, "x"}, "empty": {""}, "all": {"*"},
+		"nil": nil, "none": {}, "unknown": {"files.deleted"}, "one of them": {alerts.TypeBalanceLow, "x"}, "empty": {""}, "all": {"*"},
 		"wrong case": {"Balance.Low"}, "a space": {"balance.low "}, "a pattern": {"balance.*"}, "long": {long, long, long, long, long, long, long, long, long, long, long},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestCreateChecksItsEvents(t *testing.T) {
 			wantInvalid(t, err, "events")
 		})
 	}
-	_, err := newClocked(t).Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: []webhooks.EventType{"a", webhooks.TypeBalanceLow, "b\n"}})
+	_, err := newClocked(t).Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: []webhooks.EventType{"a", alerts.TypeBalanceLow, "b\n"}})
 	if want := `; unknown: "a", "b\n"`; err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -215,7 +216,7 @@ func TestEventTypesAreThoseOfTheSpecification(t *testing.T) {
 		"files.expiring", "balance.low", "bandwidth.limit_approaching", "bandwidth.limit_reached", "transactions.limit_approaching",
 		"transactions.limit_reached",
 	}
-	if diff := cmp.Diff(want, webhooks.EventTypes()); diff != "" {
+	if diff := cmp.Diff(want, alerts.EventTypes()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	service := newService(t, memory.New(), webhooks.Config{})
@@ -235,9 +236,9 @@ func TestEventTypesAreThoseOfTheSpecification(t *testing.T) {
 		t.Errorf("all of them take %s", got)
 	}
 	// The list is the caller's.
-	webhooks.EventTypes()[0] = "x"
-	_ = append(webhooks.EventTypes(), "y")
-	if diff := cmp.Diff(want, webhooks.EventTypes()); diff != "" {
+	alerts.EventTypes()[0] = "x"
+	_ = append(alerts.EventTypes(), "y")
+	if diff := cmp.Diff(want, alerts.EventTypes()); diff != "" {
 		t.Errorf("after a caller changed its list (-want +got):\n%s", diff)
 	}
 }

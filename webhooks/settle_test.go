@@ -55,7 +55,7 @@ func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
 				t.Errorf("call %d of Settle has %d results, want the results in the first alone", conflicts+1, len(results))
 			}
 			if conflicts++; conflicts <= 2 && len(health) == 1 {
-				must(b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{BalanceThreshold: new(webhooks.Amount(conflicts))}))
+				must(b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Threshold: new(uint64(conflicts))}))
 			}
 		}
 		b.start()
@@ -64,7 +64,7 @@ func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
 		synctest.Wait()
 		b.wantState(event, webhooks.Dead, 1)
 		got := must(b.service.Get(b.Context(), account, webhook.ID))
-		if got.Active || got.OffReason != webhooks.OffGone || got.BalanceThreshold != 2 || got.Version != 4 || conflicts != 3 {
+		if got.Active || got.OffReason != webhooks.OffGone || got.Threshold != 2 || got.Version != 4 || conflicts != 3 {
 			t.Errorf("after %d calls of Settle the webhook is %+v; want it changed twice and then off", conflicts, got)
 		}
 		if _, off := diary.told(); len(off) != 1 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/jsontext"
 	"github.com/storageapi/storageapi/webhooks/internal/testgate"
 )
 
@@ -59,7 +60,9 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, fmt.Errorf("send test event: %w", ErrHeld)
 	}
 	now := s.now().UTC().Truncate(time.Millisecond)
-	event, err := newEncodedEvent(s.ids.New(id.Event, now), account, TypeTest, now, map[string]string{"webhookId": webhook.ID})
+	event, err := newEncodedEvent(s.ids.New(id.Event, now), account, TypeTest, now, func(body []byte) ([]byte, error) {
+		return jsontext.AppendValue(body, map[string]string{"webhookId": webhook.ID})
+	})
 	if err != nil {
 		return TestEvent{}, err
 	}

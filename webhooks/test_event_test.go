@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -100,7 +101,7 @@ func TestTypeTestIsForTestsOnly(t *testing.T) {
 }
 
 // fake pretends to be the data of a test event.
-type fake struct{ webhooks.BalanceLow }
+type fake struct{ alerts.BalanceLow }
 
 func (fake) Type() webhooks.EventType { return webhooks.TypeTest }
 

@@ -20,6 +20,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -224,8 +225,8 @@ func (c throughput) String() string {
 
 // start starts the receivers and the service.
 func (c *throughput) start(b *testing.B) {
-	files := []webhooks.ExpiringFile{{ID: "f", ExpiresAt: time.Unix(1_800_000_000, 0)}}
-	c.data = webhooks.FilesExpiring{Files: files}
+	files := []alerts.ExpiringFile{{ID: "f", ExpiresAt: time.Unix(1_800_000_000, 0)}}
+	c.data = alerts.FilesExpiring{Files: files}
 	files[0].ID = strings.Repeat("f", max(1, c.body-len(mustSeal(b, c.event("evt_"+strings.Repeat("0", 26))).Body)))
 	c.listen(b)
 	if c.hosts > 0 {
@@ -259,7 +260,7 @@ func (c *throughput) start(b *testing.B) {
 	}
 	inGoroutines(256, len(c.accounts), func(i int) {
 		for range c.fanout {
-			_, err := c.api.Create(b.Context(), c.accounts[i], webhooks.CreateParams{URL: c.urls[i%len(c.urls)], Events: webhooks.EventTypes()})
+			_, err := c.api.Create(b.Context(), c.accounts[i], webhooks.CreateParams{URL: c.urls[i%len(c.urls)], Events: alerts.EventTypes()})
 			if err != nil {
 				b.Error(err)
 			}

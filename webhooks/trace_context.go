@@ -27,21 +27,6 @@ func (s *WebhookService) traceContext(ctx context.Context) (trace string) {
 	return trace
 }
 
-// traced returns change with the trace context of ctx in the events that it publishes.
-func (s *WebhookService) traced(ctx context.Context, change func(*AlertStep) error) func(*AlertStep) error {
-	trace := s.traceContext(ctx)
-	if trace == "" {
-		return change
-	}
-	return func(step *AlertStep) error {
-		err := change(step)
-		for i := range step.Events {
-			step.Events[i].TraceContext = trace
-		}
-		return err
-	}
-}
-
 func validTraceContext(trace string) bool {
 	return len(trace) <= maxTraceContext && !strings.ContainsFunc(trace, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -33,7 +34,7 @@ func TestTraceContextIsKept(t *testing.T) {
 	var mu sync.Mutex
 	told := make(map[string][]string) // by type of the event
 	config := webhooks.Config{
-		TraceContext: traceOf, Retry: webhooks.RetryPolicy{Delays: []time.Duration{3 * day}}, Alerts: webhooks.Alerts{ApproachingRatios: []float64{}},
+		TraceContext: traceOf, Retry: webhooks.RetryPolicy{Delays: []time.Duration{3 * day}},
 		Observe: observe.Observer{Attempted: func(a observe.Attempt) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -48,20 +49,20 @@ func TestTraceContextIsKept(t *testing.T) {
 	}
 	inBubble(t, config, handler, func(b *bubble) {
 		must(b.service.Create(b.Context(), account, webhooks.CreateParams{
-			URL: "https://a.example.com" + secretPath, Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached, webhooks.TypeFilesExpiring},
+			URL: "https://a.example.com" + secretPath, Events: []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeBandwidthLimitReached, alerts.TypeFilesExpiring},
 		}))
 		in := func(trace string) context.Context { return context.WithValue(b.Context(), traceKey{}, trace) }
 		stop := b.start()
-		noError(t, b.service.Publish(in(traceparent), webhooks.Event{Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+		noError(t, b.service.Publish(in(traceparent), webhooks.Event{Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
 		time.Sleep(time.Minute)
 		stop = b.restart(stop, config) // another process
 		time.Sleep(4 * day)
-		noError(t, b.service.ReportBandwidth(in(traceparent), account, 100, 100, "p1"))
-		noError(t, b.service.ReportFiles(in(traceparent), account, []webhooks.ExpiringFile{{ID: "f", Name: "f", EnvironmentID: "e", ExpiresAt: time.Now().Add(time.Hour)}}))
+		noError(t, b.reports().ReportBandwidth(in(traceparent), account, 100, 100, "p1"))
+		noError(t, b.reports().ReportFiles(in(traceparent), account, []alerts.ExpiringFile{{ID: "f", Name: "f", EnvironmentID: "e", ExpiresAt: time.Now().Add(time.Hour)}}))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for _, trace := range []string{"", strings.Repeat("x", 65), "a b", "é", "a\nb", "panic"} {
-			noError(t, b.service.Publish(in(trace), webhooks.Event{ID: "evt_" + string(rune('a'+len(trace)%26)), Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+			noError(t, b.service.Publish(in(trace), webhooks.Event{ID: "evt_" + string(rune('a'+len(trace)%26)), Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
 		}
 		time.Sleep(time.Minute)
 		stop()
@@ -83,8 +84,8 @@ func TestTraceContextIsKept(t *testing.T) {
 // An event's own TraceContext comes before the context's, and is checked.
 func TestTraceContextOfAnEvent(t *testing.T) {
 	service := newClocked(t)
-	event := webhooks.Event{Account: account, TraceContext: traceparent, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
-	if encoded, err := service.Encode(event); err != nil || encoded.TraceContext != traceparent || strings.Contains(string(encoded.Body), "4bf92") {
+	event := webhooks.Event{Account: account, TraceContext: traceparent, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
+	if encoded, err := service.Encode(t.Context(), event); err != nil || encoded.TraceContext != traceparent || strings.Contains(string(encoded.Body), "4bf92") {
 		t.Errorf("%+v, %v", encoded, err)
 	}
 	for _, wrong := range []string{strings.Repeat("x", 65), "a b", "é", "\x00"} {
@@ -116,7 +117,7 @@ func TestTraceparentIsSent(t *testing.T) {
 			inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{SendTraceparent: test.send}}, handler, func(b *bubble) {
 				b.subscribe("a")
 				stop := b.start()
-				noError(t, b.service.Publish(b.Context(), webhooks.Event{Account: account, TraceContext: test.trace, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+				noError(t, b.service.Publish(b.Context(), webhooks.Event{Account: account, TraceContext: test.trace, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
 				time.Sleep(time.Second)
 				stop()
 			})

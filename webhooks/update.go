@@ -13,10 +13,10 @@ import (
 // UpdateParams describes changes to a webhook; nil fields stay unchanged. The rules of
 // [CreateParams] apply.
 type UpdateParams struct {
-	URL              *string
-	Events           []EventType // replaces all types; may keep undeclared ones
-	Active           *bool
-	BalanceThreshold *Amount // zero: remove the threshold
+	URL       *string
+	Events    []EventType // replaces all types; may keep undeclared ones
+	Active    *bool
+	Threshold *uint64 // zero: remove the threshold
 
 	If Condition
 }
@@ -37,9 +37,6 @@ type UpdateParams struct {
 //   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can be
 //     recovered later. When it becomes true, pending deliveries are sent again, the first at once;
 //     the webhook counts as not failing, and its [OffReason] is cleared.
-//   - BalanceThreshold: if the last reported balance is below it, and the webhook has not been
-//     notified, a balance.low event is sent immediately, at most once in five seconds, even if the
-//     threshold changes often.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := s.checkUpdate(ctx, account, webhookID, params)
 	if err != nil {
@@ -52,7 +49,7 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 	if turned := params.Active != nil || params.URL != nil; turned && webhook.Claimable() {
 		s.dispatcher.retrust(ctx, account, webhookID)
 	}
-	s.balanceMayBeLow(ctx, webhook)
+	s.onChange(ctx, webhook)
 	return webhook, nil
 }
 
@@ -115,8 +112,8 @@ func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	if p.Events != nil {
 		w.PastEvents, w.Events = past(w, p.Events), slices.Clone(p.Events)
 	}
-	if p.BalanceThreshold != nil {
-		w.BalanceThreshold = *p.BalanceThreshold
+	if p.Threshold != nil {
+		w.Threshold = *p.Threshold
 	}
 	if p.Active != nil && *p.Active != w.Active {
 		w.Active, w.OffReason, w.OffAt = *p.Active, "", time.Time{}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -25,33 +26,33 @@ func TestUpdateChangesWhatIsGiven(t *testing.T) {
 		{webhooks.UpdateParams{}, func(*webhooks.Webhook) {}},
 		{webhooks.UpdateParams{URL: new("https://example.org/other")}, func(w *webhooks.Webhook) { w.URL = "https://example.org/other" }},
 		{
-			webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}},
+			webhooks.UpdateParams{Events: []webhooks.EventType{alerts.TypeFilesExpiring, alerts.TypeBalanceLow, alerts.TypeFilesExpiring}},
 			func(w *webhooks.Webhook) {
-				w.Events = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}
+				w.Events = []webhooks.EventType{alerts.TypeFilesExpiring, alerts.TypeBalanceLow}
 			},
 		},
-		{webhooks.UpdateParams{BalanceThreshold: new(webhooks.Amount(7))}, func(w *webhooks.Webhook) { w.BalanceThreshold = 7 }},
+		{webhooks.UpdateParams{Threshold: new(uint64(7))}, func(w *webhooks.Webhook) { w.Threshold = 7 }},
 		{webhooks.UpdateParams{Active: new(false)}, func(w *webhooks.Webhook) { w.Active, w.OffAt = false, noon }},
 		{webhooks.UpdateParams{Active: new(false)}, func(w *webhooks.Webhook) {}},
 		{
-			webhooks.UpdateParams{URL: new(anyURL), Events: onBalance, BalanceThreshold: new(webhooks.Amount(0)), Active: new(true)},
+			webhooks.UpdateParams{URL: new(anyURL), Events: onBalance, Threshold: new(uint64(0)), Active: new(true)},
 			func(w *webhooks.Webhook) {
 				*w = made
-				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring}
+				w.PastEvents = []webhooks.EventType{alerts.TypeFilesExpiring}
 			},
 		},
 		{
-			webhooks.UpdateParams{Events: webhooks.EventTypes()[2:4]},
+			webhooks.UpdateParams{Events: alerts.EventTypes()[2:4]},
 			func(w *webhooks.Webhook) {
-				w.Events = webhooks.EventTypes()[2:4]
-				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}
+				w.Events = alerts.EventTypes()[2:4]
+				w.PastEvents = []webhooks.EventType{alerts.TypeFilesExpiring, alerts.TypeBalanceLow}
 			},
 		},
 		{
-			webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}},
+			webhooks.UpdateParams{Events: []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeBandwidthLimitReached}},
 			func(w *webhooks.Webhook) {
-				w.Events = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
-				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBandwidthLimitApproaching}
+				w.Events = []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeBandwidthLimitReached}
+				w.PastEvents = []webhooks.EventType{alerts.TypeFilesExpiring, alerts.TypeBandwidthLimitApproaching}
 			},
 		},
 	}
@@ -71,7 +72,7 @@ func TestUpdateChecksWhatIsGiven(t *testing.T) {
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
 	for field, params := range map[string]webhooks.UpdateParams{
-		"url":    {URL: new("http://example.com"), BalanceThreshold: new(webhooks.Amount(7))},
+		"url":    {URL: new("http://example.com"), Threshold: new(uint64(7))},
 		"events": {Events: []webhooks.EventType{webhooks.TypeTest}, Active: new(false)},
 	} {
 		_, err := service.Update(t.Context(), account, made.ID, params)
@@ -98,9 +99,9 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 	writers := []func(i int) webhooks.UpdateParams{
 		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{URL: new(url(i))} },
 		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{Active: new(i%2 == 0)} },
-		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{Events: webhooks.EventTypes()[:1+i%6]} },
+		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{Events: alerts.EventTypes()[:1+i%6]} },
 		func(i int) webhooks.UpdateParams {
-			return webhooks.UpdateParams{BalanceThreshold: new(webhooks.Amount(i))}
+			return webhooks.UpdateParams{Threshold: new(uint64(i))}
 		},
 	}
 	var wg sync.WaitGroup
@@ -126,7 +127,7 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 	wg.Wait()
 	got, err := service.Get(t.Context(), account, made.ID)
 	const last = rounds - 1
-	if err != nil || got.URL != url(last) || got.Active != (last%2 == 0) || len(got.Events) != 1+last%6 || got.BalanceThreshold != last ||
+	if err != nil || got.URL != url(last) || got.Active != (last%2 == 0) || len(got.Events) != 1+last%6 || got.Threshold != last ||
 		len(secrets) != rounds || !secrets[got.Secret.Reveal()] || !secrets[got.PreviousSecret.Reveal()] {
 		t.Errorf("an update is lost: %+v, %v", got, err)
 	}
@@ -215,7 +216,7 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: new(anyURL), Active: new(true), Events: webhooks.EventTypes()})
+	same, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: new(anyURL), Active: new(true), Events: alerts.EventTypes()})
 	if err != nil || same.FailingSince.IsZero() || same.WarnedAt.IsZero() {
 		t.Errorf("with its own URL: %+v, %v", same, err)
 	}
@@ -251,7 +252,7 @@ func TestEventsChangeForWhatIsPublishedLater(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
 		owed := b.publish()
-		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Events: webhooks.EventTypes()[:1]}); err != nil {
+		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Events: alerts.EventTypes()[:1]}); err != nil {
 			t.Fatal(err)
 		}
 		unheard := b.publish()

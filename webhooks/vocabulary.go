@@ -11,12 +11,12 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// An EventDeclaration declares an event type of the host, in [Config.Events]. Webhooks subscribe to
-// it and receive it like the types in docs/spec.md, section 6.
+// An EventDeclaration declares an event type, in [Config.Events]. Webhooks can subscribe to it.
 type EventDeclaration struct {
 	// Type is the type's name, such as "teams.created": two or more words, separated by full stops.
 	// A word has lower-case letters, digits and "_", and begins with a letter. At most 64 bytes.
-	// The names in docs/spec.md, section 6, and all that begin with "webhook." are reserved.
+	// Names that begin with "webhook." are reserved; with storageapi.NewHandler, also those in
+	// docs/spec.md, section 6.
 	Type EventType
 
 	// Description is a readable description, such as "Team created": 1 to 200 bytes of UTF-8. The
@@ -32,33 +32,39 @@ type EventDeclaration struct {
 	// Schema defaults to a schema derived from Example.
 	Example Data
 	Schema  json.RawMessage
+
+	// Append validates a payload and appends it to b as a JSON object in UTF-8, or returns an
+	// error, which Publish returns if it is a [*ValidationError]. Default: encoding/json, without
+	// escaping "<", ">" and "&".
+	Append func(b []byte, data Data) ([]byte, error)
 }
 
-// MaxEventTypes is the maximum number of event types, including those in docs/spec.md, section 6.
+// MaxEventTypes is the maximum number of event types. With storageapi.NewHandler these include the
+// six in docs/spec.md, section 6.
 const MaxEventTypes = 128
 
-// A vocabulary is the set of known event types.
+// A vocabulary is the set of declared event types.
 type vocabulary struct {
 	scopes   *scopes.Vocabulary
-	types    []EventType // those of docs/spec.md, then the declared ones
-	declared map[EventType]EventDeclaration
+	types    []EventType // in the order of their declaration
+	declared map[EventType]*EventDeclaration
 }
 
 // newVocabulary checks declarations. The error names the first invalid one.
 func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*vocabulary, error) {
-	v := &vocabulary{known, EventTypes(), make(map[EventType]EventDeclaration, len(declared))}
-	if n := MaxEventTypes - len(eventTypes); len(declared) > n {
-		return nil, invalid("Events", fmt.Sprintf("must be at most %d, not %d", n, len(declared)))
+	v := &vocabulary{scopes: known, declared: make(map[EventType]*EventDeclaration, len(declared))}
+	if len(declared) > MaxEventTypes {
+		return nil, invalid("Events", fmt.Sprintf("must be at most %d, not %d", MaxEventTypes, len(declared)))
 	}
-	for i, d := range declared {
-		refuse := func(field, reason string) error { return invalid(fmt.Sprintf("Events[%d].%s", i, field), reason) }
+	for _, d := range declared {
+		refuse := func(field, reason string) error { return invalid(fmt.Sprintf("Events[%q].%s", d.Type, field), reason) }
 		switch {
 		case !validEventType(d.Type):
 			return nil, refuse("Type", `must be words of lower-case letters, digits and "_" with full stops between, such as "teams.created"`)
-		case slices.Contains(eventTypes[:], d.Type) || strings.HasPrefix(string(d.Type), "webhook."):
-			return nil, refuse("Type", fmt.Sprintf("must not be %q, which is taken", d.Type))
+		case strings.HasPrefix(string(d.Type), "webhook."):
+			return nil, refuse("Type", `must not begin with "webhook.", which is reserved`)
 		case v.has(d.Type):
-			return nil, refuse("Type", fmt.Sprintf("must be declared once: %q", d.Type))
+			return nil, refuse("Type", "must be declared once")
 		case d.Description == "" || len(d.Description) > 200 || !utf8.ValidString(d.Description):
 			return nil, refuse("Description", "must be 1 to 200 bytes of UTF-8 that say what happened")
 		case !known.Has(d.Scope):
@@ -70,7 +76,7 @@ func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*voca
 			if t, err := typeOf(d.Example); err != nil || t != d.Type {
 				return nil, refuse("Example", fmt.Sprintf("must be a payload of %q", d.Type))
 			}
-			if _, err := appendObject(nil, d.Example); err != nil {
+			if _, err := d.append(nil, d.Example); err != nil {
 				return nil, refuse("Example", err.Error())
 			}
 		}
@@ -82,7 +88,7 @@ func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*voca
 		}
 		d.Schema = slices.Clone(d.Schema)
 		v.types = append(v.types, d.Type)
-		v.declared[d.Type] = d
+		v.declared[d.Type] = &d
 	}
 	return v, nil
 }
@@ -104,18 +110,15 @@ func validEventType(t EventType) bool {
 	return len(words) > 1 && len(t) <= 64
 }
 
-func (v *vocabulary) has(t EventType) bool { return slices.Contains(v.types, t) }
+func (v *vocabulary) has(t EventType) bool { return v.declared[t] != nil }
 
-// scope returns the read scope of a type, or false for an unknown type.
-func (v *vocabulary) scope(t EventType) (scopes.Scope, bool) {
-	d, own := v.declared[t]
-	switch {
-	case own:
-		return d.Scope, true
-	case t == TypeFilesExpiring:
-		return scopes.FilesRead, true
+// of returns the declaration of a payload's type.
+func (v *vocabulary) of(data Data) (*EventDeclaration, error) {
+	t, err := typeOf(data)
+	if err == nil && !v.has(t) {
+		err = invalid("data", fmt.Sprintf("must be of a type that is declared in Config.Events, not of %.64q", t))
 	}
-	return scopes.AccountRead, slices.Contains(eventTypes[:], t)
+	return v.declared[t], err
 }
 
 // check returns the types without duplicates. Unknown types are allowed if before has them.
@@ -152,29 +155,32 @@ func (v *vocabulary) list() string {
 	return strings.Join(known, ", ")
 }
 
-// EventTypes returns the types to subscribe to: the types in docs/spec.md, section 6, in its order,
-// then the types of [Config.Events] in theirs.
+// EventTypes returns the types to subscribe to, in the order of their declaration in
+// [Config.Events].
 func (s *WebhookService) EventTypes() []EventType { return slices.Clone(s.events.types) }
 
 // DeclaredEvent returns the declaration of a type in [Config.Events], or false for any other type.
 func (s *WebhookService) DeclaredEvent(t EventType) (EventDeclaration, bool) {
-	d, ok := s.events.declared[t]
+	known, ok := s.events.declared[t]
+	if !ok {
+		return EventDeclaration{}, false
+	}
+	d := *known
 	d.Schema = slices.Clone(d.Schema)
-	return d, ok
+	return d, true
 }
 
-// ReadScopes returns the scopes that a key needs to read events of these types: files:read for
-// files.expiring, account:read for the other types in docs/spec.md, section 6, and Scope for those
-// in [Config.Events]. For a type that is no longer declared the scope is unknown, so it returns all
+// ReadScopes returns the scopes that a key needs to read events of these types: the Scope of their
+// declarations. For a type that is no longer declared the scope is unknown, so it returns all
 // scopes.
 func (s *WebhookService) ReadScopes(types []EventType) scopes.Set {
 	var set scopes.Set
 	for _, t := range types {
-		scope, ok := s.events.scope(t)
+		d, ok := s.events.declared[t]
 		if !ok {
 			return s.events.scopes.All()
 		}
-		set = set.With(scope)
+		set = set.With(d.Scope)
 	}
 	return set
 }

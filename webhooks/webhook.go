@@ -33,9 +33,9 @@ type Webhook struct {
 	// deliveries; new events become pending as usual. [WebhookService.Release] ends the hold.
 	Held bool
 
-	// BalanceThreshold is the threshold for balance.low events; zero:
-	// [Alerts.DefaultBalanceThreshold].
-	BalanceThreshold Amount
+	// Threshold is a number that publishers of events to single webhooks compare with; zero: none.
+	// Package alerts says what it means there.
+	Threshold uint64
 
 	Secret    signing.Secret // signs requests
 	CreatedAt time.Time      // UTC, to the millisecond
@@ -69,7 +69,7 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 		fields.Time(walk, "createdAt", fields.Placed, 0, &w.CreatedAt)
 		fields.Formatted(walk, "previousSecret", fields.Placed, fields.Guarded, &w.PreviousSecret, signing.Secret.Reveal, signing.ParseSecret)
 	}
-	fields.Number(walk, "balanceThreshold", 2, fields.Setting|fields.Created, &w.BalanceThreshold)
+	fields.Number(walk, "threshold", 2, fields.Setting|fields.Created, &w.Threshold)
 	fields.Time(walk, "previousSecretExpiresAt", 4, fields.Guarded, &w.PreviousSecretExpiresAt)
 	fields.Texts(walk, "pastEvents", 6, fields.Guarded, &w.PastEvents)
 }

@@ -6,18 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/alerts"
 )
 
 // TestEvent copies the body of an event as it was sent, also after the page has changed by
 // itself, and reads how to verify it.
 func TestEvent(t *testing.T) {
 	s := newSite(t)
-	webhook := s.subscribe("/hooks", webhooks.TypeBandwidthLimitReached, webhooks.TypeFilesExpiring)
+	webhook := s.subscribe("/hooks", alerts.TypeBandwidthLimitReached, alerts.TypeFilesExpiring)
 	s.receiver.answer(http.StatusServiceUnavailable, "", 0)
 	ids := s.publish(
-		webhooks.BandwidthLimitReached{UsedBytes: math.MaxInt64, LimitBytes: math.MaxInt64, Period: "2026-11"},
-		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: "file_1", Name: markup + "\u2028 é\n  two", ExpiresAt: time.Now()}}},
+		alerts.BandwidthLimitReached{UsedBytes: math.MaxInt64, LimitBytes: math.MaxInt64, Period: "2026-11"},
+		alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: "file_1", Name: markup + "\u2028 é\n  two", ExpiresAt: time.Now()}}},
 	)
 	w := s.open(t)
 	w.allowClipboard()

@@ -3,13 +3,13 @@ package e2e
 import (
 	"testing"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/alerts"
 )
 
 // People look for a key, and read who changed it, with and without scripts.
 func TestSearchAndHistory(t *testing.T) {
 	s := newSite(t)
-	webhook := s.subscribe("/hooks", webhooks.TypeBalanceLow)
+	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
 	event := s.publish(low)[0]
 	for _, bare := range []bool{false, true} {
 		w := s.open(t)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/webhooks"
@@ -89,7 +90,7 @@ func (s *site) valid(token string) bool {
 // subscribe makes a webhook in Go, that the receiver gets at the path.
 func (s *site) subscribe(path string, events ...webhooks.EventType) webhooks.Webhook {
 	s.Helper()
-	params := webhooks.CreateParams{URL: s.receiver.URL + path, Events: events, BalanceThreshold: 12_500_000_000}
+	params := webhooks.CreateParams{URL: s.receiver.URL + path, Events: events, Threshold: 12_500_000_000}
 	webhook, err := s.api.Webhooks.Create(s.Context(), account, params)
 	if err != nil {
 		s.Fatal(err)
@@ -131,4 +132,4 @@ func (s *site) settled(event string) {
 	}
 }
 
-var low = webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 12_500_000_000}
+var low = alerts.BalanceLow{Balance: 9_500_000_000, Threshold: 12_500_000_000}

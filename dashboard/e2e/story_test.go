@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -59,13 +60,13 @@ func newStory(t *testing.T) *story {
 	}
 
 	s.clock(60 * day)
-	s.subscribe("/gone", webhooks.TypeFilesExpiring)
-	s.down = s.subscribe("/down", webhooks.TypeTransactionsLimitReached)
-	s.subscribe("/billing", webhooks.TypeTransactionsLimitApproaching, webhooks.TypeTransactionsLimitReached)
-	s.webhook = s.subscribe("/storage/events", webhooks.EventTypes()...)
+	s.subscribe("/gone", alerts.TypeFilesExpiring)
+	s.down = s.subscribe("/down", alerts.TypeTransactionsLimitReached)
+	s.subscribe("/billing", alerts.TypeTransactionsLimitApproaching, alerts.TypeTransactionsLimitReached)
+	s.webhook = s.subscribe("/storage/events", alerts.EventTypes()...)
 	s.clock(50 * time.Hour)
 	s.breakDown()
-	s.publish(webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: "file_1", ExpiresAt: time.Now().Add(day)}}})
+	s.publish(alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: "file_1", ExpiresAt: time.Now().Add(day)}}})
 	for hour := 23; hour >= 0; hour-- { // busier by day, with an outage
 		s.clock(time.Duration(hour)*time.Hour + time.Minute)
 		for i := range 3 + (hour*7)%6 {
@@ -78,9 +79,9 @@ func newStory(t *testing.T) *story {
 	}
 	s.clock(2 * time.Minute)
 	s.receiver.answer(http.StatusInternalServerError, notes, 21*time.Millisecond)
-	s.dead = s.publish(webhooks.BandwidthLimitReached{UsedBytes: 100, LimitBytes: 100, Period: "2026-11"})[0]
+	s.dead = s.publish(alerts.BandwidthLimitReached{UsedBytes: 100, LimitBytes: 100, Period: "2026-11"})[0]
 	s.receiver.answer(http.StatusOK, `{"received":true}`, 8*time.Millisecond)
-	s.publish(webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11", Ratio: 0.8})
+	s.publish(alerts.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11", Ratio: 0.8})
 	s.clock(0)
 	return s
 }
@@ -96,7 +97,7 @@ func (s *story) breakDown() {
 		if stats.LimiterState.Open {
 			return
 		}
-		s.publish(webhooks.TransactionsLimitReached{Used: 100, Limit: 100, Period: "2026-11"})
+		s.publish(alerts.TransactionsLimitReached{Used: 100, Limit: 100, Period: "2026-11"})
 	}
 	s.Fatal("it never counts as down")
 }

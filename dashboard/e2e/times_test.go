@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Times are in the reader's zone, and in UTC on hover; without scripts in UTC.
 func TestTimes(t *testing.T) {
 	s := newSite(t)
-	webhook := s.subscribe("/hooks", webhooks.TypeBalanceLow)
+	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
 	s.receiver.answer(http.StatusServiceUnavailable, "", 0)
 	event := s.publish(low)[0]
 	deliveries, err := s.api.Webhooks.EventDeliveries(t.Context(), account, event)
@@ -73,7 +74,7 @@ func TestTimes(t *testing.T) {
 // A page that is loaded again in part stays in the reader's zone, and is not replaced for it.
 func TestTimesOfLivePages(t *testing.T) {
 	s := newSite(t)
-	webhook := s.subscribe("/hooks", webhooks.TypeBalanceLow)
+	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
 	release := sync.OnceFunc(s.receiver.hold())
 	defer release()
 	id := s.api.Webhooks.NewEventID()

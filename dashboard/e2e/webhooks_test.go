@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -29,7 +30,7 @@ func TestWebhooks(t *testing.T) {
 	secret := w.secret()
 	s.receiver.trust(t, secret)
 	list, err := s.api.Webhooks.List(t.Context(), account, webhooks.Page{Limit: 10})
-	if err != nil || len(list.Webhooks) != 1 || list.Webhooks[0].BalanceThreshold != 12_500_000_000 || len(list.Webhooks[0].Events) != 2 {
+	if err != nil || len(list.Webhooks) != 1 || list.Webhooks[0].Threshold != 12_500_000_000 || len(list.Webhooks[0].Events) != 2 {
 		t.Fatalf("got %+v, %v", list, err)
 	}
 	path := "webhooks/" + list.Webhooks[0].ID
@@ -123,7 +124,7 @@ func TestRecovery(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		t.Run(fmt.Sprintf("scripts=%v", scripts), func(t *testing.T) {
 			s := newSite(t)
-			webhook := s.subscribe("/hooks", webhooks.TypeBalanceLow)
+			webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
 			s.receiver.answer(http.StatusServiceUnavailable, "", 0)
 			s.publish(low, low, low)
 			s.receiver.answer(http.StatusOK, "", 0)
@@ -169,7 +170,7 @@ const markup = `"><script>alert(1)</script><img src=x onerror=alert(2)><svg onlo
 // What others wrote is shown as they wrote it, and nothing of it runs.
 func TestMarkup(t *testing.T) {
 	s := newSite(t)
-	webhook := s.subscribe("/hooks", webhooks.TypeBalanceLow)
+	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
 	s.receiver.answer(http.StatusServiceUnavailable, markup, 0)
 	dead := s.publish(low)[0]
 	w := s.open(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -79,7 +80,7 @@ func spending(hooks *webhooks.WebhookService) http.Handler {
 		event := webhooks.Event{
 			ID:      hooks.NewEventID(),
 			Account: caller.Account,
-			Data:    webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 12_500_000_000},
+			Data:    alerts.BalanceLow{Balance: 9_500_000_000, Threshold: 12_500_000_000},
 		}
 		if err := hooks.Publish(r.Context(), event); err != nil {
 			auth.WriteInternal(w)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
@@ -89,7 +90,7 @@ func (h *host) storeFile(w http.ResponseWriter, r *http.Request) {
 		}
 		return h.events.PublishTx(r.Context(), tx, h.api.Webhooks, webhooks.Event{
 			Account: caller.Account,
-			Data:    webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: r.PathValue("id"), ExpiresAt: expires}}},
+			Data:    alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: r.PathValue("id"), ExpiresAt: expires}}},
 		})
 	})
 	if err != nil {

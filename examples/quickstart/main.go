@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
@@ -117,7 +118,7 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 
 	// A webhook for all six event types.
 	webhook, err := reader.call(ctx, 201, "POST", "/v2/notifications/webhooks", map[string]any{
-		"url": receiver.url, "events": webhooks.EventTypes(), "balanceThreshold": "25.5",
+		"url": receiver.url, "events": alerts.EventTypes(), "balanceThreshold": "25.5",
 	})
 	if err != nil {
 		return err
@@ -129,7 +130,7 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 
 	// The host reports its data, and the library decides which events to send. Repeated
 	// reports send nothing.
-	for _, r := range reports(ctx, host.api.Webhooks, 0) {
+	for _, r := range reports(ctx, host.api.Alerts, 0) {
 		for range 3 {
 			if err := r.do(); err != nil {
 				return err
@@ -151,7 +152,7 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 	if _, err := reader.call(ctx, 204, "DELETE", "/v2/notifications/webhooks/"+webhook["id"].(string), nil); err != nil {
 		return err
 	}
-	event := webhooks.Event{ID: host.api.Webhooks.NewEventID(), Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	event := webhooks.Event{ID: host.api.Webhooks.NewEventID(), Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := host.api.Webhooks.Publish(ctx, event); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/alerts"
 )
 
 func TestQuickstart(t *testing.T) {
@@ -23,7 +23,7 @@ func TestQuickstart(t *testing.T) {
 	if err := run(t.Context(), &out, false); err != nil {
 		t.Fatalf("%v, after:\n%s", err, &out)
 	}
-	for _, eventType := range webhooks.EventTypes() {
+	for _, eventType := range alerts.EventTypes() {
 		if want := `"type":"` + string(eventType) + `"`; strings.Count(out.String(), want) != 1 {
 			t.Errorf("%s was not received once", eventType)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -14,7 +15,7 @@ import (
 // address of the settings pages and curl lines to try.
 func serveOn(ctx context.Context, out io.Writer, host *host, receiver *receiver, key string) error {
 	webhook, err := host.api.Webhooks.Create(ctx, account, webhooks.CreateParams{
-		URL: receiver.url, Events: webhooks.EventTypes(), BalanceThreshold: 25_500_000_000,
+		URL: receiver.url, Events: alerts.EventTypes(), Threshold: 25_500_000_000,
 	})
 	if err != nil {
 		return err
@@ -42,7 +43,7 @@ tries again.) Interrupt to stop.
 `, host.url, host.url, key, receiver.url, webhook.ID)
 
 	for number := 0; ; number++ {
-		for _, r := range reports(ctx, host.api.Webhooks, number) {
+		for _, r := range reports(ctx, host.api.Alerts, number) {
 			if err := r.do(); err != nil {
 				return ended(ctx, err)
 			}

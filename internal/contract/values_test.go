@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -12,18 +13,18 @@ import (
 func everyEvent() []webhooks.Data {
 	const most = 1<<53 - 1 // what every reader of JSON has exactly
 	return []webhooks.Data{
-		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{
+		alerts.FilesExpiring{Files: []alerts.ExpiringFile{
 			{ID: "file_1", Name: "Q&A <draft>.pdf", EnvironmentID: "env_1", ExpiresAt: time.Now()},
 			{ID: "file_2", ExpiresAt: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)},
 		}},
-		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: "1", Name: "a", EnvironmentID: "b", ExpiresAt: time.Unix(0, 0)}}},
-		webhooks.BalanceLow{Balance: 0, Threshold: 1},
-		webhooks.BalanceLow{Balance: 20_250_000_000, Threshold: 1<<64 - 1},
-		webhooks.BandwidthLimitApproaching{UsedBytes: 0, LimitBytes: 0, Period: "2026-11"},
-		webhooks.BandwidthLimitReached{UsedBytes: most, LimitBytes: most, Period: ""},
-		webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11", Ratio: 0.8},
-		webhooks.TransactionsLimitApproaching{Used: 1, Limit: 1, Period: "2026-11", Ratio: 1},
-		webhooks.TransactionsLimitReached{Used: 0, Limit: 0, Period: "2026-11"},
+		alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: "1", Name: "a", EnvironmentID: "b", ExpiresAt: time.Unix(0, 0)}}},
+		alerts.BalanceLow{Balance: 0, Threshold: 1},
+		alerts.BalanceLow{Balance: 20_250_000_000, Threshold: 1<<64 - 1},
+		alerts.BandwidthLimitApproaching{UsedBytes: 0, LimitBytes: 0, Period: "2026-11"},
+		alerts.BandwidthLimitReached{UsedBytes: most, LimitBytes: most, Period: ""},
+		alerts.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11", Ratio: 0.8},
+		alerts.TransactionsLimitApproaching{Used: 1, Limit: 1, Period: "2026-11", Ratio: 1},
+		alerts.TransactionsLimitReached{Used: 0, Limit: 0, Period: "2026-11"},
 	}
 }
 

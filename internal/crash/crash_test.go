@@ -15,6 +15,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -286,9 +287,9 @@ func (h *harness) nextEvent() *event {
 		return e
 	}
 	h.events++
-	kind := webhooks.TypeBalanceLow
+	kind := alerts.TypeBalanceLow
 	if h.events%4 == 0 {
-		kind = webhooks.TypeFilesExpiring
+		kind = alerts.TypeFilesExpiring
 	}
 	return &event{id: fmt.Sprintf("c%d-%d", h.ledger.life, h.events), account: accounts[h.events%len(accounts)], kind: kind}
 }

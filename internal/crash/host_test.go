@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testdir"
 	"github.com/storageapi/storageapi/scopes"
@@ -168,22 +169,22 @@ func routes(api *storageapi.Handler) http.Handler {
 	})
 	mux.HandleFunc("POST /watch/{account}/{threshold}", func(w http.ResponseWriter, r *http.Request) {
 		_, err := api.Webhooks.Create(r.Context(), r.PathValue("account"), webhooks.CreateParams{
-			URL: r.URL.Query().Get("url"), Events: webhooks.EventTypes(), BalanceThreshold: webhooks.Amount(number(r, "threshold")),
+			URL: r.URL.Query().Get("url"), Events: alerts.EventTypes(), Threshold: uint64(number(r, "threshold")),
 		})
 		answer(w, err)
 	})
 	mux.HandleFunc("POST /balance/{account}/{amount}", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, api.Webhooks.ReportBalance(r.Context(), r.PathValue("account"), webhooks.Amount(number(r, "amount"))))
+		answer(w, api.Alerts.ReportBalance(r.Context(), r.PathValue("account"), alerts.Amount(number(r, "amount"))))
 	})
 	mux.HandleFunc("POST /bandwidth/{account}/{used}/{limit}/{period}", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, api.Webhooks.ReportBandwidth(r.Context(), r.PathValue("account"), number(r, "used"), number(r, "limit"), r.PathValue("period")))
+		answer(w, api.Alerts.ReportBandwidth(r.Context(), r.PathValue("account"), number(r, "used"), number(r, "limit"), r.PathValue("period")))
 	})
 	mux.HandleFunc("POST /files/{account}/{first}/{count}/{expires}", func(w http.ResponseWriter, r *http.Request) {
-		var files []webhooks.ExpiringFile
+		var files []alerts.ExpiringFile
 		for i := range number(r, "count") {
-			files = append(files, webhooks.ExpiringFile{ID: strconv.FormatInt(number(r, "first")+i, 10), ExpiresAt: time.Unix(number(r, "expires"), 0)})
+			files = append(files, alerts.ExpiringFile{ID: strconv.FormatInt(number(r, "first")+i, 10), ExpiresAt: time.Unix(number(r, "expires"), 0)})
 		}
-		answer(w, api.Webhooks.ReportFiles(r.Context(), r.PathValue("account"), files))
+		answer(w, api.Alerts.ReportFiles(r.Context(), r.PathValue("account"), files))
 	})
 	return mux
 }
@@ -196,8 +197,8 @@ func number(r *http.Request, name string) int64 {
 
 // payloads has one for each type of event that is published here.
 var payloads = map[webhooks.EventType]webhooks.Data{
-	webhooks.TypeBalanceLow: webhooks.BalanceLow{Balance: 1},
-	webhooks.TypeFilesExpiring: webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{
+	alerts.TypeBalanceLow: alerts.BalanceLow{Balance: 1},
+	alerts.TypeFilesExpiring: alerts.FilesExpiring{Files: []alerts.ExpiringFile{
 		{ID: "file", ExpiresAt: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}},
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -105,7 +106,7 @@ func (s *session) manage() {
 // go on signing, whenever the host dies.
 func (s *session) churn() {
 	for s.goOn() {
-		h, ok := s.create(accounts[rand.IntN(len(accounts))], webhooks.TypeBalanceLow)
+		h, ok := s.create(accounts[rand.IntN(len(accounts))], alerts.TypeBalanceLow)
 		if !ok {
 			return
 		}
@@ -316,7 +317,7 @@ func (s *session) tidy() bool {
 			s.process.Errorf("%s is there: nobody asked for it", path)
 		}
 		for len(s.standing[account]) < standing {
-			types := []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}[:1+len(s.standing[account])%2]
+			types := []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}[:1+len(s.standing[account])%2]
 			h, ok := s.create(account, types...)
 			if !ok {
 				return false

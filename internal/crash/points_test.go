@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
@@ -45,11 +46,11 @@ var reportChanges = map[string]int{
 }
 
 // looks are the methods that only look, that like Probe need not survive a kill, or that
-// like UpdateFileScan no host here calls.
+// like UpdateScan no host here calls.
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Deliver", "Unreported", "Ping",
-	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateFileScan",
+	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateScan",
 	"Accounts", "Export", "Import", "EraseAccount",
 	"ListAuditEntries", "PendingAccounts", "PendingAuditEntries", "AddAuditEntries", "TakeAuditEntries", "LeaseAudit",
 	"Close", "Capabilities",
@@ -129,12 +130,12 @@ func (d *deadly) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int,
 	return d.Store.Enqueue(ctx, event)
 }
 
-func (d *deadly) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
+func (d *deadly) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (int, error) {
 	defer d.at("UpdateAlert")()
-	return d.Store.UpdateAlert(ctx, account, metric, change)
+	return d.Store.UpdateAlert(ctx, account, series, change)
 }
 
-func (d *deadly) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
+func (d *deadly) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
 	defer d.at("EnqueueOnce")()
 	return d.Store.EnqueueOnce(ctx, event, dedupKeys)
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -110,7 +111,7 @@ func TestKillReports(t *testing.T) {
 		t.Logf("%s: %d times", r.name, r.n)
 	}
 	for _, path := range watched(t, config.Path) { // whether or not its creation was answered
-		want[path+" balance.low "+webhooks.Amount(5).String()] = true
+		want[path+" balance.low "+alerts.Amount(5).String()] = true
 	}
 	for plan, n := range planned {
 		t.Logf("%3d of %d killed %s", reached[plan], n, plan)
@@ -213,7 +214,7 @@ func balances() *reporter {
 			}
 		},
 		tells: func(n int) []string {
-			return []string{fmt.Sprintf("/balance/0 balance.low %v", webhooks.Amount(1000+n))}
+			return []string{fmt.Sprintf("/balance/0 balance.low %v", alerts.Amount(1000+n))}
 		},
 	}
 }
@@ -259,7 +260,7 @@ func watchers(receiver string) *reporter {
 		name: "watchers", once: true, skipped: make(map[int]bool),
 		steps: func(n int) []string { return []string{watch(receiver, "watched", n)} },
 		tells: func(n int) []string {
-			return []string{fmt.Sprintf("/watched/%d balance.low %v", n, webhooks.Amount(5))}
+			return []string{fmt.Sprintf("/watched/%d balance.low %v", n, alerts.Amount(5))}
 		},
 	}
 }

@@ -60,6 +60,10 @@ func viewAuditEntry(n audit.Entry) auditView {
 	if view.ChangedFields == nil {
 		view.ChangedFields = []string{}
 	}
+	if i := slices.Index(n.Changed, "threshold"); i >= 0 {
+		view.ChangedFields = slices.Clone(n.Changed)
+		view.ChangedFields[i] = thresholdField
+	}
 	switch n.Action {
 	case audit.DeliveryRedelivered:
 		view.EventID = orNull(n.Object)

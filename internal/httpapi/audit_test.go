@@ -54,7 +54,7 @@ func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
 	h.do("DELETE", hook, admin, "").want(204, "")
 	want := []string{
 		"host key.created", "key key.created", "key key.changed name", "key key.rotated", "key key.deleted",
-		"key webhook.created", "key webhook.changed url,events,active,balanceThreshold", "key webhook.rotated", "key recovery.started", "key webhook.deleted",
+		"key webhook.created", "key webhook.changed url,events,active,threshold", "key webhook.rotated", "key recovery.started", "key webhook.deleted",
 	}
 	if diff := cmp.Diff(want, history(t, h.api, alice)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -62,6 +62,9 @@ func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
 	listed := h.do("GET", "/v2/audit-log?limit=100", admin, "").want(200, "")
 	if strings.Contains(listed.body, "/secret") || strings.Contains(listed.body, admin) || regexp.MustCompile(`sak_\w`).MatchString(listed.body) || strings.Contains(listed.body, "whsec_") {
 		t.Errorf("it has values: %s", listed.body)
+	}
+	if !strings.Contains(listed.body, `"changedFields":["url","events","active","balanceThreshold"]`) {
+		t.Errorf("the change of the webhook is not in %s", listed.body)
 	}
 	var names []string
 	for _, one := range listed.object()["data"].([]any) {

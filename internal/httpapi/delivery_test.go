@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -52,12 +53,12 @@ func (r *receiver) config() webhooks.Config {
 }
 
 var eventsOfAllTypes = []webhooks.Data{
-	webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: "file_1", ExpiresAt: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)}}},
-	webhooks.BalanceLow{Balance: 1, Threshold: 2},
-	webhooks.BandwidthLimitApproaching{UsedBytes: 8, LimitBytes: 10, Period: "2026-01"},
-	webhooks.BandwidthLimitReached{UsedBytes: 10, LimitBytes: 10, Period: "2026-01"},
-	webhooks.TransactionsLimitApproaching{Used: 8, Limit: 10, Period: "2026-01"},
-	webhooks.TransactionsLimitReached{Used: 10, Limit: 10, Period: "2026-01"},
+	alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: "file_1", ExpiresAt: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)}}},
+	alerts.BalanceLow{Balance: 1, Threshold: 2},
+	alerts.BandwidthLimitApproaching{UsedBytes: 8, LimitBytes: 10, Period: "2026-01"},
+	alerts.BandwidthLimitReached{UsedBytes: 10, LimitBytes: 10, Period: "2026-01"},
+	alerts.TransactionsLimitApproaching{Used: 8, Limit: 10, Period: "2026-01"},
+	alerts.TransactionsLimitReached{Used: 10, Limit: 10, Period: "2026-01"},
 }
 
 // TestDelivery is the whole way: a webhook made over HTTP, events published in Go,

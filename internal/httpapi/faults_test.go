@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -27,7 +28,7 @@ const someEvent = "evt_1"
 
 func (h *host) publishSomeEvent() {
 	h.Helper()
-	event := webhooks.Event{ID: someEvent, Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	event := webhooks.Event{ID: someEvent, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := h.api.Webhooks.Publish(h.Context(), event); err != nil {
 		h.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func TestClosedStore(t *testing.T) {
 	if !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Create: got error %v, want store.ErrClosed", err)
 	}
-	err = h.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+	err = h.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 	if !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Publish: got error %v, want store.ErrClosed", err)
 	}

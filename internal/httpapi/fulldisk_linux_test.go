@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -157,12 +158,12 @@ func deliverOnFullDisk(t *testing.T, path string) {
 	var log logBuffer
 	api := newAPI(t, storageapi.Config{Path: path, Webhooks: r.config(), Logger: log.logger()})
 	_, err := api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{
-		URL: r.URL, Events: []webhooks.EventType{webhooks.TypeFilesExpiring},
+		URL: r.URL, Events: []webhooks.EventType{alerts.TypeFilesExpiring},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: strings.Repeat("x", 8<<10), ExpiresAt: time.Now()}}}
+	data := alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: strings.Repeat("x", 8<<10), ExpiresAt: time.Now()}}}
 	publish := func(id string) error {
 		return api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: data})
 	}

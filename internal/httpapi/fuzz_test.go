@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -117,7 +118,7 @@ func FuzzWebhookBody(f *testing.F) {
 			return
 		}
 		checkStrict(t, data, "url", "events", "balanceThreshold")
-		hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+		hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +159,7 @@ func FuzzServeHTTP(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	hooks, err := webhooks.New(store, webhooks.Config{})
+	hooks, err := webhooks.New(store, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		f.Fatal(err)
 	}

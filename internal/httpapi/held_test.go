@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -21,7 +22,7 @@ import (
 )
 
 // anyWebhook has a receiver that is nowhere.
-var anyWebhook = webhooks.CreateParams{URL: "https://receiver.invalid", Events: webhooks.EventTypes()}
+var anyWebhook = webhooks.CreateParams{URL: "https://receiver.invalid", Events: alerts.EventTypes()}
 
 // A held request has sent its header and the first byte of its body.
 type held struct {

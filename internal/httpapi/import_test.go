@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
@@ -122,7 +123,7 @@ func TestMoveWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	params := webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: secret}
+	params := webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: secret}
 	made, err := api.Webhooks.Create(t.Context(), alice, params)
 	if err != nil || made.Secret.Reveal() != secret.Reveal() {
 		t.Fatalf("Create = %v with another secret, or %v", made.ID, err)

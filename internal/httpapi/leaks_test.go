@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testdir"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -38,7 +39,7 @@ func TestCloseDuringPublish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	_, err = api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestCloseDuringPublish(t *testing.T) {
 	for range 4 {
 		publishers.Go(func() {
 			for {
-				event := webhooks.Event{ID: api.Webhooks.NewEventID(), Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+				event := webhooks.Event{ID: api.Webhooks.NewEventID(), Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 				err := api.Webhooks.Publish(context.Background(), event)
 				if err != nil {
 					if !errors.Is(err, store.ErrClosed) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
@@ -111,7 +112,7 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 		t.Errorf("signed %q, want two signatures", signatures)
 	}
 	go func() { _ = h.api.Run(t.Context()) }()
-	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	<-r.received

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -116,13 +117,13 @@ func TestUpdateWebhook_EventsWidenedAfterCheck_AuthorityIsCheckedAgain(t *testin
 			t.Fatal(err)
 		}
 		widen = func() {
-			if _, err := h.api.Webhooks.Update(t.Context(), alice, id, webhooks.UpdateParams{Events: webhooks.EventTypes()}); err != nil {
+			if _, err := h.api.Webhooks.Update(t.Context(), alice, id, webhooks.UpdateParams{Events: alerts.EventTypes()}); err != nil {
 				t.Error(err)
 			}
 		}
 		h.do(request.method, webhooksPath+"/"+id+request.path, account, request.body).want(403, "FORBIDDEN")
 		after, err := h.api.Webhooks.Get(t.Context(), alice, id)
-		if err != nil || after.URL != before.URL || !after.Secret.Equal(before.Secret) || len(after.Events) != len(webhooks.EventTypes()) {
+		if err != nil || after.URL != before.URL || !after.Secret.Equal(before.Secret) || len(after.Events) != len(alerts.EventTypes()) {
 			t.Errorf("%s %s: it is %+v, %v", request.method, request.path, after, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -36,7 +37,7 @@ func (h *host) await(path, token string, done func(reply) bool) reply {
 // publish publishes a balance.low event of alice's.
 func (h *host) publish(id string) {
 	h.Helper()
-	event := webhooks.Event{ID: id, Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	event := webhooks.Event{ID: id, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := h.api.Webhooks.Publish(h.Context(), event); err != nil {
 		h.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -43,7 +44,7 @@ func TestWebhookOutlivesItsKey(t *testing.T) {
 // deliveries by webhook.
 func (h *host) publishBalance(t *testing.T, event string) map[string]webhooks.DeliveryState {
 	t.Helper()
-	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: event, Account: alice, Data: webhooks.BalanceLow{Balance: 5, Threshold: 10}}); err != nil {
+	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: event, Account: alice, Data: alerts.BalanceLow{Balance: 5, Threshold: 10}}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := h.api.Webhooks.EventDeliveries(t.Context(), alice, event)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -22,7 +23,7 @@ type webhookView struct {
 type webhookReadView struct {
 	webhookView
 	Held                    bool                `json:"held,omitempty"`
-	BalanceThreshold        *webhooks.Amount    `json:"balanceThreshold"`
+	Threshold               *alerts.Amount      `json:"balanceThreshold"`
 	OffReason               *webhooks.OffReason `json:"offReason"`
 	FailingSince            timestamp           `json:"failingSince"`
 	PreviousSecretExpiresAt timestamp           `json:"previousSecretExpiresAt"`
@@ -32,7 +33,7 @@ func viewWebhookRead(webhook webhooks.Webhook) webhookReadView {
 	return webhookReadView{
 		webhookView:             viewWebhook(webhook),
 		Held:                    webhook.Held,
-		BalanceThreshold:        orNull(webhook.BalanceThreshold),
+		Threshold:               orNull(alerts.Amount(webhook.Threshold)),
 		OffReason:               orNull(webhook.OffReason),
 		FailingSince:            timestamp(webhook.FailingSince),
 		PreviousSecretExpiresAt: timestamp(webhook.PreviousSecretExpiresAt),
@@ -135,7 +136,7 @@ func webhookFields(params *webhooks.CreateParams) []field {
 	return []field{
 		required("url", &params.URL, identity),
 		required("events", &params.Events, parseEvents),
-		optional("balanceThreshold", &params.BalanceThreshold, parseThreshold),
+		optional(thresholdField, &params.Threshold, parseThreshold),
 	}
 }
 
@@ -145,7 +146,7 @@ func webhookPatch(params *webhooks.UpdateParams) []field {
 		patch("url", &params.URL, identity),
 		patchSlice("events", &params.Events, parseEvents),
 		patch("active", &params.Active, identity),
-		nullablePatch("balanceThreshold", &params.BalanceThreshold, parseThreshold),
+		nullablePatch(thresholdField, &params.Threshold, parseThreshold),
 	}
 }
 
@@ -157,14 +158,17 @@ func parseEvents(names []string) ([]webhooks.EventType, error) {
 	return events, nil
 }
 
-func parseThreshold(s string) (webhooks.Amount, error) {
-	amount, err := webhooks.ParseAmount(s)
+// thresholdField is the name of [webhooks.Webhook.Threshold] in the API.
+const thresholdField = "balanceThreshold"
+
+func parseThreshold(s string) (uint64, error) {
+	amount, err := alerts.ParseAmount(s)
 	var wrong *webhooks.ValidationError
 	switch {
 	case errors.As(err, &wrong):
-		return 0, invalid("balanceThreshold", wrong.Reason)
+		return 0, invalid(thresholdField, wrong.Reason)
 	case err == nil && amount == 0:
-		return 0, invalid("balanceThreshold", "must be greater than 0")
+		return 0, invalid(thresholdField, "must be greater than 0")
 	}
-	return amount, err
+	return uint64(amount), err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -19,11 +20,11 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		f.Fatal(err)
 	}
-	made, err := hooks.Create(f.Context(), "acct", webhooks.CreateParams{URL: "https://example.com", Events: webhooks.EventTypes(), BalanceThreshold: 1})
+	made, err := hooks.Create(f.Context(), "acct", webhooks.CreateParams{URL: "https://example.com", Events: alerts.EventTypes(), Threshold: 1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 		var object map[string]any
 		_ = json.Unmarshal(data, &object) // checked already
 		for name, given := range map[string]bool{
-			"url": params.URL != nil, "events": params.Events != nil, "active": params.Active != nil, "balanceThreshold": params.BalanceThreshold != nil,
+			"url": params.URL != nil, "events": params.Events != nil, "active": params.Active != nil, "balanceThreshold": params.Threshold != nil,
 		} {
 			if value, sent := object[name]; sent != given || sent && value == nil && name != "balanceThreshold" {
 				t.Fatalf("%q: %s sent %v, given %v", data, name, sent, given)
@@ -62,7 +63,7 @@ func FuzzRecoveryBody(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	hooks, err := webhooks.New(memory.New(), webhooks.Config{MaxPerAccount: -1})
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events(), MaxPerAccount: -1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func FuzzRecoveryBody(f *testing.F) {
 			return
 		}
 		checkStrict(t, data, "from", "to", "states")
-		made, err := hooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com", Events: webhooks.EventTypes()})
+		made, err := hooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com", Events: alerts.EventTypes()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,11 +95,11 @@ func FuzzEventQuery(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := hooks.Publish(f.Context(), webhooks.Event{ID: "event", Account: "acct", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+	if err := hooks.Publish(f.Context(), webhooks.Event{ID: "event", Account: "acct", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -131,7 +132,7 @@ func FuzzDeliveryQuery(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
@@ -42,7 +43,7 @@ func openHost(s *scenario, r *receiver, l *ledger) (*host, error) {
 	if err := h.open(webhooks.Config{}); err != nil {
 		return nil, err
 	}
-	bare, err := h.api.Webhooks.Encode(h.event(1_000_000))
+	bare, err := h.api.Webhooks.Encode(context.Background(), h.event(1_000_000))
 	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}
@@ -92,7 +93,7 @@ func (h *host) recorded() int { return int(h.settled.Load()) }
 func (h *host) event(number int) webhooks.Event {
 	e := webhooks.Event{
 		Account: h.account(number % h.webhooks),
-		Data:    webhooks.TransactionsLimitReached{Used: int64(number), Limit: 1, Period: h.filler},
+		Data:    alerts.TransactionsLimitReached{Used: int64(number), Limit: 1, Period: h.filler},
 	}
 	if h.ids == "uuid" {
 		var id [16]byte
@@ -107,7 +108,7 @@ func (h *host) event(number int) webhooks.Event {
 func (h *host) prepare(ctx context.Context, out io.Writer) error {
 	err := inGoroutines(ctx, h.webhooks, func(i int) error {
 		_, err := h.api.Webhooks.Create(ctx, h.account(i), webhooks.CreateParams{
-			URL: h.receiver.url(i % h.hosts), Events: []webhooks.EventType{webhooks.TypeTransactionsLimitReached},
+			URL: h.receiver.url(i % h.hosts), Events: []webhooks.EventType{alerts.TypeTransactionsLimitReached},
 		})
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -18,7 +19,7 @@ func (w *world) crowd(ctx context.Context) {
 		account := "crowd" + name
 		w.receivers.add(name+"-1", account, hanging)
 		hook, err := w.reach().api.Webhooks.Create(ctx, account, webhooks.CreateParams{
-			URL: "https://" + name + "-1.example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			URL: "https://" + name + "-1.example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		})
 		if err == nil {
 			made[account] = hook.ID
@@ -28,7 +29,7 @@ func (w *world) crowd(ctx context.Context) {
 	for round := range 3 {
 		for account := range made {
 			for range 4 {
-				_ = w.reach().api.Webhooks.Publish(ctx, webhooks.Event{Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+				_ = w.reach().api.Webhooks.Publish(ctx, webhooks.Event{Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 			}
 		}
 		w.tell("crowd", nil, "is owed more")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
@@ -98,7 +99,7 @@ func (f *flood) resends(ctx context.Context) {
 		f.world.receivers.add(name+"-1", floodAccount, hanging)
 		f.insist(ctx, func(h *host) error {
 			hook, err := h.api.Webhooks.Create(ctx, floodAccount, webhooks.CreateParams{
-				URL: "https://" + name + "-1.example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+				URL: "https://" + name + "-1.example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow},
 			})
 			if err == nil {
 				made[name] = hook.ID
@@ -109,7 +110,7 @@ func (f *flood) resends(ctx context.Context) {
 	}
 	for i := range events {
 		f.insist(ctx, func(h *host) error {
-			return h.api.Webhooks.Publish(ctx, webhooks.Event{ID: fmt.Sprint("flood", i), Account: floodAccount, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+			return h.api.Webhooks.Publish(ctx, webhooks.Event{ID: fmt.Sprint("flood", i), Account: floodAccount, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 		})
 	}
 	for i := 0; ctx.Err() == nil && !f.world.broken(); i++ {
@@ -133,7 +134,7 @@ func (f *flood) repairsBeside(ctx context.Context) {
 	var id string
 	if !f.insist(ctx, func(h *host) error {
 		hook, err := h.api.Webhooks.Create(ctx, quietAccount, webhooks.CreateParams{
-			URL: "https://" + receiver + ".example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			URL: "https://" + receiver + ".example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		})
 		id = hook.ID
 		return err
@@ -146,7 +147,7 @@ func (f *flood) repairsBeside(ctx context.Context) {
 		for i := range perRound { // the circuit breaker opens
 			event = fmt.Sprintf("quiet%d-%d", round, i)
 			f.insist(ctx, func(h *host) error {
-				return h.api.Webhooks.Publish(ctx, webhooks.Event{ID: event, Account: quietAccount, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+				return h.api.Webhooks.Publish(ctx, webhooks.Event{ID: event, Account: quietAccount, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 			})
 			time.Sleep(time.Second)
 		}
@@ -176,7 +177,7 @@ func (f *flood) deadNames(ctx context.Context) {
 		for j := range hooks {
 			f.insist(ctx, func(h *host) error {
 				hook, err := h.api.Webhooks.Create(ctx, account, webhooks.CreateParams{
-					URL: fmt.Sprintf("https://%s%d.%d.example.com/", deadName, i, j), Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+					URL: fmt.Sprintf("https://%s%d.%d.example.com/", deadName, i, j), Events: []webhooks.EventType{alerts.TypeBalanceLow},
 				})
 				if err == nil {
 					made[account] = append(made[account], hook.ID)
@@ -188,7 +189,7 @@ func (f *flood) deadNames(ctx context.Context) {
 	f.world.restart(strikeStop)
 	for i := 0; ctx.Err() == nil && !f.world.broken(); i++ {
 		for account := range made {
-			_ = f.world.reach().api.Webhooks.Publish(ctx, webhooks.Event{Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+			_ = f.world.reach().api.Webhooks.Publish(ctx, webhooks.Event{Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 		}
 		time.Sleep(10 * time.Second)
 	}

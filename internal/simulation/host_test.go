@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/internal/testhook"
@@ -95,6 +96,7 @@ func (w *world) start() {
 	config.Now = w.wallNow
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Store: h.store, Keys: apikeys.Config{Now: w.wallNow, MaxPerAccount: -1}, Webhooks: config,
+		Alerts: alerts.Config{DefaultBalanceThreshold: 10, Files: noFiles}, // files are reported; the scan has its progress to keep
 		Logger: slog.New(slog.DiscardHandler), Notify: h.notify,
 	})
 	if err != nil {

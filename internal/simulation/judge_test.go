@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
@@ -167,11 +168,11 @@ func (p *publisher) judge() {
 	told, falls := make(map[report]int), 0
 	for _, got := range p.world.receivers.taken(steady) {
 		switch kind := webhooks.EventType(got.kind); kind {
-		case webhooks.TypeFilesExpiring:
+		case alerts.TypeFilesExpiring:
 			for _, id := range got.files {
 				told[report{kind, id}]++
 			}
-		case webhooks.TypeBalanceLow:
+		case alerts.TypeBalanceLow:
 			falls++
 		default:
 			told[report{kind, got.period}]++
@@ -179,7 +180,7 @@ func (p *publisher) judge() {
 	}
 	for _, r := range p.reported {
 		most := 1
-		if r.kind == webhooks.TypeFilesExpiring && p.world.wall.Load() != 0 {
+		if r.kind == alerts.TypeFilesExpiring && p.world.wall.Load() != 0 {
 			most = 2 // the clock that was set may have come to the second lead
 		}
 		if n := told[r]; n < 1 || n > most {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
@@ -58,7 +59,7 @@ func (l *leaver) life(ctx context.Context) {
 		if l.rand.IntN(4) == 0 { // what is published from now on is given up
 			l.world.receivers.setMood(name+"-1", leaves)
 		}
-		event := webhooks.Event{ID: fmt.Sprint("left", i), Account: l.account.id, Data: webhooks.TransactionsLimitReached{Used: 1, Limit: 1, Period: name}}
+		event := webhooks.Event{ID: fmt.Sprint("left", i), Account: l.account.id, Data: alerts.TransactionsLimitReached{Used: 1, Limit: 1, Period: name}}
 		l.until(ctx, "is told "+event.ID, "Enqueue", func(ctx context.Context, h *host) error { return h.api.Webhooks.Publish(ctx, event) })
 		l.world.truth(func(ctx context.Context, s store.Store) {
 			list, err := s.EventDeliveries(ctx, l.account.id, event.ID)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -68,9 +69,7 @@ func newPlan(seed uint64, onDisk bool) plan {
 	p := plan{rand: r, onDisk: onDisk, accounts: 2}
 	p.config = webhooks.Config{
 		Concurrency:   webhooks.Concurrency{Total: pick(r, 8, 16, 64, 1024)},
-		Alerts:        webhooks.Alerts{DefaultBalanceThreshold: 10, Files: noFiles},
 		MaxPerAccount: -1,
-		// they are reported; the scan has its progress to keep
 	}
 	p.config.Retry.Delays = pick(r, webhooks.DefaultRetries(), []time.Duration{5 * time.Second, time.Minute, 10 * time.Minute}, []time.Duration{time.Second, 30 * time.Second, time.Hour, 2 * time.Hour})
 	p.config.Retry.DisableAfter = pick(r, 0, 0, 6*time.Hour)
@@ -130,7 +129,7 @@ var methods = [][]string{
 	{"Settle"},
 	{"Load"},
 	{"Load", "Settle"},
-	{"Enqueue", "UpdateAlert", "UpdateFileScan", "EnqueueOnce", "UnseenKeys"},
+	{"Enqueue", "UpdateAlert", "UpdateScan", "EnqueueOnce", "UnseenKeys"},
 	{"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys"},
 	{"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "CreateWebhook", "UpdateWebhook", "DeleteWebhook"},
 	{"EraseAccount", "AddAuditEntries"},
@@ -152,6 +151,6 @@ func newWindow(r *rand.Rand) window {
 }
 
 // noFiles is the source of a host without files that expire.
-func noFiles(context.Context, string, time.Time) iter.Seq2[webhooks.StoredFile, error] {
-	return func(func(webhooks.StoredFile, error) bool) {}
+func noFiles(context.Context, string, time.Time) iter.Seq2[alerts.StoredFile, error] {
+	return func(func(alerts.StoredFile, error) bool) {}
 }

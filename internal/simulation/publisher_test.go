@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -118,7 +119,7 @@ func (p *publisher) publish(ctx context.Context, n int) {
 }
 
 func (p *publisher) publishOne(ctx context.Context, e *event, looks int) {
-	data := webhooks.TransactionsLimitReached{Used: 1, Limit: 1, Period: e.id}
+	data := alerts.TransactionsLimitReached{Used: 1, Limit: 1, Period: e.id}
 	err := p.world.reach().api.Webhooks.Publish(ctx, webhooks.Event{ID: e.id, Account: p.account.id, Data: data})
 	now := p.world.now()
 	p.tell([]string{e.id}, "publishes %s, context of %d looks: %v", e.id, looks, err)
@@ -138,14 +139,14 @@ func (p *publisher) publishOne(ctx context.Context, e *event, looks int) {
 }
 
 // untilAcked calls until it is acknowledged.
-func (p *publisher) untilAcked(ctx context.Context, what, method string, do func(ctx context.Context, service *webhooks.WebhookService) error) bool {
+func (p *publisher) untilAcked(ctx context.Context, what, method string, do func(ctx context.Context, service *alerts.AlertService) error) bool {
 	for try := range 200 {
 		call, end, looks := p.context(ctx)
 		undo := func() {}
 		if try < 3 {
 			undo = p.beset(method)
 		}
-		err := do(call, p.world.reach().api.Webhooks)
+		err := do(call, p.world.reach().api.Alerts)
 		undo()
 		end()
 		p.tell(nil, "reports %s, context of %d looks: %v", what, looks, err)
@@ -160,19 +161,19 @@ func (p *publisher) untilAcked(ctx context.Context, what, method string, do func
 func (p *publisher) bandwidth(ctx context.Context) {
 	p.periods++
 	period := fmt.Sprintf("period-%06d", p.periods)
-	if p.untilAcked(ctx, "bandwidth of "+period, "UpdateAlert", func(ctx context.Context, s *webhooks.WebhookService) error {
+	if p.untilAcked(ctx, "bandwidth of "+period, "UpdateAlert", func(ctx context.Context, s *alerts.AlertService) error {
 		return s.ReportBandwidth(ctx, p.account.id, 100, 100, period)
 	}) {
-		p.reported = append(p.reported, report{webhooks.TypeBandwidthLimitReached, period}, report{webhooks.TypeBandwidthLimitApproaching, period})
+		p.reported = append(p.reported, report{alerts.TypeBandwidthLimitReached, period}, report{alerts.TypeBandwidthLimitApproaching, period})
 	}
 }
 
 func (p *publisher) balance(ctx context.Context) {
-	balance := webhooks.Amount(1)
+	balance := alerts.Amount(1)
 	if p.low {
 		balance = 1_000_000
 	}
-	if p.untilAcked(ctx, "the balance "+balance.String(), "UpdateAlert", func(ctx context.Context, s *webhooks.WebhookService) error {
+	if p.untilAcked(ctx, "the balance "+balance.String(), "UpdateAlert", func(ctx context.Context, s *alerts.AlertService) error {
 		return s.ReportBalance(ctx, p.account.id, balance)
 	}) {
 		if p.low = !p.low; p.low {
@@ -183,10 +184,10 @@ func (p *publisher) balance(ctx context.Context) {
 
 func (p *publisher) file(ctx context.Context) {
 	p.files++
-	file := webhooks.ExpiringFile{ID: fmt.Sprint("file-", p.files), ExpiresAt: p.world.wallNow().Add(4 * day)}
-	if p.untilAcked(ctx, file.ID, "EnqueueOnce", func(ctx context.Context, s *webhooks.WebhookService) error {
-		return s.ReportFiles(ctx, p.account.id, []webhooks.ExpiringFile{file})
+	file := alerts.ExpiringFile{ID: fmt.Sprint("file-", p.files), ExpiresAt: p.world.wallNow().Add(4 * day)}
+	if p.untilAcked(ctx, file.ID, "EnqueueOnce", func(ctx context.Context, s *alerts.AlertService) error {
+		return s.ReportFiles(ctx, p.account.id, []alerts.ExpiringFile{file})
 	}) {
-		p.reported = append(p.reported, report{webhooks.TypeFilesExpiring, file.ID})
+		p.reported = append(p.reported, report{alerts.TypeFilesExpiring, file.ID})
 	}
 }

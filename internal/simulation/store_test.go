@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
@@ -129,23 +130,23 @@ func (f *faulty) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int,
 	return call(f, ctx, "Enqueue", func() (int, error) { return f.Store.Enqueue(ctx, event) })
 }
 
-func (f *faulty) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
-	return call(f, ctx, "UpdateAlert", func() (int, error) { return f.Store.UpdateAlert(ctx, account, metric, change) })
+func (f *faulty) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (int, error) {
+	return call(f, ctx, "UpdateAlert", func() (int, error) { return f.Store.UpdateAlert(ctx, account, series, change) })
 }
 
-func (f *faulty) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
-	return try(f, ctx, "UpdateFileScan", func() error { return f.Store.UpdateFileScan(ctx, change) })
+func (f *faulty) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+	return try(f, ctx, "UpdateScan", func() error { return f.Store.UpdateScan(ctx, change) })
 }
 
-func (f *faulty) DueAlerts(ctx context.Context, limit int) ([]string, error) {
-	return call(f, ctx, "DueAlerts", func() ([]string, error) { return f.Store.DueAlerts(ctx, limit) })
+func (f *faulty) DueAlerts(ctx context.Context, limit int) ([]alerts.Series, error) {
+	return call(f, ctx, "DueAlerts", func() ([]alerts.Series, error) { return f.Store.DueAlerts(ctx, limit) })
 }
 
-func (f *faulty) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) ([]int, error) {
+func (f *faulty) UnseenKeys(ctx context.Context, account string, dedupKeys []alerts.DedupKey) ([]int, error) {
 	return call(f, ctx, "UnseenKeys", func() ([]int, error) { return f.Store.UnseenKeys(ctx, account, dedupKeys) })
 }
 
-func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
+func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
 	return call(f, ctx, "EnqueueOnce", func() (int, error) { return f.Store.EnqueueOnce(ctx, event, dedupKeys) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -46,7 +47,7 @@ type state struct {
 
 const (
 	hooksPath = "/v2/notifications/webhooks"
-	published = webhooks.TypeTransactionsLimitReached // what publishers publish
+	published = alerts.TypeTransactionsLimitReached // what publishers publish
 )
 
 func (k *hook) host() string { return fmt.Sprintf("%s-%d", k.name, k.url) }
@@ -150,8 +151,8 @@ func (s *subscriber) wants(k *hook, from, to time.Duration) (certain, wanted boo
 
 var someEvents = [][]string{
 	{string(published)},
-	{string(published), string(webhooks.TypeBalanceLow)},
-	{string(webhooks.TypeBandwidthLimitReached), string(webhooks.TypeFilesExpiring)},
+	{string(published), string(alerts.TypeBalanceLow)},
+	{string(alerts.TypeBandwidthLimitReached), string(alerts.TypeFilesExpiring)},
 }
 
 func (s *subscriber) create(ctx context.Context, steady bool) {
@@ -162,7 +163,7 @@ func (s *subscriber) create(ctx context.Context, steady bool) {
 	}
 	if k.events = pick(s.rand, someEvents...); steady {
 		k.events = nil
-		for _, event := range webhooks.EventTypes() {
+		for _, event := range alerts.EventTypes() {
 			k.events = append(k.events, string(event))
 		}
 	}

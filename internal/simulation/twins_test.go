@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -217,7 +218,7 @@ func (d *deeds) next() deed {
 	}
 	list := []func() deed{
 		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook, d.takeAuditEntries,
-		d.enqueue, d.enqueue, d.enqueue, d.alert, d.fileScan, d.entry, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recoverStep, d.advance, d.purge,
+		d.enqueue, d.enqueue, d.enqueue, d.alert, d.scanState, d.entry, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recoverStep, d.advance, d.purge,
 	}
 	return list[d.rand.IntN(len(list))]()
 }
@@ -284,7 +285,7 @@ func (d *deeds) useKey() deed {
 func (d *deeds) createWebhook() deed {
 	w := webhooks.Webhook{
 		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", WebhookHealth: webhooks.WebhookHealth{Active: d.rand.IntN(5) > 0}, CreatedAt: time.Now(),
-		Events: slices.Clone(pick(d.rand, webhooks.EventTypes(), webhooks.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
+		Events: slices.Clone(pick(d.rand, alerts.EventTypes(), alerts.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
 	}
 	w.ID = w.Account + d.some("wh") // no id is of two accounts
 	options := d.options()
@@ -317,7 +318,7 @@ func (d *deeds) deleteWebhook() deed {
 func (d *deeds) event(account string) webhooks.EncodedEvent {
 	d.made++
 	id := fmt.Sprint("e", d.made-d.rand.IntN(2)*d.rand.IntN(3)) // some twice
-	return webhooks.EncodedEvent{ID: id, Account: account, Type: pick(d.rand, webhooks.EventTypes()...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
+	return webhooks.EncodedEvent{ID: id, Account: account, Type: pick(d.rand, alerts.EventTypes()...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
 }
 
 func (d *deeds) enqueue() deed {
@@ -329,14 +330,14 @@ func (d *deeds) enqueue() deed {
 }
 
 func (d *deeds) alert() deed {
-	account, metric, soft, tells := d.account(), pick(d.rand, webhooks.MetricBalance, webhooks.MetricBandwidth), d.rand.IntN(3) == 0, d.rand.IntN(3) == 0
+	account, metric, soft, tells := d.account(), pick(d.rand, "series", "another series"), d.rand.IntN(3) == 0, d.rand.IntN(3) == 0
 	event, text, err := d.event(account), d.some("state"), d.fails()
 	return deed{fmt.Sprint("reports ", metric, " of ", account, ", ", text), func(t *twin) any {
 		var seen []any
-		n, err := t.UpdateAlert(d.ctx, account, metric, func(step *webhooks.AlertStep) error {
+		n, err := t.UpdateAlert(d.ctx, account, metric, func(step *alerts.Step) error {
 			seen = []any{string(step.State), step.Due, step.Webhooks()}
 			if step.State = []byte(text); tells {
-				step.Events = append(step.Events, webhooks.AlertEvent{EncodedEvent: event})
+				step.Events = append(step.Events, alerts.StepEvent{EncodedEvent: event})
 			}
 			step.Deferrable = soft && !tells
 			return err
@@ -345,11 +346,11 @@ func (d *deeds) alert() deed {
 	}}
 }
 
-func (d *deeds) fileScan() deed {
+func (d *deeds) scanState() deed {
 	text, err := d.some("scan"), d.fails()
 	return deed{"scans, " + text, func(t *twin) any {
 		var seen string
-		failed := t.UpdateFileScan(d.ctx, func(state []byte) ([]byte, error) {
+		failed := t.UpdateScan(d.ctx, func(state []byte) ([]byte, error) {
 			seen = string(state)
 			return []byte(text), err
 		})
@@ -359,7 +360,7 @@ func (d *deeds) fileScan() deed {
 
 func (d *deeds) entry() deed {
 	event := d.event(d.account())
-	dedupKeys := []webhooks.DedupKey{{Key: d.some("notice"), Until: time.Now().Add(day / 4)}, {Key: d.some("other"), Until: time.Now().Add(day)}}
+	dedupKeys := []alerts.DedupKey{{Key: d.some("notice"), Until: time.Now().Add(day / 4)}, {Key: d.some("other"), Until: time.Now().Add(day)}}
 	return deed{fmt.Sprint("tells ", dedupKeys[0].Key, " and ", dedupKeys[1].Key, " of ", event.Account), func(t *twin) any {
 		fresh, err := t.UnseenKeys(d.ctx, event.Account, dedupKeys)
 		n, err2 := t.EnqueueOnce(d.ctx, event, dedupKeys)
@@ -515,7 +516,9 @@ func (d *deeds) look(t *twin) any {
 	var seen []any
 	see := func(value any, err error) { seen = append(seen, result{value, is(err)}) }
 	due, err := t.DueAlerts(d.ctx, 100)
-	slices.Sort(due)
+	slices.SortFunc(due, func(a, b alerts.Series) int {
+		return strings.Compare(a.Account+" "+a.Name, b.Account+" "+b.Name)
+	})
 	see(due, err)
 	see(backlogOf(d.ctx, t, ""))
 	see(pendingAuditEntries(d.ctx, t))

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/store"
@@ -17,12 +18,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// UpdateAlert implements [webhooks.Store].
-func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+// UpdateAlert implements [alerts.Store].
+func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (deliveries int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	row := record.Prefixed(account, string(metric))
+	row := record.Prefixed(account, series)
 	if answered, err := s.answer(account, row, change); answered || err != nil {
 		return 0, err
 	}
@@ -35,7 +36,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 }
 
 // answer applies a change that needs no transaction; otherwise it reports false.
-func (s *Store) answer(account string, row []byte, change func(*webhooks.AlertStep) error) (answered bool, err error) {
+func (s *Store) answer(account string, row []byte, change func(*alerts.Step) error) (answered bool, err error) {
 	s.alerts.mu.Lock()
 	defer s.alerts.mu.Unlock()
 	if s.alerts.closed {
@@ -55,7 +56,7 @@ func (s *Store) answer(account string, row []byte, change func(*webhooks.AlertSt
 		return false, nil
 	}
 	looked := false
-	step := webhooks.AlertStep{State: a.state, Webhooks: func() []webhooks.Webhook { looked = true; return nil }}
+	step := alerts.Step{State: a.state, Webhooks: func() []webhooks.Webhook { looked = true; return nil }}
 	err = change(&step)
 	switch {
 	case looked || len(step.Events) > 0:
@@ -64,7 +65,7 @@ func (s *Store) answer(account string, row []byte, change func(*webhooks.AlertSt
 		return false, err
 	case bytes.Equal(step.State, a.state):
 		return true, nil
-	case !step.Deferrable || s.alerts.writing[string(row)] > 0 || s.writer.Halted() != nil:
+	case !step.Deferrable || a.stored == nil || s.alerts.writing[string(row)] > 0 || s.writer.Halted() != nil:
 		return false, nil
 	}
 	a.state, a.deferred = bytes.Clone(step.State), true
@@ -93,12 +94,12 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 }
 
 // updateAlert is a step of the writer.
-func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*alerts.Step) error) (deliveries int, err error) {
 	if b.isErasing(account) {
 		return 0, auth.ErrErasing
 	}
 	a := readAlert(b.tx, row)
-	step := webhooks.AlertStep{State: s.stateOf(b, row, a), Due: a.due, Webhooks: func() []webhooks.Webhook { return s.readableWebhooks(b, account) }}
+	step := alerts.Step{State: s.stateOf(b, row, a), Due: a.due, Webhooks: func() []webhooks.Webhook { return s.readableWebhooks(b, account) }}
 	if err := change(&step); err != nil {
 		return 0, err
 	}
@@ -154,29 +155,33 @@ func (s *Store) readableWebhooks(b *batch, account string) []webhooks.Webhook {
 	return list
 }
 
-// markDue makes the account's balance alert due, if it exists in the file or in memory.
+// markDue makes the account's series due. Each has a row: the first state is not deferred.
 func (s *Store) markDue(b *batch, account string) error {
-	row := record.Prefixed(account, string(webhooks.MetricBalance))
-	if len(s.stateOf(b, row, readAlert(b.tx, row))) == 0 && b.Get(bucketAlerts, row) == nil {
-		return nil
+	prefix := record.Prefixed(account, "")
+	c := b.tx.Bucket(bucketAlerts).Cursor()
+	for row, _ := c.Seek(prefix); bytes.HasPrefix(row, prefix); row, _ = c.Next() {
+		row := bytes.Clone(row)
+		b.AfterCommit(func() { s.alerts.markDue(row) })
+		if err := b.Put(bucketDueAlerts, row, record.Empty()); err != nil {
+			return err
+		}
 	}
-	b.AfterCommit(func() { s.alerts.markDue(row) })
-	return b.Put(bucketDueAlerts, row, record.Empty())
+	return nil
 }
 
-// DueAlerts implements [webhooks.Store].
-func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, err error) {
+// DueAlerts implements [alerts.Store].
+func (s *Store) DueAlerts(ctx context.Context, limit int) (due []alerts.Series, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
 	c := tx.Bucket(bucketDueAlerts).Cursor()
-	for k, _ := c.First(); k != nil && len(accounts) < limit; k, _ = c.Next() {
-		account, _ := record.CutPrefixed(k)
-		accounts = append(accounts, account)
+	for k, _ := c.First(); k != nil && len(due) < limit; k, _ = c.Next() {
+		account, series := record.CutPrefixed(k)
+		due = append(due, alerts.Series{Account: account, Name: series})
 	}
-	return accounts, nil
+	return due, nil
 }
 
 // keepAlerts writes all deferred alerts and ends deferral.
@@ -241,9 +246,9 @@ func (s *Store) writeDeferred(ctx context.Context, rows []string) error {
 // deferred; further changes are written at once.
 const maxAlerts = 131_072
 
-// alerts caches alerts, so that reports without effect need no transaction, and holds the deferred
+// An alertCache caches alerts, so that reports without effect need no transaction, and holds the deferred
 // ones.
-type alerts struct {
+type alertCache struct {
 	mu       sync.Mutex
 	known    map[string]alert // by row
 	writing  map[string]int   // by row: number of steps under way; no deferral may overtake them
@@ -260,7 +265,7 @@ type alert struct {
 }
 
 // write announces a step that writes the row, until the returned function is called.
-func (s *alerts) write(row []byte) (end func()) {
+func (s *alertCache) write(row []byte) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.writing == nil {
@@ -277,7 +282,7 @@ func (s *alerts) write(row []byte) (end func()) {
 }
 
 // latest returns the current state; file is the alert as stored.
-func (s *alerts) latest(row []byte, file alert) []byte {
+func (s *alertCache) latest(row []byte, file alert) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.known[string(row)]; a.deferred && bytes.Equal(a.stored, file.stored) {
@@ -287,14 +292,14 @@ func (s *alerts) latest(row []byte, file alert) []byte {
 }
 
 // set caches an alert that was written.
-func (s *alerts) set(row []byte, a alert) {
+func (s *alertCache) set(row []byte, a alert) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put(row, a)
 }
 
 // deferredRows returns the rows of the deferred alerts.
-func (s *alerts) deferredRows() (rows []string) {
+func (s *alertCache) deferredRows() (rows []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.deferred == 0 {
@@ -309,7 +314,7 @@ func (s *alerts) deferredRows() (rows []string) {
 }
 
 // markDue makes a cached alert due.
-func (s *alerts) markDue(row []byte) {
+func (s *alertCache) markDue(row []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a, known := s.known[string(row)]; known {
@@ -320,7 +325,7 @@ func (s *alerts) markDue(row []byte) {
 
 // put caches an alert, and evicts another if the cache is full. Deferred alerts must not be
 // evicted: put reports false if the alert is deferred and too many already are.
-func (s *alerts) put(row []byte, a alert) (done bool) {
+func (s *alertCache) put(row []byte, a alert) (done bool) {
 	old, known := s.known[string(row)]
 	switch {
 	case a.deferred && !old.deferred && s.deferred >= maxAlerts/2:
@@ -341,7 +346,7 @@ func (s *alerts) put(row []byte, a alert) (done bool) {
 }
 
 // evict removes an arbitrary alert that is not deferred.
-func (s *alerts) evict() {
+func (s *alertCache) evict() {
 	for row, a := range s.known {
 		if !a.deferred {
 			delete(s.known, row)
@@ -351,28 +356,14 @@ func (s *alerts) evict() {
 }
 
 // forget empties the cache.
-func (s *alerts) forget() {
+func (s *alertCache) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known, s.deferred = nil, 0
 }
 
-// remembered returns the cached alerts whose rows begin with a prefix, and whether each has a
-// state.
-func (s *alerts) remembered(prefix []byte) map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := make(map[string]bool)
-	for row, a := range s.known {
-		if strings.HasPrefix(row, string(prefix)) {
-			found[row] = len(a.state) > 0
-		}
-	}
-	return found
-}
-
 // forgetAccount removes the account's alerts from the cache, including deferred ones.
-func (s *alerts) forgetAccount(account string) {
+func (s *alertCache) forgetAccount(account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	prefix := string(record.Prefixed(account, ""))
@@ -387,14 +378,14 @@ func (s *alerts) forgetAccount(account string) {
 	}
 }
 
-// UpdateFileScan implements [webhooks.Store]. The state is a row of meta.
-func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+// UpdateScan implements [alerts.Store]. The state is a row of meta.
+func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	return s.writer.Run(ctx, func(b *batch) error {
-		before := bytes.Clone(b.Get(bucketMeta, keyFileScan))
+		before := bytes.Clone(b.Get(bucketMeta, keyScan))
 		state, err := change(bytes.Clone(before))
 		if err != nil || bytes.Equal(state, before) {
 			return err
 		}
-		return b.PutOrDelete(bucketMeta, keyFileScan, bytes.Clone(state))
+		return b.PutOrDelete(bucketMeta, keyScan, bytes.Clone(state))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -23,7 +24,11 @@ func BenchmarkReport(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	service, err := webhooks.New(store, webhooks.Config{})
+	hooks, err := webhooks.New(store, webhooks.Config{Events: alerts.Events()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	service, err := alerts.New(store, hooks, alerts.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,8 +36,8 @@ func BenchmarkReport(b *testing.B) {
 	for i := range names {
 		names[i] = fmt.Sprintf("acct_%06d", i)
 		for range 3 {
-			_, err := service.Create(ctx, names[i], webhooks.CreateParams{
-				URL: "https://example.com/", Events: webhooks.EventTypes(), BalanceThreshold: 10e9,
+			_, err := hooks.Create(ctx, names[i], webhooks.CreateParams{
+				URL: "https://example.com/", Events: alerts.EventTypes(), Threshold: 10e9,
 			})
 			if err != nil {
 				b.Fatal(err)
@@ -46,7 +51,7 @@ func BenchmarkReport(b *testing.B) {
 	reports := []report{
 		{"balance/same", func(account string, _ int) error { return service.ReportBalance(ctx, account, 20e9) }},
 		{"balance/moving", func(account string, i int) error {
-			return service.ReportBalance(ctx, account, 20e9-webhooks.Amount(i%100_000_000))
+			return service.ReportBalance(ctx, account, 20e9-alerts.Amount(i%100_000_000))
 		}},
 		{"bandwidth", func(account string, i int) error {
 			return service.ReportBandwidth(ctx, account, int64(i), 1<<40, "2020-11")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -28,7 +29,7 @@ func BenchmarkBackup(b *testing.B) {
 	must(b, err)
 	defer func() { must(b, s.Close()) }()
 	must(b, s.CreateWebhook(b.Context(), webhooks.Webhook{
-		Account: "acct", ID: "wh", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(), Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Account: "acct", ID: "wh", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(), Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}, webhooks.CreateOptions{}))
 	size := int64(1 << 30)
 	if testing.Short() {
@@ -37,7 +38,7 @@ func BenchmarkBackup(b *testing.B) {
 	var n atomic.Int64
 	publish := func(body []byte) error {
 		_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
-			ID: fmt.Sprintf("event-%012d", n.Add(1)), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+			ID: fmt.Sprintf("event-%012d", n.Add(1)), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 		})
 		return err
 	}

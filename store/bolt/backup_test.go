@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -44,7 +45,7 @@ func openBackup(t *testing.T, backup []byte) *bolt.Store {
 
 func publishTo(s store.Store, id string) error {
 	_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
-		ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: bytes.Repeat([]byte(id), 100),
+		ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: bytes.Repeat([]byte(id), 100),
 	})
 	return err
 }
@@ -126,7 +127,7 @@ func TestBackupHasDeferredAlerts(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	update := func(s store.Store, account, state string) (was string) {
 		t.Helper()
-		_, err := s.UpdateAlert(t.Context(), account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+		_, err := s.UpdateAlert(t.Context(), account, "series", func(step *alerts.Step) error {
 			was = string(step.State)
 			if state != "" {
 				step.State, step.Deferrable = []byte(state), strings.HasPrefix(state, "deferred")
@@ -215,7 +216,7 @@ func TestSlowReaderOfABackup(t *testing.T) {
 	s := open(t, dir).(*bolt.Store)
 	defer func() { _ = s.Close() }()
 	scan := func() {
-		err := s.UpdateFileScan(t.Context(), func(state []byte) ([]byte, error) {
+		err := s.UpdateScan(t.Context(), func(state []byte) ([]byte, error) {
 			return bytes.Repeat([]byte{state0(state) + 1}, 64<<10), nil
 		})
 		if err != nil {

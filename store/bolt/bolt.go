@@ -49,7 +49,7 @@ type Store struct {
 	dataKey  *signing.DataKey // nil: secrets are stored in plain text
 	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
-	alerts   alerts
+	alerts   alertCache
 
 	feed       feed
 	delivering chan struct{} // capacity 1: the turn of Deliver

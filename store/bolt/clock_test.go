@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -63,7 +64,7 @@ func eventID(i int) string { return "evt_" + string(rune('a'+i)) }
 
 func enqueue(t *testing.T, s *bolt.Store, i int) {
 	t.Helper()
-	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: eventID(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")})
+	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: eventID(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func TestLongAbsence(t *testing.T) {
 func createClockWebhook(t *testing.T, s *bolt.Store) {
 	t.Helper()
 	err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}, webhooks.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

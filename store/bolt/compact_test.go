@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/webhooks"
@@ -41,7 +42,7 @@ func filled(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	hooks, err := webhooks.New(s, webhooks.Config{})
+	hooks, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -87,7 +88,7 @@ func publishForEver(path string) error {
 	if err != nil {
 		return err
 	}
-	hooks, err := webhooks.New(s, webhooks.Config{})
+	hooks, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func publishForEver(path string) error {
 		return err
 	} else if len(list.Webhooks) == 0 {
 		_, err := hooks.Create(ctx, "acct", webhooks.CreateParams{
-			URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		})
 		if err != nil {
 			return err
@@ -111,7 +112,7 @@ func publishForEver(path string) error {
 	for range 8 {
 		wg.Go(func() {
 			for err == nil {
-				event := webhooks.Event{ID: hooks.NewEventID(), Account: "acct", Data: webhooks.BalanceLow{Balance: 1}}
+				event := webhooks.Event{ID: hooks.NewEventID(), Account: "acct", Data: alerts.BalanceLow{Balance: 1}}
 				if hooks.Publish(ctx, event) == nil {
 					say("event %s\n", event.ID)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -47,7 +48,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 			_, use["WebhookByID"] = s.WebhookByID(t.Context(), "acct", "wh")
 			_, use["ListWebhooks"] = s.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 			_, use["EventDeliveries"] = s.EventDeliveries(t.Context(), "acct", "e1")
-			_, use["Enqueue"] = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct", Type: webhooks.TypeBalanceLow})
+			_, use["Enqueue"] = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct", Type: alerts.TypeBalanceLow})
 			tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 			use["Claim"] = err
 			var settlements []storetest.Settlement
@@ -87,12 +88,12 @@ func fillFile(t *testing.T, path string) (key apikeys.Key) {
 		}
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i == 0},
-			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		}, webhooks.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("e", i), Account: "acct", Type: webhooks.TypeBalanceLow})
+		_, err = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("e", i), Account: "acct", Type: alerts.TypeBalanceLow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,12 +136,12 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	}
 	err = s.CreateWebhook(t.Context(), webhooks.Webhook{
 		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
-		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}, webhooks.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "e", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "e", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
@@ -180,7 +181,7 @@ func TestFlippedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}, webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func TestFlippedBytes(t *testing.T) {
 
 func flippedEvent(i int) webhooks.EncodedEvent {
 	return webhooks.EncodedEvent{
-		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 64<<10),
+		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 64<<10),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -41,9 +42,9 @@ func BenchmarkDashboard(b *testing.B) {
 			defer func() { _ = api.Close() }()
 			var webhook webhooks.Webhook
 			for range 20 {
-				params := webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
+				params := webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}}
 				if webhook.ID != "" {
-					params.Events[0] = webhooks.TypeFilesExpiring
+					params.Events[0] = alerts.TypeFilesExpiring
 				}
 				made, err := api.Webhooks.Create(b.Context(), "acct_0", params)
 				if err != nil {
@@ -92,7 +93,7 @@ func publishAndSettle(b *testing.B, api *storageapi.Handler, store *bolt.Store, 
 	for p := range publishers {
 		wg.Go(func() {
 			for n := p; n < events; n += publishers {
-				event := webhooks.Event{Account: "acct_0", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+				event := webhooks.Event{Account: "acct_0", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 				if err := api.Webhooks.Publish(b.Context(), event); err != nil {
 					b.Error(err)
 				}

@@ -16,6 +16,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -93,13 +94,13 @@ func BenchmarkExpire(b *testing.B) {
 func benchWebhook(i int) webhooks.Webhook {
 	return webhooks.Webhook{
 		ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
-		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}
 }
 
 func benchEvent(account, i int) webhooks.EncodedEvent {
 	return webhooks.EncodedEvent{
-		ID: fmt.Sprintf("evt_%02d_%023d", account, i), Account: fmt.Sprint("acct_", account), Type: webhooks.TypeBalanceLow,
+		ID: fmt.Sprintf("evt_%02d_%023d", account, i), Account: fmt.Sprint("acct_", account), Type: alerts.TypeBalanceLow,
 		Timestamp: time.Now(), Body: make([]byte, 256),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/webhooks"
@@ -80,7 +81,7 @@ func fillDisk(path string) error {
 	publish := func(i int) error {
 		id := fmt.Sprint("event-", i)
 		_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
-			ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 16<<10),
+			ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 16<<10),
 		})
 		outcome := "stored"
 		if err != nil {

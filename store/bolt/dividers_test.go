@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -23,7 +24,7 @@ func TestEventsAreWrittenOnce(t *testing.T) {
 				var steps []func(*batch) error
 				for j := range c.events {
 					e := newTestEvent(s, webhooks.EncodedEvent{
-						ID: fmt.Sprint("evt_", i, "_", j), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+						ID: fmt.Sprint("evt_", i, "_", j), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 					})
 					steps = append(steps, func(b *batch) error {
 						if j == 0 {
@@ -80,7 +81,7 @@ func TestDividersAfterAnErasedSegment(t *testing.T) {
 	publish := func(account string) {
 		t.Helper()
 		e := newTestEvent(s, webhooks.EncodedEvent{
-			ID: "evt", Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 20_000),
+			ID: "evt", Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 20_000),
 		})
 		err := together(t, s, func(b *batch) error {
 			_, _, err := s.enqueue(b, e, "")

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
@@ -256,15 +257,10 @@ func (s *Store) openAccount(b *batch, account string) error {
 	return b.Delete(bucketErasures, []byte(account))
 }
 
-// eraseAlerts removes the account's alerts, from the file and from memory.
+// eraseAlerts removes the account's alerts.
 func (s *Store) eraseAlerts(b *batch, account string) (erased int, err error) {
 	prefix := record.Prefixed(account, "")
-	rows := s.alerts.remembered(prefix)
-	for row, state := range b.alerts {
-		if bytes.HasPrefix([]byte(row), prefix) {
-			rows[row] = len(state) > 0
-		}
-	}
+	rows := make(map[string]bool)
 	for _, bucket := range [][]byte{bucketAlerts, bucketDueAlerts} {
 		var old [][]byte
 		c := b.tx.Bucket(bucket).Cursor()
@@ -276,15 +272,8 @@ func (s *Store) eraseAlerts(b *batch, account string) (erased int, err error) {
 			return 0, err
 		}
 	}
-	for row, is := range rows {
-		if is {
-			erased++
-		}
-		if b.alerts != nil {
-			delete(b.alerts, row)
-		}
-	}
-	return erased, nil
+	maps.DeleteFunc(b.alerts, func(row string, _ []byte) bool { return strings.HasPrefix(row, string(prefix)) })
+	return len(rows), nil
 }
 
 // findPrefixed returns a find function for rows whose keys begin with a kind and the account.

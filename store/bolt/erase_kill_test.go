@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -86,17 +87,17 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 	for i := range eraseHooks {
 		must(t, s.CreateWebhook(ctx, webhooks.Webhook{
 			ID: fmt.Sprint("gone", i), Account: "gone", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true},
-			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		}, webhooks.CreateOptions{}))
 	}
-	_, err := s.UpdateAlert(ctx, "gone", webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte("1"); return nil })
+	_, err := s.UpdateAlert(ctx, "gone", "series", func(step *alerts.Step) error { step.State = []byte("1"); return nil })
 	must(t, err)
 	must(t, s.CreateRecovery(ctx, webhooks.Recovery{ID: "recovery", Account: "gone", WebhookID: "gone0", States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
 	var wg sync.WaitGroup
 	for i := range eraseEvents {
 		wg.Go(func() {
-			event := webhooks.EncodedEvent{ID: fmt.Sprint("event", i), Account: "gone", Type: webhooks.TypeBalanceLow, Body: []byte("body")}
-			if _, err := s.EnqueueOnce(ctx, event, []webhooks.DedupKey{{Key: event.ID, Until: time.Now().Add(time.Hour)}}); err != nil {
+			event := webhooks.EncodedEvent{ID: fmt.Sprint("event", i), Account: "gone", Type: alerts.TypeBalanceLow, Body: []byte("body")}
+			if _, err := s.EnqueueOnce(ctx, event, []alerts.DedupKey{{Key: event.ID, Until: time.Now().Add(time.Hour)}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -173,7 +174,7 @@ func wantGone(t *testing.T, s store.Store) {
 		id := fmt.Sprint("event", i)
 		_, err := s.EventDeliveries(ctx, "gone", id)
 		found("EventDeliveries", 0, err, webhooks.ErrNotFound)
-		fresh, err := s.UnseenKeys(ctx, "gone", []webhooks.DedupKey{{Key: id}})
+		fresh, err := s.UnseenKeys(ctx, "gone", []alerts.DedupKey{{Key: id}})
 		found("UnseenKeys", 1-len(fresh), err, nil)
 	}
 	_, err = s.RecoveryByID(ctx, "gone", "recovery")
@@ -231,7 +232,7 @@ func eraseBesideOthers(path string) error {
 	}
 	ctx := context.Background()
 	hook := webhooks.Webhook{
-		ID: "other", Account: "other", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "other", Account: "other", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}
 	if err := s.CreateWebhook(ctx, hook, webhooks.CreateOptions{}); err != nil && !errors.Is(err, webhooks.ErrExists) {
 		return err
@@ -251,7 +252,7 @@ func eraseBesideOthers(path string) error {
 		go func() {
 			for {
 				id := fmt.Sprint("event", mathrand.Uint64())
-				if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "other", Type: webhooks.TypeBalanceLow, Body: []byte("body")}); err != nil {
+				if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "other", Type: alerts.TypeBalanceLow, Body: []byte("body")}); err != nil {
 					failed <- err
 					return
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -44,14 +45,14 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 		for _, id := range []string{"a", "b"} {
 			must(s.CreateWebhook(ctx, webhooks.Webhook{
 				ID: account + id, Account: account, URL: "https://" + account + ".example", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: id == "a"},
-				Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+				Events: []webhooks.EventType{alerts.TypeBalanceLow},
 			}, webhooks.CreateOptions{}))
 		}
 		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account + "recovery", Account: account, WebhookID: account + "a", States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
-		_, err := s.UpdateAlert(ctx, account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte(account); return nil })
+		_, err := s.UpdateAlert(ctx, account, "series", func(step *alerts.Step) error { step.State = []byte(account); return nil })
 		must(err)
-		_, err = s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account + "once", Account: account, Type: webhooks.TypeBalanceLow, Body: []byte(account)},
-			[]webhooks.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
+		_, err = s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account + "once", Account: account, Type: alerts.TypeBalanceLow, Body: []byte(account)},
+			[]alerts.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
 		must(err)
 	}
 	group := make(chan error)
@@ -60,7 +61,7 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 			var err error
 			for _, account := range []string{"SECRETacct", "other"} {
 				_, failed := s.Enqueue(context.WithoutCancel(ctx), webhooks.EncodedEvent{
-					ID: fmt.Sprintf("%s%d", account, i), Account: account, Type: webhooks.TypeBalanceLow, Body: []byte(account),
+					ID: fmt.Sprintf("%s%d", account, i), Account: account, Type: alerts.TypeBalanceLow, Body: []byte(account),
 				})
 				err = errors.Join(err, failed)
 			}

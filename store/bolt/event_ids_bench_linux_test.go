@@ -17,6 +17,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -157,7 +158,7 @@ func enqueueWithIDs(b *testing.B, s *bolt.Store, events int, account string, id 
 		for i := p; i < events; i += publishers {
 			begun := time.Now()
 			_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
-				ID: id(r), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: begun, Body: body,
+				ID: id(r), Account: account, Type: alerts.TypeBalanceLow, Timestamp: begun, Body: body,
 			})
 			if err != nil {
 				b.Error(err)

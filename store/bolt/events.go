@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -105,12 +106,12 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 }
 
 // dedupKeyOf returns the row of a deduplication key. Rows begin with their expiry.
-func dedupKeyOf(account string, n *webhooks.DedupKey) []byte {
+func dedupKeyOf(account string, n *alerts.DedupKey) []byte {
 	return append(record.NumberKey(uint64(n.Until.UnixMilli())), record.Prefixed(account, n.Key)...)
 }
 
 // UnseenKeys implements [webhooks.Store].
-func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) (fresh []int, err error) {
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []alerts.DedupKey) (fresh []int, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 }
 
 // EnqueueOnce implements [webhooks.Store].
-func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
+func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (deliveries int, err error) {
 	e, keys := s.log.NewEvent(&event), make([][]byte, len(dedupKeys))
 	defer e.Release()
 	for i := range dedupKeys {

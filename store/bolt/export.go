@@ -11,11 +11,11 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Accounts implements [transfer.Store].
@@ -97,9 +97,9 @@ func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) 
 		e.rows(bucketAlerts, "", after, e.alert)
 	case transfer.KindDedupKey:
 		e.all(bucketDedupKeys, after, e.dedupKey)
-	case transfer.KindFileScan:
-		if state := e.tx.Bucket(bucketMeta).Get(keyFileScan); e.account == "" && len(state) > 0 && after == nil {
-			e.Add(keyFileScan, &transfer.FileScan{State: bytes.Clone(state)})
+	case transfer.KindScan:
+		if state := e.tx.Bucket(bucketMeta).Get(keyScan); e.account == "" && len(state) > 0 && after == nil {
+			e.Add(keyScan, &transfer.Scan{State: bytes.Clone(state)})
 		}
 	case transfer.KindEvent:
 		return e.store.log.View(e.tx).Export(f, e.account, after, e.now)
@@ -194,9 +194,9 @@ func (e *exporter) alert(row, value []byte) bool {
 	if len(state) == 0 {
 		return e.Unreadable(row, nameOf("alert", row))
 	}
-	account, metric := record.CutPrefixed(row)
+	account, series := record.CutPrefixed(row)
 	due := e.tx.Bucket(bucketDueAlerts).Get(row) != nil
-	return e.add(row, &transfer.Alert{Account: account, Metric: webhooks.Metric(metric), State: state, Due: due})
+	return e.add(row, &transfer.Alert{Account: account, Series: series, State: state, Due: due})
 }
 
 func (e *exporter) dedupKey(row, _ []byte) bool {
@@ -208,7 +208,7 @@ func (e *exporter) dedupKey(row, _ []byte) bool {
 		return e.Skip(row)
 	}
 	until := time.UnixMilli(int64(binary.BigEndian.Uint64(row))).UTC()
-	return e.add(row, &transfer.DedupKey{Account: account, DedupKey: webhooks.DedupKey{Key: key, Until: until}})
+	return e.add(row, &transfer.DedupKey{Account: account, DedupKey: alerts.DedupKey{Key: key, Until: until}})
 }
 
 func (e *exporter) recovery(row, value []byte) bool {

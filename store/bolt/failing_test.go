@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
@@ -86,9 +87,9 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	s := open(t, dir).(*bolt.Store)
 	key := apikeys.Key{ID: "key", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{1}}}
-	webhook := webhooks.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
+	webhook := webhooks.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow}}
 	event := func(id string) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}
+		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}
 	}
 	_, enqueued := s.Enqueue(ctx, event("unheard"))
 	if err := errors.Join(enqueued, s.CreateKey(ctx, key, apikeys.CreateOptions{}), s.CreateWebhook(ctx, webhook, webhooks.CreateOptions{})); err != nil {
@@ -113,7 +114,7 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	boltfault.Around(s, nil)
 
 	keep := func(state string, deferred bool) error {
-		_, err := s.UpdateAlert(ctx, "acct", "metric", func(step *webhooks.AlertStep) error {
+		_, err := s.UpdateAlert(ctx, "acct", "metric", func(step *alerts.Step) error {
 			step.State, step.Deferrable = []byte(state), deferred
 			return nil
 		})

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -173,7 +174,7 @@ func methods(s *bolt.Store) (list []method) {
 	webhook := func(i int) string { return fmt.Sprintf("wh_%03d", i) }
 	event := func(i int) string { return fmt.Sprint("event-", i) }
 	encoded := func(id string) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{ID: id, Account: "many", Type: webhooks.TypeBalanceLow, Timestamp: now, Body: []byte("{}")}
+		return webhooks.EncodedEvent{ID: id, Account: "many", Type: alerts.TypeBalanceLow, Timestamp: now, Body: []byte("{}")}
 	}
 	var tasks []storetest.Task
 	var refs []webhooks.DeliveryRef
@@ -215,7 +216,7 @@ func methods(s *bolt.Store) (list []method) {
 	add("RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "many", "rec"); return err })
 	add("DueAlerts", func() error { _, err := s.DueAlerts(ctx, 100); return err })
 	add("UnseenKeys", func() error {
-		_, err := s.UnseenKeys(ctx, "acct_1", []webhooks.DedupKey{{Key: "x", Until: now.Add(time.Hour)}})
+		_, err := s.UnseenKeys(ctx, "acct_1", []alerts.DedupKey{{Key: "x", Until: now.Add(time.Hour)}})
 		return err
 	})
 	add("AccountSizes", func() error { _, err := s.AccountSizes(ctx, []string{"acct_1", "many"}); return err })
@@ -308,11 +309,11 @@ func methods(s *bolt.Store) (list []method) {
 		return err
 	}))
 	add("UpdateAlert", func() error {
-		_, err := s.UpdateAlert(ctx, "acct_1", webhooks.MetricBalance, func(a *webhooks.AlertStep) error { a.State = append(a.State, 1); return nil })
+		_, err := s.UpdateAlert(ctx, "acct_1", "series", func(a *alerts.Step) error { a.State = append(a.State, 1); return nil })
 		return err
 	})
-	add("UpdateFileScan", func() error {
-		return s.UpdateFileScan(ctx, func(state []byte) ([]byte, error) { return append(state, ' '), nil })
+	add("UpdateScan", func() error {
+		return s.UpdateScan(ctx, func(state []byte) ([]byte, error) { return append(state, ' '), nil })
 	})
 	add("AddAuditEntries", func() error {
 		_, err := s.AddAuditEntries(ctx, []audit.Entry{{ID: "aud_new", Account: "many", At: now, Action: audit.KeyChanged, Pending: true}})
@@ -322,7 +323,7 @@ func methods(s *bolt.Store) (list []method) {
 	add("TakeAuditEntries", func() error { return s.TakeAuditEntries(ctx, []uint64{1, 2, 3}) })
 	add("Enqueue", each(10, func(i int) error { _, err := s.Enqueue(ctx, encoded(fmt.Sprint("new-", i))); return err }))
 	add("EnqueueOnce", func() error {
-		_, err := s.EnqueueOnce(ctx, encoded("once"), []webhooks.DedupKey{{Key: "k", Until: now.Add(time.Hour)}})
+		_, err := s.EnqueueOnce(ctx, encoded("once"), []alerts.DedupKey{{Key: "k", Until: now.Add(time.Hour)}})
 		return err
 	})
 	add("Claim", func() (err error) {

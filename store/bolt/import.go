@@ -92,14 +92,14 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 		key := requestKey(requestKind(r), r.Account, r.IdempotencyKey)
 		return m.first(r, key) && m.Get(bucketRequests, key) == nil, nil
 	case *transfer.Alert:
-		row := record.Prefixed(r.Account, string(r.Metric))
+		row := record.Prefixed(r.Account, r.Series)
 		there := m.Get(bucketAlerts, row) != nil || len(m.store.stateOf(m.batch, row, alert{})) > 0
 		return m.first(r, row) && !there, nil
 	case *transfer.DedupKey:
 		row := dedupKeyOf(r.Account, &r.DedupKey)
 		return m.first(r, row) && m.Get(bucketDedupKeys, row) == nil, nil
-	case *transfer.FileScan:
-		return m.first(r, nil) && m.Get(bucketMeta, keyFileScan) == nil, nil
+	case *transfer.Scan:
+		return m.first(r, nil) && m.Get(bucketMeta, keyScan) == nil, nil
 	case *transfer.Event:
 		return m.lookEvent(r)
 	case *transfer.Recovery:
@@ -229,8 +229,8 @@ func (m *importer) add(r transfer.Record) error {
 		return m.addAlert(r)
 	case *transfer.DedupKey:
 		return m.Put(bucketDedupKeys, dedupKeyOf(r.Account, &r.DedupKey), record.Empty())
-	case *transfer.FileScan:
-		return m.Put(bucketMeta, keyFileScan, bytes.Clone(r.State))
+	case *transfer.Scan:
+		return m.Put(bucketMeta, keyScan, bytes.Clone(r.State))
 	case *transfer.Event:
 		return m.events.Add(r)
 	case *transfer.Recovery:
@@ -261,7 +261,7 @@ func (m *importer) addRequest(r *transfer.Request) error {
 }
 
 func (m *importer) addAlert(r *transfer.Alert) error {
-	row := record.Prefixed(r.Account, string(r.Metric))
+	row := record.Prefixed(r.Account, r.Series)
 	added := alert{stored: record.EncodeAlert(r.State), state: bytes.Clone(r.State), due: r.Due}
 	if err := m.Put(bucketAlerts, row, added.stored); err != nil {
 		return err

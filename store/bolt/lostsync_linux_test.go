@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -145,7 +146,7 @@ func changeKeys(path string, turn int) error {
 		created, deleted := someKey(fmt.Sprint("new", turn, "-"), i), someKey("old", turn*keysChanged+i)
 		do("+"+created.ID, func() error { return s.CreateKey(context.Background(), created, apikeys.CreateOptions{}) })
 		do("-"+deleted.ID, func() error { return s.DeleteKey(context.Background(), "acct", deleted.ID, nil, audit.Entry{}) })
-		_, _ = s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: created.ID, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 12_000)})
+		_, _ = s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: created.ID, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 12_000)})
 	}
 	return s.Close()
 }

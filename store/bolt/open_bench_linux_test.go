@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -89,7 +90,7 @@ func fillAndDie(path string, size int64) error {
 		return err
 	}
 	webhook := webhooks.Webhook{
-		ID: "wh_1", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "wh_1", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}
 	if err := s.CreateWebhook(context.Background(), webhook, webhooks.CreateOptions{}); err != nil {
 		return err
@@ -101,7 +102,7 @@ func fillAndDie(path string, size int64) error {
 			for i := p; err == nil; i += 256 {
 				id := fmt.Sprintf("evt_%016x", i*0x9e3779b97f4a7c15)
 				if _, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
-					ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+					ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 				}); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					return

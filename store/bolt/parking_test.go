@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
@@ -86,7 +87,7 @@ func publishFrom(t *testing.T, s *Store, from, to int) {
 
 func spareEvent(i int) webhooks.EncodedEvent {
 	return webhooks.EncodedEvent{
-		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 2048),
+		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 2048),
 	}
 }
 

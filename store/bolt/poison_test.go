@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -21,14 +22,14 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 	for _, id := range []string{"wh_good", "wh_bad"} {
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: id, Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
-			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+			Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
 		}, webhooks.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, id := range []string{"evt_bad", "evt_good"} {
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -30,19 +31,19 @@ func BenchmarkPublish(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = store.Close() }()
-			service, err := webhooks.New(store, webhooks.Config{})
+			service, err := webhooks.New(store, webhooks.Config{Events: alerts.Events()})
 			if err != nil {
 				b.Fatal(err)
 			}
 			webhook, err := service.Create(b.Context(), "acct_1", webhooks.CreateParams{
-				URL: "https://example.com/hooks", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+				URL: "https://example.com/hooks", Events: []webhooks.EventType{alerts.TypeBalanceLow},
 			})
 			if err != nil {
 				b.Fatal(err)
 			}
 			publish := func() error {
 				return service.Publish(b.Context(), webhooks.Event{
-					Account: "acct_1", Data: webhooks.BalanceLow{Balance: 1_500_000_000, Threshold: 2_000_000_000},
+					Account: "acct_1", Data: alerts.BalanceLow{Balance: 1_500_000_000, Threshold: 2_000_000_000},
 				})
 			}
 			floor := newFloor(b, len(webhook.ID))

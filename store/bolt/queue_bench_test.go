@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -80,7 +81,7 @@ func BenchmarkBacklog(b *testing.B) {
 			for i := 0; while(); i++ {
 				began := time.Now()
 				_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
-					ID: fmt.Sprint("evt_", name, round, p, "_", i), Account: "others", Type: webhooks.TypeBalanceLow, Timestamp: began,
+					ID: fmt.Sprint("evt_", name, round, p, "_", i), Account: "others", Type: alerts.TypeBalanceLow, Timestamp: began,
 				})
 				if err != nil {
 					b.Error(err)
@@ -145,7 +146,7 @@ func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 	parallel(256, accounts*each, func(i int) {
 		err := s.CreateWebhook(b.Context(), webhooks.Webhook{
 			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/each), URL: "https://example.com/hooks", WebhookHealth: webhooks.WebhookHealth{Active: true},
-			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+			Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
 		}, webhooks.CreateOptions{})
 		if err != nil {
 			b.Error(err)
@@ -159,7 +160,7 @@ func enqueueAll(b *testing.B, s *bolt.Store, accounts, events int, name string) 
 	body := make([]byte, 256)
 	parallel(256, events, func(i int) {
 		_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
-			ID: fmt.Sprintf("evt_%s_%018d", name, i), Account: fmt.Sprint("acct_", i%accounts), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+			ID: fmt.Sprintf("evt_%s_%018d", name, i), Account: fmt.Sprint("acct_", i%accounts), Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 		})
 		if err != nil {
 			b.Error(err)

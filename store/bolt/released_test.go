@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
@@ -114,11 +115,11 @@ func makeReleased(t *testing.T, name string) {
 // releasedConfig is that of the host that wrote the file, and of the one that opens it.
 func releasedConfig(path string) storageapi.Config {
 	config := storageapi.Config{Path: path, Logger: slog.New(slog.DiscardHandler)}
-	config.Webhooks.Alerts.DefaultBalanceThreshold = 10
-	config.Webhooks.Alerts.Files = func(_ context.Context, after string, _ time.Time) iter.Seq2[webhooks.StoredFile, error] {
-		return func(yield func(webhooks.StoredFile, error) bool) {
+	config.Alerts.DefaultBalanceThreshold = 10
+	config.Alerts.Files = func(_ context.Context, after string, _ time.Time) iter.Seq2[alerts.StoredFile, error] {
+		return func(yield func(alerts.StoredFile, error) bool) {
 			if after == "" {
-				yield(webhooks.StoredFile{Account: "acct_2", Cursor: expiringFile.ID, File: expiringFile}, nil)
+				yield(alerts.StoredFile{Account: "acct_2", Cursor: expiringFile.ID, File: expiringFile}, nil)
 			}
 		}
 	}
@@ -147,28 +148,28 @@ func (o *owner) fill() {
 	o.holding.Tokens[deleted.Value] = ""
 
 	// Webhooks: delivered to, dead and turned off, failing, off and changed, rotated.
-	well, gone, fails := o.Subscribe(), o.Subscribe(webhooks.TypeBalanceLow), o.Subscribe(webhooks.TypeBandwidthLimitReached)
-	off, two := o.Subscribe(webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring), o.Subscribe(webhooks.TypeTransactionsLimitReached)
+	well, gone, fails := o.Subscribe(), o.Subscribe(alerts.TypeBalanceLow), o.Subscribe(alerts.TypeBandwidthLimitReached)
+	off, two := o.Subscribe(alerts.TypeBalanceLow, alerts.TypeFilesExpiring), o.Subscribe(alerts.TypeTransactionsLimitReached)
 	gone.Script(storageapitest.Status(410))
 	fails.Script(storageapitest.Status(500))
-	no, threshold, url := false, webhooks.Amount(7_500_000_000), off.URL+"elsewhere?a=b"
+	no, threshold, url := false, uint64(7_500_000_000), off.URL+"elsewhere?a=b"
 	_, err = api.Webhooks.Update(ctx, account, off.Webhook.ID, webhooks.UpdateParams{
-		Active: &no, BalanceThreshold: &threshold, URL: &url, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Active: &no, Threshold: &threshold, URL: &url, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	})
 	must(o.T, err)
 	_, err = api.Webhooks.RotateSecret(ctx, account, two.Webhook.ID, webhooks.RotateParams{Grace: 30 * 24 * time.Hour})
 	must(o.T, err)
 
 	// Events, of all kinds of reports, and one of a given id.
-	must(o.T, api.Webhooks.ReportBalance(ctx, account, 20))
-	must(o.T, api.Webhooks.ReportBalance(ctx, account, 5))
-	must(o.T, api.Webhooks.ReportBandwidth(ctx, account, 85, 100, month))
-	must(o.T, api.Webhooks.ReportBandwidth(ctx, account, 100, 100, month))
-	must(o.T, api.Webhooks.ReportTransactions(ctx, account, 100, 100, month))
-	must(o.T, api.Webhooks.ReportFiles(ctx, account, []webhooks.ExpiringFile{expiringFile}))
-	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_given", Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+	must(o.T, api.Alerts.ReportBalance(ctx, account, 20))
+	must(o.T, api.Alerts.ReportBalance(ctx, account, 5))
+	must(o.T, api.Alerts.ReportBandwidth(ctx, account, 85, 100, month))
+	must(o.T, api.Alerts.ReportBandwidth(ctx, account, 100, 100, month))
+	must(o.T, api.Alerts.ReportTransactions(ctx, account, 100, 100, month))
+	must(o.T, api.Alerts.ReportFiles(ctx, account, []alerts.ExpiringFile{expiringFile}))
+	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_given", Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
 	time.Sleep(48 * time.Hour) // the attempts of two days
-	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_late", Account: account, Data: webhooks.BandwidthLimitReached{UsedBytes: 1, LimitBytes: 1, Period: month}}))
+	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_late", Account: account, Data: alerts.BandwidthLimitReached{UsedBytes: 1, LimitBytes: 1, Period: month}}))
 	job, err := api.Webhooks.Recover(ctx, account, well.Webhook.ID, webhooks.RecoverParams{States: []webhooks.DeliveryState{webhooks.Delivered}})
 	must(o.T, err)
 	o.recoveries[job.ID] = account
@@ -178,13 +179,13 @@ func (o *owner) fill() {
 	o.holding.Requests["two"] = fresh.ID
 }
 
-var expiringFile = webhooks.ExpiringFile{ID: "file_1", Name: "a ✓ file", EnvironmentID: "env_1", ExpiresAt: time.Date(2000, 1, 7, 12, 0, 0, 0, time.UTC)}
+var expiringFile = alerts.ExpiringFile{ID: "file_1", Name: "a ✓ file", EnvironmentID: "env_1", ExpiresAt: time.Date(2000, 1, 7, 12, 0, 0, 0, time.UTC)}
 
 // fillLittle makes an account of its own.
 func (o *owner) fillLittle() {
 	o.use(o.Key(scopes.SecretsRead))
-	o.Subscribe(webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring)
-	must(o.T, o.API.Webhooks.Publish(o.T.Context(), webhooks.Event{ID: "evt_given", Account: o.Account, Data: webhooks.BalanceLow{Balance: 3, Threshold: 4}}))
+	o.Subscribe(alerts.TypeBalanceLow, alerts.TypeFilesExpiring)
+	must(o.T, o.API.Webhooks.Publish(o.T.Context(), webhooks.Event{ID: "evt_given", Account: o.Account, Data: alerts.BalanceLow{Balance: 3, Threshold: 4}}))
 }
 
 // use uses a key.
@@ -390,12 +391,12 @@ func checkOnce(t *testing.T, api *storageapi.Handler) {
 	ctx := t.Context()
 	before, err := api.Webhooks.Stats(ctx)
 	must(t, err)
-	must(t, api.Webhooks.ReportBalance(ctx, "acct_1", 4))
-	must(t, api.Webhooks.ReportBandwidth(ctx, "acct_1", 101, 100, "2000-01"))
-	must(t, api.Webhooks.ReportTransactions(ctx, "acct_1", 101, 100, "2000-01"))
-	must(t, api.Webhooks.ReportFiles(ctx, "acct_1", []webhooks.ExpiringFile{expiringFile}))
+	must(t, api.Alerts.ReportBalance(ctx, "acct_1", 4))
+	must(t, api.Alerts.ReportBandwidth(ctx, "acct_1", 101, 100, "2000-01"))
+	must(t, api.Alerts.ReportTransactions(ctx, "acct_1", 101, 100, "2000-01"))
+	must(t, api.Alerts.ReportFiles(ctx, "acct_1", []alerts.ExpiringFile{expiringFile}))
 	for _, account := range []string{"acct_1", "acct_2"} {
-		must(t, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_given", Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+		must(t, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_given", Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
 	}
 	after, err := api.Webhooks.Stats(ctx)
 	must(t, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
@@ -28,12 +29,12 @@ func BenchmarkRestore(b *testing.B) {
 	for i := range hooks {
 		id := fmt.Sprintf("wh_%06d", i)
 		noError(b, s.CreateWebhook(b.Context(), webhooks.Webhook{
-			ID: id, Account: "acct", URL: "https://example.com/" + id, WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+			ID: id, Account: "acct", URL: "https://example.com/" + id, WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
 		}, webhooks.CreateOptions{}))
 	}
 	publish := func(n int) {
 		for i := range n {
-			_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{ID: fmt.Sprintf("evt_%d_%d", n, i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 256)})
+			_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{ID: fmt.Sprintf("evt_%d_%d", n, i), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 256)})
 			noError(b, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -76,11 +77,11 @@ func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
 			ctx := t.Context()
 			hook := webhooks.Webhook{
 				ID: "wh", Account: "m", URL: "https://example.com/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(),
-				Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+				Events: []webhooks.EventType{alerts.TypeBalanceLow},
 			}
 			noError(t, c.s.CreateWebhook(ctx, hook, webhooks.CreateOptions{}))
 			publish := func(account, id string) {
-				_, err := c.s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
+				_, err := c.s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
 				noError(t, err)
 			}
 			publish("m", "before")
@@ -122,16 +123,16 @@ func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 	ctx := t.Context()
 	noError(t, c.s.CreateWebhook(ctx, webhooks.Webhook{
 		ID: "wh", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(),
-		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}, webhooks.CreateOptions{}))
 	backup := c.live()
 	event := func(id string) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(`"` + id + `"`)}
+		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)}
 	}
-	dedup := []webhooks.DedupKey{{Key: "told", Until: time.Now().Add(time.Hour)}}
+	dedup := []alerts.DedupKey{{Key: "told", Until: time.Now().Add(time.Hour)}}
 	_, err := c.s.EnqueueOnce(ctx, event("delivered"), dedup)
 	noError(t, err)
-	_, err = c.s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte("told"); return nil })
+	_, err = c.s.UpdateAlert(ctx, "acct", "series", func(step *alerts.Step) error { step.State = []byte("told"); return nil })
 	noError(t, err)
 	tasks, err := storetest.WorkerOf(c.s).Claim(ctx, 9)
 	noError(t, err)
@@ -168,7 +169,7 @@ func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 	if unseen, err := s.UnseenKeys(ctx, "acct", dedup); len(unseen) > 0 || err != nil {
 		t.Errorf("the alert would be told again: %v, %v", unseen, err)
 	}
-	_, err = s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+	_, err = s.UpdateAlert(ctx, "acct", "series", func(step *alerts.Step) error {
 		want(t, "what the alert remembers", string(step.State), "told")
 		return nil
 	})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -137,7 +138,7 @@ func (s *story) operate(to store.Store, account string) {
 	case 18:
 		_, err = to.AdvanceRecovery(ctx, 1+s.rand.IntN(20))
 	case 19:
-		_, err = to.UpdateAlert(ctx, account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+		_, err = to.UpdateAlert(ctx, account, "series", func(step *alerts.Step) error {
 			step.State = fmt.Append(nil, s.rand.IntN(99))
 			return nil
 		})
@@ -202,7 +203,7 @@ func (s *story) createWebhook(ctx context.Context, to store.Store, account strin
 	}
 	return to.CreateWebhook(ctx, webhooks.Webhook{
 		ID: id, Account: account, URL: "https://" + account + ".example/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: s.rand.IntN(4) > 0}, CreatedAt: time.Now(),
-		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}, options)
 }
 
@@ -234,11 +235,11 @@ func (s *story) publish(ctx context.Context, to store.Store, account string) err
 	for range n {
 		s.events++
 		e := webhooks.EncodedEvent{
-			ID: fmt.Sprintf("evt_%06d", s.events), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(),
+			ID: fmt.Sprintf("evt_%06d", s.events), Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(),
 			Body: bytes.Repeat([]byte("b"), 1+s.rand.IntN(300)),
 		}
 		if s.rand.IntN(8) == 0 {
-			_, err := to.EnqueueOnce(ctx, e, []webhooks.DedupKey{{Key: e.ID, Until: time.Now().Add(time.Hour)}})
+			_, err := to.EnqueueOnce(ctx, e, []alerts.DedupKey{{Key: e.ID, Until: time.Now().Add(time.Hour)}})
 			done <- err
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/testclock"
@@ -63,7 +64,7 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	ctx := t.Context()
 	keys, err := apikeys.New(s, apikeys.Config{})
 	noError(t, err)
-	hooks, err := webhooks.New(s, webhooks.Config{})
+	hooks, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	noError(t, err)
 	createKey := func(name string) {
 		key, token, err := keys.Create(ctx, "acct", apikeys.CreateParams{Name: name, Scopes: scopes.All()})
@@ -71,12 +72,12 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 		h.tokens[name], h.keys[name] = token, boltops.Ref{Account: "acct", ID: key.ID}
 	}
 	createHook := func(name string) {
-		w, err := hooks.Create(ctx, "acct", webhooks.CreateParams{URL: "https://example.com/" + name, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+		w, err := hooks.Create(ctx, "acct", webhooks.CreateParams{URL: "https://example.com/" + name, Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 		noError(t, err)
 		h.hooks[name] = boltops.Ref{Account: "acct", ID: w.ID}
 	}
 	publish := func(id string) {
-		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
+		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
 		noError(t, err)
 	}
 	// deliver settles all that is pending, except what is to stay so.
@@ -182,7 +183,7 @@ func pending(t *testing.T, s *bolt.Store) []string {
 // release ends all holds.
 func release(t *testing.T, s *bolt.Store) int {
 	t.Helper()
-	hooks, err := webhooks.New(s, webhooks.Config{})
+	hooks, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	noError(t, err)
 	released, err := hooks.ReleaseAll(t.Context())
 	noError(t, err)
@@ -300,7 +301,7 @@ func TestRestoreFromTheAbandonedFile(t *testing.T) {
 	}
 	want(t, "released", release(t, s), 3)
 	want(t, "claimed after it", pending(t, s), pending(t, old))
-	if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "late delivered", Account: "acct", Type: webhooks.TypeBalanceLow}); n != 3 || err != nil {
+	if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "late delivered", Account: "acct", Type: alerts.TypeBalanceLow}); n != 3 || err != nil {
 		t.Errorf("published again: %d deliveries, %v; want the 3 of before", n, err)
 	}
 	for name := range h.hooks {
@@ -390,7 +391,7 @@ func TestRestoreOfAFork(t *testing.T) {
 	noError(t, err)
 	s, err := bolt.Open(fork)
 	noError(t, err)
-	_, err = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "forked", Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(`"forked"`)})
+	_, err = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "forked", Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"forked"`)})
 	noError(t, err)
 	noError(t, s.Close())
 	info, err := boltops.Restore(h.path(), h.abandoned, boltops.Fence{Abandoned: fork})
@@ -710,7 +711,7 @@ func TestRestoreForgetsCursors(t *testing.T) {
 	noError(t, err)
 	enqueue := func(s *bolt.Store, id string) {
 		t.Helper()
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
 		noError(t, err)
 	}
 	enqueue(s, "early")

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -14,7 +15,7 @@ import (
 // and bbolt by itself never merges what it has split for them.
 func TestRootIsMerged(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", Events: []webhooks.EventType{webhooks.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: true}}, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", Events: []webhooks.EventType{alerts.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: true}}, webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	isSplit := func() bool {
@@ -114,7 +115,7 @@ func TestRootIsMergedBesideCommits(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for i := range 50 {
-			if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+			if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -60,7 +60,7 @@ var (
 	keyCursors  = schema.MetaCursors
 	keyRestored = schema.MetaRestored
 	keyLeft     = schema.MetaLeft
-	keyFileScan = schema.MetaFileScan
+	keyScan     = schema.MetaScan
 )
 
 // initialize creates the buckets of a new file, and refuses a file of another program or schema.

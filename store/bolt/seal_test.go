@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -50,7 +51,7 @@ func TestSealing(t *testing.T) {
 		for range 1200 { // more than one step
 			w := webhooks.Webhook{
 				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
-				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+				Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
 				PreviousSecret: signing.NewSecret(),
 			}
 			made.Go(func() {

@@ -15,6 +15,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -204,7 +205,7 @@ func dump(t *testing.T, s *Store) (map[string]string, int) {
 // workWith publishes an event and delivers all that is due.
 func workWith(ctx context.Context, s *Store) error {
 	const id = "zz-afterwards"
-	n, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 500)})
+	n, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 500)})
 	if err != nil || n == 0 {
 		return fmt.Errorf("Enqueue = %d, %v", n, err)
 	}
@@ -281,13 +282,13 @@ func testKey(i int) apikeys.Key {
 func testWebhook(i int) webhooks.Webhook {
 	return webhooks.Webhook{
 		ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i > 0},
-		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	}
 }
 
 func testEvent(i, size int) webhooks.EncodedEvent {
 	return webhooks.EncodedEvent{
-		ID: fmt.Sprintf("evt%04d", i), Account: "acct", Type: webhooks.TypeBalanceLow,
+		ID: fmt.Sprintf("evt%04d", i), Account: "acct", Type: alerts.TypeBalanceLow,
 		Timestamp: time.Now().Truncate(time.Millisecond), Body: bytes.Repeat([]byte{'x'}, size),
 	}
 }
@@ -348,9 +349,9 @@ var changes = []struct {
 		return err
 	}},
 	{"UpdateAlert", func(ctx context.Context, s *Store) error {
-		_, err := s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+		_, err := s.UpdateAlert(ctx, "acct", "series", func(step *alerts.Step) error {
 			step.State = []byte("state")
-			step.Events = []webhooks.AlertEvent{{EncodedEvent: testEvent(200, 500)}, {EncodedEvent: testEvent(201, 500), WebhookID: "wh1"}}
+			step.Events = []alerts.StepEvent{{EncodedEvent: testEvent(200, 500)}, {EncodedEvent: testEvent(201, 500), WebhookID: "wh1"}}
 			return nil
 		})
 		return err
@@ -359,14 +360,14 @@ var changes = []struct {
 		return s.CreateWebhook(ctx, testWebhook(101), webhooks.CreateOptions{})
 	}},
 	{"UpdateAlert that was due", func(ctx context.Context, s *Store) error {
-		_, err := s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(*webhooks.AlertStep) error { return nil })
+		_, err := s.UpdateAlert(ctx, "acct", "series", func(*alerts.Step) error { return nil })
 		return err
 	}},
-	{"UpdateFileScan", func(ctx context.Context, s *Store) error {
-		return s.UpdateFileScan(ctx, func([]byte) ([]byte, error) { return []byte("state"), nil })
+	{"UpdateScan", func(ctx context.Context, s *Store) error {
+		return s.UpdateScan(ctx, func([]byte) ([]byte, error) { return []byte("state"), nil })
 	}},
 	{"EnqueueOnce", func(ctx context.Context, s *Store) error {
-		_, err := s.EnqueueOnce(ctx, testEvent(300, 500), []webhooks.DedupKey{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
+		_, err := s.EnqueueOnce(ctx, testEvent(300, 500), []alerts.DedupKey{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
 		return err
 	}},
 	{"Settle", settleSome},

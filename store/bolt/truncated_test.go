@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -24,7 +25,7 @@ func TestTruncatedFile(t *testing.T) {
 	s := open(t, dir)
 	for i := range 50 {
 		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
-			ID: fmt.Sprint("event-", i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 8<<10),
+			ID: fmt.Sprint("event-", i), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 8<<10),
 		})
 		if err != nil {
 			t.Fatal(err)

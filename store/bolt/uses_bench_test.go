@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testhook"
 	"github.com/storageapi/storageapi/scopes"
@@ -24,12 +25,12 @@ func BenchmarkPublishBesideUses(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	hooks, err := webhooks.New(store, webhooks.Config{})
+	hooks, err := webhooks.New(store, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	_, err = hooks.Create(b.Context(), "acct_1", webhooks.CreateParams{
-		URL: "https://example.com/hooks", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		URL: "https://example.com/hooks", Events: []webhooks.EventType{alerts.TypeBalanceLow},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -108,7 +109,7 @@ func publishAt(b *testing.B, service *webhooks.WebhookService, ended <-chan stru
 		}
 		wg.Go(func() {
 			err := service.Publish(b.Context(), webhooks.Event{
-				Account: "acct_1", Data: webhooks.BalanceLow{Balance: 1_500_000_000, Threshold: 2_000_000_000},
+				Account: "acct_1", Data: alerts.BalanceLow{Balance: 1_500_000_000, Threshold: 2_000_000_000},
 			})
 			if err != nil {
 				b.Error(err)

@@ -16,6 +16,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
@@ -35,11 +36,11 @@ func rich(t *testing.T, events int) string {
 	for i := range 100 {
 		must(t, s.CreateWebhook(t.Context(), webhooks.Webhook{
 			Account: "many", ID: fmt.Sprintf("wh_%03d", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i%10 > 0}, Held: i == 99, CreatedAt: time.Now(),
-			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		}, webhooks.CreateOptions{IdempotencyKey: fmt.Sprint(i), IdempotencyTTL: time.Hour}))
 	}
 	for i := range events {
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event-", i), Account: "many", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event-", i), Account: "many", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
 		must(t, err)
 	}
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 100)
@@ -129,7 +130,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"request_times", "", remove, "requests", "request_times does not have it"},
 		{"request_times", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "request_times", "want a key only"},
 		{"alerts", "", flip, "alerts", "cannot be read"},
-		{"due_alerts", "move", nil, "due_alerts", "not the alert"},
+		{"due_alerts", "move", nil, "due_alerts", "account prefix"},
 		{"dedup_keys", "another", nil, "dedup_keys", "malformed key"},
 		{"audit_log", "", flip, "audit_log", "cannot be read"},
 		{"audit_log", "", remove, "audit_heads", "no audit entry"},

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
@@ -62,9 +63,9 @@ func TestVerifySealed(t *testing.T) {
 	}
 	s, err := bolt.Open(path, bolt.Sealed(keyring(1)))
 	must(t, err)
-	hooks, err := webhooks.New(s, webhooks.Config{})
+	hooks, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	must(t, err)
-	_, err = hooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	_, err = hooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 	must(t, err)
 	must(t, s.Close())
 	verify(t, path)

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -37,7 +38,7 @@ func TestYear(t *testing.T) {
 		for i := range lanes {
 			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 				ID: fmt.Sprintf("wh_%02d", i), Account: fmt.Sprintf("acct_%02d", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i > 0},
-				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+				Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
 			}, webhooks.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -57,7 +58,7 @@ func TestYear(t *testing.T) {
 					for n := p; n < *yearEvents/365; n += publishers {
 						_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
 							ID: fmt.Sprintf("evt_%03d_%06d", day, n), Account: fmt.Sprintf("acct_%02d", n%lanes),
-							Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+							Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 						})
 						if err != nil {
 							t.Error(err)
@@ -90,11 +91,11 @@ func TestYear(t *testing.T) {
 // tellOf tells of so many files that expire in a week.
 func tellOf(t *testing.T, s *Store, files int) {
 	event := webhooks.EncodedEvent{
-		ID: fmt.Sprintf("evt_%x", time.Now().UnixNano()), Account: "acct_00", Type: webhooks.TypeFilesExpiring, Timestamp: time.Now(),
+		ID: fmt.Sprintf("evt_%x", time.Now().UnixNano()), Account: "acct_00", Type: alerts.TypeFilesExpiring, Timestamp: time.Now(),
 	}
-	var dedupKeys []webhooks.DedupKey
+	var dedupKeys []alerts.DedupKey
 	for i := range files {
-		dedupKeys = append(dedupKeys, webhooks.DedupKey{Key: fmt.Sprintf("file_%026d", i), Until: time.Now().AddDate(0, 0, 7)})
+		dedupKeys = append(dedupKeys, alerts.DedupKey{Key: fmt.Sprintf("file_%026d", i), Until: time.Now().AddDate(0, 0, 7)})
 	}
 	if _, err := s.EnqueueOnce(t.Context(), event, dedupKeys); err != nil {
 		t.Fatal(err)

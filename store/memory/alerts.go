@@ -7,23 +7,24 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An alert is the state of an account's alert for a metric.
+// An alert is the state of an account's series.
 type alert struct {
 	state []byte
 	due   bool
 }
 
-// UpdateAlert implements [webhooks.Store].
-func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
+// UpdateAlert implements [alerts.Store].
+func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (int, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer s.mu.Unlock()
-	name := ref{account, string(metric)}
-	step := webhooks.AlertStep{Webhooks: func() []webhooks.Webhook { return s.webhooksOf(account) }}
+	name := ref{account, series}
+	step := alerts.Step{Webhooks: func() []webhooks.Webhook { return s.webhooksOf(account) }}
 	a := s.alerts[name]
 	if a != nil {
 		step.State, step.Due = a.state, a.due
@@ -55,37 +56,39 @@ func (s *Store) webhooksOf(account string) []webhooks.Webhook {
 	return list
 }
 
-// markDue makes the account's balance alert due.
+// markDue makes the account's series due. It scans all alerts.
 func (s *Store) markDue(account string) {
-	if a := s.alerts[ref{account, string(webhooks.MetricBalance)}]; a != nil {
-		a.due = true
+	for name, a := range s.alerts {
+		if name.account == account {
+			a.due = true
+		}
 	}
 }
 
-// DueAlerts implements [webhooks.Store]. It scans all alerts.
-func (s *Store) DueAlerts(ctx context.Context, limit int) ([]string, error) {
+// DueAlerts implements [alerts.Store]. It scans all alerts.
+func (s *Store) DueAlerts(ctx context.Context, limit int) ([]alerts.Series, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	var accounts []string
+	var due []alerts.Series
 	for name, a := range s.alerts {
-		if a.due && len(accounts) < limit {
-			accounts = append(accounts, name.account)
+		if a.due && len(due) < limit {
+			due = append(due, alerts.Series{Account: name.account, Name: name.id})
 		}
 	}
-	return accounts, nil
+	return due, nil
 }
 
-// UpdateFileScan implements [webhooks.Store].
-func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+// UpdateScan implements [alerts.Store].
+func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	state, err := change(bytes.Clone(s.fileScan))
+	state, err := change(bytes.Clone(s.scanState))
 	if err == nil {
-		s.fileScan = bytes.Clone(state)
+		s.scanState = bytes.Clone(state)
 	}
 	return err
 }
@@ -96,8 +99,8 @@ type dedupKey struct {
 	until        int64 // milliseconds
 }
 
-// UnseenKeys implements [webhooks.Store].
-func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) ([]int, error) {
+// UnseenKeys implements [alerts.Store].
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []alerts.DedupKey) ([]int, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -111,8 +114,8 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 	return fresh, nil
 }
 
-// EnqueueOnce implements [webhooks.Store].
-func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
+// EnqueueOnce implements [alerts.Store].
+func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}

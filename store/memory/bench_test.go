@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -18,7 +19,7 @@ func BenchmarkDeliveries(b *testing.B) {
 			for i := range c.hooks {
 				w := webhooks.Webhook{
 					ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct", i), URL: "https://example.com/",
-					Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+					Events: []webhooks.EventType{alerts.TypeBalanceLow},
 				}
 				w.Active = true
 				if err := s.CreateWebhook(b.Context(), w, webhooks.CreateOptions{}); err != nil {
@@ -29,7 +30,7 @@ func BenchmarkDeliveries(b *testing.B) {
 			for b.Loop() {
 				for range c.claim {
 					made++
-					e := webhooks.EncodedEvent{ID: fmt.Sprintf("evt_%026d", made), Account: fmt.Sprint("acct", made%c.hooks), Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+					e := webhooks.EncodedEvent{ID: fmt.Sprintf("evt_%026d", made), Account: fmt.Sprint("acct", made%c.hooks), Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 					if _, err := s.Enqueue(b.Context(), e); err != nil {
 						b.Fatal(err)
 					}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/webhooks"
@@ -17,12 +18,12 @@ func TestPurge_ClockSetAhead_KeepsPendingForADay(t *testing.T) {
 		s := New()
 		s.clock.Now = system.Now
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-			ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		}, webhooks.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "evt", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "evt", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 		state := func() webhooks.DeliveryState {

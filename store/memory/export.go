@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -89,16 +90,16 @@ func (s *Store) rows(kind transfer.Kind, account string) map[string]transfer.Rec
 		}
 	case transfer.KindAlert:
 		for name, a := range s.alerts {
-			add(&transfer.Alert{Account: name.account, Metric: webhooks.Metric(name.id), State: slices.Clone(a.state), Due: a.due}, name.id)
+			add(&transfer.Alert{Account: name.account, Series: name.id, State: slices.Clone(a.state), Due: a.due}, name.id)
 		}
 	case transfer.KindDedupKey:
 		for k := range s.dedupKeys {
 			until := time.UnixMilli(k.until).UTC()
-			add(&transfer.DedupKey{Account: k.account, DedupKey: webhooks.DedupKey{Key: k.key, Until: until}}, k.key, until.Format(time.RFC3339Nano))
+			add(&transfer.DedupKey{Account: k.account, DedupKey: alerts.DedupKey{Key: k.key, Until: until}}, k.key, until.Format(time.RFC3339Nano))
 		}
-	case transfer.KindFileScan:
-		if account == "" && len(s.fileScan) > 0 {
-			add(&transfer.FileScan{State: slices.Clone(s.fileScan)}, "scan")
+	case transfer.KindScan:
+		if account == "" && len(s.scanState) > 0 {
+			add(&transfer.Scan{State: slices.Clone(s.scanState)}, "scan")
 		}
 	case transfer.KindRecovery:
 		for _, r := range s.recoveries {

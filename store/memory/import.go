@@ -148,14 +148,14 @@ func (s *Store) add(r transfer.Record) {
 		}
 		to.add(request{ref{r.Account, r.IdempotencyKey}, r.Made, stored(transfer.NoLater(r.At, time.Now())), r.KeyID})
 	case *transfer.Alert:
-		if name := (ref{r.Account, string(r.Metric)}); s.alerts[name] == nil {
+		if name := (ref{r.Account, r.Series}); s.alerts[name] == nil {
 			s.alerts[name] = &alert{bytes.Clone(r.State), r.Due}
 		}
 	case *transfer.DedupKey:
 		s.dedupKeys[dedupKey{r.Account, r.Key, r.Until.UnixMilli()}] = true
-	case *transfer.FileScan:
-		if len(s.fileScan) == 0 {
-			s.fileScan = bytes.Clone(r.State)
+	case *transfer.Scan:
+		if len(s.scanState) == 0 {
+			s.scanState = bytes.Clone(r.State)
 		}
 	case *transfer.Event:
 		s.addEvent(r)

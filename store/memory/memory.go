@@ -46,7 +46,7 @@ type Store struct {
 	alerts     map[ref]*alert
 	dedupKeys  map[dedupKey]bool
 	entries    auditLog
-	fileScan   []byte // state of the scan for expiring files
+	scanState  []byte // see [alerts.Store]
 	lastSeq    uint64
 	published  time.Time // time of the last publication
 	clock      clock.Clock

@@ -12,16 +12,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// UpdateAlert implements [webhooks.Store]. A step that changes nothing only reads one row, and the
+// UpdateAlert implements [alerts.Store]. A step that changes nothing only reads one row, and the
 // webhooks if change calls Webhooks. Other steps run change again in a transaction, with the
 // account locked.
-func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (deliveries int, err error) {
 	idle := false
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		kept, step, err := s.alertStep(ctx, s.planned(conn), account, metric, change)
+		kept, step, err := s.alertStep(ctx, s.planned(conn), account, series, change)
 		idle = err == nil && !kept.Due && len(step.Events) == 0 && bytes.Equal(step.State, kept.State)
 		return err
 	})
@@ -29,17 +30,17 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 		return 0, err
 	}
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		deliveries, err = s.updateAlert(ctx, tx, account, metric, change)
+		deliveries, err = s.updateAlert(ctx, tx, account, series, change)
 		return err
 	})
 	return s.enqueued(account, deliveries, err)
 }
 
-func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account, series string, change func(*alerts.Step) error) (deliveries int, err error) {
 	if err := s.lockOpen(ctx, tx, account); err != nil {
 		return 0, err
 	}
-	_, step, err := s.alertStep(ctx, tx, account, metric, change)
+	_, step, err := s.alertStep(ctx, tx, account, series, change)
 	if err != nil {
 		return 0, err
 	}
@@ -48,10 +49,10 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 		batch.Queue(set(deferred))
 	}
 	if len(step.State) == 0 {
-		batch.Queue(s.sql(`delete from storageapi.alerts where account = $1 and metric = $2`), account, string(metric))
+		batch.Queue(s.sql(`delete from storageapi.alerts where account = $1 and series = $2`), account, series)
 	} else {
-		batch.Queue(s.sql(`insert into storageapi.alerts (account, metric, state) values ($1, $2, $3)
-			on conflict (account, metric) do update set state = excluded.state, due = false`), account, string(metric), step.State)
+		batch.Queue(s.sql(`insert into storageapi.alerts (account, series, state) values ($1, $2, $3)
+			on conflict (account, series) do update set state = excluded.state, due = false`), account, series, step.State)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, err
@@ -70,13 +71,13 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 
 // alertStep runs change on the state of an alert, and returns the state before and the step. In a
 // transaction it locks the webhooks that change reads.
-func (s *Store) alertStep(ctx context.Context, db querier, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (kept, step webhooks.AlertStep, err error) {
-	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and metric = $2`), account, string(metric)).Scan(&kept.State, &kept.Due)
+func (s *Store) alertStep(ctx context.Context, db querier, account, series string, change func(*alerts.Step) error) (kept, step alerts.Step, err error) {
+	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and series = $2`), account, series).Scan(&kept.State, &kept.Due)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return kept, step, err
 	}
 	var failed error
-	step = webhooks.AlertStep{State: bytes.Clone(kept.State), Due: kept.Due}
+	step = alerts.Step{State: bytes.Clone(kept.State), Due: kept.Due}
 	step.Webhooks = func() []webhooks.Webhook {
 		list, err := s.readable(ctx, db, account)
 		failed = errors.Join(failed, err)
@@ -108,27 +109,32 @@ func (s *Store) readable(ctx context.Context, db querier, account string) (list 
 	return list, err
 }
 
-// markDue makes the account's balance alert due.
+// markDue makes the account's series due.
 func (s *Store) markDue(ctx context.Context, tx pgx.Tx, account string) error {
-	_, err := tx.Exec(ctx, s.sql(`update storageapi.alerts set due = true where account = $1 and metric = $2 and not due`), account, string(webhooks.MetricBalance))
+	_, err := tx.Exec(ctx, s.sql(`update storageapi.alerts set due = true where account = $1 and not due`), account)
 	return err
 }
 
-// DueAlerts implements [webhooks.Store].
-func (s *Store) DueAlerts(ctx context.Context, limit int) ([]string, error) {
-	return collect(ctx, s, scanText, `select account from storageapi.alerts where due limit $1`, limit)
+func scanSeries(row pgx.Row) (series alerts.Series, err error) {
+	err = row.Scan(&series.Account, &series.Name)
+	return series, err
+}
+
+// DueAlerts implements [alerts.Store].
+func (s *Store) DueAlerts(ctx context.Context, limit int) ([]alerts.Series, error) {
+	return collect(ctx, s, scanSeries, `select account, series from storageapi.alerts where due limit $1`, limit)
 }
 
 // columns returns the keys and times of deduplication keys.
-func columns(dedupKeys []webhooks.DedupKey) (keys []string, until []time.Time) {
+func columns(dedupKeys []alerts.DedupKey) (keys []string, until []time.Time) {
 	for _, n := range dedupKeys {
 		keys, until = append(keys, n.Key), append(until, utc(n.Until))
 	}
 	return keys, until
 }
 
-// UnseenKeys implements [webhooks.Store].
-func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) ([]int, error) {
+// UnseenKeys implements [alerts.Store].
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []alerts.DedupKey) ([]int, error) {
 	keys, until := columns(dedupKeys)
 	return collect(ctx, s, scanInt, `
 		select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
@@ -138,9 +144,9 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 
 var noteDedupKeys = query("note_dedup_keys")
 
-// EnqueueOnce implements [webhooks.Store]. It waits for transactions that are storing one of the
+// EnqueueOnce implements [alerts.Store]. It waits for transactions that are storing one of the
 // keys.
-func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
+func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (deliveries int, err error) {
 	keys, until := columns(dedupKeys)
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var known int
@@ -156,15 +162,15 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 	return s.enqueued(event.Account, deliveries, err)
 }
 
-// UpdateFileScan implements [webhooks.Store]. The state is in a mark, which the step locks. It
+// UpdateScan implements [alerts.Store]. The state is in a mark, which the step locks. It
 // returns [ErrClock] if this node's clock is wrong.
-func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	if err := s.checkClock(ctx); err != nil {
 		return err
 	}
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var before []byte
-		if err := tx.QueryRow(ctx, s.sql(`insert into storageapi.marks as m (name, seal) values ('file_scan', '')
+		if err := tx.QueryRow(ctx, s.sql(`insert into storageapi.marks as m (name, seal) values ('scan', '')
 			on conflict (name) do update set seal = m.seal returning seal`)).Scan(&before); err != nil {
 			return err
 		}
@@ -172,7 +178,7 @@ func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte,
 		if err != nil || bytes.Equal(state, before) {
 			return err
 		}
-		_, err = tx.Exec(ctx, s.sql(`update storageapi.marks set seal = $1 where name = 'file_scan'`), state)
+		_, err = tx.Exec(ctx, s.sql(`update storageapi.marks set seal = $1 where name = 'scan'`), state)
 		return err
 	})
 }

@@ -49,8 +49,8 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 					})
 				} else {
 					_, _ = s.UpdateWebhook(t.Context(), "acct", "wh", func(w *webhooks.Webhook, n *audit.Entry) error {
-						w.BalanceThreshold++
-						*n = entryNo(audit.TargetWebhook, "wh", int(w.BalanceThreshold))
+						w.Threshold++
+						*n = entryNo(audit.TargetWebhook, "wh", int(w.Threshold))
 						return nil
 					})
 				}
@@ -86,7 +86,7 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 		ids[n.Entry.Target.ID] = append(ids[n.Entry.Target.ID], n.Entry.ID)
 	}
 	changes, _ := strconv.Atoi(key.Name)
-	for id, count := range map[string]int{"key_1": changes, "wh": int(webhook.BalanceThreshold - newWebhook("acct", "wh").BalanceThreshold)} {
+	for id, count := range map[string]int{"key_1": changes, "wh": int(webhook.Threshold - newWebhook("acct", "wh").Threshold)} {
 		if got := ids[id]; len(got) != count || count == 0 || !slices.IsSorted(got) {
 			t.Errorf("%s has %d audit entries, in order %v, and was changed %d times", id, len(got), slices.IsSorted(got), count)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
@@ -53,7 +54,7 @@ func endpoints(t testing.TB, s *postgres.Store, n int) {
 			for i := worker; i < n; i += 32 {
 				id := fmt.Sprintf("wh_%06d", i)
 				if err := s.CreateWebhook(context.Background(), webhooks.Webhook{
-					ID: id, Account: "acct_" + id, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+					ID: id, Account: "acct_" + id, URL: "https://example.com/" + id, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 					WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: secret, CreatedAt: time.Now(),
 				}, webhooks.CreateOptions{}); err != nil {
 					t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -70,7 +71,7 @@ func onlyTask(t *testing.T, s *postgres.Store) storetest.Task {
 
 func publishOne(t *testing.T, s *postgres.Store, id string) {
 	t.Helper()
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 		t.Error(err)
 	}
 }
@@ -191,7 +192,7 @@ func TestCrashOfAServerProcess(t *testing.T) {
 		t.Skip(err)
 	}
 	eventually(t, "an event is published after the crash", func() bool {
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "after", Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow, Body: []byte("{}")})
+		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "after", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
 		return err == nil
 	})
 	eventually(t, "it is delivered", func() bool {

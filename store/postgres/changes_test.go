@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -65,7 +66,7 @@ func TestChangesAreNoted(t *testing.T) {
 		}
 	}
 	event := func(id string) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 	}
 	enqueue := func(id string) {
 		t.Helper()
@@ -97,7 +98,7 @@ func TestChangesAreNoted(t *testing.T) {
 		s.Published("acct")
 	}
 	wantChanges(t, name, "0 a:one <nil> b:one <nil>", "0 a:two <nil> b:two <nil>")
-	_, err := s.EnqueueOnce(t.Context(), event("once"), []webhooks.DedupKey{{Key: "key", Until: time.Now().Add(time.Hour)}})
+	_, err := s.EnqueueOnce(t.Context(), event("once"), []alerts.DedupKey{{Key: "key", Until: time.Now().Add(time.Hour)}})
 	must(err)
 	wantChanges(t, name, "0 a:once b:once")
 
@@ -150,7 +151,7 @@ func TestRedeliveredIsDueFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,7 +184,7 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 		if err := s.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: account, Account: account, Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: account, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,7 +225,7 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+		if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrClock is wrapped by the errors of [New], [Open], Deliver, UpdateFileScan and, for keys that
+// ErrClock is wrapped by the errors of [New], [Open], Deliver, UpdateScan and, for keys that
 // are about to expire, AddAuditEntries if this node's clock differs from the database's by more
 // than an hour. Receivers would reject its signatures, keys would expire too late or too early, and
 // accounts would be notified too early.

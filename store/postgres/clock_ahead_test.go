@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
@@ -59,7 +60,7 @@ func (s *aheadStore) publish(prefix string, n int) {
 	s.t.Helper()
 	for i := range n {
 		_, err := s.Enqueue(s.t.Context(), webhooks.EncodedEvent{
-			ID: fmt.Sprint(prefix, i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(`{}`),
+			ID: fmt.Sprint(prefix, i), Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`{}`),
 		})
 		s.must(err)
 	}

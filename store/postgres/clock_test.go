@@ -58,8 +58,8 @@ func TestClockRefused(t *testing.T) {
 			_ = other.Close()
 		}
 		_, addErr := s.AddAuditEntries(t.Context(), []audit.Entry{{Account: "acct", ID: "id", Action: audit.KeyExpiring}})
-		scanErr := s.UpdateFileScan(t.Context(), func(state []byte) ([]byte, error) { return state, nil })
-		for what, err := range map[string]error{"New": newErr, "Claim": claim(), "AddAuditEntries": addErr, "UpdateFileScan": scanErr} {
+		scanErr := s.UpdateScan(t.Context(), func(state []byte) ([]byte, error) { return state, nil })
+		for what, err := range map[string]error{"New": newErr, "Claim": claim(), "AddAuditEntries": addErr, "UpdateScan": scanErr} {
 			if (text != "") != errors.Is(err, postgres.ErrClock) || err != nil && !strings.Contains(err.Error(), text) {
 				t.Errorf("%s with a database that is %v ahead = %v, want %q", what, by, err, text)
 			}

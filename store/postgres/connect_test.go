@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
@@ -117,7 +118,7 @@ func TestSilence(t *testing.T) {
 	s := openAt(t, r, "pool_max_conns=30", option)
 	endpoints(t, s, 1)
 	enqueue := func(id string) error {
-		_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow})
 		return err
 	}
 	calls := map[string]func() error{
@@ -180,6 +181,7 @@ func TestDeliveriesAfterSilence(t *testing.T) {
 	receiver := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.Header.Get("Webhook-Id") }))
 	defer receiver.Close()
 	service, err := webhooks.New(s, webhooks.Config{
+		Events:   alerts.Events(),
 		Outbound: webhooks.Outbound{RootCAs: rootsOf(receiver), AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -187,7 +189,7 @@ func TestDeliveriesAfterSilence(t *testing.T) {
 	}
 	var hook [hooks]webhooks.Webhook
 	for i := range hook {
-		if hook[i], err = service.Create(t.Context(), fmt.Sprint("acct_", i), webhooks.CreateParams{URL: receiver.URL, Events: webhooks.EventTypes()}); err != nil {
+		if hook[i], err = service.Create(t.Context(), fmt.Sprint("acct_", i), webhooks.CreateParams{URL: receiver.URL, Events: alerts.EventTypes()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -201,7 +203,7 @@ func TestDeliveriesAfterSilence(t *testing.T) {
 	defer group.Wait()
 	defer cancel()
 	deliver := func(account string) { // by another node, which does not deliver
-		other, err := webhooks.New(open(t, option), webhooks.Config{})
+		other, err := webhooks.New(open(t, option), webhooks.Config{Events: alerts.Events()})
 		if err != nil {
 			t.Fatal(err)
 		}

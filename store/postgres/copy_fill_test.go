@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
@@ -56,7 +57,7 @@ func fillStore(t testing.TB, s store.Store, l load) {
 	})
 	atOnce(t, l.accounts, func(i int) error {
 		return s.CreateWebhook(context.Background(), webhooks.Webhook{
-			ID: fmt.Sprintf("wh_%06d", i), Account: loadAccount(i), URL: "https://example.com/hook", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			ID: fmt.Sprintf("wh_%06d", i), Account: loadAccount(i), URL: "https://example.com/hook", Events: []webhooks.EventType{alerts.TypeBalanceLow},
 			WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: now,
 		}, webhooks.CreateOptions{})
 	})
@@ -64,7 +65,7 @@ func fillStore(t testing.TB, s store.Store, l load) {
 	enqueue := func(from, n int) {
 		atOnce(t, n, func(i int) error {
 			_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
-				ID: loadEvent(from + i), Account: loadAccount(i % l.accounts), Type: webhooks.TypeBalanceLow, Timestamp: now, Body: body,
+				ID: loadEvent(from + i), Account: loadAccount(i % l.accounts), Type: alerts.TypeBalanceLow, Timestamp: now, Body: body,
 			})
 			return err
 		})

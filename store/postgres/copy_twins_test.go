@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
@@ -119,7 +120,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	case 4:
 		return "CreateWebhook", func(s store.Store) any {
 			return fmt.Sprint(s.CreateWebhook(ctx, webhooks.Webhook{
-				Account: account, ID: hook, URL: "https://example.com/" + hook, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: choice > 0}, Secret: secret, CreatedAt: at,
+				Account: account, ID: hook, URL: "https://example.com/" + hook, Events: []webhooks.EventType{alerts.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: choice > 0}, Secret: secret, CreatedAt: at,
 			}, webhooks.CreateOptions{IdempotencyKey: options.IdempotencyKey, Fingerprint: options.Fingerprint, IdempotencyTTL: options.IdempotencyTTL}))
 		}
 	case 5:
@@ -140,7 +141,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		}
 	case 7, 8:
 		return "Enqueue", func(s store.Store) any {
-			n, err := s.Enqueue(ctx, webhooks.EncodedEvent{Account: account, ID: event, Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte(event)})
+			n, err := s.Enqueue(ctx, webhooks.EncodedEvent{Account: account, ID: event, Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte(event)})
 			return fmt.Sprint(n, err)
 		}
 	case 9:
@@ -159,7 +160,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		}
 	default:
 		return "UpdateAlert", func(s store.Store) any {
-			_, err := s.UpdateAlert(ctx, account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+			_, err := s.UpdateAlert(ctx, account, "series", func(step *alerts.Step) error {
 				step.State = fmt.Append(step.State, n)
 				return nil
 			})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -54,7 +55,7 @@ func TestDump(t *testing.T) {
 				}
 				for _, task := range tasks { // as many are published as are done
 					event := webhooks.EncodedEvent{
-						ID: fmt.Sprintf("evt_%d_%d", n, i), Account: task.Webhook.Account, Type: webhooks.TypeBalanceLow, Body: []byte("{}"),
+						ID: fmt.Sprintf("evt_%d_%d", n, i), Account: task.Webhook.Account, Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 					}
 					if _, err := s.Enqueue(t.Context(), event); err != nil {
 						t.Error(err)
@@ -120,7 +121,7 @@ func TestDump(t *testing.T) {
 			if err := restored.QueryRow(t.Context(), count).Scan(&after); err != nil || after != events {
 				t.Errorf("of %d events that were published before, %d are new here, %v", len(known[restored]), after-events, err)
 			}
-			more, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct_wh_000001", Type: webhooks.TypeBalanceLow, Body: []byte("{}")})
+			more, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct_wh_000001", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
 			if err != nil || more != 1 {
 				t.Fatalf("Enqueue of a new one = %d, %v", more, err)
 			}

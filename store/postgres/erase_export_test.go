@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
@@ -31,14 +32,14 @@ func TestExportAccountBesideErase(t *testing.T) {
 	_, _, err = api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All(), IdempotencyKey: "request"})
 	must(err)
 	for _, url := range []string{"https://a.example", "https://b.example"} {
-		_, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: url, Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}})
+		_, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: url, Events: []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}})
 		must(err)
 	}
 	for range 3 {
-		must(api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: webhooks.BalanceLow{}}))
+		must(api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: alerts.BalanceLow{}}))
 	}
-	must(api.Webhooks.ReportBalance(t.Context(), "acct", 1))
-	must(api.Webhooks.ReportFiles(t.Context(), "acct", []webhooks.ExpiringFile{{ID: "file", ExpiresAt: time.Now().Add(time.Hour)}}))
+	must(api.Alerts.ReportBalance(t.Context(), "acct", 1))
+	must(api.Alerts.ReportFiles(t.Context(), "acct", []alerts.ExpiringFile{{ID: "file", ExpiresAt: time.Now().Add(time.Hour)}}))
 	counted := exportedCounts(t, api, "acct")
 	erased, err := api.Erase(t.Context(), "acct")
 	must(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
@@ -45,7 +46,7 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 				tx, err := pool(t).Begin(t.Context())
 				must(err)
 				t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-				_, err = s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Body: []byte("SECRET")})
+				_, err = s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("SECRET")})
 				must(err)
 				return tx
 			}
@@ -74,7 +75,7 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 			}
 			// Others publish as ever, and what they leave open is not waited for.
 			later := begin("other", "open")
-			_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "beside", Account: "other", Type: webhooks.TypeBalanceLow})
+			_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "beside", Account: "other", Type: alerts.TypeBalanceLow})
 			must(err)
 			if _, err := s.Enqueue(t.Context(), encoded("refused")); !errors.Is(err, auth.ErrErasing) {
 				t.Errorf("Enqueue while an erasure waits = %v, want ErrErasing", err)

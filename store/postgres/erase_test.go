@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -50,9 +51,9 @@ func TestEraseLeavesNoRows(t *testing.T) {
 			}, webhooks.CreateOptions{}))
 		}
 		_, err := s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account, Account: account, Type: "type", Body: []byte(account)},
-			[]webhooks.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
+			[]alerts.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
 		must(err)
-		_, err = s.UpdateAlert(ctx, account, "metric", func(step *webhooks.AlertStep) error { step.State = []byte(account); return nil })
+		_, err = s.UpdateAlert(ctx, account, "metric", func(step *alerts.Step) error { step.State = []byte(account); return nil })
 		must(err)
 		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account, Account: account, WebhookID: account + "a"}, audit.Entry{}))
 		for i := range n {

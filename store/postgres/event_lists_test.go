@@ -11,12 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 func encoded(id string) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}
+	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}
 }
 
 // follow returns the ids of the next page, and goes on behind it.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -43,7 +44,7 @@ func ExampleStore_PublishTx() {
 			}
 			return store.PublishTx(ctx, tx, api.Webhooks, webhooks.Event{
 				Account: "acct_1",
-				Data:    webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000},
+				Data:    alerts.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000},
 			})
 		})
 		if err == nil {

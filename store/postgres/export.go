@@ -148,8 +148,8 @@ func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) e
 		return e.rows(ctx, exportedAlert, exportAlerts, &at.account, &at.name, last, e.limit)
 	case transfer.KindDedupKey:
 		return e.rows(ctx, exportedDedupKey, exportDedupKeys, &at.account, &at.name, &at.until, last, e.limit)
-	case transfer.KindFileScan:
-		return e.rows(ctx, exportedFileScan, exportFileScan, &at.name, e.account)
+	case transfer.KindScan:
+		return e.rows(ctx, exportedScan, exportScan, &at.name, e.account)
 	case transfer.KindEvent:
 		return e.events(ctx)
 	case transfer.KindRecovery:
@@ -173,7 +173,7 @@ const (
 	exportDedupKeys = `select account, key, until from storageapi.dedup_keys
 		where (account, key, until) > ($1, $2, $3) and account <= $4 order by account, key, until limit $5`
 
-	exportFileScan = `select name, seal from storageapi.marks where name = 'file_scan' and name > $1 and $2 = '' and seal <> ''`
+	exportScan = `select name, seal from storageapi.marks where name = 'scan' and name > $1 and $2 = '' and seal <> ''`
 
 	exportAuditEntries = `select number, ` + entryColumns + `, stored_at from storageapi.audit
 		where number > $1 and ($2 = '' or account = $2) order by number limit $3`
@@ -217,8 +217,8 @@ func exportedRequest(row pgx.CollectableRow) (exportedRow, error) {
 
 func exportedAlert(row pgx.CollectableRow) (exportedRow, error) {
 	r := &transfer.Alert{}
-	err := row.Scan(&r.Account, &r.Metric, &r.State, &r.Due)
-	return exportedRow{at: place{account: r.Account, name: string(r.Metric)}, record: r}, err
+	err := row.Scan(&r.Account, &r.Series, &r.State, &r.Due)
+	return exportedRow{at: place{account: r.Account, name: r.Series}, record: r}, err
 }
 
 func exportedDedupKey(row pgx.CollectableRow) (exportedRow, error) {
@@ -227,8 +227,8 @@ func exportedDedupKey(row pgx.CollectableRow) (exportedRow, error) {
 	return exportedRow{at: place{r.Account, r.Key, r.Until.UnixMilli(), r.Until}, record: r}, err
 }
 
-func exportedFileScan(row pgx.CollectableRow) (exportedRow, error) {
-	r, at := &transfer.FileScan{}, place{}
+func exportedScan(row pgx.CollectableRow) (exportedRow, error) {
+	r, at := &transfer.Scan{}, place{}
 	err := row.Scan(&at.name, &r.State)
 	return exportedRow{at: at, record: r}, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -26,7 +27,7 @@ func TestLookBesideOpenTransactions(t *testing.T) {
 	endpoints(t, s, hooks)
 	event := func(kind string, i int) webhooks.EncodedEvent {
 		return webhooks.EncodedEvent{
-			ID: fmt.Sprintf("%s_%d", kind, i), Account: fmt.Sprintf("acct_wh_%06d", i%hooks), Type: webhooks.TypeBalanceLow, Body: []byte("{}"),
+			ID: fmt.Sprintf("%s_%d", kind, i), Account: fmt.Sprintf("acct_wh_%06d", i%hooks), Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 		}
 	}
 	config := pool(t).Config()

@@ -20,7 +20,7 @@ func TestFields_OfNewerNode_AreKeptOrRefused(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Hint: "sak_…k3Qz", Hash: apikeys.Hash{Sum: [32]byte{1}}, CreatedAt: now}
-	webhook := webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", BalanceThreshold: 1<<64 - 1, Secret: signing.NewSecret(), CreatedAt: now}
+	webhook := webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Threshold: 1<<64 - 1, Secret: signing.NewSecret(), CreatedAt: now}
 	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestFields_OfNewerNode_AreKeptOrRefused(t *testing.T) {
 		w.Active = true
 		return nil
 	})
-	if err != nil || changed.BalanceThreshold != webhook.BalanceThreshold {
+	if err != nil || changed.Threshold != webhook.Threshold {
 		t.Fatalf("UpdateWebhook = %+v, %v", changed, err)
 	}
 	rows, err := pool(t).Query(t.Context(), `select fields from `+quoted(name)+`.keys union all select fields from `+quoted(name)+`.webhooks`)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
@@ -117,7 +118,7 @@ func BenchmarkPublish(b *testing.B) {
 			c := contest{server: server, names: [2]string{"publish", "insert"}}
 			c.do[0] = func(i int64) error {
 				_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
-					ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+					ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 				})
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -135,7 +136,7 @@ func (f *fleet) publish(b *testing.B, rate int, during time.Duration, do func(i 
 				time.Sleep(time.Until(at))
 				if err := do(j)(context.Background(), webhooks.EncodedEvent{
 					ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
-					Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte(`{"a":1}`),
+					Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte(`{"a":1}`),
 				}); err != nil {
 					b.Error(err)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -40,7 +41,7 @@ func publishHeld(t *testing.T, together bool) {
 		t.Fatal(err)
 	}
 	enqueue := func(ctx context.Context, id string) (int, error) {
-		return s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
+		return s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
 	}
 	tx, err := pool(t).Begin(t.Context())
 	if err != nil {
@@ -48,7 +49,7 @@ func publishHeld(t *testing.T, together bool) {
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	for i := range held {
-		if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: fmt.Sprint("held_", i), Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: fmt.Sprint("held_", i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -24,7 +25,7 @@ func TestHoldAll(t *testing.T) {
 	endpoints(t, s, 2)
 	publish := func(id string) {
 		t.Helper()
-		event := webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}
+		event := webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}
 		if n, err := s.Enqueue(t.Context(), event); n != 1 || err != nil {
 			t.Fatalf("Enqueue = %d, %v", n, err)
 		}
@@ -42,7 +43,7 @@ func TestHoldAll(t *testing.T) {
 	if backlog, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || backlog.Held != many+2 || backlog.Pending != 2 {
 		t.Errorf("Backlog = %+v, %v", backlog, err)
 	}
-	service, err := webhooks.New(s, webhooks.Config{})
+	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		t.Fatal(err)
 	}

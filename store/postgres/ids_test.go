@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -66,7 +67,7 @@ func (s *idTest) change() {
 }
 
 func event(id string) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}"), Timestamp: time.Now()}
+	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}"), Timestamp: time.Now()}
 }
 
 func (s *idTest) publish(id string) {

@@ -86,12 +86,12 @@ type importedWebhook struct {
 }
 
 const (
-	// addRequest and the following statements do not change existing rows, except that addFileScan
+	// addRequest and the following statements do not change existing rows, except that addScan
 	// fills an empty state.
 	addRequest  = `insert into storageapi.requests (kind, account, name, id, sum, at, key_id) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing`
-	addAlert    = `insert into storageapi.alerts (account, metric, state, due) values ($1, $2, $3, $4) on conflict do nothing`
+	addAlert    = `insert into storageapi.alerts (account, series, state, due) values ($1, $2, $3, $4) on conflict do nothing`
 	addDedupKey = `insert into storageapi.dedup_keys (account, key, until) values ($1, $2, $3) on conflict do nothing`
-	addFileScan = `insert into storageapi.marks as m (name, seal) values ('file_scan', $1)
+	addScan     = `insert into storageapi.marks as m (name, seal) values ('scan', $1)
 		on conflict (name) do update set seal = excluded.seal where m.seal = ''`
 
 	// erasingOf selects the accounts among $1 that are being erased.
@@ -128,11 +128,11 @@ func (i *importer) sort(records []transfer.Record) error {
 			}
 			i.batch.Queue(i.sql(addRequest), kind, r.Account, r.IdempotencyKey, r.Made.ID, r.Made.Fingerprint[:], utc(transfer.NoLater(r.At, time.Now())), r.KeyID)
 		case *transfer.Alert:
-			i.batch.Queue(i.sql(addAlert), r.Account, string(r.Metric), r.State, r.Due)
+			i.batch.Queue(i.sql(addAlert), r.Account, r.Series, r.State, r.Due)
 		case *transfer.DedupKey:
 			i.batch.Queue(i.sql(addDedupKey), r.Account, r.Key, utc(r.Until))
-		case *transfer.FileScan:
-			i.batch.Queue(i.sql(addFileScan), r.State)
+		case *transfer.Scan:
+			i.batch.Queue(i.sql(addScan), r.State)
 		case *transfer.Event:
 			if at := utc(r.PublishedAt); at.Before(epoch) || numberAt(at.Add(time.Millisecond)) >= maxNumber {
 				return fmt.Errorf("event %q of account %q: %w: field publishedAt: must be from 2020 to 2091", r.ID, r.Account, transfer.ErrRecord)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -144,7 +145,7 @@ func (l *logLines) option() postgres.Option {
 // publishTo publishes an event of the account, which has one webhook.
 func publishTo(t testing.TB, s *postgres.Store, account, id string) {
 	t.Helper()
-	event := webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+	event := webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 	if n, err := s.Enqueue(t.Context(), event); n != 1 || err != nil {
 		t.Fatalf("Enqueue = %d, %v", n, err)
 	}

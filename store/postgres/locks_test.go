@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -78,7 +79,7 @@ func TestDeletingBesideSettling(t *testing.T) {
 	endpoints(t, s, 1)
 	const account, id = "acct_wh_000000", "wh_000000"
 	for i := range 6 {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: account, Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: account, Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +123,7 @@ func TestAlertBesideSettling(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	list := failing(claimed(t, s))
@@ -142,7 +143,7 @@ func TestAlertBesideSettling(t *testing.T) {
 	})
 	waits(t, name, 1)
 	group.Go(func() {
-		_, err := s.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+		_, err := s.UpdateAlert(t.Context(), "acct", "series", func(step *alerts.Step) error {
 			var ids []string
 			for _, w := range step.Webhooks() {
 				ids = append(ids, w.ID)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -66,7 +67,7 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoints(t, s, 50)
-	service, err := webhooks.New(s, webhooks.Config{})
+	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestSettlingInAnyOrder(t *testing.T) {
 	option := inSchema(t)
 	s := open(t, option)
 	endpoints(t, s, hooks)
-	service, err := webhooks.New(s, webhooks.Config{})
+	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		t.Fatal(err)
 	}

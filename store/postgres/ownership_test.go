@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -874,7 +875,7 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 	group.Go(func() {
 		defer close(done)
 		for i := range events {
-			event := webhooks.EncodedEvent{ID: fmt.Sprint("event_", i), Account: fmt.Sprintf("acct_wh_%06d", i%hooks), Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+			event := webhooks.EncodedEvent{ID: fmt.Sprint("event_", i), Account: fmt.Sprintf("acct_wh_%06d", i%hooks), Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 			if n, err := publisher.Enqueue(t.Context(), event); n != 1 || err != nil {
 				t.Errorf("Enqueue = %d, %v", n, err)
 				return

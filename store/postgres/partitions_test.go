@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -100,7 +101,7 @@ func (s *parted) publish(ids ...string) {
 }
 
 func ofAcct(id string) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`"` + id + `"`)}
+	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`"` + id + `"`)}
 }
 
 // purge purges to the end all that was published before.

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
@@ -88,12 +89,12 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: of, ID: of, Hash: testKey(of, of, 1).Hash, At: time.Now()}})
 	},
 	"Enqueue": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "3", Account: of, Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "3", Account: of, Type: alerts.TypeBalanceLow})
 		return err
 	},
 	"Probe": func(ctx context.Context, s *postgres.Store, of string) error { return s.Probe(ctx, of, of) },
 	"Redeliver what is pending": func(ctx context.Context, s *postgres.Store, of string) error {
-		if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "4", Account: of, Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "4", Account: of, Type: alerts.TypeBalanceLow}); err != nil {
 			return err
 		}
 		return s.Redeliver(ctx, of, of, of+"4", testAuditEntry(of))
@@ -106,7 +107,7 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		}
 	},
 	"UnseenKeys": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UnseenKeys(ctx, of, []webhooks.DedupKey{{Key: "notice", Until: time.Now()}})
+		_, err := s.UnseenKeys(ctx, of, []alerts.DedupKey{{Key: "notice", Until: time.Now()}})
 		return err
 	},
 	"DueAlerts": func(ctx context.Context, s *postgres.Store, of string) error {
@@ -384,7 +385,7 @@ func TestPlannedOnce(t *testing.T) {
 		if err := publisher.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := publisher.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+		if _, err := publisher.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "it is claimed", func() bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -66,7 +67,7 @@ func TestPollOnly(t *testing.T) {
 	}
 	enqueue := func(s *postgres.Store, id string) {
 		t.Helper()
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -77,7 +78,7 @@ func TestLooksAreSeldom(t *testing.T) {
 	seldom := func() bool { return owner.looksEvery(t) == time.Second }
 	eventually(t, "a node that is notified looks seldom", seldom)
 	err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
-		_, err := other.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow})
+		_, err := other.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow})
 		eventually(t, "it looks often while a host publishes", func() bool { return owner.looksEvery(t) == 100*time.Millisecond })
 		return err
 	})
@@ -105,7 +106,7 @@ func TestNodesPoll(t *testing.T) {
 		var group sync.WaitGroup
 		for range n {
 			event := webhooks.EncodedEvent{
-				ID: fmt.Sprint(published), Account: fmt.Sprintf("acct_wh_%06d", published%50), Type: webhooks.TypeBalanceLow,
+				ID: fmt.Sprint(published), Account: fmt.Sprintf("acct_wh_%06d", published%50), Type: alerts.TypeBalanceLow,
 			}
 			group.Go(func() {
 				if _, err := publisher.Enqueue(t.Context(), event); err != nil {

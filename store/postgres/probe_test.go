@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -65,6 +66,7 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 	t.Cleanup(p.Close)
 	node := func(runs bool) *webhooks.WebhookService {
 		service, err := webhooks.New(openOn(t, p, option), webhooks.Config{
+			Events:   alerts.Events(),
 			Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, RootCAs: roots, DrainTimeout: -1}, Logger: slog.New(slog.DiscardHandler),
 			Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}},
 		})
@@ -80,7 +82,7 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 		return service
 	}
 	first := node(true)
-	webhook, err := first.Create(t.Context(), "acct", webhooks.CreateParams{URL: receiver.URL, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	webhook, err := first.Create(t.Context(), "acct", webhooks.CreateParams{URL: receiver.URL, Events: []webhooks.EventType{alerts.TypeBalanceLow}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/webhooks"
@@ -50,6 +51,7 @@ func runNode(dsn string) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(os.Getenv(rootsEnv)))
 	service, err := webhooks.New(s, webhooks.Config{
+		Events: alerts.Events(),
 		Outbound: webhooks.Outbound{
 			RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 			Timeout: 2 * time.Second,
@@ -58,7 +60,9 @@ func runNode(dsn string) {
 		Logger: slog.New(slog.DiscardHandler), // the database will be away, and that is to be seen by what is delivered
 	})
 	check(err)
-	go meter(ctx, service, func(int) {})
+	reports, err := alerts.New(s, service, alerts.Config{})
+	check(err)
+	go meter(ctx, reports, func(int) {})
 	check(service.Run(ctx))
 	check(s.Close())
 }
@@ -71,7 +75,7 @@ func meteredAccount(i int) string { return fmt.Sprint("metered_", i) }
 
 // meter reports the use of the account whose time it is, and calls told when a report
 // is acknowledged.
-func meter(ctx context.Context, service *webhooks.WebhookService, told func(i int)) {
+func meter(ctx context.Context, service *alerts.AlertService, told func(i int)) {
 	for ctx.Err() == nil {
 		i := int(time.Now().UnixMilli()/200) % metered
 		if err := service.ReportBandwidth(ctx, meteredAccount(i), 100, 100, "2020-11"); err == nil {
@@ -146,11 +150,11 @@ func newLedger(t *testing.T) (l *ledger, receiver *httptest.Server, roots string
 }
 
 // load publishes until stop is called, which waits for what is being published.
-func (l *ledger) load(service *webhooks.WebhookService) (stop func()) {
+func (l *ledger) load(service *webhooks.WebhookService, reports *alerts.AlertService) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var publishers sync.WaitGroup
 	publishers.Go(func() {
-		meter(ctx, service, func(i int) {
+		meter(ctx, reports, func(i int) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.reported["/"+meteredAccount(i)] = true
@@ -213,7 +217,7 @@ func (l *ledger) await(t *testing.T) {
 }
 
 // alertsOf are the types of what tells that an account has used up its bandwidth.
-var alertsOf = []webhooks.EventType{webhooks.TypeBandwidthLimitApproaching, webhooks.TypeBandwidthLimitReached}
+var alertsOf = []webhooks.EventType{alerts.TypeBandwidthLimitApproaching, alerts.TypeBandwidthLimitReached}
 
 // alertName names an alert to an account's path.
 func alertName(path string, of webhooks.EventType) string { return path + " " + string(of) }
@@ -277,14 +281,18 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	service, err := webhooks.New(s, webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events(), Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports, err := alerts.New(s, service, alerts.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	createAll(t, service, receiver.URL)
 	startNode(t, dsn, roots)
 	startNode(t, dsn, roots)
-	stop := l.load(service)
+	stop := l.load(service, reports)
 	l.more(t, 8)
 	primary.Kill()
 	time.Sleep(200 * time.Millisecond)
@@ -319,7 +327,7 @@ func TestStandbyLost(t *testing.T) {
 	}
 	s, primary, standby := onPrimary(t)
 	enqueue := func(ctx context.Context) error {
-		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow})
 		return err
 	}
 	p, err := pgxpool.New(t.Context(), primary.DSN("postgres"))
@@ -375,7 +383,11 @@ func TestCrashes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	service, err := webhooks.New(s, webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events(), Outbound: webhooks.Outbound{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports, err := alerts.New(s, service, alerts.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +400,7 @@ func TestCrashes(t *testing.T) {
 	}
 
 	nodes := []*node{startNode(t, dsn, roots), startNode(t, dsn, roots), startNode(t, dsn, roots)}
-	stop := l.load(service)
+	stop := l.load(service, reports)
 	l.more(t, 6)
 	nodes[0].kill()
 	time.Sleep(500 * time.Millisecond)
@@ -433,7 +445,7 @@ func createAll(t *testing.T, service *webhooks.WebhookService, url string) {
 
 func create(t *testing.T, service *webhooks.WebhookService, account, url string) {
 	t.Helper()
-	_, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: url, Events: webhooks.EventTypes()})
+	_, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: url, Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,13 +76,12 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 //	}
 //	s.Published(account) // optional: its deliveries begin at once
 //
-// The event is sent to all webhooks that subscribe to its type. A [webhooks.BalanceLow] ignores the
-// webhooks' thresholds and is sent each time. For balances, and for limits that are near or
-// reached, call [webhooks.WebhookService.ReportBalance] (ReportBandwidth, ReportTransactions) after
-// the commit instead: reports choose the receivers and send one event per crossing. The next report
-// makes up for a report that was lost with its process, so report current values regularly.
+// The event is sent to all webhooks that subscribe to its type, whatever their thresholds. For
+// events that depend on a threshold or limit, call the Report methods of package alerts after the
+// commit instead: they choose the receivers and send one event per crossing. The next report makes
+// up for a report that was lost with its process, so report current values regularly.
 func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, service *webhooks.WebhookService, event webhooks.Event) error {
-	encoded, err := service.Encode(event)
+	encoded, err := service.Encode(ctx, event)
 	if err != nil {
 		return err
 	}

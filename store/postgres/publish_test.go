@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -18,13 +19,13 @@ import (
 
 func newWebhook(account, id string) webhooks.Webhook {
 	return webhooks.Webhook{
-		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 	}
 }
 
 func lowBalance(account, id string) webhooks.Event {
-	return webhooks.Event{ID: id, Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	return webhooks.Event{ID: id, Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 }
 
 // statements counts those that are begun.
@@ -47,7 +48,7 @@ func TestPublishTx(t *testing.T) {
 	defer p.Close()
 	option := inSchema(t)
 	s := open(t, option)
-	service, err := webhooks.New(s, webhooks.Config{})
+	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 	enqueue := func(id string) webhooks.Delivery {
 		t.Helper()
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 		list, err := s.EventDeliveries(t.Context(), "acct", id)
@@ -148,7 +149,7 @@ func TestDeliver_AnotherNodePublishes_IsNotified(t *testing.T) {
 	}
 	claimed(t, a)
 	eventually(t, "the node listens", a.Listening)
-	if _, err := b.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+	if _, err := b.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -170,7 +171,7 @@ func TestPublished(t *testing.T) {
 	eventually(t, "the owner listens", owner.Listening)
 	for name, s := range map[string]*postgres.Store{"another": other, "the owner": owner} {
 		if err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
-			_, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: name, Account: "acct", Type: webhooks.TypeBalanceLow})
+			_, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: name, Account: "acct", Type: alerts.TypeBalanceLow})
 			return err
 		}); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -91,7 +92,7 @@ func newPress(t *testing.T, option postgres.Option) *press {
 func (p *press) publish(ctx context.Context, ids ...string) {
 	for _, id := range ids {
 		p.group.Go(func() {
-			n, err := p.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(id)})
+			n, err := p.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(id)})
 			result := fmt.Sprint(id, ": ", n)
 			switch {
 			case errors.Is(err, context.Canceled):
@@ -229,7 +230,7 @@ func TestPublishTogether(t *testing.T) {
 	t.Run("one that an open transaction of the host published", func(t *testing.T) {
 		p := newPress(t, option)
 		err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
-			if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "held", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+			if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "held", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 				return err
 			}
 			p.publish(t.Context(), "11", "12", "held")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -37,7 +38,7 @@ func BenchmarkPurge(b *testing.B) {
 			for i := 0; ctx.Err() == nil; i++ {
 				publishes = append(publishes, timed(b, func() error {
 					_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
-						ID: fmt.Sprint(border.UnixNano(), i), Account: "acct_wh_000001", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}"),
+						ID: fmt.Sprint(border.UnixNano(), i), Account: "acct_wh_000001", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}"),
 					})
 					return err
 				}))

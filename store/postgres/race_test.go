@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -76,7 +77,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 	for round := range rounds {
 		border := time.Now().Add(-time.Hour) // Purge ends what is under way, too: nothing here is that old
 		for i := range events {
-			if _, err := nodes[0].Enqueue(t.Context(), webhooks.EncodedEvent{ID: event(round, i), Account: account(i), Type: webhooks.TypeBalanceLow}); err != nil {
+			if _, err := nodes[0].Enqueue(t.Context(), webhooks.EncodedEvent{ID: event(round, i), Account: account(i), Type: alerts.TypeBalanceLow}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -154,7 +155,7 @@ func TestLeasedStays(t *testing.T) {
 	s, other := open(t, option), open(t, option)
 	endpoints(t, s, 1)
 	for i := range 5 {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}

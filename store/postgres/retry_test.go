@@ -30,7 +30,7 @@ func TestStoreRetries(t *testing.T) {
 
 // changing are groups of storetest in which each method that changes something is called.
 var changing = []string{
-	"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "UpdateWebhook", "DeleteWebhook", "EnqueueRaces", "AlertRaces", "UpdateFileScan", "DedupKeys",
+	"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "UpdateWebhook", "DeleteWebhook", "EnqueueRaces", "AlertRaces", "UpdateScan", "DedupKeys",
 	"Attempts", "Settle", "Failing", "Off", "Redeliver", "AdvanceRecovery", "Purge", "DeliveryRaces", "EraseAccount", "AuditEntriesOfChanges", "Transfer",
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -110,7 +111,7 @@ func TestMigrateAnAdministratorsSchema(t *testing.T) {
 		}
 		defer func() { _ = s.Close() }()
 		endpoints(t, s, 1)
-		if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}); n != 1 || err != nil {
+		if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}); n != 1 || err != nil {
 			t.Errorf("Enqueue = %d, %v", n, err)
 		}
 	}

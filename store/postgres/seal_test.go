@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
@@ -180,7 +181,7 @@ func TestSealed_SealerFails_IsErrSealer(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option, postgres.Sealed(keyring(t, 1)))
-	service, err := webhooks.New(s, webhooks.Config{})
+	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		t.Fatal(err)
 	}

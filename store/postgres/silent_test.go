@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
@@ -227,18 +228,18 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil }, testAuditEntry(of))
 	},
 	"UpdateAlert": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateAlert(ctx, of, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+		_, err := s.UpdateAlert(ctx, of, "series", func(step *alerts.Step) error {
 			step.State = []byte("state")
 			return nil
 		})
 		return err
 	},
-	"UpdateFileScan": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.UpdateFileScan(ctx, func([]byte) ([]byte, error) { return []byte(of), nil })
+	"UpdateScan": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.UpdateScan(ctx, func([]byte) ([]byte, error) { return []byte(of), nil })
 	},
 	"EnqueueOnce": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: of + "2", Account: of, Type: webhooks.TypeBalanceLow},
-			[]webhooks.DedupKey{{Key: "notice", Until: time.Now().Add(time.Hour)}})
+		_, err := s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: of + "2", Account: of, Type: alerts.TypeBalanceLow},
+			[]alerts.DedupKey{{Key: "notice", Until: time.Now().Add(time.Hour)}})
 		return err
 	},
 	"Redeliver": func(ctx context.Context, s *postgres.Store, of string) error {
@@ -273,7 +274,7 @@ func transacting(t *testing.T, s *postgres.Store, of string) {
 	}
 	check(s.CreateWebhook(t.Context(), newWebhook(of, of), webhooks.CreateOptions{}))
 	check(s.CreateKey(t.Context(), testKey(of, of, 1), apikeys.CreateOptions{}))
-	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: of, Account: of, Type: webhooks.TypeBalanceLow})
+	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: of, Account: of, Type: alerts.TypeBalanceLow})
 	check(err)
 	for _, task := range claimed(t, s) {
 		settleAs(t, s, task, webhooks.Deliver)
@@ -387,7 +388,7 @@ func TestClaimOfASilentNode(t *testing.T) {
 	}
 	const events, size = 40, 256 << 10
 	for range events {
-		if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
+		if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -437,7 +438,7 @@ func TestBytesOfALoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, size := range []int{3 << 19, 3 << 19, 3 << 19, 5 << 20, 1, 1} {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
 			t.Fatal(err)
 		}
 	}

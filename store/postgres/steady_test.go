@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -67,7 +68,7 @@ func publish(b *testing.B, s *postgres.Store, total int) {
 				time.Sleep(time.Until(begun.Add(time.Duration(j) * time.Second / time.Duration(*benchRate))))
 				_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
 					ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
-					Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`{"a":1}`),
+					Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`{"a":1}`),
 				})
 				if err != nil {
 					b.Error(err)

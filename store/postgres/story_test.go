@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -185,7 +186,7 @@ func storyAccount(i int) string { return fmt.Sprintf("acct_%d", i) }
 
 func (s *story) webhook(account string) {
 	if err := s.direct.CreateWebhook(context.Background(), webhooks.Webhook{
-		ID: "wh_" + account, Account: account, URL: "https://example.com/" + account, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "wh_" + account, Account: account, URL: "https://example.com/" + account, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 	}, webhooks.CreateOptions{}); err != nil {
 		s.Fatalf("CreateWebhook: %v", err)
@@ -283,7 +284,7 @@ func (s *story) announce(account string) (e webhooks.EncodedEvent, acknowledged 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.made++
-	e = webhooks.EncodedEvent{ID: fmt.Sprint("e", s.made), Account: account, Type: webhooks.TypeBalanceLow}
+	e = webhooks.EncodedEvent{ID: fmt.Sprint("e", s.made), Account: account, Type: alerts.TypeBalanceLow}
 	e.Body = storyBody(e.ID)
 	one := &storyEvent{account: account}
 	s.events[e.ID] = one
@@ -389,7 +390,7 @@ func (s *story) eraseBesidePublication() {
 	account := fmt.Sprint("erased_", s.rand.IntN(1000))
 	s.webhook(account)
 	eraser := s.nodes[s.rand.IntN(len(s.nodes))].store
-	e := webhooks.EncodedEvent{ID: "e_" + account, Account: account, Type: webhooks.TypeBalanceLow}
+	e := webhooks.EncodedEvent{ID: "e_" + account, Account: account, Type: alerts.TypeBalanceLow}
 	e.Body = storyBody(e.ID)
 	published, committed := make(chan struct{}), make(chan struct{})
 	open := time.Duration(s.rand.IntN(1000)) * time.Millisecond

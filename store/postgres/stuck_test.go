@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -115,7 +116,7 @@ func TestOwner_WorkIsNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 			w.narrows(heartbeat, heartbeat)
 			for i := range hooks {
 				event := webhooks.EncodedEvent{
-					ID: fmt.Sprint("event_", i), Account: fmt.Sprintf("acct_wh_%06d", i), Type: webhooks.TypeBalanceLow, Body: make([]byte, large.body),
+					ID: fmt.Sprint("event_", i), Account: fmt.Sprintf("acct_wh_%06d", i), Type: alerts.TypeBalanceLow, Body: make([]byte, large.body),
 				}
 				if n, err := other.Enqueue(t.Context(), event); n != 1 || err != nil {
 					t.Fatalf("Enqueue = %d, %v", n, err)

@@ -22,7 +22,7 @@ func TestTransfer(t *testing.T) {
 // A position that the database could not read either is refused before it is asked.
 func TestPositionsOfOtherStores(t *testing.T) {
 	s := open(t, inSchema(t))
-	for _, kind := range []string{"key", "webhook", "request", "alert", "dedup_key", "file_scan", "event", "recovery", "audit_entry"} {
+	for _, kind := range []string{"key", "webhook", "request", "alert", "dedup_key", "scan", "event", "recovery", "audit_entry"} {
 		for _, row := range []string{"acct", "acct\x00id", "acct\x00id\x00", "acct\x00id\x00x", "acct\x00\xff\x000", "n\x00\x00\x00\x00\x00\x00\x00\x01", "a\x00b\x000\x00"} {
 			after := kind + "." + base64.RawURLEncoding.EncodeToString([]byte(row))
 			if _, err := s.Export(t.Context(), "", after, 9); !errors.Is(err, transfer.ErrPosition) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -29,7 +30,7 @@ func TestChangesAreTrimmed(t *testing.T) {
 		t.Helper()
 		for i := from; i < to; i++ {
 			if _, err := nodes[i%2].Enqueue(t.Context(), webhooks.EncodedEvent{
-				ID: fmt.Sprint(i), Account: fmt.Sprintf("acct_wh_%06d", i%20), Type: webhooks.TypeBalanceLow, Body: []byte("{}"),
+				ID: fmt.Sprint(i), Account: fmt.Sprintf("acct_wh_%06d", i%20), Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +48,7 @@ func TestChangesAreTrimmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nodes[0].EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "open", Account: "acct_wh_000003", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+	if _, err := nodes[0].EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "open", Account: "acct_wh_000003", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	publish(0, 300)
@@ -90,14 +91,14 @@ func TestChangesOfAnotherServer(t *testing.T) {
 	endpoints(t, s, 4)
 	for i := range 40 {
 		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
-			ID: fmt.Sprint(i), Account: fmt.Sprintf("acct_wh_%06d", i%4), Type: webhooks.TypeBalanceLow, Body: []byte("{}"),
+			ID: fmt.Sprint(i), Account: fmt.Sprintf("acct_wh_%06d", i%4), Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	in(t, name, `update changes set added = added + 1000000000000; update marks set event = 1000000000000 where name = 'changes';
 		insert into nodes (node) values (5); insert into heartbeats (node, until, seen) values (5, now() - interval '1 day', 1000000000000); update shard_owners set node = 5`)
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "later", Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "later", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	seen := make(map[string]int)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -133,7 +134,7 @@ func TestPublish_BatchIsCancelled_ErrorsAreUnavailable(t *testing.T) {
 	var publishers sync.WaitGroup
 	for i := range 20 {
 		publishers.Go(func() {
-			_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event", i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+			_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event", i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
 			if !errors.Is(err, auth.ErrUnavailable) || errors.Is(err, auth.ErrInterrupted) {
 				t.Errorf("Enqueue: %v, want %v", err, auth.ErrUnavailable)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -64,7 +65,7 @@ func TestPublishOfUnknownOutcome(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range publishers {
 			all.Go(func() {
-				_, errs[i] = s.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(event, i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+				_, errs[i] = s.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(event, i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
 			})
 		}
 		all.Wait()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -34,7 +35,7 @@ func TestNew_DatabaseMayLoseCommits_Warns(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		_, err = webhooks.New(s, webhooks.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, err = webhooks.New(s, webhooks.Config{Events: alerts.Events(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

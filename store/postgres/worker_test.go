@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
@@ -43,7 +44,7 @@ func workAs(ctx context.Context, s *postgres.Store, name string, tell func(accou
 
 func workOnce(ctx context.Context, s *postgres.Store, name string, i int, tell func(account, event string)) error {
 	account, id := workedAccount(i), fmt.Sprintf("%s_%d", name, i)
-	event := webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")}
+	event := webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")}
 	if n, err := s.Enqueue(ctx, event); err != nil || n != 1 {
 		return fmt.Errorf("Enqueue = %d, %w", n, err)
 	}
@@ -71,7 +72,7 @@ func workOnce(ctx context.Context, s *postgres.Store, name string, i int, tell f
 	if _, err := s.ListDeliveries(ctx, account, account[len("acct_"):], webhooks.DeliveryQuery{Limit: 10, Failed: i%2 == 0}); err != nil {
 		return fmt.Errorf("ListDeliveries: %w", err)
 	}
-	if _, err := s.UpdateWebhook(ctx, account, account[len("acct_"):], func(w *webhooks.Webhook, _ *audit.Entry) error { w.BalanceThreshold++; return nil }); err != nil {
+	if _, err := s.UpdateWebhook(ctx, account, account[len("acct_"):], func(w *webhooks.Webhook, _ *audit.Entry) error { w.Threshold++; return nil }); err != nil {
 		return fmt.Errorf("UpdateWebhook: %w", err)
 	}
 	return rotateOnce(ctx, s, account, id, i)

@@ -6,114 +6,120 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // keepState returns a change that sets State.
-func keepState(state string) func(*webhooks.AlertStep) error {
-	return func(step *webhooks.AlertStep) error {
+func keepState(state string) func(*alerts.Step) error {
+	return func(step *alerts.Step) error {
 		step.State = []byte(state)
 		return nil
 	}
 }
 
 // updateAlert makes a step and returns its number of deliveries.
-func (t *tester) updateAlert(account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) int {
+func (t *tester) updateAlert(account string, series string, change func(*alerts.Step) error) int {
 	t.Helper()
-	deliveries, err := t.store.UpdateAlert(t.Context(), account, metric, change)
+	deliveries, err := t.store.UpdateAlert(t.Context(), account, series, change)
 	t.must(err)
 	return deliveries
 }
 
 // alert returns the state of an alert.
-func (t *tester) alert(account string, metric webhooks.Metric) (state string) {
+func (t *tester) alert(account string, series string) (state string) {
 	t.Helper()
-	t.updateAlert(account, metric, func(step *webhooks.AlertStep) error {
+	t.updateAlert(account, series, func(step *alerts.Step) error {
 		state = string(step.State)
 		return nil
 	})
 	return state
 }
 
-// wantDue checks which accounts have a due balance alert.
+// wantDue checks which accounts have a due series; each has one at most.
 func (t *tester) wantDue(want ...string) {
 	t.Helper()
-	accounts, err := t.store.DueAlerts(t.Context(), 99)
+	due, err := t.store.DueAlerts(t.Context(), 99)
 	t.must(err)
-	wantSame(t, "DueAlerts", slices.Sorted(slices.Values(accounts)), want)
+	var accounts []string
+	for _, series := range due {
+		accounts = append(accounts, series.Account)
+	}
+	slices.Sort(accounts)
+	wantSame(t, "accounts of DueAlerts", accounts, want)
 }
 
 func updateAlert(run runner) {
 	run("stores State as change leaves it", func(t *tester) {
-		wantSame(t, "State at first", t.alert("acct", webhooks.MetricBalance), "")
+		wantSame(t, "State at first", t.alert("acct", "series"), "")
 		for _, state := range []string{"a", "\x00\xff", long("state", 1<<20), "b", "b", "", "", "c"} {
-			t.updateAlert("acct", webhooks.MetricBalance, keepState(state))
-			wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), state)
+			t.updateAlert("acct", "series", keepState(state))
+			wantSame(t, "State", t.alert("acct", "series"), state)
 		}
 	})
 
-	run("keeps accounts and metrics apart", func(t *tester) {
-		type name struct{ account, metric string }
+	run("keeps accounts and series apart", func(t *tester) {
+		type name struct{ account, series string }
 		want := map[name]string{}
 		for i, odd := range oddStrings {
-			for j, n := range []name{{odd, "metric"}, {"acct", odd}, {odd + "m", "etric"}} {
+			for j, n := range []name{{odd, "series 1"}, {"acct", odd}, {odd + "m", "etric"}} {
 				want[n] = strconv.Itoa(3*i + j)
-				t.updateAlert(n.account, webhooks.Metric(n.metric), keepState(want[n]))
+				t.updateAlert(n.account, n.series, keepState(want[n]))
 			}
 		}
 		for n, state := range want {
-			wantSame(t, "State of "+strconv.Quote(n.account+", "+n.metric), t.alert(n.account, webhooks.Metric(n.metric)), state)
+			wantSame(t, "State of "+strconv.Quote(n.account+", "+n.series), t.alert(n.account, n.series), state)
 		}
 	})
 
 	run("copies State in and out", func(t *tester) {
 		state := []byte("state")
-		t.updateAlert("acct", "metric", func(step *webhooks.AlertStep) error { step.State = state; return nil })
+		t.updateAlert("acct", "series 1", func(step *alerts.Step) error { step.State = state; return nil })
 		state[0] = 'x'
-		wantSame(t, "State", t.alert("acct", "metric"), "state")
+		wantSame(t, "State", t.alert("acct", "series 1"), "state")
 	})
 
 	run("returns the error of change and stores nothing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.updateAlert("acct", "metric", keepState("before"))
+		t.updateAlert("acct", "series 1", keepState("before"))
 		no := errors.New("no")
 		for range 2 {
-			deliveries, err := t.store.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error {
+			deliveries, err := t.store.UpdateAlert(t.Context(), "acct", "series 1", func(step *alerts.Step) error {
 				step.State = []byte("after")
 				step.Webhooks()
-				step.Events = []webhooks.AlertEvent{{EncodedEvent: newEvent("acct", "event")}}
+				step.Events = []alerts.StepEvent{{EncodedEvent: newEvent("acct", "event")}}
 				return no
 			})
 			t.wantError("UpdateAlert", err, no)
 			wantSame(t, "deliveries", deliveries, 0)
-			_, err = t.store.UpdateAlert(t.Context(), "acct", "metric", func(*webhooks.AlertStep) error { return no })
+			_, err = t.store.UpdateAlert(t.Context(), "acct", "series 1", func(*alerts.Step) error { return no })
 			t.wantError("UpdateAlert that changes nothing", err, no)
 		}
-		wantSame(t, "State", t.alert("acct", "metric"), "before")
+		wantSame(t, "State", t.alert("acct", "series 1"), "before")
 		_, err := t.store.EventDeliveries(t.Context(), "acct", "event")
 		t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 	})
 
 	run("passes the account's webhooks to change, in ascending order", func(t *tester) {
 		var got []webhooks.Webhook
-		look := func(step *webhooks.AlertStep) error {
+		look := func(step *alerts.Step) error {
 			got = step.Webhooks()
 			return nil
 		}
-		t.updateAlert("acct", "metric", look)
+		t.updateAlert("acct", "series 1", look)
 		wantSame(t, "no webhooks", got, nil)
 		a, b, off := newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c")
-		off.Active, off.Events = false, []webhooks.EventType{webhooks.TypeFilesExpiring}
+		off.Active, off.Events = false, []webhooks.EventType{otherType}
 		t.createWebhooks(off, newWebhook("acc", "d"), b, a, newWebhook("acct2", "e"))
-		t.updateAlert("acct", "metric", look)
+		t.updateAlert("acct", "series 1", look)
 		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, b, off})
 		got[0].Events[0] = "changed"
-		t.updateAlert("acct", "metric", look)
+		t.updateAlert("acct", "series 1", look)
 		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, b, off})
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
-		a = t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.BalanceThreshold = 7 })
-		t.updateAlert("acct", "metric", func(step *webhooks.AlertStep) error {
+		a = t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Threshold = 7 })
+		t.updateAlert("acct", "series 1", func(step *alerts.Step) error {
 			step.State = []byte("new")
 			return look(step)
 		})
@@ -123,14 +129,14 @@ func updateAlert(run runner) {
 
 // alertEvents tests the events of UpdateAlert.
 func alertEvents(run runner) {
-	fire := func(state string, events ...webhooks.AlertEvent) func(*webhooks.AlertStep) error {
-		return func(step *webhooks.AlertStep) error {
+	fire := func(state string, events ...alerts.StepEvent) func(*alerts.Step) error {
+		return func(step *alerts.Step) error {
 			step.State, step.Events = []byte(state), events
 			return nil
 		}
 	}
-	event := func(id, webhook string) webhooks.AlertEvent {
-		return webhooks.AlertEvent{EncodedEvent: newEvent("acct", id), WebhookID: webhook}
+	event := func(id, webhook string) alerts.StepEvent {
+		return alerts.StepEvent{EncodedEvent: newEvent("acct", id), WebhookID: webhook}
 	}
 	states := func(t *tester, id string) map[string]webhooks.DeliveryState {
 		t.Helper()
@@ -143,10 +149,10 @@ func alertEvents(run runner) {
 
 	run("stores each event like Enqueue, in order", func(t *tester) {
 		off, unsubscribed := newWebhook("acct", "off"), newWebhook("acct", "unsubscribed")
-		off.Active, unsubscribed.Events = false, []webhooks.EventType{webhooks.TypeFilesExpiring}
+		off.Active, unsubscribed.Events = false, []webhooks.EventType{otherType}
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, unsubscribed, newWebhook("other", "other"))
-		wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event("1", ""), event("2", ""))), 4)
-		wantSame(t, "State", t.alert("acct", "metric"), "state")
+		wantSame(t, "deliveries", t.updateAlert("acct", "series 1", fire("state", event("1", ""), event("2", ""))), 4)
+		wantSame(t, "State", t.alert("acct", "series 1"), "state")
 		for _, id := range []string{"1", "2"} {
 			wantSame(t, "states", states(t, id), map[string]webhooks.DeliveryState{"a": webhooks.Pending, "b": webhooks.Pending, "off": webhooks.Skipped})
 		}
@@ -167,7 +173,7 @@ func alertEvents(run runner) {
 
 	run("delivers an event with a WebhookID only to that webhook", func(t *tester) {
 		off, unsubscribed := newWebhook("acct", "off"), newWebhook("acct", "unsubscribed")
-		off.Active, unsubscribed.Events = false, []webhooks.EventType{webhooks.TypeFilesExpiring}
+		off.Active, unsubscribed.Events = false, []webhooks.EventType{otherType}
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, unsubscribed, newWebhook("other", "other"))
 		for webhook, want := range map[string]map[string]webhooks.DeliveryState{
 			"b":            {"b": webhooks.Pending},
@@ -175,7 +181,7 @@ func alertEvents(run runner) {
 			"unsubscribed": {}, "other": {}, "gone": {},
 		} {
 			id := "for " + webhook
-			wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event(id, webhook))), strings.Count(webhook, "b")*len(want))
+			wantSame(t, "deliveries", t.updateAlert("acct", "series 1", fire("state", event(id, webhook))), strings.Count(webhook, "b")*len(want))
 			wantSame(t, "states "+id, states(t, id), want)
 		}
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "b")
@@ -184,7 +190,7 @@ func alertEvents(run runner) {
 	run("stores events even if State is unchanged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		for _, id := range []string{"1", "2"} {
-			wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event(id, ""))), 1)
+			wantSame(t, "deliveries", t.updateAlert("acct", "series 1", fire("state", event(id, ""))), 1)
 		}
 		wantSame(t, "deliveries", t.updateAlert("acct", "nothing is kept", fire("", event("3", ""))), 1)
 		t.claimAll(3)
@@ -193,50 +199,50 @@ func alertEvents(run runner) {
 	run("does not store an event with a known ID again", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueue(newEvent("acct", "1"), 1)
-		wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event("1", ""), event("2", ""), event("2", ""))), 1)
+		wantSame(t, "deliveries", t.updateAlert("acct", "series 1", fire("state", event("1", ""), event("2", ""), event("2", ""))), 1)
 		t.enqueue(newEvent("acct", "2"), 1)
-		wantSame(t, "State", t.alert("acct", "metric"), "state")
+		wantSame(t, "State", t.alert("acct", "series 1"), "state")
 		t.claimAll(2)
 	})
 }
 
 // deferrableAlerts tests AlertStep.Deferrable.
 func deferrableAlerts(run runner) {
-	deferrable := func(state string) func(*webhooks.AlertStep) error {
-		return func(step *webhooks.AlertStep) error {
+	deferrable := func(state string) func(*alerts.Step) error {
+		return func(step *alerts.Step) error {
 			step.State, step.Deferrable = []byte(state), true
 			return nil
 		}
 	}
 
 	run("passes a deferred State to the next step", func(t *tester) {
-		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred"))
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred")
-		t.updateAlert("acct", webhooks.MetricBalance, keepState("written"))
+		t.updateAlert("acct", "series", deferrable("deferred"))
+		wantSame(t, "State", t.alert("acct", "series"), "deferred")
+		t.updateAlert("acct", "series", keepState("written"))
 		for _, state := range []string{"deferred", "deferred again", "deferred again", "written"} {
-			t.updateAlert("acct", webhooks.MetricBalance, deferrable(state))
-			wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), state)
+			t.updateAlert("acct", "series", deferrable(state))
+			wantSame(t, "State", t.alert("acct", "series"), state)
 		}
-		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred once more"))
+		t.updateAlert("acct", "series", deferrable("deferred once more"))
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred once more")
-		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred"))
-		t.updateAlert("acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+		wantSame(t, "State", t.alert("acct", "series"), "deferred once more")
+		t.updateAlert("acct", "series", deferrable("deferred"))
+		t.updateAlert("acct", "series", func(step *alerts.Step) error {
 			step.State = append(slices.Clone(step.State), " and written"...)
 			return nil
 		})
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred and written")
+		wantSame(t, "State", t.alert("acct", "series"), "deferred and written")
 	})
 
 	run("many deferred states", func(t *tester) {
 		const accounts = 500
 		for round := range 2 {
 			for i := range accounts {
-				t.updateAlert(numbered("acct", i), "metric", deferrable(strconv.Itoa(i+round)))
+				t.updateAlert(numbered("acct", i), "series 1", deferrable(strconv.Itoa(i+round)))
 			}
 		}
 		for i := range accounts {
-			wantSame(t, "State", t.alert(numbered("acct", i), "metric"), strconv.Itoa(i+1))
+			wantSame(t, "State", t.alert(numbered("acct", i), "series 1"), strconv.Itoa(i+1))
 		}
 	})
 }
@@ -245,17 +251,17 @@ func deferrableAlerts(run runner) {
 func durableAlerts(reopened func(name string, before, after func(*tester))) {
 	reopened("alerts, due alerts and deduplication keys", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.updateAlert("acct", webhooks.MetricBalance, keepState("balance"))
-		t.updateAlert("other", webhooks.MetricBalance, keepState("balance"))
-		t.updateAlert("acct", webhooks.MetricBandwidth, keepState("bandwidth"))
+		t.updateAlert("acct", "series", keepState("balance"))
+		t.updateAlert("other", "series", keepState("balance"))
+		t.updateAlert("acct", "another series", keepState("bandwidth"))
 		t.updateAlert("acct", "gone", keepState("gone"))
 		t.updateAlert("acct", "gone", keepState(""))
-		t.updateAlert("acct", "fired", func(step *webhooks.AlertStep) error {
-			step.State, step.Events = []byte("fired"), []webhooks.AlertEvent{{EncodedEvent: newEvent("acct", "fired")}}
+		t.updateAlert("acct", "fired", func(step *alerts.Step) error {
+			step.State, step.Events = []byte("fired"), []alerts.StepEvent{{EncodedEvent: newEvent("acct", "fired")}}
 			return nil
 		})
-		for _, metric := range []webhooks.Metric{webhooks.MetricBandwidth, "deferred at first"} {
-			t.updateAlert("acct", metric, func(step *webhooks.AlertStep) error {
+		for _, series := range []string{"another series", "deferred at first"} {
+			t.updateAlert("acct", series, func(step *alerts.Step) error {
 				step.State, step.Deferrable = []byte("deferred"), true
 				return nil
 			})
@@ -264,13 +270,13 @@ func durableAlerts(reopened func(name string, before, after func(*tester))) {
 		t.createWebhooks(newWebhook("other", "another webhook"))
 	}, func(t *tester) {
 		t.wantDue("other")
-		for metric, want := range map[webhooks.Metric]string{
-			webhooks.MetricBalance: "balance", webhooks.MetricBandwidth: "deferred", "deferred at first": "deferred", "gone": "", "fired": "fired",
+		for series, want := range map[string]string{
+			"series": "balance", "another series": "deferred", "deferred at first": "deferred", "gone": "", "fired": "fired",
 		} {
-			wantSame(t, "State of "+string(metric), t.alert("acct", metric), want)
+			wantSame(t, "State of "+series, t.alert("acct", series), want)
 		}
 		t.wantNew([]int{1}, newDedupKey("notice"), newDedupKey("another"))
-		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "again"), []webhooks.DedupKey{newDedupKey("notice")})
+		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "again"), []alerts.DedupKey{newDedupKey("notice")})
 		t.wantError("EnqueueOnce", err, webhooks.ErrExists)
 		t.claimAll(2)
 	})

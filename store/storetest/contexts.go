@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
@@ -22,8 +23,8 @@ func (t *tester) fillForEveryMethod() Task {
 	t.enqueue(newEvent("acct", "claimed"), 1)
 	task := t.claimAll(1)[0]
 	t.enqueue(newEvent("acct", "pending"), 1)
-	t.updateAlert("acct", "metric", keepState("state"))
-	t.updateFileScan("state")
+	t.updateAlert("acct", "series 1", keepState("state"))
+	t.updateScan("state")
 	return task
 }
 
@@ -49,15 +50,15 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 			{"ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "acct", webhooks.Page{Limit: 9}); return err }},
 			{"UpdateWebhook", func() error { _, err := s.UpdateWebhook(ctx, "acct", "webhook", turnOff); return err }},
 			{"Enqueue", func() error { _, err := s.Enqueue(ctx, newEvent("acct", "new event")); return err }},
-			{"UpdateAlert", func() error { _, err := s.UpdateAlert(ctx, "acct", "metric", keepState("new")); return err }},
-			{"UpdateFileScan", func() error { return s.UpdateFileScan(ctx, keepScan("new")) }},
+			{"UpdateAlert", func() error { _, err := s.UpdateAlert(ctx, "acct", "series 1", keepState("new")); return err }},
+			{"UpdateScan", func() error { return s.UpdateScan(ctx, keepScan("new")) }},
 			{"DueAlerts", func() error { _, err := s.DueAlerts(ctx, 9); return err }},
 			{"UnseenKeys", func() error {
-				_, err := s.UnseenKeys(ctx, "acct", []webhooks.DedupKey{newDedupKey("notice")})
+				_, err := s.UnseenKeys(ctx, "acct", []alerts.DedupKey{newDedupKey("notice")})
 				return err
 			}},
 			{"EnqueueOnce", func() error {
-				_, err := s.EnqueueOnce(ctx, newEvent("acct", "new event of dedupKeys"), []webhooks.DedupKey{newDedupKey("new audit entry")})
+				_, err := s.EnqueueOnce(ctx, newEvent("acct", "new event of dedupKeys"), []alerts.DedupKey{newDedupKey("new audit entry")})
 				return err
 			}},
 			{"Load", func() error {
@@ -162,8 +163,8 @@ func contexts(run runner) {
 			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 			wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), deliveries)
 			wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
-			wantSame(t, "State", t.alert("acct", "metric"), "state")
-			wantSame(t, "the scan's state", t.fileScan(), "state")
+			wantSame(t, "State", t.alert("acct", "series 1"), "state")
+			wantSame(t, "the scan's state", t.scanState(), "state")
 			t.wantNew([]int{0}, newDedupKey("new audit entry"))
 			_, err = t.store.RecoveryByID(t.Context(), "other", "new recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)

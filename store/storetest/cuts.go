@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -122,23 +123,23 @@ func (t *tester) cuts(n int) []*cut {
 			return err
 		}, func(t *tester) bool { return event(t, "new") })
 		add("UpdateAlert", func(ctx context.Context, s store.Store) error {
-			_, err := s.UpdateAlert(ctx, account, "metric", func(step *webhooks.AlertStep) error {
-				step.Events = []webhooks.AlertEvent{{EncodedEvent: newEvent(account, "alert")}}
+			_, err := s.UpdateAlert(ctx, account, "series 1", func(step *alerts.Step) error {
+				step.Events = []alerts.StepEvent{{EncodedEvent: newEvent(account, "alert")}}
 				return keepState("stored")(step)
 			})
 			return err
 		}, func(t *tester) bool {
-			stored := t.alert(account, "metric") == "stored"
+			stored := t.alert(account, "series 1") == "stored"
 			if stored != event(t, "alert") {
 				t.Errorf("%s: alert state stored = %v, its event stored = %v", account, stored, !stored)
 			}
 			return stored
 		})
 		add("EnqueueOnce", func(ctx context.Context, s store.Store) error {
-			_, err := s.EnqueueOnce(ctx, newEvent(account, "notice"), []webhooks.DedupKey{newDedupKey("notice")})
+			_, err := s.EnqueueOnce(ctx, newEvent(account, "notice"), []alerts.DedupKey{newDedupKey("notice")})
 			return err
 		}, func(t *tester) bool {
-			fresh, err := t.store.UnseenKeys(t.Context(), account, []webhooks.DedupKey{newDedupKey("notice")})
+			fresh, err := t.store.UnseenKeys(t.Context(), account, []alerts.DedupKey{newDedupKey("notice")})
 			t.must(err)
 			if known := len(fresh) == 0; known != event(t, "notice") {
 				t.Errorf("%s: deduplication key stored = %v, its event stored = %v", account, known, !known)
@@ -321,11 +322,11 @@ func cutting(run runner) {
 				return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { runtime.Goexit(); return nil }, audit.Entry{})
 			},
 			"UpdateAlert": func() error {
-				_, err := t.store.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error { step.State = []byte("changed"); runtime.Goexit(); return nil })
+				_, err := t.store.UpdateAlert(t.Context(), "acct", "series 1", func(step *alerts.Step) error { step.State = []byte("changed"); runtime.Goexit(); return nil })
 				return err
 			},
-			"UpdateFileScan": func() error {
-				return t.store.UpdateFileScan(t.Context(), func([]byte) ([]byte, error) { runtime.Goexit(); return []byte("changed"), nil })
+			"UpdateScan": func() error {
+				return t.store.UpdateScan(t.Context(), func([]byte) ([]byte, error) { runtime.Goexit(); return []byte("changed"), nil })
 			},
 		} {
 			others := make([]error, 8)
@@ -346,8 +347,8 @@ func cutting(run runner) {
 		}
 		wantSame(t, "KeyByID", t.key("acct", "key"), newKey("acct", "key"))
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), webhook)
-		wantSame(t, "State", t.alert("acct", "metric"), "")
-		wantSame(t, "the scan's state", t.fileScan(), "")
+		wantSame(t, "State", t.alert("acct", "series 1"), "")
+		wantSame(t, "the scan's state", t.scanState(), "")
 		t.claimAll(6 * 8)
 	})
 }

@@ -5,13 +5,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func newDedupKey(key string) webhooks.DedupKey { return webhooks.DedupKey{Key: key, Until: some} }
+func newDedupKey(key string) alerts.DedupKey { return alerts.DedupKey{Key: key, Until: some} }
 
 // wantNew checks which of the deduplication keys are new to the account.
-func (t *tester) wantNew(want []int, dedupKeys ...webhooks.DedupKey) {
+func (t *tester) wantNew(want []int, dedupKeys ...alerts.DedupKey) {
 	t.Helper()
 	fresh, err := t.store.UnseenKeys(t.Context(), "acct", dedupKeys)
 	t.must(err)
@@ -19,7 +20,7 @@ func (t *tester) wantNew(want []int, dedupKeys ...webhooks.DedupKey) {
 }
 
 // enqueueOnce stores deduplication keys with an event and checks its number of deliveries.
-func (t *tester) enqueueOnce(event webhooks.EncodedEvent, want int, dedupKeys ...webhooks.DedupKey) {
+func (t *tester) enqueueOnce(event webhooks.EncodedEvent, want int, dedupKeys ...alerts.DedupKey) {
 	t.Helper()
 	got, err := t.store.EnqueueOnce(t.Context(), event, dedupKeys)
 	t.must(err)
@@ -41,19 +42,19 @@ func dedupKeys(run runner) {
 	run("a key is identified by account, Key and Until in milliseconds", func(t *tester) {
 		for _, key := range oddStrings {
 			t.enqueueOnce(newEvent("acct", "of "+strconv.QuoteToASCII(key)), 0, newDedupKey(key))
-			for _, other := range []webhooks.DedupKey{{Key: key, Until: some.Add(time.Millisecond)}, {Key: key, Until: some.Add(-time.Millisecond)}, {Key: key + "x", Until: some}} {
+			for _, other := range []alerts.DedupKey{{Key: key, Until: some.Add(time.Millisecond)}, {Key: key, Until: some.Add(-time.Millisecond)}, {Key: key + "x", Until: some}} {
 				t.wantNew([]int{0}, other)
 			}
-			t.wantNew(nil, newDedupKey(key), webhooks.DedupKey{Key: key, Until: some.Add(999 * time.Microsecond).In(time.FixedZone("", 3600))})
+			t.wantNew(nil, newDedupKey(key), alerts.DedupKey{Key: key, Until: some.Add(999 * time.Microsecond).In(time.FixedZone("", 3600))})
 		}
 		for _, account := range []string{"acc", "acct2", "other"} {
-			fresh, err := t.store.UnseenKeys(t.Context(), account, []webhooks.DedupKey{newDedupKey("a")})
+			fresh, err := t.store.UnseenKeys(t.Context(), account, []alerts.DedupKey{newDedupKey("a")})
 			t.must(err)
 			wantSame(t, "UnseenKeys of another account", fresh, []int{0})
-			_, err = t.store.EnqueueOnce(t.Context(), newEvent(account, "event"), []webhooks.DedupKey{newDedupKey("a")})
+			_, err = t.store.EnqueueOnce(t.Context(), newEvent(account, "event"), []alerts.DedupKey{newDedupKey("a")})
 			t.must(err)
 		}
-		longest := webhooks.DedupKey{Key: long("key", 1024), Until: some}
+		longest := alerts.DedupKey{Key: long("key", 1024), Until: some}
 		t.enqueueOnce(newEvent("acct", "long"), 0, longest)
 		t.wantNew(nil, longest)
 	})
@@ -72,7 +73,7 @@ func dedupKeys(run runner) {
 	run("EnqueueOnce returns ErrExists if a key exists, and stores nothing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueueOnce(newEvent("acct", "1"), 1, newDedupKey("b"))
-		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "2"), []webhooks.DedupKey{newDedupKey("a"), newDedupKey("b"), newDedupKey("c")})
+		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "2"), []alerts.DedupKey{newDedupKey("a"), newDedupKey("b"), newDedupKey("c")})
 		t.wantError("EnqueueOnce", err, webhooks.ErrExists)
 		t.wantNew([]int{0, 2}, newDedupKey("a"), newDedupKey("b"), newDedupKey("c"))
 		_, err = t.store.EventDeliveries(t.Context(), "acct", "2")
@@ -86,7 +87,7 @@ func dedupKeys(run runner) {
 			var won atomic.Int64
 			inParallel(8, func(i int) {
 				id := numbered(numbered("event", round), i)
-				all := []webhooks.DedupKey{newDedupKey(id), newDedupKey(numbered("shared", round))}
+				all := []alerts.DedupKey{newDedupKey(id), newDedupKey(numbered("shared", round))}
 				switch _, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", id), all); err {
 				case nil:
 					won.Add(1)
@@ -103,9 +104,9 @@ func dedupKeys(run runner) {
 	})
 
 	run("Purge removes only keys whose Until has passed", func(t *tester) {
-		var all []webhooks.DedupKey
+		var all []alerts.DedupKey
 		for i := range 20 {
-			all = append(all, webhooks.DedupKey{Key: numbered("key", i%3), Until: some.Add(time.Duration(i) * time.Minute)})
+			all = append(all, alerts.DedupKey{Key: numbered("key", i%3), Until: some.Add(time.Duration(i) * time.Minute)})
 		}
 		t.enqueueOnce(newEvent("acct", "event"), 0, all...)
 		t.purge(webhooks.Purge{})

@@ -63,11 +63,11 @@ func (h *history) webhook(id string) webhooks.Webhook {
 	w := newWebhook("acct", id)
 	switch id {
 	case "half":
-		w.Events = []webhooks.EventType{webhooks.TypeBandwidthLimitReached, webhooks.TypeFilesExpiring}
+		w.Events = []webhooks.EventType{thirdType, otherType}
 	case "rare":
-		w.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+		w.Events = []webhooks.EventType{otherType}
 	default:
-		w.Events = webhooks.EventTypes()
+		w.Events = []webhooks.EventType{eventType, otherType, thirdType, fourthType}
 	}
 	h.webhooks = append(h.webhooks, w)
 	h.counts[id] = map[string]int{}
@@ -81,11 +81,11 @@ func (h *history) publish(phase string, n int) {
 	typeOf := func(i int) webhooks.EventType {
 		switch {
 		case i%100 == 50:
-			return webhooks.TypeFilesExpiring
+			return otherType
 		case i%2 == 1:
-			return webhooks.TypeBandwidthLimitReached
+			return thirdType
 		}
-		return webhooks.TypeBalanceLow
+		return eventType
 	}
 	for i := range n {
 		for _, w := range h.webhooks {

@@ -100,12 +100,12 @@ func listDeliveries(run runner) {
 
 	run("lists only deliveries of the webhook", func(t *tester) {
 		a, b, c, foreign := newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"), newWebhook("other", "d")
-		b.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
-		c.Events = []webhooks.EventType{webhooks.TypeBandwidthLimitReached}
+		b.Events = []webhooks.EventType{otherType}
+		c.Events = []webhooks.EventType{thirdType}
 		t.createWebhooks(a, b, c, foreign)
 		t.enqueue(newEvent("acct", "1"), 1)
 		expiring := newEvent("acct", "2")
-		expiring.Type = webhooks.TypeFilesExpiring
+		expiring.Type = otherType
 		t.enqueue(expiring, 2)
 		t.enqueue(newEvent("other", "3"), 1)
 		for _, want := range []struct {
@@ -116,7 +116,7 @@ func listDeliveries(run runner) {
 			wantSame(t, "events of "+want.webhook, eventIDs(list), want.events)
 			for _, d := range list {
 				wantSame(t, "WebhookID", d.WebhookID, want.webhook)
-				wantSame(t, "Type", d.Type, map[string]webhooks.EventType{"1": webhooks.TypeBalanceLow, "2": webhooks.TypeFilesExpiring, "3": webhooks.TypeBalanceLow}[d.EventID])
+				wantSame(t, "Type", d.Type, map[string]webhooks.EventType{"1": eventType, "2": otherType, "3": eventType}[d.EventID])
 			}
 		}
 	})

@@ -105,11 +105,11 @@ func deliveryPages(run runner) {
 
 	run("an After of another list returns some valid page", func(t *tester) {
 		a, b := newWebhook("acct", "a"), newWebhook("acct", "b")
-		b.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+		b.Events = []webhooks.EventType{otherType}
 		foreign := newWebhook("other", "foreign")
 		t.createWebhooks(a, b, foreign)
 		event := newEvent("acct", "of both")
-		event.Type = webhooks.TypeFilesExpiring
+		event.Type = otherType
 		t.enqueue(event, 2)
 		t.enqueueMany("acct", 5, 1)
 		t.enqueueMany("other", 5, 1)

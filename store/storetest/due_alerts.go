@@ -2,17 +2,19 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 func dueAlerts(run runner) {
-	due := func(t *tester, account string, metric webhooks.Metric) (due bool) {
+	due := func(t *tester, account string, series string) (due bool) {
 		t.Helper()
-		t.updateAlert(account, metric, func(step *webhooks.AlertStep) error {
+		t.updateAlert(account, series, func(step *alerts.Step) error {
 			due = step.Due
 			return nil
 		})
@@ -20,7 +22,7 @@ func dueAlerts(run runner) {
 	}
 
 	run("creating, updating or deleting a webhook makes the alert due, and a step ends that", func(t *tester) {
-		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.updateAlert("acct", "series", keepState("state"))
 		t.wantDue()
 		for what, do := range map[string]func(){
 			"created": func() { t.createWebhooks(newWebhook("acct", "a")) },
@@ -29,73 +31,79 @@ func dueAlerts(run runner) {
 		} {
 			if what != "created" {
 				t.createWebhooks(newWebhook("acct", "a"))
-				wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
+				wantSame(t, "Due", due(t, "acct", "series"), true)
 			}
 			do()
 			t.wantDue("acct")
-			wantSame(t, "Due after it was "+what, due(t, "acct", webhooks.MetricBalance), true)
+			wantSame(t, "Due after it was "+what, due(t, "acct", "series"), true)
 			t.wantDue()
-			wantSame(t, "Due then", due(t, "acct", webhooks.MetricBalance), false)
+			wantSame(t, "Due then", due(t, "acct", "series"), false)
 			if what != "deleted" {
 				t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, audit.Entry{}))
-				due(t, "acct", webhooks.MetricBalance)
+				due(t, "acct", "series")
 			}
 		}
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "state")
+		wantSame(t, "State", t.alert("acct", "series"), "state")
 	})
 
 	run("also with a deferred state", func(t *tester) {
-		deferrable := func(state string) func(*webhooks.AlertStep) error {
-			return func(step *webhooks.AlertStep) error {
+		deferrable := func(state string) func(*alerts.Step) error {
+			return func(step *alerts.Step) error {
 				step.State, step.Deferrable = []byte(state), true
 				return nil
 			}
 		}
-		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred"))
+		t.updateAlert("acct", "series", deferrable("deferred"))
 		t.wantDue()
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.wantDue("acct")
-		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
-		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred again"))
+		wantSame(t, "Due", due(t, "acct", "series"), true)
+		t.updateAlert("acct", "series", deferrable("deferred again"))
 		t.updateWebhook("acct", "a", func(*webhooks.Webhook) {})
-		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred again")
+		wantSame(t, "Due", due(t, "acct", "series"), true)
+		wantSame(t, "State", t.alert("acct", "series"), "deferred again")
 	})
 
-	run("only for the account and the balance, and only with a stored state", func(t *tester) {
-		t.updateAlert("other", webhooks.MetricBalance, keepState("state"))
-		t.updateAlert("acct", webhooks.MetricBandwidth, keepState("state"))
-		t.updateAlert("gone", webhooks.MetricBalance, keepState("state"))
-		t.updateAlert("gone", webhooks.MetricBalance, keepState(""))
-		t.createWebhooks(newWebhook("acct", "a"), newWebhook("gone", "b"))
-		t.wantDue()
+	run("all series of the account that have a state, and no others", func(t *tester) {
 		for _, account := range []string{"acct", "other", "gone"} {
-			wantSame(t, "Due", due(t, account, webhooks.MetricBalance) || due(t, account, webhooks.MetricBandwidth), false)
+			t.updateAlert(account, "series", keepState("state"))
+			t.updateAlert(account, "another series", keepState("state"))
 		}
+		t.updateAlert("gone", "series", keepState(""))
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("gone", "b"))
+		t.wantDue("acct", "acct", "gone")
+		for series, want := range map[alerts.Series]bool{
+			{Account: "acct", Name: "series"}: true, {Account: "acct", Name: "another series"}: true, {Account: "acct", Name: "a third"}: false,
+			{Account: "other", Name: "series"}: false, {Account: "other", Name: "another series"}: false,
+			{Account: "gone", Name: "series"}: false, {Account: "gone", Name: "another series"}: true,
+		} {
+			wantSame(t, fmt.Sprintf("Due of %v", series), due(t, series.Account, series.Name), want)
+		}
+		t.wantDue()
 	})
 
 	run("a failed step leaves the alert due", func(t *tester) {
-		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.updateAlert("acct", "series", keepState("state"))
 		t.createWebhooks(newWebhook("acct", "a"))
 		no := errors.New("no")
-		_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(*webhooks.AlertStep) error { return no })
+		_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(*alerts.Step) error { return no })
 		t.wantError("UpdateAlert", err, no)
 		t.wantDue("acct")
-		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
+		wantSame(t, "Due", due(t, "acct", "series"), true)
 	})
 
-	run("DueAlerts returns at most limit accounts, and all of them in the end", func(t *tester) {
+	run("DueAlerts returns at most limit series, and all of them in the end", func(t *tester) {
 		for i := range 7 {
 			account := numbered("acct", i)
-			t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
+			t.updateAlert(account, "series", keepState("state"))
 			t.createWebhooks(newWebhook(account, account))
 		}
 		for want := 7; want > 0; want -= 3 {
-			accounts, err := t.store.DueAlerts(t.Context(), 3)
+			list, err := t.store.DueAlerts(t.Context(), 3)
 			t.must(err)
-			wantSame(t, "number of accounts", len(accounts), min(want, 3))
-			for _, account := range accounts {
-				wantSame(t, "Due", due(t, account, webhooks.MetricBalance), true)
+			wantSame(t, "number of series", len(list), min(want, 3))
+			for _, series := range list {
+				wantSame(t, "Due", due(t, series.Account, series.Name), true)
 			}
 		}
 		t.wantDue()
@@ -103,7 +111,7 @@ func dueAlerts(run runner) {
 
 	run("a settlement that disables a webhook does not make the alert due", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
-		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.updateAlert("acct", "series", keepState("state"))
 		t.enqueue(newEvent("acct", "event"), 1)
 		end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
 		end.Deactivate = webhooks.OffGone
@@ -114,7 +122,7 @@ func dueAlerts(run runner) {
 
 // alertRaces tests concurrent calls of UpdateAlert.
 func alertRaces(run runner) {
-	count := func(step *webhooks.AlertStep) (n int) {
+	count := func(step *alerts.Step) (n int) {
 		n, _ = strconv.Atoi(string(step.State))
 		return n
 	}
@@ -124,19 +132,19 @@ func alertRaces(run runner) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		inParallel(goroutines, func(i int) {
 			for j := range each {
-				_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+				_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(step *alerts.Step) error {
 					n := count(step) + 1
 					step.State = []byte(strconv.Itoa(n))
 					step.Deferrable = (i+j)%3 > 0
 					if n%10 == 0 {
-						step.Deferrable, step.Events = false, []webhooks.AlertEvent{{EncodedEvent: newEvent("acct", strconv.Itoa(n))}}
+						step.Deferrable, step.Events = false, []alerts.StepEvent{{EncodedEvent: newEvent("acct", strconv.Itoa(n))}}
 					}
 					return nil
 				})
 				t.wantError("UpdateAlert", err, nil)
 			}
 		})
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), strconv.Itoa(goroutines*each))
+		wantSame(t, "State", t.alert("acct", "series"), strconv.Itoa(goroutines*each))
 		seen := map[string]bool{}
 		for _, task := range t.claimAll(goroutines * each / 10) {
 			seen[task.Event.ID] = true
@@ -148,7 +156,7 @@ func alertRaces(run runner) {
 		for round := range 50 {
 			account := numbered("acct", round)
 			if round%2 == 0 {
-				t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
+				t.updateAlert(account, "series", keepState("state"))
 			}
 			saw := false
 			inParallel(2, func(i int) {
@@ -156,15 +164,15 @@ func alertRaces(run runner) {
 					t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{}), nil)
 					return
 				}
-				_, err := t.store.UpdateAlert(t.Context(), account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+				_, err := t.store.UpdateAlert(t.Context(), account, "series", func(step *alerts.Step) error {
 					saw, step.State = len(step.Webhooks()) > 0, []byte("new")
 					return nil
 				})
 				t.wantError("UpdateAlert", err, nil)
 			})
-			accounts, err := t.store.DueAlerts(t.Context(), 99)
+			list, err := t.store.DueAlerts(t.Context(), 99)
 			t.must(err)
-			if saw == slices.Contains(accounts, account) {
+			if saw == slices.Contains(list, alerts.Series{Account: account, Name: "series"}) {
 				t.Errorf("step saw the webhook: %v, alert due: %v; want exactly one", saw, !saw)
 			}
 		}
@@ -174,7 +182,7 @@ func alertRaces(run runner) {
 		inParallel(8, func(i int) {
 			for j := range 50 {
 				account := numbered("acct", (i+j)%4)
-				_, err := t.store.UpdateAlert(t.Context(), account, "metric", func(step *webhooks.AlertStep) error {
+				_, err := t.store.UpdateAlert(t.Context(), account, "series 1", func(step *alerts.Step) error {
 					step.State, step.Deferrable = []byte(strconv.Itoa(count(step)+1)), j%2 == 0
 					return nil
 				})
@@ -183,7 +191,7 @@ func alertRaces(run runner) {
 		})
 		sum := 0
 		for i := range 4 {
-			n, _ := strconv.Atoi(t.alert(numbered("acct", i), "metric"))
+			n, _ := strconv.Atoi(t.alert(numbered("acct", i), "series 1"))
 			sum += n
 		}
 		wantSame(t, "steps", sum, 8*50)

@@ -38,7 +38,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	durableRecoveries(reopened)
 	durablePurges(reopened)
 	durableAlerts(reopened)
-	durableFileScan(reopened)
+	durableScan(reopened)
 	durableAuditEntries(reopened)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -16,7 +17,7 @@ func enqueue(run runner) {
 		matching, another := newWebhook("acct", "b"), newWebhook("acct", "d")
 		inactive, unsubscribed := newWebhook("acct", "a"), newWebhook("acct", "c")
 		inactive.Active = false
-		unsubscribed.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+		unsubscribed.Events = []webhooks.EventType{otherType}
 		t.createWebhooks(another, unsubscribed, inactive, matching, newWebhook("acc", "e"), newWebhook("acctx", "f"))
 		event := newEvent("acct", "event")
 		t.enqueue(event, 2)
@@ -59,7 +60,7 @@ func enqueue(run runner) {
 			t.Errorf("NextAttemptAt differs from now by %v", off)
 		}
 		wantSame(t, "EventDeliveries", d, webhooks.Delivery{
-			EventID: "event", WebhookID: "webhook", Type: webhooks.TypeBalanceLow, PublishedAt: d.PublishedAt,
+			EventID: "event", WebhookID: "webhook", Type: eventType, PublishedAt: d.PublishedAt,
 			State: webhooks.Pending, NextAttemptAt: d.NextAttemptAt,
 		})
 		t.claimAll(1)
@@ -100,10 +101,10 @@ func enqueue(run runner) {
 				t.Error(err)
 			}
 		})
-		t.enqueueOnce(event("once", "trace of once"), 1, webhooks.DedupKey{Key: "once", Until: some})
-		alert := webhooks.AlertEvent{EncodedEvent: event("alert", "trace of an alert")}
-		_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
-			step.Events = []webhooks.AlertEvent{alert}
+		t.enqueueOnce(event("once", "trace of once"), 1, alerts.DedupKey{Key: "once", Until: some})
+		alert := alerts.StepEvent{EncodedEvent: event("alert", "trace of an alert")}
+		_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(step *alerts.Step) error {
+			step.Events = []alerts.StepEvent{alert}
 			return nil
 		})
 		t.must(err)
@@ -129,7 +130,7 @@ func enqueue(run runner) {
 		first := t.deliveries("acct", "event")
 		t.createWebhooks(newWebhook("acct", "c"))
 		different := event
-		different.Type, different.Timestamp, different.Body = webhooks.TypeFilesExpiring, some.Add(time.Hour), []byte("{}")
+		different.Type, different.Timestamp, different.Body = otherType, some.Add(time.Hour), []byte("{}")
 		t.enqueue(event, 2)
 		t.enqueue(different, 2)
 		wantSame(t, "EventDeliveries", t.deliveries("acct", "event"), first)

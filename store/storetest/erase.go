@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -68,8 +69,8 @@ func (t *tester) fillAccount(account string) Task {
 		wantSame(t, "audit", added, 2)
 	}
 	t.createRecoveries(newRecovery(account, id("on"), id("recovery"), webhooks.Dead))
-	t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
-	t.updateAlert(account, "metric", func(step *webhooks.AlertStep) error { step.State, step.Deferrable = []byte("later"), true; return nil })
+	t.updateAlert(account, "series", keepState("state"))
+	t.updateAlert(account, "series 1", func(step *alerts.Step) error { step.State, step.Deferrable = []byte("later"), true; return nil })
 	t.enqueueOnce(newEvent(account, id("once")), 1, newDedupKey("a of "+account), newDedupKey("b of "+account))
 	leased := claim("on")
 	t.enqueue(newEvent(account, id("fresh")), 1)
@@ -144,18 +145,18 @@ func (t *tester) wantNothing(account string) {
 	}
 	_, err = t.store.RecoveryByID(ctx, account, id("recovery"))
 	t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
-	fresh, err := t.store.UnseenKeys(ctx, account, []webhooks.DedupKey{newDedupKey("a of " + account), newDedupKey("b of " + account)})
+	fresh, err := t.store.UnseenKeys(ctx, account, []alerts.DedupKey{newDedupKey("a of " + account), newDedupKey("b of " + account)})
 	t.must(err)
 	wantSame(t, "UnseenKeys", fresh, []int{0, 1})
 	due, err := t.store.DueAlerts(ctx, 9)
 	t.must(err)
-	for _, of := range due {
-		if of == account {
+	for _, series := range due {
+		if series.Account == account {
 			t.Errorf("DueAlerts lists %s", account)
 		}
 	}
-	for _, metric := range []webhooks.Metric{webhooks.MetricBalance, "metric"} {
-		wantSame(t, "State", t.alert(account, metric), "")
+	for _, series := range []string{"series", "series 1"} {
+		wantSame(t, "State", t.alert(account, series), "")
 	}
 }
 
@@ -169,7 +170,7 @@ func erasing(run runner) {
 		t.wantStale(settlement(leased, webhooks.Deliver))
 		wantSame(t, "deliveries of another account", t.settledOf("acct2"), want)
 		t.wantKeyAt(hashOf("acct2", "key of acct2"), newKey("acct2", "key of acct2"))
-		wantSame(t, "State", t.alert("acct2", "metric"), "later")
+		wantSame(t, "State", t.alert("acct2", "series 1"), "later")
 		for _, task := range t.claimAll(2) { // the new and the recovered delivery; the retry is due later
 			wantSame(t, "Task.Webhook.Account", task.Webhook.Account, "acct2")
 		}
@@ -378,15 +379,15 @@ func (t *tester) wantClosed(account string) {
 	t.wantError("CreateWebhook", t.store.CreateWebhook(ctx, newWebhook(account, "new"), webhooks.CreateOptions{}), auth.ErrErasing)
 	_, err := t.store.Enqueue(ctx, newEvent(account, "new"))
 	t.wantError("Enqueue", err, auth.ErrErasing)
-	_, err = t.store.EnqueueOnce(ctx, newEvent(account, "new"), []webhooks.DedupKey{newDedupKey("new")})
+	_, err = t.store.EnqueueOnce(ctx, newEvent(account, "new"), []alerts.DedupKey{newDedupKey("new")})
 	t.wantError("EnqueueOnce", err, auth.ErrErasing)
-	_, err = t.store.UpdateAlert(ctx, account, "metric", keepState("new"))
+	_, err = t.store.UpdateAlert(ctx, account, "series 1", keepState("new"))
 	t.wantError("UpdateAlert", err, auth.ErrErasing)
 	for _, r := range []transfer.Record{
 		&transfer.Key{Key: newKey(account, "new")},
 		&transfer.Webhook{Webhook: newWebhook(account, "new")},
 		&transfer.Request{Account: account, IdempotencyKey: "new", Made: apikeys.DuplicateRequestError{ID: "new"}, At: some},
-		&transfer.Alert{Account: account, Metric: "new", State: []byte("new")},
+		&transfer.Alert{Account: account, Series: "new", State: []byte("new")},
 		&transfer.DedupKey{Account: account, DedupKey: newDedupKey("new")},
 		&transfer.Event{EncodedEvent: newEvent(account, "new"), PublishedAt: some},
 		&transfer.AuditEntry{Entry: audit.Entry{ID: "aud_new", Account: account, Action: audit.KeyCreated}, StoredAt: some},

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
@@ -122,7 +123,7 @@ func (m *model) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, 
 	return n, nil
 }
 
-func (m *model) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, keys []webhooks.DedupKey) (int, error) {
+func (m *model) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, keys []alerts.DedupKey) (int, error) {
 	if err := m.begin(ctx); err != nil {
 		return 0, err
 	}
@@ -140,12 +141,12 @@ func (m *model) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, ke
 	return n, nil
 }
 
-func (m *model) UpdateAlert(ctx context.Context, _ string, _ webhooks.Metric, change func(*webhooks.AlertStep) error) (n int, err error) {
+func (m *model) UpdateAlert(ctx context.Context, _, _ string, change func(*alerts.Step) error) (n int, err error) {
 	if err := m.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer m.mu.Unlock()
-	step := webhooks.AlertStep{}
+	step := alerts.Step{}
 	if err := change(&step); err != nil {
 		if m.fault == "a failed step is reported" && m.feed != nil {
 			for _, w := range m.webhooks {

@@ -21,7 +21,7 @@ func TestNoisy_Reports_AreRepeatedAndReordered(t *testing.T) {
 			m := newModel("")
 			noisy := storetest.Noisy(m, seed)
 			ctx, cancel := context.WithCancel(t.Context())
-			w := webhooks.Webhook{ID: "webhook", Account: "acct", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
+			w := webhooks.Webhook{ID: "webhook", Account: "acct", Events: []webhooks.EventType{"tests.done"}}
 			w.Active = true
 			must(t, m.CreateWebhook(ctx, w, webhooks.CreateOptions{}))
 			var reports storetest.Recorder
@@ -29,7 +29,7 @@ func TestNoisy_Reports_AreRepeatedAndReordered(t *testing.T) {
 			go func() { returned <- noisy.Deliver(ctx, &reports) }()
 			synctest.Wait()
 			for i := range n {
-				_, err := m.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow})
+				_, err := m.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: "tests.done"})
 				must(t, err)
 				_, err = m.UpdateWebhook(ctx, "acct", "webhook", func(*webhooks.Webhook, *audit.Entry) error { return nil })
 				must(t, err)

@@ -186,7 +186,7 @@ func redeliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
 		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
-			w.URL, w.Events = "changed", []webhooks.EventType{webhooks.TypeFilesExpiring}
+			w.URL, w.Events = "changed", []webhooks.EventType{otherType}
 		})
 		again(t, "event")
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, changed)
@@ -194,7 +194,7 @@ func redeliver(run runner) {
 
 	run("returns ErrNotFound if the delivery or its webhook does not exist", func(t *tester) {
 		silent := newWebhook("acct", "silent")
-		silent.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+		silent.Events = []webhooks.EventType{otherType}
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), silent, newWebhook("other", "foreign"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
 		t.settleEvent(newEvent("other", "others"), 1, webhooks.Deliver)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -76,7 +77,7 @@ func reportedDeliveries(run runner) {
 		reports := f.during(func() { f.enqueueOnce(newEvent("acct", "event"), 1, newDedupKey("a")) })
 		f.wantPending("EnqueueOnce", f.added(reports, 1)[0].Pending, webhooks.PendingDelivery{})
 		f.added(f.during(func() {
-			_, err := f.store.EnqueueOnce(f.Context(), newEvent("acct", "again"), []webhooks.DedupKey{newDedupKey("b"), newDedupKey("a")})
+			_, err := f.store.EnqueueOnce(f.Context(), newEvent("acct", "again"), []alerts.DedupKey{newDedupKey("b"), newDedupKey("a")})
 			f.wantError("EnqueueOnce", err, webhooks.ErrExists)
 		}), 0)
 	})
@@ -84,9 +85,9 @@ func reportedDeliveries(run runner) {
 	test("UpdateAlert with events", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		f.added(f.during(func() {
-			n := f.updateAlert("acct", "metric", func(step *webhooks.AlertStep) error {
+			n := f.updateAlert("acct", "series 1", func(step *alerts.Step) error {
 				step.State = []byte("state")
-				step.Events = []webhooks.AlertEvent{
+				step.Events = []alerts.StepEvent{
 					{EncodedEvent: newEvent("acct", "of both")}, {EncodedEvent: newEvent("acct", "of b"), WebhookID: "b"},
 				}
 				return nil
@@ -195,8 +196,8 @@ func reportedDeliveries(run runner) {
 		ended, cancel := context.WithCancel(f.Context())
 		cancel()
 		alert := func(then func() error) {
-			_, err := f.store.UpdateAlert(f.Context(), "acct", "metric", func(step *webhooks.AlertStep) error {
-				step.State, step.Events = []byte("state"), []webhooks.AlertEvent{{EncodedEvent: newEvent("acct", "alert")}}
+			_, err := f.store.UpdateAlert(f.Context(), "acct", "series 1", func(step *alerts.Step) error {
+				step.State, step.Events = []byte("state"), []alerts.StepEvent{{EncodedEvent: newEvent("acct", "alert")}}
 				return then()
 			})
 			if err == nil {

@@ -215,7 +215,7 @@ func settle(run runner) {
 			for range each {
 				if i%2 == 0 {
 					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
-						w.BalanceThreshold++
+						w.Threshold++
 						return nil
 					})
 					f.wantError("UpdateWebhook", err, nil)
@@ -235,7 +235,7 @@ func settle(run runner) {
 		})
 		f.Logf("%d conflicts", conflicts.Load())
 		w := f.webhook("acct", "webhook")
-		wantSame(f.tester, "changes by persons", w.BalanceThreshold, newWebhook("acct", "").BalanceThreshold+2*each)
+		wantSame(f.tester, "changes by persons", w.Threshold, newWebhook("acct", "").Threshold+2*each)
 		wantSame(f.tester, "changes of health", w.ProvenAt.Sub(time.Time{}), 2*each*time.Second)
 		wantSame(f.tester, "Version", w.Version, 1+4*each)
 	})

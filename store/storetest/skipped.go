@@ -12,7 +12,7 @@ func skipped(run runner) {
 	run("stores a Skipped delivery for each inactive subscribed webhook", func(t *tester) {
 		active, off, silent := newWebhook("acct", "b"), newWebhook("acct", "a"), newWebhook("acct", "c")
 		off.Active, silent.Active = false, false
-		silent.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+		silent.Events = []webhooks.EventType{otherType}
 		foreign := newWebhook("other", "d")
 		foreign.Active = false
 		t.createWebhooks(active, off, silent, foreign)
@@ -22,9 +22,9 @@ func skipped(run runner) {
 			t.Fatalf("EventDeliveries has %d deliveries, want 2", len(list))
 		}
 		wantSame(t, "EventDeliveries", list, []webhooks.Delivery{{
-			EventID: "event", WebhookID: "a", Type: webhooks.TypeBalanceLow, PublishedAt: list[0].PublishedAt, State: webhooks.Skipped,
+			EventID: "event", WebhookID: "a", Type: eventType, PublishedAt: list[0].PublishedAt, State: webhooks.Skipped,
 		}, {
-			EventID: "event", WebhookID: "b", Type: webhooks.TypeBalanceLow, PublishedAt: list[0].PublishedAt,
+			EventID: "event", WebhookID: "b", Type: eventType, PublishedAt: list[0].PublishedAt,
 			State: webhooks.Pending, NextAttemptAt: list[1].NextAttemptAt,
 		}})
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "b")

@@ -69,7 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Deferrable", deferrableAlerts},
 		{"DueAlerts", dueAlerts},
 		{"AlertRaces", alertRaces},
-		{"UpdateFileScan", updateFileScan},
+		{"UpdateScan", updateScan},
 		{"DedupKeys", dedupKeys},
 		{"Attempts", attempts},
 		{"Failing", failing},

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
@@ -89,7 +91,7 @@ func (t *tester) everyKind() {
 	}))
 	full := newWebhook("acct", "full")
 	full.URL, full.Active, full.OffReason, full.Events, full.PastEvents = long("url", 4096), false, webhooks.OffGone, full.Events[:1], full.Events[1:]
-	full.BalanceThreshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = webhooks.Amount(math.MaxInt64), some, some.Add(1), "event", true
+	full.Threshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = math.MaxInt64, some, some.Add(1), "event", true
 	full.WarnedAt, full.PreviousSecret, full.PreviousSecretExpiresAt = some.Add(time.Hour), signing.NewSecret(), some.Add(time.Minute)
 	must := func(w webhooks.Webhook, options apikeys.CreateOptions) {
 		t.must(t.store.CreateWebhook(t.Context(), w, onWebhooks(options)))
@@ -166,16 +168,16 @@ func (t *tester) everyKind() {
 		t.must(err)
 	}
 
-	t.updateAlert("acct", webhooks.MetricBalance, keepState(long("state", 5000)))
-	t.updateAlert("acct", "metric", keepState("\x00\xff"))
-	t.updateAlert("other", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+	t.updateAlert("acct", "series", keepState(long("state", 5000)))
+	t.updateAlert("acct", "series 1", keepState("\x00\xff"))
+	t.updateAlert("other", "series", func(step *alerts.Step) error {
 		step.Deferrable = true
 		return keepState("deferred")(step)
 	})
-	t.updateAlert("alone", webhooks.MetricBandwidth, keepState("alone"))
+	t.updateAlert("alone", "another series", keepState("alone"))
 	t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}) // makes the balance alert due
-	t.enqueueOnce(newEvent("alone", "once"), 0, newDedupKey("a"), newDedupKey(long("b", 1024)), webhooks.DedupKey{Key: "a", Until: some.Add(time.Millisecond)})
-	t.updateFileScan("\x00scan\xff")
+	t.enqueueOnce(newEvent("alone", "once"), 0, newDedupKey("a"), newDedupKey(long("b", 1024)), alerts.DedupKey{Key: "a", Until: some.Add(time.Millisecond)})
+	t.updateScan("\x00scan\xff")
 }
 
 // everything returns the results of all read methods for the records of everyKind. It does not
@@ -214,10 +216,10 @@ func (t *tester) everything() map[string]any {
 			backlog, err := t.worker().Backlog(t.Context(), w.ID)
 			note("pending of "+w.ID, backlog.Pending, err)
 		}
-		for _, metric := range []webhooks.Metric{webhooks.MetricBalance, webhooks.MetricBandwidth, "metric"} {
-			note("alert of "+string(metric)+" of "+account, t.alertAsItIs(account, metric), nil)
+		for _, series := range []string{"series", "another series", "series 1"} {
+			note("alert of "+series+" of "+account, t.alertAsItIs(account, series), nil)
 		}
-		unseen, err := t.store.UnseenKeys(t.Context(), account, []webhooks.DedupKey{
+		unseen, err := t.store.UnseenKeys(t.Context(), account, []alerts.DedupKey{
 			newDedupKey("a"), newDedupKey(long("b", 1024)), newDedupKey("c"), {Key: "a", Until: some.Add(time.Millisecond)}, {Key: "a", Until: some.Add(time.Second)},
 		})
 		note("unseen keys of "+account, unseen, err)
@@ -233,7 +235,9 @@ func (t *tester) everything() map[string]any {
 		}
 	}
 	due, err := t.store.DueAlerts(t.Context(), 99)
-	slices.Sort(due)
+	slices.SortFunc(due, func(a, b alerts.Series) int {
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Name, b.Name))
+	})
 	note("due alerts", due, err)
 	failing, err := t.store.FailingWebhooks(t.Context(), some.AddDate(1, 0, 0), webhooks.Page{Limit: 99})
 	note("failing webhooks", failing, err)
@@ -243,7 +247,7 @@ func (t *tester) everything() map[string]any {
 		recovery, err := t.store.RecoveryByID(t.Context(), "acct", id)
 		note("recovery "+id, recovery, err)
 	}
-	note("file scan", t.fileScan(), nil)
+	note("scan", t.scanState(), nil)
 	again := request("requested", 0)
 	note("request for a key", keyCreator.duplicate(t.store.CreateKey(t.Context(), newKey("acct", "again"), again)), nil)
 	for _, account := range []string{"acct", "other"} {
@@ -256,9 +260,9 @@ func (t *tester) everything() map[string]any {
 var errAsItIs = errors.New("unchanged")
 
 // alertAsItIs returns the state of an alert without changing whether it is due.
-func (t *tester) alertAsItIs(account string, metric webhooks.Metric) (state string) {
+func (t *tester) alertAsItIs(account string, series string) (state string) {
 	t.Helper()
-	_, err := t.store.UpdateAlert(t.Context(), account, metric, func(step *webhooks.AlertStep) error {
+	_, err := t.store.UpdateAlert(t.Context(), account, series, func(step *alerts.Step) error {
 		state = string(step.State)
 		return errAsItIs
 	})
@@ -418,12 +422,12 @@ func transferWhole(run transferRunner) {
 			src.enqueue(newEvent(odd, odd), 1)
 		}
 		webhook := newWebhook(id("a"), id("w"))
-		webhook.URL, webhook.BalanceThreshold, webhook.Secret = long("url", 4096), 0, signing.Secret{}
+		webhook.URL, webhook.Threshold, webhook.Secret = long("url", 4096), 0, signing.Secret{}
 		src.createWebhooks(webhook)
 		empty := newEvent(id("a"), id("e"))
 		empty.Body, empty.Timestamp = []byte{}, time.Time{}
 		src.enqueue(empty, 1)
-		src.updateAlert(id("a"), "metric", keepState(strings.Repeat(long("state", 1024), 1024)))
+		src.updateAlert(id("a"), "series 1", keepState(strings.Repeat(long("state", 1024), 1024)))
 		src.moveTo(dst, "", 3)
 		src.must(src.summary("").Compare(dst.summary("")))
 		wantSame(dst, "KeyByID", dst.key(id("a"), id("k")), key)
@@ -505,7 +509,7 @@ func transferParts(run transferRunner) {
 			case 1:
 				src.createWebhooks(newWebhook(odd, odd))
 			case 2:
-				src.updateAlert(odd, webhooks.MetricBalance, keepState("state"))
+				src.updateAlert(odd, "series", keepState("state"))
 			}
 		}
 		src.createKeys(newKey("a", "another"))
@@ -573,7 +577,7 @@ func transferParts(run transferRunner) {
 			src.must(src.summary(account).Compare(dst.summary(account)))
 		}
 		wantSame(dst, "kinds", slices.Sorted(maps.Keys(dst.summary("acct"))), slices.Sorted(maps.Keys(src.summary("acct"))))
-		wantSame(dst, "file scans", dst.summary("")[transfer.KindFileScan].Count, 0)
+		wantSame(dst, "file scans", dst.summary("")[transfer.KindScan].Count, 0)
 		wantSame(dst, "keys", dst.summary("")[transfer.KindKey].Count, whole[transfer.KindKey].Count+1)
 		dst.must(resident.Compare(dst.summary("resident")))
 		dst.enqueue(newEvent("resident", "later"), 1)
@@ -665,15 +669,14 @@ func transferRefused(run transferRunner) {
 			record transfer.Record
 			want   error
 		}{
-			"hash of another key":                           {key("key", hashOf("acct", "key")), transfer.ErrConflict},
-			"previous hash of another key":                  {previous, transfer.ErrConflict},
-			"webhook ID of another account":                 {&transfer.Webhook{Webhook: newWebhook("other", "webhook")}, transfer.ErrConflict},
-			"recovery ID of another account":                {&transfer.Recovery{Recovery: newRecovery("other", "fine", "recovery", webhooks.Dead)}, transfer.ErrConflict},
-			"second recovery of a webhook":                  {&transfer.Recovery{Recovery: newRecovery("acct", "webhook", "second", webhooks.Dead)}, transfer.ErrConflict},
-			"pending for another account":                   {pending, transfer.ErrRecord},
-			"record without an ID":                          {&transfer.Key{}, transfer.ErrRecord},
-			"due alert of a metric that is not the balance": {&transfer.Alert{Account: "acct", Metric: webhooks.MetricBandwidth, State: []byte("state"), Due: true}, transfer.ErrRecord},
-			"delivered event without an attempt":            {&transfer.Event{EncodedEvent: newEvent("acct", "e"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Delivered}}}, transfer.ErrRecord},
+			"hash of another key":                {key("key", hashOf("acct", "key")), transfer.ErrConflict},
+			"previous hash of another key":       {previous, transfer.ErrConflict},
+			"webhook ID of another account":      {&transfer.Webhook{Webhook: newWebhook("other", "webhook")}, transfer.ErrConflict},
+			"recovery ID of another account":     {&transfer.Recovery{Recovery: newRecovery("other", "fine", "recovery", webhooks.Dead)}, transfer.ErrConflict},
+			"second recovery of a webhook":       {&transfer.Recovery{Recovery: newRecovery("acct", "webhook", "second", webhooks.Dead)}, transfer.ErrConflict},
+			"pending for another account":        {pending, transfer.ErrRecord},
+			"record without an ID":               {&transfer.Key{}, transfer.ErrRecord},
+			"delivered event without an attempt": {&transfer.Event{EncodedEvent: newEvent("acct", "e"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Delivered}}}, transfer.ErrRecord},
 		} {
 			dst.wantError(name, dst.store.Import(dst.Context(), []transfer.Record{fine, c.record}), c.want)
 			dst.must(before.Compare(dst.summary("")))

@@ -80,17 +80,25 @@ func rotatedKey(account, id string) apikeys.Key {
 	return key
 }
 
+// The event types of the tests.
+const (
+	eventType  webhooks.EventType = "tests.done" // of newEvent
+	otherType  webhooks.EventType = "tests.failed"
+	thirdType  webhooks.EventType = "tests.skipped"
+	fourthType webhooks.EventType = "tests.repeated"
+)
+
 // newWebhook returns an active webhook, subscribed to newEvent's type.
 func newWebhook(account, id string) webhooks.Webhook {
 	return webhooks.Webhook{
-		ID:               id,
-		Account:          account,
-		URL:              "https://example.com/" + id,
-		Events:           []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow},
-		WebhookHealth:    webhooks.WebhookHealth{Active: true},
-		BalanceThreshold: 12_500_000_001,
-		Secret:           signing.NewSecret(),
-		CreatedAt:        some,
+		ID:            id,
+		Account:       account,
+		URL:           "https://example.com/" + id,
+		Events:        []webhooks.EventType{otherType, eventType},
+		WebhookHealth: webhooks.WebhookHealth{Active: true},
+		Threshold:     12_500_000_001,
+		Secret:        signing.NewSecret(),
+		CreatedAt:     some,
 	}
 }
 
@@ -98,7 +106,7 @@ func newEvent(account, id string) webhooks.EncodedEvent {
 	return webhooks.EncodedEvent{
 		ID:        id,
 		Account:   account,
-		Type:      webhooks.TypeBalanceLow,
+		Type:      eventType,
 		Timestamp: some,
 
 		TraceContext: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",

@@ -62,9 +62,9 @@ func updateWebhook(run runner) {
 		t.createWebhooks(w, newWebhook("acct", "other"))
 		want := w
 		want.URL, want.Active = "https://example.org", false
-		want.Events = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
-		want.PastEvents = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}
-		want.BalanceThreshold, want.Secret = 0, signing.NewSecret()
+		want.Events = []webhooks.EventType{fourthType}
+		want.PastEvents = []webhooks.EventType{eventType, otherType}
+		want.Threshold, want.Secret = 0, signing.NewSecret()
 		want.PreviousSecret, want.PreviousSecretExpiresAt = w.Secret, some.Add(time.Hour)
 		var given webhooks.Webhook
 		got := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
@@ -120,7 +120,7 @@ func updateWebhook(run runner) {
 			inParallel(2, func(i int) {
 				if i == 0 {
 					_, err := t.store.UpdateWebhook(t.Context(), id, id, func(w *webhooks.Webhook, _ *audit.Entry) error {
-						w.BalanceThreshold = 1
+						w.Threshold = 1
 						return nil
 					})
 					t.wantError("UpdateWebhook", err, nil)
@@ -129,8 +129,8 @@ func updateWebhook(run runner) {
 				_, err := t.worker().Settle(t.Context(), []Settlement{end})
 				t.wantError("Settle", err, nil)
 			})
-			if w := t.webhook(id, id); w.BalanceThreshold != 1 || w.Active {
-				t.Errorf("BalanceThreshold = %v, Active = %v, want both changes", w.BalanceThreshold, w.Active)
+			if w := t.webhook(id, id); w.Threshold != 1 || w.Active {
+				t.Errorf("Threshold = %v, Active = %v, want both changes", w.Threshold, w.Active)
 			}
 		}
 	})

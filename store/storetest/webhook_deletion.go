@@ -95,7 +95,7 @@ func deleteWebhook(run runner) {
 			inParallel(2, func(i int) {
 				if i == 0 {
 					updated, refused = t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, _ *audit.Entry) error {
-						w.BalanceThreshold = 1
+						w.Threshold = 1
 						return nil
 					})
 					return
@@ -109,7 +109,7 @@ func deleteWebhook(run runner) {
 			})
 			if refused != nil {
 				t.wantError("UpdateWebhook", refused, webhooks.ErrNotFound)
-				wantSame(t, "webhook passed to check", checked.BalanceThreshold, newWebhook("acct", id).BalanceThreshold)
+				wantSame(t, "webhook passed to check", checked.Threshold, newWebhook("acct", id).Threshold)
 			} else {
 				wantSame(t, "webhook passed to check", checked, updated)
 			}

@@ -15,20 +15,20 @@ import (
 func webhookValues(run runner) {
 	run("returns every field unchanged", func(t *tester) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
-		full.BalanceThreshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
+		full.Threshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
 		full.FailingEvent, full.FailedAgain, full.Held = "event", true, true
 		full.OffAt = some.Add(time.Hour)
 		full.ProvenAt, full.FailingSince, full.WarnedAt = some.Add(-time.Minute), some.Add(time.Minute), some.Add(time.Hour)
-		full.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached, webhooks.TypeBandwidthLimitReached}
+		full.PastEvents = []webhooks.EventType{fourthType, thirdType}
 		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)
-		bare.Active, bare.BalanceThreshold, bare.Secret = false, 0, signing.Secret{}
+		bare.Active, bare.Threshold, bare.Secret = false, 0, signing.Secret{}
 		t.createWebhooks(full, bare)
 		wantSame(t, "WebhookByID", t.webhook("acct", "full"), full)
 		wantSame(t, "WebhookByID", t.webhook("acct", "bare"), bare)
 	})
 
 	run("keeps the order of event types", func(t *tester) {
-		all := webhooks.EventTypes()
+		all := []webhooks.EventType{eventType, otherType, thirdType, fourthType}
 		for i := range all {
 			w := newWebhook("acct", numbered("webhook", i))
 			w.Events = append(slices.Clone(all[i:]), all[:i]...)
@@ -139,14 +139,14 @@ func webhookValues(run runner) {
 	run("copies values in", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
 		givenWebhook := w
-		w.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
+		w.PastEvents = []webhooks.EventType{fourthType}
 		givenWebhook.Events, givenWebhook.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
 		t.createWebhooks(givenWebhook)
 		t.enqueue(event, 1)
 		givenWebhook.Events[0], givenWebhook.PastEvents[0] = "changed", "changed"
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 
-		w.Events = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
+		w.Events = []webhooks.EventType{eventType, thirdType}
 		left := slices.Clone(w.Events)
 		var kept *webhooks.Webhook
 		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
@@ -166,7 +166,7 @@ func webhookValues(run runner) {
 
 	run("copies values out", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
-		w.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
+		w.PastEvents = []webhooks.EventType{fourthType}
 		t.createWebhooks(w)
 		t.enqueue(event, 1)
 

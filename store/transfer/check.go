@@ -95,10 +95,7 @@ func (r *Alert) check() error {
 	if len(r.State) == 0 || len(r.State) > 1<<20 {
 		return malformed("state", "must be 1 byte to 1 MiB")
 	}
-	if r.Due && r.Metric != webhooks.MetricBalance {
-		return malformed("due", "must be false unless the metric is "+string(webhooks.MetricBalance))
-	}
-	return ids("account", r.Account, "metric", string(r.Metric))
+	return ids("account", r.Account, "series", r.Series)
 }
 
 func (r *DedupKey) check() error {
@@ -111,7 +108,7 @@ func (r *DedupKey) check() error {
 	return ids("account", r.Account)
 }
 
-func (r *FileScan) check() error {
+func (r *Scan) check() error {
 	if len(r.State) == 0 || len(r.State) > 4096 {
 		return malformed("state", "must be 1 to 4096 bytes")
 	}

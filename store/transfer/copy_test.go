@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
@@ -30,13 +31,13 @@ func sourceOf(t *testing.T) store.Store {
 		createKey(t, s, account, fmt.Sprint("key_", i))
 		if i < 2 {
 			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-				ID: fmt.Sprint("wh_", i), Account: account, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+				ID: fmt.Sprint("wh_", i), Account: account, Events: []webhooks.EventType{alerts.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 			}, webhooks.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		event := webhooks.EncodedEvent{ID: fmt.Sprint("evt_", i), Account: account, Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+		event := webhooks.EncodedEvent{ID: fmt.Sprint("evt_", i), Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 		if _, err := s.Enqueue(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // kinds lists the kinds in the order of an export.
-var kinds = []Kind{KindKey, KindWebhook, KindRequest, KindAlert, KindDedupKey, KindFileScan, KindEvent, KindRecovery, KindAuditEntry}
+var kinds = []Kind{KindKey, KindWebhook, KindRequest, KindAlert, KindDedupKey, KindScan, KindEvent, KindRecovery, KindAuditEntry}
 
 // A Filler fills a page of an export. It is for authors of stores.
 type Filler struct {

@@ -79,11 +79,9 @@ func records() []transfer.Record {
 	alive := filled(new(transfer.Event))
 	alive.NoBody, alive.Forgotten = false, false
 	alive.Deliveries[0] = transfer.Delivery{WebhookID: "webhook", State: webhooks.Skipped}
-	alert := filled(new(transfer.Alert))
-	alert.Metric = webhooks.MetricBalance // the only metric that can be due
 	return []transfer.Record{
-		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), alert,
-		filled(new(transfer.DedupKey)), filled(new(transfer.FileScan)), event, alive, filled(new(transfer.Recovery)),
+		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), filled(new(transfer.Alert)),
+		filled(new(transfer.DedupKey)), filled(new(transfer.Scan)), event, alive, filled(new(transfer.Recovery)),
 		filled(new(transfer.AuditEntry)),
 	}
 }
@@ -113,13 +111,13 @@ func TestAppendRecord_EveryFieldSet_RoundTrips(t *testing.T) {
 }
 
 func TestParseRecord_InvalidLine_ReturnsErrRecord(t *testing.T) {
-	fine := `{"kind":"file_scan","version":1,"payload":{"state":"YQ=="}}`
+	fine := `{"kind":"scan","version":1,"payload":{"state":"YQ=="}}`
 	if _, err := transfer.ParseRecord([]byte(fine)); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
 		"", "{}", "null", "[]", fine + fine, fine[1:],
-		strings.Replace(fine, "file_scan", "unknown", 1),
+		strings.Replace(fine, "scan", "unknown", 1),
 		strings.Replace(fine, `"version":1`, `"version":2`, 1),
 		strings.Replace(fine, `"version":1`, `"version":0`, 1),
 		strings.Replace(fine, `"state"`, `"new":1,"state"`, 1),

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/webhooks"
@@ -19,7 +20,7 @@ var payloads = map[Kind]func([]byte) (Record, error){
 	KindRequest:    parse[requestPayload],
 	KindAlert:      parse[alertPayload],
 	KindDedupKey:   parse[dedupKeyPayload],
-	KindFileScan:   parse[fileScanPayload],
+	KindScan:       parse[scanPayload],
 	KindEvent:      parse[eventPayload],
 	KindRecovery:   parse[recoveryPayload],
 	KindAuditEntry: parse[entryPayload],
@@ -45,11 +46,11 @@ func encode(r Record) ([]byte, error) {
 	case *Request:
 		return json.Marshal(requestPayload{r.Account, r.Webhook, r.IdempotencyKey, millis{r.At}, r.Made.ID, hash(r.Made.Fingerprint), r.KeyID})
 	case *Alert:
-		return json.Marshal(alertPayload{r.Account, string(r.Metric), r.State, r.Due})
+		return json.Marshal(alertPayload{r.Account, r.Series, r.State, r.Due})
 	case *DedupKey:
 		return json.Marshal(dedupKeyPayload{r.Account, r.Key, millis{r.Until}})
-	case *FileScan:
-		return json.Marshal(fileScanPayload{r.State})
+	case *Scan:
+		return json.Marshal(scanPayload{r.State})
 	case *Event:
 		return json.Marshal(payloadOfEvent(r))
 	case *Recovery:
@@ -118,13 +119,13 @@ func (p requestPayload) record() (Record, error) {
 
 type alertPayload struct {
 	Account string `json:"account"`
-	Metric  string `json:"metric"`
+	Series  string `json:"series"`
 	State   []byte `json:"state"`
 	Due     bool   `json:"due,omitempty"`
 }
 
 func (p alertPayload) record() (Record, error) {
-	return &Alert{p.Account, webhooks.Metric(p.Metric), p.State, p.Due}, nil
+	return &Alert{p.Account, p.Series, p.State, p.Due}, nil
 }
 
 type dedupKeyPayload struct {
@@ -134,14 +135,14 @@ type dedupKeyPayload struct {
 }
 
 func (p dedupKeyPayload) record() (Record, error) {
-	return &DedupKey{p.Account, webhooks.DedupKey{Key: p.Key, Until: p.Until.Time}}, nil
+	return &DedupKey{p.Account, alerts.DedupKey{Key: p.Key, Until: p.Until.Time}}, nil
 }
 
-type fileScanPayload struct {
+type scanPayload struct {
 	State []byte `json:"state"`
 }
 
-func (p fileScanPayload) record() (Record, error) { return &FileScan{p.State}, nil }
+func (p scanPayload) record() (Record, error) { return &Scan{p.State}, nil }
 
 type recoveryPayload struct {
 	Account     string                   `json:"account"`

@@ -3,6 +3,7 @@ package transfer
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
@@ -19,13 +20,13 @@ const (
 	KindRequest    Kind = "request"
 	KindAlert      Kind = "alert"
 	KindDedupKey   Kind = "dedup_key"
-	KindFileScan   Kind = "file_scan"
+	KindScan       Kind = "scan"
 	KindEvent      Kind = "event"
 	KindRecovery   Kind = "recovery"
 	KindAuditEntry Kind = "audit_entry"
 )
 
-// A Record is a *Key, *Webhook, *Request, *Alert, *DedupKey, *FileScan, *Event, *Recovery or
+// A Record is a *Key, *Webhook, *Request, *Alert, *DedupKey, *Scan, *Event, *Recovery or
 // *Audit entry. Neither the exporting nor the importing side may modify it afterwards.
 type Record interface {
 	Kind() Kind
@@ -63,23 +64,23 @@ type Request struct {
 	KeyID          string // of the API key that made the request; empty: none
 }
 
-// An Alert is the state of an account's alert for a metric.
+// An Alert is the state of an alert: of an account's [alerts.Series].
 type Alert struct {
 	Account string
-	Metric  webhooks.Metric
+	Series  string
 	State   []byte // not empty
-	Due     bool   // see [webhooks.AlertStep]; only for MetricBalance
+	Due     bool   // see [alerts.Step]
 }
 
 // A DedupKey is a deduplication key of the account.
 type DedupKey struct {
 	Account string
-	webhooks.DedupKey
+	alerts.DedupKey
 }
 
-// A FileScan is the state of the scan for expiring files. Exports of a single account do not
+// A Scan is the state of [alerts.Store.UpdateScan]. Exports of a single account do not
 // include it.
-type FileScan struct {
+type Scan struct {
 	State []byte // not empty
 }
 
@@ -151,8 +152,8 @@ func (*Alert) Kind() Kind { return KindAlert }
 // Kind returns KindDedupKey.
 func (*DedupKey) Kind() Kind { return KindDedupKey }
 
-// Kind returns KindFileScan.
-func (*FileScan) Kind() Kind { return KindFileScan }
+// Kind returns KindScan.
+func (*Scan) Kind() Kind { return KindScan }
 
 // Kind returns KindEvent.
 func (*Event) Kind() Kind { return KindEvent }
@@ -179,7 +180,7 @@ func (r *Alert) Owner() string { return r.Account }
 func (r *DedupKey) Owner() string { return r.Account }
 
 // Owner returns "": the scan belongs to the store.
-func (*FileScan) Owner() string { return "" }
+func (*Scan) Owner() string { return "" }
 
 // Owner returns the account.
 func (r *Event) Owner() string { return r.Account }

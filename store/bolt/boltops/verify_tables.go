@@ -99,10 +99,7 @@ var tables = []table{
 	// The request may have been made again, or removed.
 	{bucket: schema.RequestTimes, key: prefixed(9), check: wantEmpty},
 	{bucket: schema.Alerts, key: prefixed(0), check: wantVersion},
-	{bucket: schema.DueAlerts, key: func(k []byte) string {
-		_, metric, ok := split(k)
-		return unless(ok && metric == string(webhooks.MetricBalance), "is not the alert for the balance of an account")
-	}},
+	{bucket: schema.DueAlerts, key: prefixed(0)},
 	{bucket: schema.DedupKeys, key: prefixed(8)},
 	{bucket: schema.Erasures, check: wantVersion},
 	{bucket: schema.Audit, key: exactly(8, "a number"), check: (*verifier).entry},

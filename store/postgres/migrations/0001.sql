@@ -297,10 +297,10 @@ create index recoveries_done on storageapi.recoveries (created_at) where done;
 
 create table storageapi.alerts (
 	account text collate "C" not null,
-	metric  text collate "C" not null,
+	series  text collate "C" not null,
 	state   bytea not null,
 	due     boolean not null default false,
-	primary key (account, metric)
+	primary key (account, series)
 ) with (fillfactor = 70);
 create index alerts_due on storageapi.alerts (account) where due;
 

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
@@ -70,7 +71,7 @@ func (l *logFile) run(t *testing.T, steps ...func(*eventlog.Step) error) {
 
 // event returns an event of an account that has no webhooks.
 func (l *logFile) event(account, id string) *eventlog.Event {
-	return l.NewEvent(&webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now()})
+	return l.NewEvent(&webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now()})
 }
 
 // publish publishes an event unless it is known, and reports whether it was new.

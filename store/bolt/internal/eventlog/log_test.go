@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
@@ -171,7 +172,7 @@ func (m *model) publish(l *logFile) func(*eventlog.Step) error {
 	}
 	m.events = append(m.events, e)
 	encoded := webhooks.EncodedEvent{
-		ID: e.id, Account: e.account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(e.id + strings.Repeat("x", m.random.IntN(2000))),
+		ID: e.id, Account: e.account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(e.id + strings.Repeat("x", m.random.IntN(2000))),
 	}
 	return func(s *eventlog.Step) (err error) {
 		e.first, err = s.Publish(l.NewEvent(&encoded), to[0], to[1], time.Now())

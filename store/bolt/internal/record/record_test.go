@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/clock"
@@ -21,11 +22,11 @@ func records() [][]byte {
 	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.All(), CreatedAt: at, ExpiresAt: at}
 	key.Previous.Sum[0], key.PreviousExpiresAt = 1, at
 	webhook := webhooks.Webhook{
-		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: webhooks.EventTypes(), WebhookHealth: webhooks.WebhookHealth{Active: true, FailingSince: at, WarnedAt: at, OffReason: webhooks.OffFailing},
-		BalanceThreshold: 1, Secret: signing.NewSecret(), CreatedAt: at,
-		PreviousSecret: signing.NewSecret(), PreviousSecretExpiresAt: at, PastEvents: webhooks.EventTypes(),
+		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: alerts.EventTypes(), WebhookHealth: webhooks.WebhookHealth{Active: true, FailingSince: at, WarnedAt: at, OffReason: webhooks.OffFailing},
+		Threshold: 1, Secret: signing.NewSecret(), CreatedAt: at,
+		PreviousSecret: signing.NewSecret(), PreviousSecretExpiresAt: at, PastEvents: alerts.EventTypes(),
 	}
-	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
+	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
 	attempt := webhooks.Attempt{Number: 3, StartedAt: at, Duration: time.Second, Status: 500, Class: webhooks.ClassStatus, Error: "status 500", Response: "oops"}
 	recovery := Recovery{webhooks.Recovery{
 		ID: "rec_1", Account: "acct", WebhookID: "wh_1", States: []webhooks.DeliveryState{webhooks.Dead}, From: at, To: at, CreatedAt: at, Recovered: 300,
@@ -118,7 +119,7 @@ func readSegment(record []byte) error {
 }
 
 func TestSegment_FindsEventsAndDeliveriesByNumber(t *testing.T) {
-	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow}
+	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: alerts.TypeBalanceLow}
 	segment, err := DecodeSegment(NumberKey(10), testSegment(&event))
 	if err != nil {
 		t.Fatal(err)

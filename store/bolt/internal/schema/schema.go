@@ -88,9 +88,9 @@ var (
 	MetaIDSecret   = []byte("event_ids_secret") // secret for hashing IDs into keys
 	MetaBodiesGone = []byte("bodies_purged")    // first number whose body is not purged
 
-	MetaLeft     = []byte("left")      // place for which the file was left
-	MetaPieces   = []byte("pieces")    // numbers at which the order of publication starts again
-	MetaFileScan = []byte("file_scan") // state of the scan for expiring files
+	MetaLeft   = []byte("left")   // place for which the file was left
+	MetaPieces = []byte("pieces") // numbers at which the order of publication starts again
+	MetaScan   = []byte("scan")   // see alerts.Store
 )
 
 // Buckets are all buckets of a new file.

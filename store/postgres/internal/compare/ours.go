@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -50,7 +51,7 @@ func (q *ours) subscribe(ctx context.Context, account string, i int) error {
 		account = fmt.Sprintf("acct_%06d", i)
 	}
 	return q.nodes[0].CreateWebhook(ctx, webhooks.Webhook{
-		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{alerts.TypeBalanceLow},
 		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 	}, webhooks.CreateOptions{})
 }
@@ -78,7 +79,7 @@ func (q *ours) insertMany(ctx context.Context, n int) error {
 
 func (q *ours) enqueue(ctx context.Context, account string, deliveries int) error {
 	got, err := q.nodes[0].Enqueue(ctx, webhooks.EncodedEvent{
-		ID: fmt.Sprintf("evt_%026d", q.inserted.Add(1)), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(body),
+		ID: fmt.Sprintf("evt_%026d", q.inserted.Add(1)), Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(body),
 	})
 	if err == nil && got != deliveries {
 		err = fmt.Errorf("%d deliveries are owed, want %d", got, deliveries)

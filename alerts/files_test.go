@@ -1,4 +1,4 @@
-package webhooks_test
+package alerts_test
 
 import (
 	"encoding/json"
@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // toldFiles returns the ids of the files in each event that was told since the last
@@ -46,14 +46,14 @@ func (s *teller) wantFiles(tb testing.TB, after string, want ...[]string) {
 	}
 }
 
-func expiring(id string, at time.Time) webhooks.ExpiringFile {
-	return webhooks.ExpiringFile{ID: id, ExpiresAt: at}
+func expiring(id string, at time.Time) alerts.ExpiringFile {
+	return alerts.ExpiringFile{ID: id, ExpiresAt: at}
 }
 
 func TestFilesAreToldOncePerLead(t *testing.T) {
 	const hour, day = time.Hour, 24 * time.Hour
 	box, clock := newTeller(), testclock.At(noon)
-	s := newService(t, box, webhooks.Config{Now: clock.Now})
+	s := newService(t, box, testConfig{Now: clock.Now})
 	file := expiring("file", noon.Add(30*day))
 	for _, step := range []struct {
 		left time.Duration
@@ -64,7 +64,7 @@ func TestFilesAreToldOncePerLead(t *testing.T) {
 	} {
 		clock.Set(file.ExpiresAt.Add(-step.left))
 		for range 2 {
-			noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file, file}))
+			noError(t, s.ReportFiles(t.Context(), account, []alerts.ExpiringFile{file, file}))
 		}
 		if step.told {
 			box.wantFiles(t, step.left.String(), []string{"file"})
@@ -76,23 +76,23 @@ func TestFilesAreToldOncePerLead(t *testing.T) {
 
 func TestFilesThatAreLate(t *testing.T) {
 	box, clock := newTeller(), testclock.At(noon)
-	s := newService(t, box, webhooks.Config{Now: clock.Now, Alerts: webhooks.Alerts{FileLeads: []time.Duration{time.Hour, 10 * time.Hour, time.Minute}}})
+	s := newService(t, box, testConfig{Now: clock.Now, Alerts: alerts.Config{FileLeads: []time.Duration{time.Hour, 10 * time.Hour, time.Minute}}})
 	file := expiring("file", noon.Add(30*time.Minute))
 	for range 2 {
-		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))
+		noError(t, s.ReportFiles(t.Context(), account, []alerts.ExpiringFile{file}))
 	}
 	box.wantFiles(t, "30 minutes before, at first", []string{"file"})
 	clock.Set(noon.Add(29 * time.Minute))
-	noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))
+	noError(t, s.ReportFiles(t.Context(), account, []alerts.ExpiringFile{file}))
 	box.wantFiles(t, "a minute before", []string{"file"})
 }
 
 func TestFilesWhoseExpiryMoved(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	tell := func(account string, hours time.Duration) {
 		t.Helper()
-		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{expiring("file", noon.Add(hours*time.Hour))}))
+		noError(t, s.ReportFiles(t.Context(), account, []alerts.ExpiringFile{expiring("file", noon.Add(hours*time.Hour))}))
 	}
 	tell(account, 20)
 	box.wantFiles(t, "the first report", []string{"file"})
@@ -110,14 +110,14 @@ func TestFilesWhoseExpiryMoved(t *testing.T) {
 
 func TestFilesAreGrouped(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
-	var all []webhooks.ExpiringFile
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
+	var all []alerts.ExpiringFile
 	var ids []string
 	for i := range 2345 {
 		all = append(all, expiring(fmt.Sprintf("file_%04d", i), noon.Add(time.Duration(1+i)*time.Minute)))
 		ids = append(ids, all[i].ID)
 	}
-	every := func(n int) (part []webhooks.ExpiringFile) {
+	every := func(n int) (part []alerts.ExpiringFile) {
 		for i := 0; i < len(all); i += n {
 			part = append(part, all[i])
 		}
@@ -146,8 +146,8 @@ func TestFilesAreGrouped(t *testing.T) {
 // However long their names are, no event is too large.
 func TestFilesWithLongNames(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
-	var all []webhooks.ExpiringFile
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
+	var all []alerts.ExpiringFile
 	for i := range 100 {
 		f := expiring(fmt.Sprintf("file_%04d", i), noon.Add(time.Hour))
 		f.Name = strings.Repeat("\x01", 2000) // six bytes each
@@ -173,11 +173,11 @@ func TestFilesWithLongNames(t *testing.T) {
 // Many who report the same files tell each of them once.
 func TestFilesAtOnce(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	var reporters sync.WaitGroup
 	for i := range 8 {
 		reporters.Go(func() {
-			var mine []webhooks.ExpiringFile
+			var mine []alerts.ExpiringFile
 			for j := range 500 {
 				mine = append(mine, expiring(fmt.Sprintf("file_%04d", (i*100+j)%1000), noon.Add(time.Hour)))
 			}
@@ -198,12 +198,12 @@ func TestFilesAtOnce(t *testing.T) {
 func TestFilesAreForgotten(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		box, file := newTeller(), expiring("file", time.Now().Add(20*time.Hour))
-		s := newService(t, box, webhooks.Config{})
+		s := newService(t, box, testConfig{})
 		start(t, s)
-		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))
+		noError(t, s.ReportFiles(t.Context(), account, []alerts.ExpiringFile{file}))
 		kept := func() bool {
 			t.Helper()
-			fresh, err := box.UnseenKeys(t.Context(), account, []webhooks.DedupKey{{Key: "24h0m0s/file", Until: file.ExpiresAt}})
+			fresh, err := box.UnseenKeys(t.Context(), account, []alerts.DedupKey{{Key: "24h0m0s/file", Until: file.ExpiresAt}})
 			noError(t, err)
 			return len(fresh) == 0
 		}
@@ -211,7 +211,7 @@ func TestFilesAreForgotten(t *testing.T) {
 		if !kept() {
 			t.Error("the deduplication key was forgotten too early")
 		}
-		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))
+		noError(t, s.ReportFiles(t.Context(), account, []alerts.ExpiringFile{file}))
 		box.wantFiles(t, "two reports", []string{"file"})
 		time.Sleep(2 * time.Hour)
 		if kept() {

@@ -7,6 +7,7 @@ package jsontext
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -71,4 +72,13 @@ func AppendTime(b []byte, at time.Time) []byte {
 	b = at.UTC().AppendFormat(b, time.RFC3339) // the time package has a fast path for this layout
 	ms := at.Nanosecond() / int(time.Millisecond)
 	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
+
+// AppendValue appends a value as encoding/json does, without escaping "<", ">" and "&".
+func AppendValue(b []byte, value any) ([]byte, error) {
+	buffer := bytes.NewBuffer(b)
+	encoder := json.NewEncoder(buffer)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n")), err
 }

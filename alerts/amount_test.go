@@ -1,4 +1,4 @@
-package webhooks_test
+package alerts_test
 
 import (
 	"encoding/json"
@@ -9,16 +9,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 func TestParseAmount(t *testing.T) {
-	for text, want := range map[string]webhooks.Amount{
+	for text, want := range map[string]alerts.Amount{
 		"0": 0, "0.0": 0, "0.000000000": 0, "1": 1e9, "10": 10e9, "1.0": 1e9, "12.5": 12_500_000_000, "12.50": 12_500_000_000,
 		"0.000000001": 1, "0.1": 1e8, "0.000000010": 10, "1.000000001": 1_000_000_001, "10000000000": 1e19,
 		"18446744073.709551615": math.MaxUint64, "18446744073": 18446744073e9,
 	} {
-		if got, err := webhooks.ParseAmount(text); got != want || err != nil {
+		if got, err := alerts.ParseAmount(text); got != want || err != nil {
 			t.Errorf("%q is %d, %v, want %d", text, got, err, want)
 		}
 	}
@@ -30,7 +31,7 @@ func TestParseAmountRefuses(t *testing.T) {
 		"1.-5", "1.+5", "1. 5", "NaN", "Inf", "infinity", "SUI", "1 SUI", "١", "１", "½", "1\x00", "1.0000000001", "0.0000000000",
 		"18446744073.709551616", "18446744074", "99999999999999999999", strings.Repeat("9", 100000), "1." + strings.Repeat("0", 100000),
 	} {
-		got, err := webhooks.ParseAmount(text)
+		got, err := alerts.ParseAmount(text)
 		var invalid *webhooks.ValidationError
 		if got != 0 || !errors.As(err, &invalid) || invalid.Field != "amount" {
 			t.Errorf("%.30q is %d, %v, want a ValidationError for amount", text, got, err)
@@ -41,7 +42,7 @@ func TestParseAmountRefuses(t *testing.T) {
 }
 
 func TestAmountString(t *testing.T) {
-	for amount, want := range map[webhooks.Amount]string{
+	for amount, want := range map[alerts.Amount]string{
 		0: "0", 1: "0.000000001", 10: "0.00000001", 1e8: "0.1", 1e9: "1", 12_500_000_000: "12.5", 100e9: "100",
 		1_000_000_001: "1.000000001", math.MaxUint64: "18446744073.709551615",
 	} {
@@ -53,19 +54,19 @@ func TestAmountString(t *testing.T) {
 
 func TestAmountSurvivesPrinting(t *testing.T) {
 	for range 10000 {
-		amount := webhooks.Amount(rand.Uint64() >> rand.IntN(64))
-		if got, err := webhooks.ParseAmount(amount.String()); got != amount || err != nil {
+		amount := alerts.Amount(rand.Uint64() >> rand.IntN(64))
+		if got, err := alerts.ParseAmount(amount.String()); got != amount || err != nil {
 			t.Fatalf("%d printed as %v and came back as %d, %v", uint64(amount), amount, uint64(got), err)
 		}
 	}
 }
 
 func TestAmountInJSON(t *testing.T) {
-	data, err := json.Marshal(map[string]webhooks.Amount{"a": 12_500_000_000})
+	data, err := json.Marshal(map[string]alerts.Amount{"a": 12_500_000_000})
 	if err != nil || string(data) != `{"a":"12.5"}` {
 		t.Errorf("got %s, %v", data, err)
 	}
-	var amount webhooks.Amount
+	var amount alerts.Amount
 	if err := json.Unmarshal([]byte(`"0.25"`), &amount); err != nil || amount != 25e7 {
 		t.Errorf("got %v, %v", amount, err)
 	}
@@ -81,7 +82,7 @@ func FuzzParseAmount(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		amount, err := webhooks.ParseAmount(text)
+		amount, err := alerts.ParseAmount(text)
 		if err != nil {
 			if amount != 0 {
 				t.Errorf("%q is %v and %v", text, amount, err)
@@ -95,7 +96,7 @@ func FuzzParseAmount(f *testing.F) {
 		if mist := new(big.Rat).SetFrac(new(big.Int).SetUint64(uint64(amount)), big.NewInt(1e9)); exact.Cmp(mist) != 0 {
 			t.Errorf("%q is %v", text, amount)
 		}
-		if again, err := webhooks.ParseAmount(amount.String()); again != amount || err != nil {
+		if again, err := alerts.ParseAmount(amount.String()); again != amount || err != nil {
 			t.Errorf("%v came back as %v, %v", amount, again, err)
 		}
 	})
@@ -107,8 +108,8 @@ func FuzzAmount(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, mist uint64) {
-		amount := webhooks.Amount(mist)
-		if again, err := webhooks.ParseAmount(amount.String()); again != amount || err != nil {
+		amount := alerts.Amount(mist)
+		if again, err := alerts.ParseAmount(amount.String()); again != amount || err != nil {
 			t.Errorf("%d was printed as %v and came back as %d, %v", mist, amount, uint64(again), err)
 		}
 	})

@@ -1,24 +1,82 @@
-package webhooks
+package alerts
 
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
-	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
+	"github.com/storageapi/storageapi/internal/jsontext"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Data is the payload of an event: a value of one of the types below, one per event type in
-// docs/spec.md, section 6, or of a host type whose event type is declared in [Config.Events]. It
-// encodes to a JSON object. Strings in it must be UTF-8.
-type Data interface {
-	// EventType returns the event type of the payload.
-	EventType() EventType
+// The event types of docs/spec.md, section 6.
+const (
+	TypeFilesExpiring                webhooks.EventType = "files.expiring"
+	TypeBalanceLow                   webhooks.EventType = "balance.low"
+	TypeBandwidthLimitApproaching    webhooks.EventType = "bandwidth.limit_approaching"
+	TypeBandwidthLimitReached        webhooks.EventType = "bandwidth.limit_reached"
+	TypeTransactionsLimitApproaching webhooks.EventType = "transactions.limit_approaching"
+	TypeTransactionsLimitReached     webhooks.EventType = "transactions.limit_reached"
+)
+
+// EventTypes returns the types in docs/spec.md, section 6, in its order.
+func EventTypes() []webhooks.EventType {
+	var types []webhooks.EventType
+	for _, d := range Events() {
+		types = append(types, d.Type)
+	}
+	return types
 }
 
-// specified is a payload in docs/spec.md, section 6.
-type specified interface{ check() error }
+// Events declares the types in docs/spec.md, section 6, in its order, with their payload types in
+// this package. storageapi.NewHandler puts them before the host's own; a host that uses package
+// webhooks alone puts them into [webhooks.Config.Events].
+func Events() []webhooks.EventDeclaration {
+	const period = "2026-11"
+	expires := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	events := []webhooks.EventDeclaration{
+		{Description: "Files expiring soon", Scope: scopes.FilesRead, Example: FilesExpiring{[]ExpiringFile{{ID: "file_1", ExpiresAt: expires}}}},
+		{Description: "Low balance", Example: BalanceLow{9_500_000_000, 10_000_000_000}},
+		{Description: "Bandwidth limit approaching", Example: BandwidthLimitApproaching{80, 100, period, 0.8}},
+		{Description: "Bandwidth limit reached", Example: BandwidthLimitReached{100, 100, period}},
+		{Description: "Transaction limit approaching", Example: TransactionsLimitApproaching{80, 100, period, 0.8}},
+		{Description: "Transaction limit reached", Example: TransactionsLimitReached{100, 100, period}},
+	}
+	for i := range events {
+		d := &events[i]
+		d.Type, d.Scope, d.Append = d.Example.EventType(), cmp.Or(d.Scope, scopes.AccountRead), appendPayload
+	}
+	return events
+}
+
+// appendPayload validates a payload and appends it as JSON. It refuses types that only claim to be
+// of one of the event types, such as types that embed a payload.
+func appendPayload(b []byte, data webhooks.Data) ([]byte, error) {
+	var err error
+	switch d := data.(type) {
+	case FilesExpiring: // in a quarter of the time of encoding/json, as BalanceLow
+		return d.append(b), d.check()
+	case BalanceLow:
+		return d.append(b), nil
+	case BandwidthLimitApproaching:
+		err = d.check()
+	case BandwidthLimitReached:
+		err = d.check()
+	case TransactionsLimitApproaching:
+		err = d.check()
+	case TransactionsLimitReached:
+		err = d.check()
+	default:
+		err = invalid("data", "must be a value of one of the payload types, such as alerts.BalanceLow")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return jsontext.AppendValue(b, data)
+}
 
 // FilesExpiring reports that files are about to expire.
 type FilesExpiring struct {
@@ -49,9 +107,12 @@ func (f *ExpiringFile) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// append appends the payload as JSON, in a quarter of the time of [json.Marshal].
 func (d *FilesExpiring) append(b []byte) []byte {
-	b = append(b, `{"files":[`...)
+	size := 0
+	for _, f := range d.Files {
+		size += 96 + len(f.ID) + len(f.Name) + len(f.EnvironmentID)
+	}
+	b = append(slices.Grow(b, size), `{"files":[`...)
 	for i := range d.Files {
 		if i > 0 {
 			b = append(b, ',')
@@ -62,8 +123,8 @@ func (d *FilesExpiring) append(b []byte) []byte {
 }
 
 // BalanceLow reports that the account's balance fell below a threshold.
-// [WebhookService.ReportBalance] sends each webhook its own event; Publish sends one event to all
-// subscribed webhooks of the account, regardless of their thresholds.
+// [AlertService.ReportBalance] sends each webhook its own event; [webhooks.WebhookService.Publish]
+// sends one event to all subscribed webhooks of the account, regardless of their thresholds.
 type BalanceLow struct {
 	Balance   Amount `json:"balance"`   // in SUI, a decimal string
 	Threshold Amount `json:"threshold"` // in SUI, a decimal string
@@ -106,22 +167,24 @@ type TransactionsLimitReached struct {
 }
 
 // EventType returns [TypeFilesExpiring].
-func (FilesExpiring) EventType() EventType { return TypeFilesExpiring }
+func (FilesExpiring) EventType() webhooks.EventType { return TypeFilesExpiring }
 
 // EventType returns [TypeBalanceLow].
-func (BalanceLow) EventType() EventType { return TypeBalanceLow }
+func (BalanceLow) EventType() webhooks.EventType { return TypeBalanceLow }
 
 // EventType returns [TypeBandwidthLimitApproaching].
-func (BandwidthLimitApproaching) EventType() EventType { return TypeBandwidthLimitApproaching }
+func (BandwidthLimitApproaching) EventType() webhooks.EventType { return TypeBandwidthLimitApproaching }
 
 // EventType returns [TypeBandwidthLimitReached].
-func (BandwidthLimitReached) EventType() EventType { return TypeBandwidthLimitReached }
+func (BandwidthLimitReached) EventType() webhooks.EventType { return TypeBandwidthLimitReached }
 
 // EventType returns [TypeTransactionsLimitApproaching].
-func (TransactionsLimitApproaching) EventType() EventType { return TypeTransactionsLimitApproaching }
+func (TransactionsLimitApproaching) EventType() webhooks.EventType {
+	return TypeTransactionsLimitApproaching
+}
 
 // EventType returns [TypeTransactionsLimitReached].
-func (TransactionsLimitReached) EventType() EventType { return TypeTransactionsLimitReached }
+func (TransactionsLimitReached) EventType() webhooks.EventType { return TypeTransactionsLimitReached }
 
 func (d FilesExpiring) check() error {
 	if len(d.Files) == 0 {
@@ -144,13 +207,11 @@ func (f *ExpiringFile) check() (field, problem string) {
 		return ".expiresAt", "is required"
 	case !utf8.ValidString(f.ID) || !utf8.ValidString(f.Name) || !utf8.ValidString(f.EnvironmentID):
 		return "", "must hold UTF-8 only"
-	case !writable(f.ExpiresAt):
+	case f.ExpiresAt.UTC().Year() < 0 || f.ExpiresAt.UTC().Year() > 9999:
 		return ".expiresAt", "must be in the years 0 to 9999"
 	}
 	return "", ""
 }
-
-func (BalanceLow) check() error { return nil }
 
 func (d BandwidthLimitApproaching) check() error {
 	return cmp.Or(checkUsage(d.UsedBytes, d.LimitBytes, d.Period), checkRatio(d.Ratio))

@@ -1,4 +1,4 @@
-package webhooks_test
+package alerts_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"pgregory.net/rapid"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store"
@@ -25,9 +26,9 @@ import (
 
 // A specOp is an operation on one account.
 type specOp struct {
-	kind    string          // "balance", "webhook": one is created; "row": so, by the store alone; "change": a threshold is; "use"
-	amount  webhooks.Amount // the balance, or the threshold
-	webhook int             // which one is changed, from the first that was created
+	kind    string        // "balance", "webhook": one is created; "row": so, by the store alone; "change": a threshold is; "use"
+	amount  alerts.Amount // the balance, or the threshold
+	webhook int           // which one is changed, from the first that was created
 	used    int64
 	limit   int64
 	period  string
@@ -48,8 +49,8 @@ var specRatios = []float64{0.5, 0.8}
 // one.
 type spec struct {
 	known      bool
-	balance    webhooks.Amount
-	thresholds []webhooks.Amount
+	balance    alerts.Amount
+	thresholds []alerts.Amount
 	low        []bool
 	period     string
 	limit      int64
@@ -126,14 +127,14 @@ type spied struct{ store.Store }
 
 type spyKey struct{}
 
-func (s spied) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
-	var events []webhooks.AlertEvent
-	deliveries, err := s.Store.UpdateAlert(ctx, account, metric, func(step *webhooks.AlertStep) error {
+func (s spied) UpdateAlert(ctx context.Context, account string, series string, change func(*alerts.Step) error) (int, error) {
+	var events []alerts.StepEvent
+	deliveries, err := s.Store.UpdateAlert(ctx, account, series, func(step *alerts.Step) error {
 		err := change(step)
 		events = step.Events
 		return err
 	})
-	if told, ok := ctx.Value(spyKey{}).(*[]webhooks.AlertEvent); ok && err == nil {
+	if told, ok := ctx.Value(spyKey{}).(*[]alerts.StepEvent); ok && err == nil {
 		*told = append(*told, events...)
 	}
 	return deliveries, err
@@ -143,7 +144,7 @@ func (s spied) UpdateAlert(ctx context.Context, account string, metric webhooks.
 // do.
 type subject struct {
 	store    store.Store
-	services []*webhooks.WebhookService
+	services []*service
 
 	mu  sync.Mutex
 	ids []string // of the webhooks
@@ -152,8 +153,8 @@ type subject struct {
 func newSubject(store store.Store) *subject {
 	s := &subject{store: store}
 	for range 2 {
-		s.services = append(s.services, must(webhooks.New(spied{store}, webhooks.Config{
-			Alerts: webhooks.Alerts{BalanceHysteresis: specHysteresis, ApproachingRatios: specRatios}, Now: testclock.At(noon).Now,
+		s.services = append(s.services, must(open(spied{store}, testConfig{
+			Alerts: alerts.Config{BalanceHysteresis: specHysteresis, ApproachingRatios: specRatios}, Now: testclock.At(noon).Now,
 		})))
 	}
 	return s
@@ -161,7 +162,7 @@ func newSubject(store store.Store) *subject {
 
 // do performs an operation by one of the services, and returns what it tells.
 func (s *subject) do(node int, op specOp) string {
-	var events []webhooks.AlertEvent
+	var events []alerts.StepEvent
 	ctx := context.WithValue(context.Background(), spyKey{}, &events)
 	service := s.services[node%len(s.services)]
 	var err error
@@ -170,13 +171,13 @@ func (s *subject) do(node int, op specOp) string {
 		err = service.ReportBalance(ctx, account, op.amount)
 	case "webhook":
 		var webhook webhooks.Webhook
-		webhook, err = service.Create(ctx, account, webhooks.CreateParams{URL: "https://example.com/", Events: onBalance, BalanceThreshold: op.amount})
+		webhook, err = service.Create(ctx, account, webhooks.CreateParams{URL: "https://example.com/", Events: onBalance, Threshold: uint64(op.amount)})
 		s.mu.Lock()
 		s.ids = append(s.ids, webhook.ID)
 		s.mu.Unlock()
 	case "row":
 		err = s.store.CreateWebhook(ctx, webhooks.Webhook{
-			ID: service.NewEventID(), Account: account, URL: "https://example.com/", Events: onBalance, BalanceThreshold: op.amount, WebhookHealth: webhooks.WebhookHealth{Active: true},
+			ID: service.NewEventID(), Account: account, URL: "https://example.com/", Events: onBalance, Threshold: uint64(op.amount), WebhookHealth: webhooks.WebhookHealth{Active: true},
 		}, webhooks.CreateOptions{})
 	case "use":
 		err = service.ReportBandwidth(ctx, account, op.used, op.limit, op.period)
@@ -198,7 +199,7 @@ func (s *subject) do(node int, op specOp) string {
 func inAnyOrder(told []string) string { return strings.Join(slices.Sorted(slices.Values(told)), ", ") }
 
 // outline says what an event tells as a spec does.
-func outline(event webhooks.AlertEvent) string {
+func outline(event alerts.StepEvent) string {
 	var body struct {
 		Data struct {
 			Balance, Threshold, Period string
@@ -208,10 +209,10 @@ func outline(event webhooks.AlertEvent) string {
 	}
 	unmarshal(event.Body, &body)
 	d := body.Data
-	if event.Type == webhooks.TypeBalanceLow {
+	if event.Type == alerts.TypeBalanceLow {
 		return fmt.Sprintf("%s below %s", d.Balance, d.Threshold)
 	}
-	if event.Type == webhooks.TypeBandwidthLimitReached {
+	if event.Type == alerts.TypeBandwidthLimitReached {
 		d.Ratio = 1
 	}
 	return fmt.Sprintf("%v: %d of %d in %s", d.Ratio, d.UsedBytes, d.LimitBytes, d.Period)
@@ -219,7 +220,7 @@ func outline(event webhooks.AlertEvent) string {
 
 // anyOp draws operations that come close to each other's thresholds.
 func anyOp(t *rapid.T) specOp {
-	amounts := rapid.SampledFrom([]webhooks.Amount{0, 1, 5, 9, 10, 11, 12, 13, 20, 1e9, 1e9 + 1, 1e9 + 1<<20, 2e9, 1e19})
+	amounts := rapid.SampledFrom([]alerts.Amount{0, 1, 5, 9, 10, 11, 12, 13, 20, 1e9, 1e9 + 1, 1e9 + 1<<20, 2e9, 1e19})
 	switch rapid.IntRange(0, 9).Draw(t, "kind") {
 	case 0:
 		return specOp{kind: "webhook", amount: max(amounts.Draw(t, "threshold"), 1)}
@@ -253,7 +254,7 @@ func TestReportsKeepTheSpec(t *testing.T) {
 			if n := len(subject.ids); op.kind == "webhook" && n > 0 && rapid.Bool().Draw(t, "change") {
 				op.kind, op.webhook = "change", rapid.IntRange(0, n-1).Draw(t, "webhook")
 				_, err := s.UpdateWebhook(context.Background(), account, subject.ids[op.webhook], func(w *webhooks.Webhook, _ *audit.Entry) error {
-					w.BalanceThreshold = op.amount
+					w.Threshold = uint64(op.amount)
 					return nil
 				})
 				if err != nil {

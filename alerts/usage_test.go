@@ -1,4 +1,4 @@
-package webhooks_test
+package alerts_test
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testclock"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 func approaching(used, limit int64, period string, ratio float64) string {
@@ -70,7 +70,7 @@ func TestUse(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			box := newTeller()
-			s := newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{ApproachingRatios: test.ratios}, Now: testclock.At(noon).Now})
+			s := newService(t, box, testConfig{Alerts: alerts.Config{ApproachingRatios: test.ratios}, Now: testclock.At(noon).Now})
 			for _, step := range test.steps {
 				noError(t, s.ReportTransactions(t.Context(), account, step.used, step.limit, step.period))
 				box.want(t, fmt.Sprintf("%d of %d in %s", step.used, step.limit, step.period), step.told...)
@@ -82,7 +82,7 @@ func TestUse(t *testing.T) {
 // Bandwidth, transactions and accounts are counted apart.
 func TestUseIsKeptApart(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	noError(t, s.ReportBandwidth(t.Context(), account, 10, 10, "2026-11"))
 	box.want(t, "bandwidth",
 		`bandwidth.limit_approaching {"usedBytes":10,"limitBytes":10,"period":"2026-11","ratio":0.8}`,
@@ -95,7 +95,7 @@ func TestUseIsKeptApart(t *testing.T) {
 
 func TestUseWritesLittle(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	for used := range int64(1000) {
 		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-11"))
 		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-10"))
@@ -127,7 +127,7 @@ func TestOddPeriods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			box := newTeller()
-			s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
+			s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 			report := func(period string) error { return s.ReportTransactions(t.Context(), account, 10, 10, period) }
 			if test.kept != "" {
 				noError(t, report(test.kept))
@@ -160,7 +160,7 @@ func TestOddPeriods(t *testing.T) {
 // A period that was kept under a clock that was far ahead silences nothing.
 func TestPeriodOfAWrongClock(t *testing.T) {
 	box, clock := newTeller(), testclock.At(noon.AddDate(70, 0, 0))
-	s := newService(t, box, webhooks.Config{Now: clock.Now})
+	s := newService(t, box, testConfig{Now: clock.Now})
 	noError(t, s.ReportTransactions(t.Context(), account, 10, 10, "2096-11"))
 	box.told()
 	clock.Set(noon)
@@ -173,19 +173,19 @@ func TestPeriodOfAWrongClock(t *testing.T) {
 // A host that changes how it names periods says so.
 func TestForgetPeriod(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
-	noError(t, s.ForgetPeriod(t.Context(), account, webhooks.MetricBandwidth))
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
+	noError(t, s.ForgetPeriod(t.Context(), account, alerts.MetricBandwidth))
 	noError(t, s.ReportTransactions(t.Context(), account, 8, 10, "2026-11"))
 	noError(t, s.ReportBandwidth(t.Context(), account, 8, 10, "2026-11"))
 	box.told()
 	wantInvalid(t, s.ReportTransactions(t.Context(), account, 9, 10, "2026-11-01"), "period")
-	noError(t, s.ForgetPeriod(t.Context(), account, webhooks.MetricTransactions))
+	noError(t, s.ForgetPeriod(t.Context(), account, alerts.MetricTransactions))
 	noError(t, s.ReportTransactions(t.Context(), account, 9, 10, "2026-11-01"))
 	box.want(t, "the new form", approaching(9, 10, "2026-11-01", 0.8))
 	noError(t, s.ReportBandwidth(t.Context(), account, 9, 10, "2026-11"))
 	box.want(t, "the other metric")
-	for _, metric := range []webhooks.Metric{"", webhooks.MetricBalance, "files"} {
+	for _, metric := range []alerts.Metric{"", alerts.MetricBalance, "files"} {
 		wantInvalid(t, s.ForgetPeriod(t.Context(), account, metric), "metric")
 	}
-	wantInvalid(t, s.ForgetPeriod(t.Context(), "", webhooks.MetricBandwidth), "account")
+	wantInvalid(t, s.ForgetPeriod(t.Context(), "", alerts.MetricBandwidth), "account")
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
+	"github.com/storageapi/storageapi/internal/jsontext"
 )
 
 // encoding/json decodes every appended string to the original, with invalid UTF-8 replaced.

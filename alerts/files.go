@@ -1,4 +1,4 @@
-package webhooks
+package alerts
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 const (
@@ -16,13 +16,12 @@ const (
 	maxFileBytes = 16 << 10  // of a file's JSON
 	maxFilesSize = 192 << 10 // of the JSON of all files in an event
 
-	unseenStep   = 1000 // deduplication keys per lookup
-	dedupKeyLife = day  // how long a deduplication key outlives its file: clocks differ
+	unseenStep = 1000 // deduplication keys per lookup
 )
 
 // ReportFiles reports files of an account with their expiry times: all of its files, or only the
 // soon-expiring ones, as often as the host likes. A file that expires within one of
-// [Alerts.FileLeads] is notified once for that lead and that expiry, in files.expiring events of at
+// [Config.FileLeads] is notified once for that lead and that expiry, in files.expiring events of at
 // most 100 files each. A file that is first reported after several leads have begun is notified for
 // the shortest only. Expired files are not notified.
 //
@@ -30,10 +29,11 @@ const (
 // unique in its account. If a file breaks a rule, nothing is published, and the error names the
 // file.
 //
-// When it returns nil, all events are stored as by [WebhookService.Publish]. When it returns an
-// error that is not a [*ValidationError], some may not be stored. Report again: no file is notified
+// When it returns nil, all events are stored as by
+// [webhooks.WebhookService.Publish]. When it returns an
+// error that is not a [*webhooks.ValidationError], some may not be stored. Report again: no file is notified
 // twice. The deduplication key of a file is kept until a day after the file has expired.
-func (s *WebhookService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
+func (s *AlertService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
 	if err := checkAccount(account); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ type dueFile struct {
 }
 
 // due validates a file and reports whether to notify about it. name names the file in errors.
-func (s *WebhookService) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
+func (s *AlertService) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
 	if field, problem := f.check(); problem != "" {
 		return due, false, invalid(name+field, problem)
 	}
@@ -85,7 +85,7 @@ func (s *WebhookService) due(f *ExpiringFile, name string, now time.Time) (due d
 		return due, false, invalid(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))
 	}
 	expires := f.ExpiresAt.UTC().Truncate(time.Millisecond)
-	lead, isDue := s.alerts.Lead(expires, now)
+	lead, isDue := s.policy.Lead(expires, now)
 	if !isDue {
 		return due, false, nil
 	}
@@ -111,7 +111,7 @@ func oneEvent(files []dueFile) int {
 }
 
 // unseen filters files in place and returns the files not yet notified.
-func (s *WebhookService) unseen(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
+func (s *AlertService) unseen(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
 	fresh, err := s.store.UnseenKeys(ctx, account, dedupKeysOf(files))
 	if err != nil {
 		return nil, err
@@ -133,24 +133,20 @@ func dedupKeysOf(files []dueFile) []DedupKey {
 
 // notify publishes one event for the files, except for files that another process notifies about
 // concurrently.
-func (s *WebhookService) notify(ctx context.Context, account string, files []dueFile) error {
+func (s *AlertService) notify(ctx context.Context, account string, files []dueFile) error {
 	for len(files) > 0 {
 		data := FilesExpiring{Files: make([]ExpiringFile, len(files))}
 		for i := range files {
 			data.Files[i] = *files[i].file
 		}
-		now := s.now()
-		encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, TraceContext: s.traceContext(ctx), Data: data}.encode(s.events)
+		encoded, err := s.hooks.Encode(ctx, webhooks.Event{Account: account, Data: data})
 		if err != nil {
 			return err
 		}
-		begun := began(s.dispatcher.reporter.observer.Published != nil)
+		begun := time.Now()
 		deliveries, err := s.store.EnqueueOnce(ctx, encoded, dedupKeysOf(files))
-		if !errors.Is(err, ErrExists) {
-			s.dispatcher.reporter.published(ctx, begun, account, deliveries, err, &encoded)
-		}
-		s.dispatcher.halt.noteWrite(ctx, "tell of files", err)
-		if !errors.Is(err, ErrExists) {
+		if !errors.Is(err, webhooks.ErrExists) {
+			s.published(ctx, begun, account, deliveries, err, &encoded)
 			return err
 		}
 		if files, err = s.unseen(ctx, account, files); err != nil {

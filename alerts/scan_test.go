@@ -1,24 +1,28 @@
-package webhooks_test
+package alerts_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
 )
 
 // A shelf is a host's files, by ascending cursor.
 type shelf struct {
 	mu     sync.Mutex
-	files  []webhooks.StoredFile
+	files  []alerts.StoredFile
 	asked  []string // the cursors that scans began after
 	all    bool     // those that expire late are yielded, too
 	looked int      // how many files were yielded
@@ -30,7 +34,7 @@ func newShelf(accounts, files int, expires func(i int) time.Time) *shelf {
 	s := new(shelf)
 	for i := range files {
 		id := fmt.Sprintf("file_%07d", i)
-		s.files = append(s.files, webhooks.StoredFile{
+		s.files = append(s.files, alerts.StoredFile{
 			Account: fmt.Sprintf("acct_%03d", i%accounts), Cursor: id, File: expiring(id, expires(i)),
 		})
 	}
@@ -47,8 +51,8 @@ func oneOfTen(i int) time.Time {
 
 var errShelf = errors.New("the database is gone")
 
-func (s *shelf) source(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
-	return func(yield func(webhooks.StoredFile, error) bool) {
+func (s *shelf) source(ctx context.Context, after string, before time.Time) iter.Seq2[alerts.StoredFile, error] {
+	return func(yield func(alerts.StoredFile, error) bool) {
 		s.mu.Lock()
 		s.asked = append(s.asked, after)
 		files := s.files
@@ -65,7 +69,7 @@ func (s *shelf) source(ctx context.Context, after string, before time.Time) iter
 			case breaks && s.panics:
 				panic("shelf")
 			case breaks:
-				yield(webhooks.StoredFile{}, errShelf)
+				yield(alerts.StoredFile{}, errShelf)
 				return
 			case !yield(f, nil):
 				return
@@ -97,7 +101,7 @@ func TestScan(t *testing.T) {
 		began := time.Now()
 		files := newShelf(3, 1000, func(i int) time.Time { return began.Add(time.Duration(i)*time.Minute + 30*time.Second) })
 		box := newTeller()
-		config := webhooks.Config{Alerts: webhooks.Alerts{Files: files.source, FileScanInterval: 6 * time.Minute, FileLeads: []time.Duration{first, last}}}
+		config := testConfig{Alerts: alerts.Config{Files: files.source, FileScanInterval: 6 * time.Minute, FileLeads: []time.Duration{first, last}}}
 		stop := start(t, newService(t, box, config))
 		time.Sleep(time.Minute)
 		if told, looked := slices.Concat(box.toldFiles(t)...), files.yielded(); len(told) != 168 || looked != 168 {
@@ -148,7 +152,7 @@ func TestScanGoesOn(t *testing.T) {
 				files.breaks, files.panics = 25_000, panics
 				files.files[5].File.ID = "" // breaks a rule
 				box, log := newTeller(), &logbook{}
-				config := webhooks.Config{Alerts: webhooks.Alerts{Files: files.source}, Logger: log.logger()}
+				config := testConfig{Alerts: alerts.Config{Files: files.source}, Logger: log.logger()}
 				stop := start(t, newService(t, box, config))
 				time.Sleep(time.Second)
 				stop()
@@ -190,7 +194,7 @@ func TestScanAfterFailure(t *testing.T) {
 		files := newShelf(1, 10, func(int) time.Time { return soon })
 		files.breaks = 5
 		box := newTeller()
-		start(t, newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{Files: files.source}, Logger: new(logbook).logger()}))
+		start(t, newService(t, box, testConfig{Alerts: alerts.Config{Files: files.source}, Logger: new(logbook).logger()}))
 		time.Sleep(59 * time.Second)
 		box.wantFiles(t, "the failure")
 		time.Sleep(2 * time.Second)
@@ -207,8 +211,8 @@ func TestScanByOneOfSeveral(t *testing.T) {
 		files := newShelf(1, 30_000, oneOfTen)
 		files.all = true
 		hold := make(chan struct{})
-		slow := func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
-			return func(yield func(webhooks.StoredFile, error) bool) {
+		slow := func(ctx context.Context, after string, before time.Time) iter.Seq2[alerts.StoredFile, error] {
+			return func(yield func(alerts.StoredFile, error) bool) {
 				n := 0
 				for file, err := range files.source(ctx, after, before) {
 					if n++; n == 15_000 {
@@ -221,10 +225,10 @@ func TestScanByOneOfSeveral(t *testing.T) {
 			}
 		}
 		box := newTeller()
-		start(t, newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{Files: slow}}))
+		start(t, newService(t, box, testConfig{Alerts: alerts.Config{Files: slow}}))
 		synctest.Wait()
 		for range 3 {
-			start(t, newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{Files: files.source}}))
+			start(t, newService(t, box, testConfig{Alerts: alerts.Config{Files: files.source}}))
 		}
 		time.Sleep(59 * time.Second)
 		if asked := files.begun(); len(asked) != 1 {
@@ -250,13 +254,13 @@ func TestScanByOneOfSeveral(t *testing.T) {
 }
 
 // A hasty store runs each change of the scan once more before, as if nothing were kept.
-type hasty struct{ webhooks.Store }
+type hasty struct{ store.Store }
 
-func (s hasty) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+func (s hasty) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	if _, err := change(nil); err != nil {
 		return err
 	}
-	return s.Store.UpdateFileScan(ctx, change)
+	return s.Store.UpdateScan(ctx, change)
 }
 
 // A store may find out only in the end that somebody else scans.
@@ -265,17 +269,51 @@ func TestScanIsClaimedInTheEnd(t *testing.T) {
 		files := newShelf(1, 10, oneOfTen)
 		hold := make(chan struct{})
 		defer close(hold)
-		held := func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
+		held := func(ctx context.Context, after string, before time.Time) iter.Seq2[alerts.StoredFile, error] {
 			<-hold
 			return files.source(ctx, after, before)
 		}
 		box := newTeller()
-		start(t, newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{Files: held}}))
+		start(t, newService(t, box, testConfig{Alerts: alerts.Config{Files: held}}))
 		synctest.Wait()
-		start(t, newService(t, hasty{box}, webhooks.Config{Alerts: webhooks.Alerts{Files: files.source}}))
+		start(t, newService(t, hasty{box}, testConfig{Alerts: alerts.Config{Files: files.source}}))
 		time.Sleep(59 * time.Second)
 		if asked := files.begun(); len(asked) != 0 {
 			t.Errorf("scans began after %q beside the one under way", asked)
+		}
+	})
+}
+
+// TestFilesThatDoNotReturn has a Config.Files that ends its goroutine, or hangs: Run returns a
+// second later, and later scans are made.
+func TestFilesThatDoNotReturn(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		var calls atomic.Int64
+		var do atomic.Pointer[func()]
+		files := func(context.Context, string, time.Time) iter.Seq2[alerts.StoredFile, error] {
+			calls.Add(1)
+			return func(func(alerts.StoredFile, error) bool) { (*do.Load())() }
+		}
+		logs := new(logbook)
+		exit := runtime.Goexit
+		do.Store(&exit)
+		stop := start(t, newService(t, memory.New(), testConfig{Alerts: alerts.Config{Files: files}, Logger: logs.logger()}))
+		time.Sleep(10*time.Minute + time.Second)
+		if n := calls.Load(); n < 5 || len(logs.lines("level=ERROR", "ended its goroutine")) != int(n) {
+			t.Errorf("%d scans, logged\n%s", n, logs)
+		}
+		hung := make(chan struct{})
+		defer close(hung)
+		hang := func() { <-hung }
+		do.Store(&hang)
+		time.Sleep(10 * time.Minute)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("Run returned after %v", took)
+		}
+		if lines := logs.lines("level=ERROR", "task still running", "Config.Alerts.Files"); len(lines) != 1 {
+			t.Errorf("logged %q", lines)
 		}
 	})
 }

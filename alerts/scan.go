@@ -1,15 +1,14 @@
-package webhooks
+package alerts
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks/internal/alerting"
-	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
+	"github.com/storageapi/storageapi/alerts/internal/alerting"
+	"github.com/storageapi/storageapi/internal/hostcode"
 )
 
 // A FileSource yields the files of all accounts that expire before the given time, and optionally
@@ -19,7 +18,7 @@ import (
 // process: at once, or within a minute if the process was killed. Processes that share a store run
 // one scan at a time.
 //
-//	func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
+//	func(ctx context.Context, after string, before time.Time) iter.Seq2[alerts.StoredFile, error] {
 //		return files.Query(ctx, "WHERE id > $1 AND expires_at < $2 ORDER BY id", after, before)
 //	}
 type FileSource func(ctx context.Context, after string, before time.Time) iter.Seq2[StoredFile, error]
@@ -32,12 +31,11 @@ type StoredFile struct {
 }
 
 // A scanner scans all files once per interval and reports expiring ones. Its progress is stored;
-// see [AlertStore.UpdateFileScan].
+// see [Store.UpdateScan].
 type scanner struct {
-	service  *WebhookService
+	service  *AlertService
 	files    FileSource
 	interval time.Duration
-	logger   *slog.Logger
 }
 
 const (
@@ -45,19 +43,13 @@ const (
 	maxCursor = 1024
 )
 
-func newScanner(s *WebhookService, config Config) *scanner {
-	return &scanner{s, config.Alerts.Files, config.Alerts.FileScanInterval, config.Logger}
-}
-
 // run scans until ctx is done.
 func (s *scanner) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait, err := s.scanApart(ctx)
 		if err != nil && ctx.Err() == nil {
-			wait = min(s.interval, maintainInterval)
-			if !s.service.dispatcher.halt.explains() {
-				s.logger.Error("storageapi: the scan for expiring files was interrupted", "error", err, "again_in", wait)
-			}
+			wait = min(s.interval, reevaluateInterval)
+			s.service.logFailure("storageapi: the scan for expiring files was interrupted", err, wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -66,7 +58,7 @@ func (s *scanner) run(ctx context.Context) {
 	}
 }
 
-// scanApart is scan on its own goroutine, because Config.Alerts.Files may end it.
+// scanApart is scan on its own goroutine, because Config.Files may end it.
 func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error) {
 	if returned := <-hostcode.Go(func() { wait, err = s.scan(ctx) }); !returned {
 		return 0, errors.New("Config.Alerts.Files ended its goroutine")
@@ -88,7 +80,7 @@ func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 	}
 	if err := s.look(ctx, &at); err != nil {
 		at.Claim = time.Time{} // another process may continue at once
-		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), hostcode.Grace)
 		defer cancel()
 		return 0, errors.Join(err, s.keep(release, at))
 	}
@@ -105,7 +97,7 @@ func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 		}
 	}()
 	step := scanned{due: make(map[string][]ExpiringFile)}
-	for file, err := range s.files(ctx, at.Cursor, s.service.now().Add(s.service.alerts.LongestLead())) {
+	for file, err := range s.files(ctx, at.Cursor, s.service.now().Add(s.service.policy.LongestLead())) {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
@@ -138,7 +130,7 @@ type scanned struct {
 	why     error                     // the first file's error
 }
 
-func (s *scanned) add(service *WebhookService, f *StoredFile) {
+func (s *scanned) add(service *AlertService, f *StoredFile) {
 	s.looked++
 	err := checkAccount(f.Account)
 	isDue := false
@@ -158,7 +150,7 @@ func (s *scanned) add(service *WebhookService, f *StoredFile) {
 // report reports the expiring files.
 func (s *scanner) report(ctx context.Context, step *scanned) error {
 	if step.refused > 0 {
-		s.logger.Warn("storageapi: files that Config.Alerts.Files yields break a rule, and are passed over", "files", step.refused, "the_first", step.why)
+		s.service.logger.Warn("storageapi: files that Config.Alerts.Files yields break a rule, and are passed over", "files", step.refused, "the_first", step.why)
 	}
 	for account, files := range step.due {
 		if err := s.service.ReportFiles(ctx, account, files); err != nil {
@@ -170,7 +162,7 @@ func (s *scanner) report(ctx context.Context, step *scanned) error {
 
 // progress updates the stored progress of the scan.
 func (s *scanner) progress(ctx context.Context, change func(alerting.Scan) alerting.Scan) (at alerting.Scan, err error) {
-	err = s.service.store.UpdateFileScan(ctx, func(state []byte) ([]byte, error) {
+	err = s.service.store.UpdateScan(ctx, func(state []byte) ([]byte, error) {
 		at = change(alerting.ParseScan(state))
 		return at.Encode(), nil
 	})

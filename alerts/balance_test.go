@@ -1,17 +1,18 @@
-package webhooks_test
+package alerts_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -21,7 +22,7 @@ func low(w webhooks.Webhook, balance, threshold string) string {
 }
 
 // report reports balances one after the other.
-func report(tb testing.TB, s *webhooks.WebhookService, balances ...string) {
+func report(tb testing.TB, s *service, balances ...string) {
 	tb.Helper()
 	for _, balance := range balances {
 		noError(tb, s.ReportBalance(tb.Context(), account, sui(balance)))
@@ -30,7 +31,7 @@ func report(tb testing.TB, s *webhooks.WebhookService, balances ...string) {
 
 func TestBalanceIsToldOncePerCrossing(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{})
+	s := newService(t, box, testConfig{})
 	w := watch(t, s, "10")
 	report(t, s, "10.000000001", "10")
 	box.want(t, "reports at the threshold and above")
@@ -44,7 +45,7 @@ func TestBalanceIsToldOncePerCrossing(t *testing.T) {
 
 func TestBalanceBelowAtTheFirstReport(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{})
+	s := newService(t, box, testConfig{})
 	w := watch(t, s, "10")
 	report(t, s, "0", "0")
 	box.want(t, "the first report", low(w, "0", "10"))
@@ -54,14 +55,14 @@ func TestBalanceBelowAtTheFirstReport(t *testing.T) {
 func TestBalanceThresholds(t *testing.T) {
 	for _, fallback := range []string{"", "5"} {
 		t.Run("the default is "+fallback, func(t *testing.T) {
-			box, config := newTeller(), webhooks.Config{}
+			box, config := newTeller(), testConfig{}
 			if fallback != "" {
 				config.Alerts.DefaultBalanceThreshold = sui(fallback)
 			}
 			s := newService(t, box, config)
 			a, b, none := watch(t, s, "10"), watch(t, s, "7.5"), watch(t, s, "")
 			files, err := s.Create(t.Context(), account, webhooks.CreateParams{
-				URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeFilesExpiring}, BalanceThreshold: sui("10"),
+				URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeFilesExpiring}, Threshold: uint64(sui("10")),
 			})
 			noError(t, err)
 			report(t, s, "20", "9")
@@ -90,7 +91,7 @@ func TestBalanceThresholds(t *testing.T) {
 
 func TestBalanceHysteresis(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Alerts: webhooks.Alerts{BalanceHysteresis: sui("2")}})
+	s := newService(t, box, testConfig{Alerts: alerts.Config{BalanceHysteresis: sui("2")}})
 	w := watch(t, s, "10")
 	report(t, s, "11", "9", "11.999999999", "9")
 	box.want(t, "not being back yet", low(w, "9", "10"))
@@ -98,7 +99,7 @@ func TestBalanceHysteresis(t *testing.T) {
 	box.want(t, "being back")
 	report(t, s, "8")
 	box.want(t, "going below again", low(w, "8", "10"))
-	most := webhooks.Amount(math.MaxUint64)
+	most := alerts.Amount(math.MaxUint64)
 	noError(t, s.ReportBalance(t.Context(), account, most))
 	watch(t, s, most.String())
 	box.want(t, "a webhook with the highest threshold there is")
@@ -111,7 +112,7 @@ func TestBalanceHysteresis(t *testing.T) {
 // A webhook that is created or changed is told of the balance there is.
 func TestBalanceWhenWebhooksChange(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{})
+	s := newService(t, box, testConfig{})
 	early := watch(t, s, "30")
 	box.want(t, "a webhook and no report")
 	report(t, s, "20.25", "20")
@@ -130,7 +131,7 @@ func TestBalanceWhenWebhooksChange(t *testing.T) {
 		noError(t, err)
 	}
 	threshold := func(text string) webhooks.UpdateParams {
-		return webhooks.UpdateParams{BalanceThreshold: new(sui(text))}
+		return webhooks.UpdateParams{Threshold: new(uint64(sui(text)))}
 	}
 	change(at, threshold("25"))
 	box.want(t, "raising a threshold", low(at, "20", "25"))
@@ -139,16 +140,16 @@ func TestBalanceWhenWebhooksChange(t *testing.T) {
 	change(at, threshold("15"))
 	change(at, threshold("25"))
 	box.want(t, "lowering it below the balance, and raising it", low(at, "20", "25"))
-	change(at, webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeFilesExpiring}})
+	change(at, webhooks.UpdateParams{Events: []webhooks.EventType{alerts.TypeFilesExpiring}})
 	report(t, s, "19")
-	change(at, webhooks.UpdateParams{Events: webhooks.EventTypes()})
+	change(at, webhooks.UpdateParams{Events: alerts.EventTypes()})
 	box.want(t, "subscribing again", low(at, "19", "25"))
 }
 
 // A webhook that is off is told nevertheless: what it misses can be recovered.
 func TestBalanceWhileOff(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{})
+	s := newService(t, box, testConfig{})
 	w := watch(t, s, "10")
 	if _, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}); err != nil {
 		t.Fatal(err)
@@ -170,7 +171,7 @@ func TestBalanceWhileOff(t *testing.T) {
 // balance.
 func TestBalanceWritesLittle(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{})
+	s := newService(t, box, testConfig{})
 	watch(t, s, "10")
 	report(t, s, "64")
 	if n := box.wrote(); n != 1 {
@@ -195,7 +196,7 @@ func TestBalanceWritesLittle(t *testing.T) {
 func TestBalanceLeftDue(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		box, log := newTeller(), &logbook{}
-		s := newService(t, box, webhooks.Config{Logger: log.logger()})
+		s := newService(t, box, testConfig{Logger: log.logger()})
 		report(t, s, "5")
 		box.fail = errors.New("no disk")
 		box.Store = failingReview{box.Store}
@@ -214,9 +215,9 @@ func TestBalanceLeftDue(t *testing.T) {
 }
 
 // A failingReview is a store that makes no steps of alerts.
-type failingReview struct{ webhooks.Store }
+type failingReview struct{ store.Store }
 
-func (failingReview) UpdateAlert(context.Context, string, webhooks.Metric, func(*webhooks.AlertStep) error) (int, error) {
+func (failingReview) UpdateAlert(context.Context, string, string, func(*alerts.Step) error) (int, error) {
 	return 0, errors.New("no disk")
 }
 
@@ -224,13 +225,13 @@ func (failingReview) UpdateAlert(context.Context, string, webhooks.Metric, func(
 // twice.
 func TestReportsAgain(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	watch(t, s, "10")
-	expiring := webhooks.ExpiringFile{ID: "file_1", ExpiresAt: noon.Add(time.Hour)}
+	expiring := alerts.ExpiringFile{ID: "file_1", ExpiresAt: noon.Add(time.Hour)}
 	reports := map[string]func() error{
 		"balance": func() error { return s.ReportBalance(t.Context(), account, sui("9")) },
 		"use":     func() error { return s.ReportBandwidth(t.Context(), account, 9, 10, "2026-11") },
-		"files":   func() error { return s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{expiring}) },
+		"files":   func() error { return s.ReportFiles(t.Context(), account, []alerts.ExpiringFile{expiring}) },
 	}
 	for name, report := range reports {
 		box.fail = errors.New("the connection broke")
@@ -247,7 +248,7 @@ func TestReportsAgain(t *testing.T) {
 
 func TestReportsThatAreRefused(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
+	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	wantInvalid(t, s.ReportBalance(t.Context(), "", 0), "account")
 	wantInvalid(t, s.ReportBalance(t.Context(), "\x01", 0), "account")
 	for _, period := range []string{"", "a\x00", "\xff", string(make([]byte, 65))} {
@@ -266,42 +267,42 @@ func TestReportsThatAreRefused(t *testing.T) {
 func TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		t.Run(fmt.Sprint("reports ", reports), func(t *testing.T) {
-			inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
-				a, other := b.subscribe("a"), b.subscribe("b")
-				b.start()
-				report(b, b.service, "50")
+			testbubble.Run(t, func(t *testing.T) {
+				s := newService(t, memory.New(), testConfig{})
+				a, other := watch(t, s, "1"), watch(t, s, "1")
+				report(t, s, "50")
 				set := func(w webhooks.Webhook, threshold string) {
-					b.Helper()
-					amount := sui(threshold)
-					if _, err := b.service.Update(b.Context(), account, w.ID, webhooks.UpdateParams{BalanceThreshold: &amount}); err != nil {
-						b.Fatal(err)
+					t.Helper()
+					amount := uint64(sui(threshold))
+					_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Threshold: &amount})
+					noError(t, err)
+					if reports && w.ID == a.ID {
+						report(t, s, "50")
 					}
+				}
+				events := func(w webhooks.Webhook) int {
+					t.Helper()
+					page, err := s.Deliveries(t.Context(), account, w.ID, webhooks.DeliveryQuery{Limit: 99})
+					noError(t, err)
+					return len(page.Deliveries)
 				}
 				begun := time.Now()
 				for i := range 1000 { // 20 seconds
 					set(a, "100")
-					if reports {
-						report(b, b.service, "50")
-					}
 					set(a, "10")
-					if reports {
-						report(b, b.service, "50")
-					}
 					if i == 500 {
 						set(other, "60") // is not held up
 					}
 					time.Sleep(20 * time.Millisecond)
 				}
-				synctest.Wait()
-				if got, most := len(b.hits.of("a")), int(time.Since(begun)/(5*time.Second))+1; got < 1 || got > most {
+				if got, most := events(a), int(time.Since(begun)/(5*time.Second))+1; got < 1 || got > most {
 					t.Errorf("%d events within %v, want 1 to %d", got, time.Since(begun), most)
 				}
-				if got := len(b.hits.of("b")); got != 1 {
+				if got := events(other); got != 1 {
 					t.Errorf("%d events of another webhook, want 1", got)
 				}
-				report(b, b.service, "200", "5", "200", "4") // a report is no change
-				synctest.Wait()
-				if got := len(b.hits.of("b")); got != 3 {
+				report(t, s, "200", "5", "200", "4") // a report is no change
+				if got := events(other); got != 3 {
 					t.Errorf("%d events of another webhook after it fell twice more, want 3", got)
 				}
 			})

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/hostcode"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 )
 
 func TestDrained_ContextEnds_EndsAfterTimeoutAndGrace(t *testing.T) {

@@ -1,0 +1,79 @@
+package alerts
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/alerts/internal/alerting"
+)
+
+// Config configures an [AlertService]: which events it publishes, and when. The zero Config works.
+type Config struct {
+	// DefaultBalanceThreshold applies to webhooks that subscribe to balance.low and set no
+	// threshold. Use the same value on all nodes that share a store. Default: none; these webhooks
+	// then get no balance.low from [AlertService.ReportBalance].
+	DefaultBalanceThreshold Amount
+
+	// BalanceHysteresis is how far a low balance must rise above its threshold before another
+	// balance.low can be sent. Default: 0; reaching the threshold is enough.
+	BalanceHysteresis Amount
+
+	// ApproachingRatios are the fractions of a limit at which it counts as approaching, to a
+	// millionth; each sends an event. More than 0, less than 1, at most 20 values. A non-nil empty
+	// slice means none. Default: 0.8.
+	ApproachingRatios []float64
+
+	// FileLeads are the times before a file's expiry at which it counts as expiring; each sends an
+	// event. 1 to 20 values, each at most ten years. Default: 7 days and 1 day.
+	FileLeads []time.Duration
+
+	// Files lists the host's files. Run scans them for expiring files. Default: none; the host
+	// calls [AlertService.ReportFiles].
+	Files FileSource
+
+	// FileScanInterval is the time from the start of one scan to the start of the next; at least a
+	// second. Default: an hour.
+	FileScanInterval time.Duration
+
+	// Logger receives errors and warnings. Default: slog.Default().
+	Logger *slog.Logger
+
+	// Now is the clock for periods, expiry times and the schedule of scans. Default: time.Now.
+	Now func() time.Time
+}
+
+const (
+	day     = 24 * time.Hour
+	maxLead = 3652 * day // limits how long deduplication keys are kept
+)
+
+// check fills in the defaults, or returns an error that names the first invalid field.
+func (c *Config) check() error {
+	if c.ApproachingRatios == nil {
+		c.ApproachingRatios = []float64{0.8}
+	}
+	if c.FileLeads == nil {
+		c.FileLeads = []time.Duration{7 * day, day}
+	}
+	c.FileScanInterval = cmp.Or(c.FileScanInterval, time.Hour)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	switch {
+	case slices.ContainsFunc(c.ApproachingRatios, func(r float64) bool { return !(r >= 1e-6 && r < 1) || alerting.Level(r) >= alerting.Reached }): // NaN, too
+		return invalid("ApproachingRatios", "must be more than 0 and less than 1")
+	case len(c.ApproachingRatios) > 20:
+		return invalid("ApproachingRatios", "must be at most 20")
+	case len(c.FileLeads) == 0 || len(c.FileLeads) > 20:
+		return invalid("FileLeads", "must be from 1 to 20")
+	case slices.ContainsFunc(c.FileLeads, func(d time.Duration) bool { return d <= 0 || d > maxLead }):
+		return invalid("FileLeads", fmt.Sprintf("must be positive, and at most %v", maxLead))
+	case c.FileScanInterval < time.Second:
+		return invalid("FileScanInterval", "must be at least a second")
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/storageapi/storageapi/alerts/internal/alerting"
+	"github.com/storageapi/storageapi/internal/hostcode"
+	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// An AlertService decides which events follow from a host's reports, and publishes them. It is safe
+// for concurrent use.
+type AlertService struct {
+	store   Store
+	hooks   *webhooks.WebhookService
+	policy  alerting.Policy
+	scanner *scanner // nil without Config.Files
+	now     func() time.Time
+	logger  *slog.Logger
+}
+
+const (
+	storeTimeout       = 10 * time.Second // for one step of Run
+	reevaluateInterval = time.Minute
+)
+
+// New returns an AlertService on the store of hooks, whose Config must declare [Events]. It starts
+// nothing: see [AlertService.Run]. The error names the invalid field of config.
+func New(store Store, hooks *webhooks.WebhookService, config Config) (*AlertService, error) {
+	if store == nil || hooks == nil {
+		return nil, errors.New("alerts: nil Store or WebhookService")
+	}
+	for _, t := range EventTypes() {
+		if _, ok := hooks.DeclaredEvent(t); !ok {
+			return nil, fmt.Errorf("alerts: webhooks.Config.Events must declare %q: append alerts.Events()", t)
+		}
+	}
+	if err := config.check(); err != nil {
+		return nil, fmt.Errorf("alerts: Config: %w", err)
+	}
+	s := &AlertService{
+		store:  store,
+		hooks:  hooks,
+		policy: alerting.NewPolicy(uint64(config.DefaultBalanceThreshold), uint64(config.BalanceHysteresis), config.ApproachingRatios, config.FileLeads),
+		now:    config.Now,
+		logger: config.Logger,
+	}
+	if config.Files != nil {
+		s.scanner = &scanner{s, config.Files, config.FileScanInterval}
+	}
+	hooks.OnChange(s.webhookChanged)
+	return s, nil
+}
+
+// Run scans the files of [Config.Files], and notifies webhooks that a killed process or a failed
+// store has left without an alert, until ctx is done. If [Config.Files] has not returned a second
+// later, Run logs that and returns without waiting for it. Several processes that share a store can
+// run at the same time.
+func (s *AlertService) Run(ctx context.Context) {
+	if s.scanner != nil {
+		scanned := hostcode.Go(func() { s.scanner.run(ctx) })
+		defer func() {
+			select {
+			case <-scanned:
+			case <-time.After(hostcode.Grace):
+				s.logger.Error("storageapi: Run returned with a task still running", "task", "Config.Alerts.Files")
+			}
+		}()
+	}
+	for ctx.Err() == nil {
+		began := time.Now()
+		more, err := s.reevaluateDue(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.logFailure("storageapi: alerts that are due were not re-evaluated", err, reevaluateInterval)
+		}
+		pause := reevaluateInterval
+		if more {
+			pause = 4 * time.Since(began) // deliveries continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// logFailure logs a failure, unless it follows from the halt of the store, which the WebhookService
+// logs.
+func (s *AlertService) logFailure(message string, err error, again time.Duration) {
+	if halted := s.store.Capabilities().Halted; halted != nil && halted() != nil {
+		return
+	}
+	s.logger.Error(message, "error", err, "again_in", again)
+}
+
+// invalid returns a [*webhooks.ValidationError].
+func invalid(field, reason string) error {
+	return &webhooks.ValidationError{Field: field, Reason: reason}
+}
+
+func checkAccount(account string) error {
+	if reason := input.Account(account); reason != "" {
+		return invalid("account", reason)
+	}
+	return nil
+}
