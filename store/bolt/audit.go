@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"slices"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -25,7 +25,7 @@ func (b *batch) tell(n audit.Entry) error {
 	return b.appendAuditEntry(n, b.store.clock.Time())
 }
 
-// knownAuditEntries caches the IDs of entries by the head of their target.
+// knownAuditEntries caches the IDs of entries by the row of their target.
 type knownAuditEntries map[string]map[string]bool
 
 // addAuditEntry stores an entry unless it is zero, or its target has an entry of the same ID.
@@ -33,9 +33,9 @@ func (b *batch) addAuditEntry(n audit.Entry, at time.Time, known knownAuditEntri
 	if n.IsZero() || b.isErasing(n.Account) {
 		return false, nil
 	}
-	head := record.AuditEntriesOfTarget(n.Account, n.Target)
-	// Greater IDs are new.
-	if _, greatest := record.DecodeAuditEntryHead(b.Get(bucketAuditHeads, head)); n.ID <= greatest {
+	head := targetRow(b.tx, n.Account, n.Target)
+	// Greater IDs are new. So is any ID if the last entry is purged or unreadable.
+	if last, _ := auditRecord(b.tx, lastAuditEntryOf(b.tx, head)); n.ID <= last.GreatestID() {
 		ids := known[string(head)]
 		if ids == nil {
 			if ids, err = entryIDs(b.tx, head); err != nil {
@@ -53,7 +53,7 @@ func (b *batch) addAuditEntry(n audit.Entry, at time.Time, known knownAuditEntri
 	return true, b.appendAuditEntry(n, at)
 }
 
-// entryIDs returns the IDs of all entries of the target with that head.
+// entryIDs returns the IDs of all entries of the target with that row.
 func entryIDs(tx *bbolt.Tx, head []byte) (map[string]bool, error) {
 	ids := make(map[string]bool)
 	for number := lastAuditEntryOf(tx, head); number > 0; {
@@ -74,22 +74,24 @@ func (b *batch) appendAuditEntry(n audit.Entry, at time.Time) error {
 	}
 	number := lastAuditEntry(b.tx) + 1
 	key := record.NumberKey(number)
-	ofAccount, ofTarget := record.AuditEntriesOf(n.Account), record.AuditEntriesOfTarget(n.Account, n.Target)
+	ofAccount, ofTarget := record.AuditEntriesOf(n.Account), targetRow(b.tx, n.Account, n.Target)
 	row := record.AuditRecord{
 		StoredAt: at.UnixMilli(), Account: n.Account, ID: n.ID, AuditEntry: record.EncodeAuditEntry(&n, number),
 		Before: lastAuditEntryOf(b.tx, ofAccount), BeforeOfTarget: lastAuditEntryOf(b.tx, ofTarget),
+	}
+	if before, _ := auditRecord(b.tx, row.BeforeOfTarget); before.GreatestID() > n.ID {
+		row.EarlierID = before.GreatestID()
 	}
 	if err := b.Append(bucketAudit, key, row.Encode()); err != nil {
 		return err
 	}
 	for _, head := range [][]byte{ofAccount, ofTarget} {
-		_, greatest := record.DecodeAuditEntryHead(b.Get(bucketAuditHeads, head))
-		if err := b.Put(bucketAuditHeads, head, record.EncodeAuditEntryHead(number, max(greatest, n.ID))); err != nil {
+		if err := b.setLastAuditEntryOf(head, number); err != nil {
 			return err
 		}
 	}
 	if n.Pending {
-		if err := b.Put(bucketAuditPending, pendingAuditEntry(n.Account, number), []byte{record.Version}); err != nil {
+		if err := b.setPending(n.Account, number, true); err != nil {
 			return err
 		}
 	}
@@ -105,25 +107,68 @@ func lastAuditEntry(tx *bbolt.Tx) uint64 {
 	return log.Sequence()
 }
 
-// lastAuditEntryOf returns the number of the last entry of the account or target with that head, or
+// targetRow returns the key of the row that leads to a target's last entry: the row of an API key
+// that exists, which its creation writes anyway, or a row of its own.
+func targetRow(tx *bbolt.Tx, account string, target audit.Target) []byte {
+	if target.Kind == audit.TargetKey {
+		if row := record.AccountKey(account, target.ID); tx.Bucket(bucketAccounts).Get(row) != nil {
+			return row
+		}
+	}
+	return record.AuditEntriesOfTarget(account, target)
+}
+
+// lastAuditEntryOf returns the number of the last entry of the account or target with that row, or
 // 0.
-func lastAuditEntryOf(tx *bbolt.Tx, head []byte) uint64 {
-	number, _ := record.DecodeAuditEntryHead(tx.Bucket(bucketAuditHeads).Get(head))
-	return number
+func lastAuditEntryOf(tx *bbolt.Tx, row []byte) uint64 {
+	return record.DecodeAccountRow(tx.Bucket(bucketAccounts).Get(row)).Last
 }
 
-// pendingAuditEntry returns the key of a pending entry. Pending entries are sorted by account.
-func pendingAuditEntry(account string, number uint64) []byte {
-	return append(append([]byte(account), 0), record.NumberKey(number)...)
+// setLastAuditEntryOf sets the number of the last entry of the account or target with that row; 0:
+// none.
+func (b *batch) setLastAuditEntryOf(row []byte, number uint64) error {
+	value := record.DecodeAccountRow(bytes.Clone(b.Get(bucketAccounts, row)))
+	value.Last = number
+	return b.PutOrDelete(bucketAccounts, row, value.Encode())
 }
 
-// cutPendingAuditEntry splits a key that pendingAuditEntry made.
-func cutPendingAuditEntry(key []byte) (account string, number uint64, ok bool) {
+// perPendingRow is the number of entries for which a row of bucketAuditPending has bits.
+const perPendingRow = 64
+
+// pendingRow returns the key of the row that says whether an entry is pending, and the entry's bit.
+// Rows are sorted by account.
+func pendingRow(account string, number uint64) (key []byte, bit uint64) {
+	return append(append([]byte(account), 0), record.NumberKey(number/perPendingRow)...), 1 << (number % perPendingRow)
+}
+
+// cutPendingRow returns the account of a key that pendingRow made, and the first number of the row.
+func cutPendingRow(key []byte) (account string, first uint64, ok bool) {
 	at := len(key) - 9
 	if at < 0 || key[at] != 0 {
 		return "", 0, false
 	}
-	return string(key[:at]), binary.BigEndian.Uint64(key[at+1:]), true
+	return string(key[:at]), binary.BigEndian.Uint64(key[at+1:]) * perPendingRow, true
+}
+
+func isPending(tx *bbolt.Tx, account string, number uint64) bool {
+	key, bit := pendingRow(account, number)
+	return entryNumber(tx.Bucket(bucketAuditPending).Get(key))&bit != 0
+}
+
+func (b *batch) setPending(account string, number uint64, pending bool) error {
+	key, bit := pendingRow(account, number)
+	old := entryNumber(b.Get(bucketAuditPending, key))
+	bits := old &^ bit
+	if pending {
+		bits |= bit
+	}
+	switch bits {
+	case old:
+		return nil
+	case 0:
+		return b.Delete(bucketAuditPending, key)
+	}
+	return b.Put(bucketAuditPending, key, record.NumberKey(bits))
 }
 
 func entryNumber(key []byte) uint64 {
@@ -150,7 +195,7 @@ func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added 
 		known := make(knownAuditEntries)
 		for _, n := range list {
 			if n.Action == audit.KeyExpiring {
-				if key, _, err := keyByID(b.tx, record.Prefixed(n.Account, n.Target.ID)); err != nil || !key.ExpiresAt.Equal(n.Until) {
+				if key, _, err := keyByID(b.tx, record.AccountKey(n.Account, n.Target.ID)); err != nil || !key.ExpiresAt.Equal(n.Until) {
 					continue // the key was deleted or changed
 				}
 			}
@@ -183,7 +228,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 	}
 	head, ofTarget := record.AuditEntriesOf(account), query.Target.ID != ""
 	if ofTarget {
-		head = record.AuditEntriesOfTarget(account, query.Target)
+		head = targetRow(tx, account, query.Target)
 	}
 	number := lastAuditEntryOf(tx, head)
 	if query.After != "" {
@@ -238,7 +283,7 @@ func entryAt(tx *bbolt.Tx, number, after uint64, ofTarget bool) (uint64, error) 
 // readAuditEntry decodes an entry, with its current Pending.
 func readAuditEntry(tx *bbolt.Tx, row *record.AuditRecord, number uint64) (audit.Entry, error) {
 	n, _, err := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
-	n.Pending = n.Pending && tx.Bucket(bucketAuditPending).Get(pendingAuditEntry(n.Account, number)) != nil
+	n.Pending = n.Pending && isPending(tx, n.Account, number)
 	return n, err
 }
 
@@ -252,7 +297,7 @@ func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) (l
 	c := tx.Bucket(bucketAuditPending).Cursor()
 	for before := []byte(after); len(list) < limit; {
 		before = seekBeyond(c, before, append([]byte(after), 1)) // skips all rows of that account
-		account, _, ok := cutPendingAuditEntry(before)
+		account, _, ok := cutPendingRow(before)
 		if !ok {
 			break
 		}
@@ -270,17 +315,23 @@ func (s *Store) PendingAuditEntries(ctx context.Context, account string, limit i
 	}
 	defer s.done(tx, catchFaults(), &err)
 	c := tx.Bucket(bucketAuditPending).Cursor()
-	for k, _ := c.Seek(append([]byte(account), 0)); k != nil && len(list) < limit; k, _ = c.Next() {
-		of, number, _ := cutPendingAuditEntry(k)
+	for k, value := c.Seek(append([]byte(account), 0)); k != nil; k, value = c.Next() {
+		of, first, _ := cutPendingRow(k)
 		if of != account {
 			break
 		}
-		row, unreadable := auditRecord(tx, number)
-		if unreadable != nil || row.ID == "" {
-			continue
-		}
-		if n, _, unreadable := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry); unreadable == nil {
-			list = append(list, audit.Numbered{Number: number, Entry: n})
+		for rest := entryNumber(value); rest != 0; rest &= rest - 1 {
+			if len(list) == limit {
+				return list, nil
+			}
+			number := first + uint64(bits.TrailingZeros64(rest))
+			row, unreadable := auditRecord(tx, number)
+			if unreadable != nil || row.ID == "" {
+				continue
+			}
+			if n, _, unreadable := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry); unreadable == nil {
+				list = append(list, audit.Numbered{Number: number, Entry: n})
+			}
 		}
 	}
 	return list, nil
@@ -294,7 +345,7 @@ func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 			if err != nil {
 				continue // PendingAuditEntries did not return it
 			}
-			if err := b.Delete(bucketAuditPending, pendingAuditEntry(row.Account, number)); err != nil {
+			if err := b.setPending(row.Account, number, false); err != nil {
 				return err
 			}
 		}
@@ -308,8 +359,8 @@ func (s *Store) purgeAuditEntries(b *batch, before time.Time, left *int) error {
 	if before.IsZero() {
 		return nil
 	}
-	var old, pending [][]byte // deleted after the loop: a cursor skips keys after a deletion
-	var rows []record.AuditRecord
+	var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
+	var rows []numberedRecord
 	// Lengths of old and rows to remove; the rest were stored under a clock that was ahead.
 	gone, goneEntries := 0, 0
 	c := b.tx.Bucket(bucketAudit).Cursor()
@@ -321,8 +372,7 @@ func (s *Store) purgeAuditEntries(b *batch, before time.Time, left *int) error {
 		}
 		old = append(old, bytes.Clone(k))
 		if row.AuditEntry = bytes.Clone(row.AuditEntry); err == nil {
-			rows = append(rows, row)
-			pending = append(pending, pendingAuditEntry(row.Account, entryNumber(k)))
+			rows = append(rows, numberedRecord{row, entryNumber(k)})
 		}
 		if !kept {
 			gone, goneEntries = len(old), len(rows)
@@ -337,33 +387,37 @@ func (s *Store) purgeAuditEntries(b *batch, before time.Time, left *int) error {
 	if err := b.tx.Bucket(bucketAudit).SetSequence(lastAuditEntry(b.tx)); err != nil {
 		return err
 	}
-	pending = pending[:goneEntries]
 	last := binary.BigEndian.Uint64(old[len(old)-1])
-	for _, row := range rows {
-		if err := forgetHeads(b, &row, last); err != nil {
+	for i := range rows {
+		if err := forgetLast(b, &rows[i].AuditRecord, last); err != nil {
+			return err
+		}
+		if err := b.setPending(rows[i].Account, rows[i].number, false); err != nil {
+			return err
+		}
+		if err := b.purgeRoutine(rows[i].Account, rows[i].number); err != nil {
 			return err
 		}
 	}
-	if err := b.DeleteAll(bucketAudit, old); err != nil {
-		return err
-	}
-	if err := b.purgeRoutine(pending); err != nil {
-		return err
-	}
-	slices.SortFunc(pending, bytes.Compare)
-	return b.DeleteAll(bucketAuditPending, pending)
+	return b.DeleteAll(bucketAudit, old)
 }
 
-// forgetHeads removes the heads of row's account and target if all their entries up to number last
-// are removed.
-func forgetHeads(b *batch, row *record.AuditRecord, last uint64) error {
+// A numberedRecord is an entry in the log with its number.
+type numberedRecord struct {
+	record.AuditRecord
+	number uint64
+}
+
+// forgetLast sets that row's account and target have no last entry if all their entries up to
+// number last are removed.
+func forgetLast(b *batch, row *record.AuditRecord, last uint64) error {
 	// On error, at least the account's.
 	n, _, _ := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
-	for _, head := range [][]byte{record.AuditEntriesOf(row.Account), record.AuditEntriesOfTarget(row.Account, n.Target)} {
-		if lastAuditEntryOf(b.tx, head) > last {
+	for _, head := range [][]byte{record.AuditEntriesOf(row.Account), targetRow(b.tx, row.Account, n.Target)} {
+		if number := lastAuditEntryOf(b.tx, head); number == 0 || number > last {
 			continue
 		}
-		if err := b.Delete(bucketAuditHeads, head); err != nil {
+		if err := b.setLastAuditEntryOf(head, 0); err != nil {
 			return err
 		}
 	}

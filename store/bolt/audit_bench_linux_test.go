@@ -9,6 +9,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // BenchmarkAuditEntries counts what is written to the file for a key that is created alone, in an
@@ -37,6 +38,10 @@ func BenchmarkAuditEntries(b *testing.B) {
 			}
 			for i := range 1000 {
 				create(i)
+			}
+			// As a service does it regularly: see mergeRoot.
+			if _, err := store.Purge(b.Context(), webhooks.Purge{Limit: 1000}); err != nil {
+				b.Fatal(err)
 			}
 			before, n := written(b), 1000
 			for b.Loop() {

@@ -91,7 +91,7 @@ func (b *batch) removeRoutine(account string) error {
 			return err
 		}
 	}
-	if err := b.Delete(bucketAuditPending, pendingAuditEntry(account, number)); err != nil {
+	if err := b.setPending(account, number, false); err != nil {
 		return err
 	}
 	if err := b.Delete(bucketAuditRoutine, key); err != nil {
@@ -123,34 +123,26 @@ func (b *batch) unlinkAuditEntry(item *record.AuditRecord, number uint64, links 
 			return err
 		}
 	}
-	head := record.AuditEntriesOfTarget(n.Account, n.Target)
-	if last, greatest := record.DecodeAuditEntryHead(b.Get(bucketAuditHeads, head)); last == number {
-		var now []byte
-		if b.Get(bucketAudit, record.NumberKey(beforeOfTarget)) != nil {
-			now = record.EncodeAuditEntryHead(beforeOfTarget, greatest)
+	if head := targetRow(b.tx, n.Account, n.Target); lastAuditEntryOf(b.tx, head) == number {
+		if b.Get(bucketAudit, record.NumberKey(beforeOfTarget)) == nil {
+			beforeOfTarget = 0 // purged
 		}
-		if err := b.PutOrDelete(bucketAuditHeads, head, now); err != nil {
+		if err := b.setLastAuditEntryOf(head, beforeOfTarget); err != nil {
 			return err
 		}
 	}
 	return b.Delete(bucketAudit, record.NumberKey(number))
 }
 
-// purgeRoutine removes the rows of purged entries, which are the first of their accounts. Each is
-// given as a key of pendingAuditEntry.
-func (b *batch) purgeRoutine(purged [][]byte) error {
-	for _, pending := range purged {
-		account, number, _ := cutPendingAuditEntry(pending)
-		key := routineAuditEntry(account, number)
-		if b.Get(bucketAuditRoutine, key) == nil {
-			continue
-		}
-		if err := b.Delete(bucketAuditRoutine, key); err != nil {
-			return err
-		}
-		if _, err := b.countRoutine(account, -1); err != nil {
-			return err
-		}
+// purgeRoutine removes the row of a purged entry, which is the first of its account.
+func (b *batch) purgeRoutine(account string, number uint64) error {
+	key := routineAuditEntry(account, number)
+	if b.Get(bucketAuditRoutine, key) == nil {
+		return nil
 	}
-	return nil
+	if err := b.Delete(bucketAuditRoutine, key); err != nil {
+		return err
+	}
+	_, err := b.countRoutine(account, -1)
+	return err
 }

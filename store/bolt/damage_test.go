@@ -28,7 +28,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bucket := range [][]byte{bucketKeys, bucketKeyIDs, bucketWebhooks, bucketEvents, bucketFresh} {
+	for _, bucket := range [][]byte{bucketKeys, bucketAccounts, bucketWebhooks, bucketEvents, bucketFresh} {
 		t.Run(string(bucket), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
 			if err := os.WriteFile(path, file, 0o600); err != nil {

@@ -22,7 +22,7 @@ func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketKeyIDs).Put(bytes.Repeat([]byte{0xfe}, 12), nil) // its length is none
+		return tx.Bucket(bucketAccounts).Put(bytes.Repeat([]byte{0xfe}, 12), nil) // its length is none
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -113,11 +113,11 @@ var eraseStages = []eraseStage{
 	{findRows(bucketRequestTimes, ofRequestTime), eraseRows(bucketRequestTimes, ofRequestTime, nil)},
 	{findPrefixed(bucketRequests, keyRequest), eraseRequests(keyRequest)},
 	{findPrefixed(bucketRequests, webhookRequest), eraseRequests(webhookRequest)},
-	{findPrefixed(bucketAuditHeads, ""), (*Store).eraseAuditEntries},
+	{findAuditEntries, (*Store).eraseAuditEntries},
 	{findPrefixed(bucketAuditRoutine, ""), eraseRoutine},
 	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
 	{findRows(bucketDeleted, ofDeleted), eraseRows(bucketDeleted, ofDeleted, nil)},
-	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
+	{findPrefixed(bucketAccounts, ""), (*Store).eraseKeys}, // only rows of keys remain
 }
 
 // findEvents finds the account's next event.
@@ -289,7 +289,11 @@ func findPrefixed(bucket []byte, kind string) func(*Store, *bbolt.Tx, *erasure) 
 
 // prefixed returns the first limit keys of a bucket that begin with a kind and the account.
 func (e *erasure) prefixed(b *batch, bucket []byte, kind string, limit int) (keys [][]byte) {
-	prefix := append([]byte(kind), record.Prefixed(e.account, "")...)
+	return keysFrom(b, bucket, append([]byte(kind), record.Prefixed(e.account, "")...), limit)
+}
+
+// keysFrom returns the first limit keys of a bucket that begin with prefix.
+func keysFrom(b *batch, bucket, prefix []byte, limit int) (keys [][]byte) {
 	c := b.tx.Bucket(bucket).Cursor()
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix) && len(keys) < limit; k, _ = c.Next() {
 		keys = append(keys, bytes.Clone(k))
@@ -306,36 +310,45 @@ func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, err
 	}
 }
 
-// eraseAuditEntries removes entries, newest first, and then their heads. Numbers are not reused.
+// findAuditEntries finds the rows that lead to the account's entries.
+func findAuditEntries(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
+	k, _ := tx.Bucket(bucketAccounts).Cursor().Seek(record.AuditEntriesOf(e.account))
+	if bytes.HasPrefix(k, record.Prefixed(e.account, "")) {
+		return k, false
+	}
+	return nil, false
+}
+
+// eraseAuditEntries removes entries, newest first, and then the rows that lead to them. Rows of
+// keys still do, until eraseKeys. Numbers are not reused.
 func (s *Store) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, error) {
 	if err := b.tx.Bucket(bucketAudit).SetSequence(lastAuditEntry(b.tx)); err != nil {
 		return nil, err
 	}
 	head := record.AuditEntriesOf(e.account)
 	number := lastAuditEntryOf(b.tx, head)
-	var erased, pending [][]byte
+	var erased [][]byte
 	for number > 0 && len(erased) < limit {
 		entry, err := auditRecord(b.tx, number)
 		if err == nil && entry.ID == "" {
 			number = 0
 			break
 		}
-		erased, pending = append(erased, record.NumberKey(number)), append(pending, pendingAuditEntry(e.account, number))
+		erased = append(erased, record.NumberKey(number))
+		if err := b.setPending(e.account, number, false); err != nil {
+			return nil, err
+		}
 		number = entry.Before // purging removes the entries before an unreadable one
 	}
 	e.erased.AuditEntries += len(erased)
 	slices.Reverse(erased)
-	slices.Reverse(pending)
 	if err := b.DeleteAll(bucketAudit, erased); err != nil {
 		return nil, err
 	}
-	if err := b.DeleteAll(bucketAuditPending, pending); err != nil {
+	if err := b.setLastAuditEntryOf(head, number); number > 0 || err != nil {
 		return nil, err
 	}
-	if number > 0 {
-		return nil, b.Put(bucketAuditHeads, head, record.EncodeAuditEntryHead(number, ""))
-	}
-	return nil, b.DeleteAll(bucketAuditHeads, e.prefixed(b, bucketAuditHeads, "", limit))
+	return nil, b.DeleteAll(bucketAccounts, keysFrom(b, bucketAccounts, record.AuditEntriesOfTargets(e.account), limit))
 }
 
 func eraseRoutine(_ *Store, b *batch, e *erasure, limit int) ([]byte, error) {
@@ -358,10 +371,10 @@ func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
 }
 
 func (s *Store) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
-	for _, row := range e.prefixed(b, bucketKeyIDs, "", limit) {
+	for _, row := range e.prefixed(b, bucketAccounts, "", limit) {
 		key, _, err := keyByID(b.tx, row)
 		if err != nil { // unreadable: nothing else finds it
-			if err := b.Delete(bucketKeys, bytes.Clone(b.Get(bucketKeyIDs, row))); err != nil {
+			if err := b.Delete(bucketKeys, bytes.Clone(record.DecodeAccountRow(b.Get(bucketAccounts, row)).Hash)); err != nil {
 				return nil, err
 			}
 		}

@@ -28,8 +28,15 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	for _, bucket := range [][]byte{bucketKeyIDs, bucketWebhooks, bucketAlerts} {
-		accounts = append(accounts, s.accountsOf(tx.Bucket(bucket).Cursor(), after, limit)...)
+	for _, bucket := range [][]byte{bucketAccounts, bucketWebhooks, bucketAlerts} {
+		counts := func(row []byte) bool { return true }
+		if bytes.Equal(bucket, bucketAccounts) { // an account's keys precede its other rows
+			counts = func(row []byte) bool {
+				_, _, isKey := record.CutAccountKey(row)
+				return isKey
+			}
+		}
+		accounts = append(accounts, s.accountsOf(tx.Bucket(bucket).Cursor(), counts, after, limit)...)
 	}
 	slices.Sort(accounts)
 	accounts = slices.Compact(accounts)
@@ -37,16 +44,16 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts
 }
 
 // accountsOf returns the accounts after the given one in a bucket of prefixed keys: at least the
-// first limit of them. Keys are sorted by the length of the account first, so it reads up to limit
+// first limit of those whose first row counts. Keys are sorted by the length of the account first, so it reads up to limit
 // of each length.
-func (s *Store) accountsOf(c *bbolt.Cursor, after string, limit int) (accounts []string) {
+func (s *Store) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after string, limit int) (accounts []string) {
 	for first, _ := c.First(); first != nil; {
 		length, _ := binary.Uvarint(first)
 		begin := binary.AppendUvarint(nil, length)
 		k, _ := c.Seek(append(bytes.Clone(begin), after[:min(len(after), int(length))]...))
 		for found := 0; bytes.HasPrefix(k, begin) && found < limit; {
 			account, _ := record.CutPrefixed(k)
-			if account > after && !s.erasing.has(account) {
+			if account > after && !s.erasing.has(account) && counts(k) {
 				accounts = append(accounts, account)
 				found++
 			}
@@ -84,7 +91,7 @@ func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) 
 	e.Filler = f
 	switch kind {
 	case transfer.KindKey:
-		e.rows(bucketKeyIDs, "", after, e.key)
+		e.rows(bucketAccounts, "", after, e.key)
 	case transfer.KindWebhook:
 		e.rows(bucketWebhooks, "", after, e.webhook)
 	case transfer.KindRequest:
@@ -156,9 +163,13 @@ func follow(c *bbolt.Cursor, after []byte) (k, value []byte) {
 }
 
 func (e *exporter) key(row, _ []byte) bool {
+	account, id, ok := record.CutAccountKey(row)
+	if !ok {
+		return e.Skip(row)
+	}
 	key, used, err := keyByID(e.tx, row)
 	if err != nil {
-		return e.Unreadable(row, nameOf("key", row))
+		return e.Unreadable(row, nameOf("key", record.Prefixed(account, id)))
 	}
 	return e.add(row, &transfer.Key{Key: key, UsedAt: used.Current})
 }

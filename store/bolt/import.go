@@ -119,8 +119,8 @@ func (m *importer) first(r transfer.Record, known []byte) bool {
 }
 
 func (m *importer) lookKey(r *transfer.Key) (isNew bool, err error) {
-	row := record.Prefixed(r.Account, r.ID)
-	if m.Get(bucketKeyIDs, row) != nil || m.keys[string(row)] {
+	row := record.AccountKey(r.Account, r.ID)
+	if m.Get(bucketAccounts, row) != nil || m.keys[string(row)] {
 		return false, nil
 	}
 	m.keys[string(row)] = true
@@ -217,7 +217,7 @@ func (m *importer) add(r transfer.Record) error {
 			return err
 		}
 		used := record.Uses{Any: record.Round(r.LastUsedAt), Current: record.Round(r.UsedAt), Previous: record.Round(r.PreviousUsedAt)}
-		return putUses(m.batch, record.Prefixed(r.Account, r.ID), used, record.Uses{})
+		return putUses(m.batch, record.AccountKey(r.Account, r.ID), used, record.Uses{})
 	case *transfer.Webhook:
 		if err := m.Put(bucketWebhookIDs, []byte(r.ID), []byte(r.Account)); err != nil {
 			return err

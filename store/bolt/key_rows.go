@@ -45,8 +45,8 @@ func (c *counts) of(b *batch, account string) int {
 	if ok {
 		return count
 	}
-	prefix := record.Prefixed(account, "")
-	rows := b.tx.Bucket(bucketKeyIDs).Cursor()
+	prefix := record.AccountKey(account, "")
+	rows := b.tx.Bucket(bucketAccounts).Cursor()
 	for k, _ := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = rows.Next() {
 		count++
 	}

@@ -27,7 +27,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 			return err
 		}
 		switch {
-		case b.Get(bucketKeyIDs, record.Prefixed(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
+		case b.Get(bucketAccounts, record.AccountKey(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
 			return apikeys.ErrExists
 		case options.MaxCount > 0 && s.keyCounts.of(b, key.Account) >= options.MaxCount:
 			return apikeys.ErrLimit
@@ -36,10 +36,10 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 			return err
 		}
 		s.keyCounts.add(b, key.Account, 1)
-		if err := b.tell(options.AuditEntry); err != nil {
+		if err := putKey(b, key, apikeys.Key{}); err != nil {
 			return err
 		}
-		if err := putKey(b, key, apikeys.Key{}); err != nil {
+		if err := b.tell(options.AuditEntry); err != nil {
 			return err
 		}
 		return s.requests.note(b, keyRequest, key.Account, key.ID, &options)
@@ -52,7 +52,7 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
 	}
-	key, _, err := keyByID(b.tx, record.Prefixed(account, by.KeyID))
+	key, _, err := keyByID(b.tx, record.AccountKey(account, by.KeyID))
 	if b.isErasing(account) || errors.Is(err, apikeys.ErrNotFound) || err == nil && !by.Matches(key.Hash.Sum, key.Previous.Sum) {
 		return auth.ErrCredentialChanged
 	}
@@ -127,17 +127,17 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Ke
 	if s.erasing.has(account) {
 		return key, apikeys.ErrNotFound
 	}
-	key, _, err = keyByID(tx, record.Prefixed(account, id))
+	key, _, err = keyByID(tx, record.AccountKey(account, id))
 	return key, err
 }
 
 // keyByID returns the key, and its uses, some of which are fields of the key.
 func keyByID(tx *bbolt.Tx, row []byte) (key apikeys.Key, used record.Uses, err error) {
-	hash := tx.Bucket(bucketKeyIDs).Get(row)
-	if hash == nil {
+	value := tx.Bucket(bucketAccounts).Get(row)
+	if value == nil {
 		return key, used, apikeys.ErrNotFound
 	}
-	err = readKey(tx, &key, hash)
+	err = readKey(tx, &key, record.DecodeAccountRow(value).Hash)
 	used = record.DecodeUses(tx.Bucket(bucketKeyUses).Get(row))
 	key.LastUsedAt, key.PreviousUsedAt = used.Any, used.Previous
 	return key, used, err
@@ -153,8 +153,8 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	if s.erasing.has(account) {
 		return nil, nil
 	}
-	prefix := record.Prefixed(account, "")
-	descend(tx.Bucket(bucketKeyIDs), prefix, page.After, func(id, _ []byte) bool {
+	prefix := record.AccountKey(account, "")
+	descend(tx.Bucket(bucketAccounts), prefix, page.After, func(id, _ []byte) bool {
 		var key apikeys.Key
 		if key, _, err = keyByID(tx, append(bytes.Clone(prefix), id...)); err != nil {
 			return false
@@ -172,7 +172,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if b.isErasing(account) {
 			return apikeys.ErrNotFound
 		}
-		row := record.Prefixed(account, id)
+		row := record.AccountKey(account, id)
 		old, used, err := keyByID(b.tx, row)
 		if err != nil {
 			return err
@@ -211,7 +211,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		if b.isErasing(account) {
 			return apikeys.ErrNotFound
 		}
-		row := record.Prefixed(account, id)
+		row := record.AccountKey(account, id)
 		key, _, err := keyByID(b.tx, row)
 		if err != nil {
 			return err
@@ -227,14 +227,18 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		if err := s.requests.forgetOf(b, account, id); err != nil {
 			return err
 		}
-		return s.removeKey(b, row, key)
+		last := lastAuditEntryOf(b.tx, row)
+		if err := s.removeKey(b, row, key); err != nil || last == 0 {
+			return err
+		}
+		return b.setLastAuditEntryOf(record.AuditEntriesOfTarget(account, audit.Target{Kind: audit.TargetKey, ID: id}), last)
 	})
 }
 
-// removeKey removes a key with its hashes and uses.
+// removeKey removes a key with its hashes and uses, but not its audit entries.
 func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
 	s.keyCounts.add(b, key.Account, -1)
-	if err := b.Delete(bucketKeyIDs, row); err != nil {
+	if err := b.Delete(bucketAccounts, row); err != nil {
 		return err
 	}
 	if err := b.Delete(bucketKeyUses, row); err != nil {
@@ -250,7 +254,7 @@ func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
 func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		for _, use := range list {
-			row := record.Prefixed(use.Account, use.ID)
+			row := record.AccountKey(use.Account, use.ID)
 			key, before, err := keyByID(b.tx, row)
 			if err != nil {
 				continue // deleted, or unreadable
@@ -299,7 +303,27 @@ func putKey(b *batch, key, old apikeys.Key) error {
 	if err := b.Put(bucketKeys, hash, append(record.EncodeKey(&key), fields...)); err != nil {
 		return err
 	}
-	return b.Put(bucketKeyIDs, record.Prefixed(key.Account, key.ID), hash)
+	return putAccountKey(b, &key, hash)
+}
+
+// accountsFill is how full a split leaves the first page of bucketAccounts. IDs of an account's keys
+// ascend: bbolt's default of 0.5 leaves the pages of a large account half full, and 0.95 those of
+// many small accounts a third.
+const accountsFill = 0.75
+
+// putAccountKey sets the hash in the key's row, which also leads to the key's audit entries: to
+// those of a deleted key of the same ID, if the key is new.
+func putAccountKey(b *batch, key *apikeys.Key, hash []byte) error {
+	row := record.AccountKey(key.Account, key.ID)
+	before := targetRow(b.tx, key.Account, audit.Target{Kind: audit.TargetKey, ID: key.ID})
+	value := record.AccountRow{Hash: hash, Last: lastAuditEntryOf(b.tx, before)}
+	if value.Last > 0 && !bytes.Equal(before, row) {
+		if err := b.Delete(bucketAccounts, before); err != nil {
+			return err
+		}
+	}
+	b.tx.Bucket(bucketAccounts).FillPercent = accountsFill
+	return b.Put(bucketAccounts, row, value.Encode())
 }
 
 func deleteHashes(b *batch, key apikeys.Key) error {
@@ -341,7 +365,7 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (li
 		if s.erasing.has(string(account)) {
 			continue
 		}
-		if key, _, unreadable := keyByID(tx, record.Prefixed(string(account), string(id))); unreadable == nil {
+		if key, _, unreadable := keyByID(tx, record.AccountKey(string(account), string(id))); unreadable == nil {
 			list = append(list, key)
 		}
 	}

@@ -144,7 +144,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 
 	damaged := write("damaged.db", func(tx *bbolt.Tx) error {
 		_, meta := tx.CreateBucket([]byte("meta"))
-		_, ids := tx.CreateBucket([]byte("key_ids"))
+		_, ids := tx.CreateBucket([]byte("accounts"))
 		return errors.Join(meta, ids)
 	})
 	wantOpenError(t, damaged, bolt.ErrSchema, "copied while it was open")

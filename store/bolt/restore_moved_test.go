@@ -287,7 +287,7 @@ func damageRow(t *testing.T, path string, random *rand.Rand) (what string) {
 		})
 		name := names[random.IntN(len(names))]
 		if random.IntN(3) == 0 {
-			name = [][]byte{[]byte("keys"), []byte("key_ids")}[random.IntN(2)]
+			name = [][]byte{[]byte("keys"), []byte("accounts")}[random.IntN(2)]
 		}
 		b := tx.Bucket(name)
 		var keys [][]byte

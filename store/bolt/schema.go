@@ -19,7 +19,7 @@ import (
 var (
 	bucketMeta              = schema.Meta
 	bucketKeys              = schema.Keys
-	bucketKeyIDs            = schema.KeyIDs
+	bucketAccounts          = schema.Accounts
 	bucketKeyUses           = schema.KeyUses
 	bucketExpiry            = schema.Expiry
 	bucketWebhooks          = schema.Webhooks
@@ -47,7 +47,6 @@ var (
 	bucketDedupKeys         = schema.DedupKeys
 	bucketErasures          = schema.Erasures
 	bucketAudit             = schema.Audit
-	bucketAuditHeads        = schema.AuditHeads
 	bucketAuditPending      = schema.AuditPending
 	bucketAuditRoutine      = schema.AuditRoutine
 	bucketSpare             = schema.Spare

@@ -37,10 +37,9 @@ func (s *Store) accountSize(ctx context.Context, account string, pending map[str
 		return size, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	prefix := record.Prefixed(account, "")
 	size.Account = account
-	eachKey(tx.Bucket(bucketKeyIDs), prefix, func([]byte) { size.Keys++ })
-	eachKey(tx.Bucket(bucketWebhooks), prefix, func(id []byte) {
+	eachKey(tx.Bucket(bucketAccounts), record.AccountKey(account, ""), func([]byte) { size.Keys++ })
+	eachKey(tx.Bucket(bucketWebhooks), record.Prefixed(account, ""), func(id []byte) {
 		size.Webhooks++
 		size.Pending += pending[string(id)]
 	})

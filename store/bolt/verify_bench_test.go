@@ -255,7 +255,7 @@ func Fill(b *testing.B, s *Store, count, accounts int) []string {
 		token string
 	}
 	var all []made
-	taken := func(key apikeys.Key) { all = append(all, made{key, record.Prefixed(key.Account, key.ID), ""}) }
+	taken := func(key apikeys.Key) { all = append(all, made{key, record.AccountKey(key.Account, key.ID), ""}) }
 	service, err := apikeys.New(collector{make: taken}, apikeys.Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -286,7 +286,7 @@ func Fill(b *testing.B, s *Store, count, accounts int) []string {
 		}
 	}
 	store(func(a, b made) int { return bytes.Compare(a.row, b.row) }, func(batch *batch, m *made) error {
-		if err := batch.Put(bucketKeyIDs, m.row, m.key.Hash.Sum[:]); err != nil {
+		if err := batch.Put(bucketAccounts, m.row, m.key.Hash.Sum[:]); err != nil {
 			return err
 		}
 		return putUses(batch, m.row, record.Uses{Any: m.key.CreatedAt, Current: m.key.CreatedAt}, record.Uses{})

@@ -56,6 +56,12 @@ func rich(t *testing.T, events int) string {
 		more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 1000})
 		must(t, err)
 	}
+	target := audit.Target{Kind: audit.TargetWebhook, ID: "wh_001"}
+	_, err = s.AddAuditEntries(t.Context(), []audit.Entry{
+		{ID: "aud_2", Account: "many", Action: audit.WebhookFailing, Target: target, Pending: true},
+		{ID: "aud_1", Account: "many", Action: audit.WebhookRecovered, Target: target},
+	})
+	must(t, err)
 	must(t, s.CreateRecovery(t.Context(), webhooks.Recovery{ID: "rec", Account: "many", WebhookID: "wh_001", CreatedAt: time.Now(), States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
 	return name + ".db"
 }
@@ -77,10 +83,15 @@ func TestVerifyNamesDamage(t *testing.T) {
 		what   string
 	}{
 		{"keys", "", flip, "key", ""},
-		{"keys", "", remove, "key", "hash"},
+		{"keys", "", remove, "accounts", "no key of that hash"},
 		{"keys", "alias", remove, "keys", "previous hash"},
-		{"key_ids", "", remove, "keys", "key_ids does not have it"},
-		{"key_ids", "", flip, "key_ids", "no key of that hash"},
+		{"accounts", "\x06acct_1k", remove, "keys", "accounts does not have it"},
+		{"accounts", "\x06acct_1k", flip, "accounts", "no key of that hash"},
+		{"accounts", "\x06acct_1k", func(value []byte) []byte { return value[:32] }, "audit_log", "accounts does not lead to it"},
+		{"accounts", "\x06acct_1l", remove, "audit_log", "accounts does not lead to it"},
+		{"accounts", "\x06acct_1l", cut, "accounts", "cannot be read"},
+		{"accounts", "\x06acct_1t", remove, "audit_log", "accounts does not lead to it"},
+		{"accounts", "\x06acct_2l", func([]byte) []byte { return binary.BigEndian.AppendUint64(nil, 1) }, "accounts", "audit entry of another account"},
 		{"key_uses", "", cut, "key_uses", "bytes"},
 		{"keys_expiring", "", remove, "keys", "keys_expiring does not have it"},
 		{"keys_expiring", "move", nil, "keys_expiring", "no key that expires then"},
@@ -133,9 +144,11 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"due_alerts", "move", nil, "due_alerts", "account prefix"},
 		{"dedup_keys", "another", nil, "dedup_keys", "malformed key"},
 		{"audit_log", "", flip, "audit_log", "cannot be read"},
-		{"audit_log", "", remove, "audit_heads", "no audit entry"},
-		{"audit_heads", "", remove, "audit_log", "audit_heads does not lead to it"},
-		{"audit_heads", "move", nil, "audit_heads", "audit entry of another account"},
+		{"audit_log", "", remove, "accounts", "no audit entry"},
+		{"audit_log", "last", func(value []byte) []byte { return bytes.Replace(value, []byte("aud_2"), []byte("aud_0"), 1) }, "audit_log", "greatest ID"},
+		{"audit_pending", "", flip, "audit_pending", "no audit entry"},
+		{"audit_pending", "", cut, "audit_pending", "cannot be read"},
+		{"audit_pending", "move", nil, "audit_pending", "no audit entry"},
 		{"audit_routine", "", flip, "audit_routine", "counts"},
 		{"audit_routine", "last", cut, "audit_routine", "cannot be read"},
 		{"audit_routine", "last", remove, "audit_log", "audit_routine does not have it"},

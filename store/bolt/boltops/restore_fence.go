@@ -48,7 +48,7 @@ func (f *fencer) compare() (err error) {
 	err = view(f.from, func(tx *bbolt.Tx) error {
 		backup = originOf(tx)
 		for _, r := range f.fence.RotatedKeys {
-			values[r] = bytes.Clone(tx.Bucket(schema.KeyIDs).Get(rowOf(r)))
+			values[r] = bytes.Clone(hashOf(tx, r))
 		}
 		return nil
 	})
@@ -59,7 +59,7 @@ func (f *fencer) compare() (err error) {
 	err = view(f.fence.Abandoned, func(tx *bbolt.Tx) error {
 		abandoned = originOf(tx)
 		for r, value := range values {
-			f.known[r] = !bytes.Equal(value, tx.Bucket(schema.KeyIDs).Get(rowOf(r)))
+			f.known[r] = !bytes.Equal(value, hashOf(tx, r))
 		}
 		return nil
 	})
@@ -114,7 +114,12 @@ func (f *fencer) run() (err error) {
 	return errors.Join(err, f.store.Close())
 }
 
-func rowOf(r Ref) []byte { return record.Prefixed(r.Account, r.ID) }
+func rowOf(r Ref) []byte { return record.AccountKey(r.Account, r.ID) }
+
+// hashOf returns the hash of a key, or nil if there is no such key.
+func hashOf(tx *bbolt.Tx, r Ref) []byte {
+	return record.DecodeAccountRow(tx.Bucket(schema.Accounts).Get(rowOf(r))).Hash
+}
 
 // update changes the restored file before it is opened as a store.
 func (f *fencer) update(change func(*bbolt.Tx) error) error {
@@ -148,22 +153,29 @@ func (f *fencer) deleteDamaged(tx *bbolt.Tx) error {
 	if len(f.info.Damaged) == 0 {
 		return nil
 	}
-	keys, ids := tx.Bucket(schema.Keys), tx.Bucket(schema.KeyIDs)
+	keys, accounts := tx.Bucket(schema.Keys), tx.Bucket(schema.Accounts)
 	remove := func(r Ref, hash []byte) error {
 		f.report(&f.info.KeysDeleted, Finding{Kind: KeyDeleted, Account: r.Account, ID: r.ID})
 		return keys.Delete(hash)
 	}
 	for _, r := range slices.Concat(f.fence.DeletedKeys, f.fence.RotatedKeys) {
-		hash := bytes.Clone(ids.Get(rowOf(r)))
+		row := record.DecodeAccountRow(bytes.Clone(accounts.Get(rowOf(r))))
+		hash := row.Hash
 		key := decodeKey(hash, keys.Get(hash))
-		if hash == nil || key != nil && key.Account == r.Account && key.ID == r.ID {
+		if accounts.Get(rowOf(r)) == nil || key != nil && key.Account == r.Account && key.ID == r.ID {
 			continue
 		}
 		if key != nil { // the row points to another key
 			hash = nil
 		}
-		if err := errors.Join(remove(r, hash), ids.Delete(rowOf(r)), tx.Bucket(schema.KeyUses).Delete(rowOf(r))); err != nil {
+		if err := errors.Join(remove(r, hash), accounts.Delete(rowOf(r)), tx.Bucket(schema.KeyUses).Delete(rowOf(r))); err != nil {
 			return err
+		}
+		if row.Last > 0 {
+			last := record.AccountRow{Last: row.Last}
+			if err := accounts.Put(record.AuditEntriesOfTarget(r.Account, audit.Target{Kind: audit.TargetKey, ID: r.ID}), last.Encode()); err != nil {
+				return err
+			}
 		}
 	}
 	unlisted := make(map[Ref][]byte)
@@ -171,7 +183,7 @@ func (f *fencer) deleteDamaged(tx *bbolt.Tx) error {
 		if _, alias := record.DecodeAlias(value); alias {
 			return nil
 		}
-		if key := decodeKey(hash, value); key != nil && !bytes.Equal(ids.Get(record.Prefixed(key.Account, key.ID)), hash) {
+		if key := decodeKey(hash, value); key != nil && !bytes.Equal(hashOf(tx, Ref{key.Account, key.ID}), hash) {
 			unlisted[Ref{key.Account, key.ID}] = bytes.Clone(hash)
 		}
 		return nil

@@ -3,7 +3,9 @@ package boltops
 import (
 	"bytes"
 	"fmt"
+	"math/bits"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
@@ -32,19 +34,33 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 	case v.isErasing(row.Account):
 		return nil, ""
 	}
-	ofAccount, ofTarget := record.AuditEntriesOf(row.Account), record.AuditEntriesOfTarget(row.Account, n.Target)
-	leadsHere := func(head []byte) bool {
-		last, greatest := record.DecodeAuditEntryHead(head)
-		return last >= is && greatest >= row.ID
+	leadsHere := func(head []byte) bool { return record.DecodeAccountRow(head).Last >= is }
+	var refs []ref
+	for _, head := range [][]byte{record.AuditEntriesOf(row.Account), v.targetRow(row.Account, n.Target)} {
+		refs = append(refs, ref{schema.Accounts, head, leadsHere, "accounts does not lead to it"})
 	}
-	refs := []ref{{schema.AuditHeads, ofAccount, leadsHere, "audit_heads does not lead to it"}, {schema.AuditHeads, ofTarget, leadsHere, "audit_heads does not lead to it"}}
 	if n.Routine() {
 		refs = append(refs, ref{bucket: schema.AuditRoutine, key: routineKey(row.Account, is)})
 	}
-	if problem := v.wrongLink(row.Before, ofAccount); problem != "" {
+	if problem := v.wrongLink(row.Before, record.AuditEntriesOf(row.Account)); problem != "" {
 		return refs, problem
 	}
-	return refs, v.wrongLink(row.BeforeOfTarget, ofTarget)
+	before, _ := v.get(schema.Audit, record.NumberKey(row.BeforeOfTarget))
+	if earlier, err := record.DecodeAuditRecord(before); before != nil && err == nil && earlier.GreatestID() > row.GreatestID() {
+		return refs, "does not have the greatest ID of its target"
+	}
+	return refs, v.wrongLink(row.BeforeOfTarget, v.targetRow(row.Account, n.Target))
+}
+
+// targetRow returns the key of the row that leads to a target's last entry.
+func (v *verifier) targetRow(account string, target audit.Target) []byte {
+	if target.Kind == audit.TargetKey {
+		row := record.AccountKey(account, target.ID)
+		if found, _ := v.get(schema.Accounts, row); found != nil {
+			return row
+		}
+	}
+	return record.AuditEntriesOfTarget(account, target)
 }
 
 // wrongLink returns a problem if the entry with that number exists, but is not of head's account or
@@ -56,24 +72,22 @@ func (v *verifier) wrongLink(number uint64, head []byte) (problem string) {
 		return ""
 	}
 	n, _, err := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
-	of := bytes.Equal(head, record.AuditEntriesOf(n.Account)) || bytes.Equal(head, record.AuditEntriesOfTarget(n.Account, n.Target))
+	of := bytes.Equal(head, record.AuditEntriesOf(n.Account)) || bytes.Equal(head, v.targetRow(n.Account, n.Target))
 	return unless(err != nil || of, "leads to an audit entry of another account or target")
 }
 
-func (v *verifier) entryHead(k, value []byte) ([]ref, string) {
-	if account, _, ok := split(k); ok && v.isErasing(account) {
-		return nil, ""
-	}
-	last, _ := record.DecodeAuditEntryHead(value)
-	return []ref{{schema.Audit, record.NumberKey(last), nil, "there is no audit entry of that number"}}, v.wrongLink(last, k)
-}
-
-func (v *verifier) entryPending(k, _ []byte) ([]ref, string) {
+func (v *verifier) entryPending(k, value []byte) (refs []ref, malformed string) {
 	at := len(k) - 9
 	if k[at] != 0 {
 		return nil, "malformed key: want a zero byte after the account"
 	}
-	return []ref{entryOfAccount(string(k[:at]), number(k[at+1:]))}, ""
+	if len(value) != 8 || number(value) == 0 {
+		return nil, cannotBeRead
+	}
+	for rest := number(value); rest != 0; rest &= rest - 1 {
+		refs = append(refs, entryOfAccount(string(k[:at]), number(k[at+1:])*64+uint64(bits.TrailingZeros64(rest))))
+	}
+	return refs, ""
 }
 
 // routineKey returns the key of a routine entry, or of the account's count if number is 0.

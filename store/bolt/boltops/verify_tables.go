@@ -48,16 +48,14 @@ type ref struct {
 var tables = []table{
 	{bucket: schema.Meta, check: (*verifier).meta},
 	{bucket: schema.Keys, key: exactly(len(apikeys.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
-	{bucket: schema.KeyIDs, key: prefixed(0), owner: func(_ *verifier, _, hash []byte) (bucket, key []byte) {
-		return schema.Keys, hash
-	}, orphan: "there is no key of that hash, account and ID"},
+	{bucket: schema.Accounts, key: accountRow, check: (*verifier).account},
 	{bucket: schema.KeyUses, check: func(_ *verifier, k, value []byte) ([]ref, string) {
-		return []ref{{schema.KeyIDs, k, nil, "there is no such key"}}, unless(record.ValidUses(value), fmt.Sprintf("has %d bytes, and should have 8 or 24", len(value)))
+		return []ref{{schema.Accounts, k, nil, "there is no such key"}}, unless(record.ValidUses(value), fmt.Sprintf("has %d bytes, and should have 8 or 24", len(value)))
 	}},
 	{bucket: schema.Expiry, key: atLeast(9, "a time, an account and an ID"), owner: func(v *verifier, k, _ []byte) (bucket, key []byte) {
 		account, id, _ := bytes.Cut(k[8:], []byte{0})
-		hash, _ := v.get(schema.KeyIDs, record.Prefixed(string(account), string(id)))
-		return schema.Keys, hash
+		row, _ := v.get(schema.Accounts, record.AccountKey(string(account), string(id)))
+		return schema.Keys, record.DecodeAccountRow(row).Hash
 	}, orphan: "there is no key that expires then"},
 	{bucket: schema.Webhooks, key: prefixed(0), check: (*verifier).webhook, count: func(r *Report, _ []byte) { r.Webhooks++ }},
 	{bucket: schema.WebhookIDs, owner: webhookOf, orphan: "there is no such webhook"},
@@ -103,7 +101,6 @@ var tables = []table{
 	{bucket: schema.DedupKeys, key: prefixed(8)},
 	{bucket: schema.Erasures, check: wantVersion},
 	{bucket: schema.Audit, key: exactly(8, "a number"), check: (*verifier).entry},
-	{bucket: schema.AuditHeads, check: (*verifier).entryHead},
 	{bucket: schema.AuditPending, key: atLeast(9, "an account and a number"), check: (*verifier).entryPending},
 	{bucket: schema.AuditRoutine, key: routineAuditEntryKey, check: (*verifier).entryRoutine},
 }
@@ -135,6 +132,15 @@ func prefixed(at int) func([]byte) string {
 		_, _, ok := split(k[min(at, len(k)):])
 		return unless(ok, "malformed key: want account prefix")
 	}
+}
+
+// accountRow checks a key of the bucket accounts. The empty account, which is the host, has audit
+// entries.
+func accountRow(k []byte) string {
+	if len(k) > 0 && k[0] == 0 {
+		return ""
+	}
+	return prefixed(0)(k)
 }
 
 func requestKey(k []byte) string {
@@ -350,7 +356,9 @@ func (v *verifier) key(hash, value []byte) ([]ref, string) {
 	if key == nil {
 		return nil, cannotBeRead
 	}
-	refs := []ref{{schema.KeyIDs, record.Prefixed(key.Account, key.ID), equals(hash), "key_ids does not have it under its account and ID"}}
+	refs := []ref{{schema.Accounts, record.AccountKey(key.Account, key.ID), func(row []byte) bool {
+		return bytes.Equal(record.DecodeAccountRow(row).Hash, hash)
+	}, "accounts does not have it under its account and ID"}}
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
 		refs = append(refs, ref{schema.Keys, key.Previous.Sum[:], equals(record.EncodeAlias(key.Hash)), "its previous hash does not lead to it"})
 	}
@@ -358,6 +366,26 @@ func (v *verifier) key(hash, value []byte) ([]ref, string) {
 		refs = append(refs, ref{bucket: schema.Expiry, key: record.ExpiryKey(expiry)})
 	}
 	return refs, ""
+}
+
+// account checks a row of the bucket accounts.
+func (v *verifier) account(k, value []byte) (refs []ref, malformed string) {
+	row := record.DecodeAccountRow(value)
+	account, id, isKey := record.CutAccountKey(k)
+	switch {
+	case isKey:
+		refs = []ref{{schema.Keys, row.Hash, func(value []byte) bool {
+			_, alias := record.DecodeAlias(value)
+			key := decodeKey(row.Hash, value) // a damaged key is reported itself
+			return !alias && (key == nil || key.Account == account && key.ID == id)
+		}, "there is no key of that hash, account and ID"}}
+	case len(row.Hash) > 0 || row.Last == 0:
+		return nil, cannotBeRead
+	}
+	if row.Last == 0 || v.isErasing(account) {
+		return refs, ""
+	}
+	return append(refs, ref{schema.Audit, record.NumberKey(row.Last), nil, "there is no audit entry of that number"}), v.wrongLink(row.Last, k)
 }
 
 // countKey counts a row of the bucket keys, except aliases for previous hashes.

@@ -1,10 +1,6 @@
 package record
 
-import (
-	"encoding/binary"
-
-	"github.com/storageapi/storageapi/audit"
-)
+import "github.com/storageapi/storageapi/audit"
 
 // audit entry encodes the fields of an audit entry and the number that the store gave it.
 func (c coder) entry(n *audit.Entry, given *uint64) {
@@ -68,8 +64,12 @@ type AuditRecord struct {
 	Before         uint64 // number of the account's previous audit entry; 0: none
 	BeforeOfTarget uint64 // number of the target's previous audit entry; 0: none
 	Account, ID    string
+	EarlierID      string // greatest ID of the target's earlier entries; empty if ID is greater
 	AuditEntry     []byte // result of EncodeAuditEntry
 }
+
+// GreatestID returns the greatest ID of this entry and the target's earlier ones.
+func (n *AuditRecord) GreatestID() string { return max(n.EarlierID, n.ID) }
 
 func (n *AuditRecord) Encode() []byte {
 	e := newEncoder(40 + len(n.Account) + len(n.ID) + len(n.AuditEntry))
@@ -78,6 +78,7 @@ func (n *AuditRecord) Encode() []byte {
 	e.uint(n.BeforeOfTarget)
 	e.string(n.Account)
 	e.string(n.ID)
+	e.string(n.EarlierID)
 	e.raw(n.AuditEntry)
 	return e
 }
@@ -98,30 +99,7 @@ func DecodeAuditRecord(record []byte) (n AuditRecord, err error) {
 	n.BeforeOfTarget = d.uint()
 	n.Account = d.string()
 	n.ID = d.string()
+	n.EarlierID = d.string()
 	n.AuditEntry = d.rest
 	return n, d.err()
-}
-
-// AuditEntriesOf returns the key of the head of an account's audit entries. It sorts after the
-// heads of the account's API keys, whose IDs ascend, so it is usually on the same page as the head
-// of a new key.
-func AuditEntriesOf(account string) []byte { return Prefixed(account, "l") }
-
-// AuditEntriesOfTarget returns the key of the head of a target's audit entries.
-func AuditEntriesOfTarget(account string, target audit.Target) []byte {
-	return Prefixed(account, string(target.Kind)+":"+target.ID)
-}
-
-// EncodeAuditEntryHead returns a head: the number of the last entry, and the greatest ID of all
-// entries so far.
-func EncodeAuditEntryHead(number uint64, greatest string) []byte {
-	return append(NumberKey(number), greatest...)
-}
-
-// DecodeAuditEntryHead decodes a head; both results are zero if that fails.
-func DecodeAuditEntryHead(record []byte) (number uint64, greatest string) {
-	if len(record) < 8 {
-		return 0, ""
-	}
-	return binary.BigEndian.Uint64(record), string(record[8:])
 }

@@ -22,9 +22,10 @@ var (
 	Meta = []byte("meta") // "format" → Version
 
 	Keys    = []byte("keys")          // hash → key record, or an alias for a previous hash
-	KeyIDs  = []byte("key_ids")       // prefixed account, id → hash
-	KeyUses = []byte("key_uses")      // prefixed account, id → times
+	KeyUses = []byte("key_uses")      // as in Accounts → times
 	Expiry  = []byte("keys_expiring") // expiry, account, 0, id → nothing
+
+	Accounts = []byte("accounts") // prefixed account, kind, id → hash of the key, number of the last audit entry; see record.AccountRow
 
 	Webhooks   = []byte("webhooks")         // prefixed account, id → webhook record
 	WebhookIDs = []byte("webhook_ids")      // id → account
@@ -62,8 +63,7 @@ var (
 	EventRuns    = []byte("event_runs")    // first number of a run, prefixed account, type → numbers of its events in that run
 	Erasures     = []byte("erasures")      // account under erasure → erasure record
 	Audit        = []byte("audit_log")     // number of an audit entry → entry
-	AuditHeads   = []byte("audit_heads")   // see record.AuditEntryHead → number of the last entry of the account or target
-	AuditPending = []byte("audit_pending") // account, 0, number of a pending entry → ignored
+	AuditPending = []byte("audit_pending") // account, 0, a 64th of the number of a pending entry → a bit for each of 64 numbers
 
 	// account, number of a routine entry → links; account, 0 → number of routine entries.
 	AuditRoutine = []byte("audit_routine")
@@ -95,11 +95,11 @@ var (
 
 // Buckets are all buckets of a new file.
 var Buckets = [][]byte{
-	Meta, Keys, KeyIDs, KeyUses, Expiry, Webhooks, WebhookIDs, Deleted, Failing, Held, Off,
+	Meta, Keys, Accounts, KeyUses, Expiry, Webhooks, WebhookIDs, Deleted, Failing, Held, Off,
 	EventIDs, Events, Fresh, Skipped, Pending, Runs, Failed, FirstAttempts, LastAttempts, Attempts,
 	Recoveries, OpenRecoveries, RecoveryTimes, WebhookRecoveries, Requests, RequestTimes, Alerts, DueAlerts, DedupKeys,
 	EventRuns, Erasures,
-	Audit, AuditHeads, AuditPending, AuditRoutine,
+	Audit, AuditPending, AuditRoutine,
 }
 
 // Check returns an error for a file of another program or another version of the layout.
@@ -110,7 +110,7 @@ func Check(tx *bbolt.Tx) error {
 		return pagefile.ErrForeign
 	case meta.Get(MetaUnreleased) != nil:
 		return fmt.Errorf("%w: it was written by an unreleased build, from before version 0.1.0, and no release reads it. Begin with a new file", pagefile.ErrSchema)
-	case meta.Get(MetaSchema) == nil && tx.Bucket(KeyIDs) == nil:
+	case meta.Get(MetaSchema) == nil && tx.Bucket(Accounts) == nil:
 		return pagefile.ErrForeign
 	}
 	switch version := Of(tx); {

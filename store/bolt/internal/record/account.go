@@ -1,0 +1,69 @@
+package record
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/storageapi/storageapi/audit"
+)
+
+// The kinds of rows of an account in the bucket accounts. IDs of keys ascend, so that the row of a
+// new key is next to the account's row of audit entries, usually on the same page.
+const (
+	kindKey     = "k"
+	kindEntries = "l"
+	kindTarget  = "t"
+)
+
+// AccountKey returns the key of an API key's row; without an ID, the prefix of all such keys.
+func AccountKey(account, id string) []byte { return Prefixed(account, kindKey+id) }
+
+// CutAccountKey splits a key made by AccountKey.
+func CutAccountKey(key []byte) (account, id string, ok bool) {
+	account, tail := CutPrefixed(key)
+	id, ok = strings.CutPrefix(tail, kindKey)
+	return account, id, ok
+}
+
+// AuditEntriesOf returns the key of the row that leads to the account's last audit entry. It sorts
+// after the account's API keys and before its targets.
+func AuditEntriesOf(account string) []byte { return Prefixed(account, kindEntries) }
+
+// AuditEntriesOfTarget returns the key of the row that leads to a target's last audit entry. For an
+// API key that exists, its own row does.
+func AuditEntriesOfTarget(account string, target audit.Target) []byte {
+	return Prefixed(account, kindTarget+string(target.Kind)+":"+target.ID)
+}
+
+// AuditEntriesOfTargets returns the prefix of the results of AuditEntriesOfTarget.
+func AuditEntriesOfTargets(account string) []byte { return Prefixed(account, kindTarget) }
+
+// An AccountRow is a row in the bucket accounts.
+type AccountRow struct {
+	Hash []byte // of an API key; empty in other rows
+	Last uint64 // number of the last audit entry of the API key, account or target; 0: none
+}
+
+// Encode returns nil for the zero row.
+func (r AccountRow) Encode() []byte {
+	if r.Last == 0 {
+		return r.Hash
+	}
+	return binary.BigEndian.AppendUint64(slices.Clip(r.Hash), r.Last)
+}
+
+// hashSize is the size of a SHA-256.
+const hashSize = 32
+
+// DecodeAccountRow decodes an AccountRow, which shares memory with the value. The Hash of a damaged
+// row is not that of any key.
+func DecodeAccountRow(value []byte) AccountRow {
+	switch len(value) {
+	case 8:
+		return AccountRow{Last: binary.BigEndian.Uint64(value)}
+	case hashSize + 8:
+		return AccountRow{value[:hashSize], binary.BigEndian.Uint64(value[hashSize:])}
+	}
+	return AccountRow{Hash: value}
+}
