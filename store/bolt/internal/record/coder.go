@@ -52,6 +52,14 @@ func number[N ~int | ~int64 | ~uint8 | ~uint64](c coder, n *N) {
 	}
 }
 
+func (c coder) id(id *string) {
+	if c.to != nil {
+		c.to.id(*id)
+	} else {
+		*id = c.from.id()
+	}
+}
+
 func text[S ~string](c coder, s *S) {
 	if c.to != nil {
 		c.to.string(string(*s))

@@ -9,9 +9,9 @@ func (c coder) entry(n *audit.Entry, given *uint64) {
 	c.time(&n.At)
 	text(c, &n.Action)
 	text(c, &n.Target.Kind)
-	text(c, &n.Target.ID)
+	c.id(&n.Target.ID)
 	text(c, &n.Actor.Kind)
-	text(c, &n.Actor.ID)
+	c.id(&n.Actor.ID)
 	texts(c, &n.Changed)
 	text(c, &n.RequestID)
 	text(c, &n.ClientAddress)
@@ -77,8 +77,8 @@ func (n *AuditRecord) Encode() []byte {
 	e.uint(n.Before)
 	e.uint(n.BeforeOfTarget)
 	e.string(n.Account)
-	e.string(n.ID)
-	e.string(n.EarlierID)
+	e.id(n.ID)
+	e.id(n.EarlierID)
 	e.raw(n.AuditEntry)
 	return e
 }
@@ -98,8 +98,8 @@ func DecodeAuditRecord(record []byte) (n AuditRecord, err error) {
 	n.Before = d.uint()
 	n.BeforeOfTarget = d.uint()
 	n.Account = d.string()
-	n.ID = d.string()
-	n.EarlierID = d.string()
+	n.ID = d.id()
+	n.EarlierID = d.id()
 	n.AuditEntry = d.rest
 	return n, d.err()
 }
