@@ -75,6 +75,7 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, err e
 		return info, err
 	}
 	defer func() {
+		release(ctx, temporary)
 		_ = temporary.Close()
 		_ = os.Remove(temporary.Name()) // for systems where an open file keeps its name
 	}()
@@ -121,7 +122,8 @@ const (
 	copyChunk = 256 << 10 // bytes read and written at a time
 	copyPage  = 4 << 10   // bytes compared at a time
 	copySync  = 1 << 20   // bytes written before a sync
-	copyRest  = 3         // length of a rest, in times of the copying before it
+	copyFree  = 4 << 20   // bytes freed before a sync
+	copyRest  = 3         // length of a rest, in times of the work before it
 	copyPause = 50 * time.Millisecond
 
 	leftRoom = 16 << 20 // bytes of free space that a backup leaves: the file grows by this much
@@ -131,9 +133,10 @@ const (
 //
 // A read transaction keeps bbolt from reusing pages: during the whole copy, the file would grow by
 // all writes. So copyTo first copies without a transaction, at a pace that leaves the disk to
-// publishers. This copy is inconsistent. Then, in a transaction, it compares the file with the copy
-// and writes the changed parts again. That takes about the time of reading the file, which is
-// cached by then unless it is larger than the memory.
+// publishers, and then once more what changed meanwhile, so that little is left. This copy is
+// inconsistent. Then, in a transaction, copyTo compares the file with the copy and writes the
+// changed parts again. That takes about the time of reading the file, which is cached by then unless
+// it is larger than the memory.
 func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -141,11 +144,13 @@ func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error
 	}
 	size := tx.Size()
 	_ = tx.Rollback()
-	if err := s.copySlowly(ctx, to, size); err != nil {
-		if errors.Is(err, os.ErrClosed) {
-			return store.ErrClosed
+	for range 2 {
+		if err := s.copySlowly(ctx, to, size); err != nil {
+			if errors.Is(err, os.ErrClosed) {
+				return store.ErrClosed
+			}
+			return err
 		}
-		return err
 	}
 	if err := s.markCopy(ctx); err != nil { // otherwise an older file could seem newer
 		return err
@@ -167,15 +172,18 @@ func (s *Store) leaveRoom(file *os.File, bytes int64) error {
 		"%w: %d bytes more are to be copied, %d are free, and %d have to be left to the host: make room", syscall.ENOSPC, bytes, free, leftRoom)}
 }
 
-// copySlowly copies size bytes of the file. After each sync it rests: for copyRest times the
-// duration of the writing, at most copyPause. It fails before the disk is full, because publishers
-// need room, too.
+// copySlowly copies what differs of the first size bytes of the file, and rests after each part. It
+// fails before the disk is full, because publishers need room, too.
 func (s *Store) copySlowly(ctx context.Context, to *os.File, size int64) error {
-	buffer := make([]byte, copyChunk)
-	began, synced := time.Now(), int64(0)
+	buffer, changed := make([]byte, copyChunk), newChangeWriter(ctx, to)
+	began, rested := time.Now(), int64(0)
 	for at := int64(0); at < size; {
-		if at == synced { // at the beginning and after each rest
-			if err := s.leaveRoom(to, size-at); err != nil {
+		if at == rested { // at the beginning and after each rest
+			copied, err := to.Stat()
+			if err != nil {
+				return err
+			}
+			if err := s.leaveRoom(to, size-copied.Size()); err != nil {
 				return err
 			}
 		}
@@ -186,23 +194,45 @@ func (s *Store) copySlowly(ctx context.Context, to *os.File, size int64) error {
 		if n == 0 {
 			return nil // copyChanged writes the rest
 		}
-		if _, err := to.WriteAt(buffer[:n], at); err != nil {
+		if _, err := changed.Write(buffer[:n]); err != nil {
 			return err
 		}
-		if at += int64(n); at-synced < copySync {
+		if at += int64(n); at-rested < copySync {
 			continue
 		}
-		if err := to.Sync(); err != nil { // otherwise a publisher's sync would have to write it all
+		if err := rest(ctx, began); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(min(copyRest*time.Since(began), copyPause)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		began, synced = time.Now(), at
+		began, rested = time.Now(), at
 	}
 	return nil
+}
+
+// rest waits for copyRest times the duration of the work since began, at most copyPause.
+func rest(ctx context.Context, began time.Time) error {
+	select {
+	case <-time.After(min(copyRest*time.Since(began), copyPause)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// release frees the pages of a copy that is about to be removed in parts, and rests after each. On
+// ext4 with the option discard, a commit of the journal waits until the disk has discarded what was
+// freed, and so does a publisher's sync: 0.2 s for 256 MiB at once.
+func release(ctx context.Context, copied *os.File) {
+	info, err := copied.Stat()
+	if err != nil {
+		return
+	}
+	for size := info.Size(); size > 0; {
+		began := time.Now()
+		size = max(size-copyFree, 0)
+		if copied.Truncate(size) != nil || copied.Sync() != nil || rest(ctx, began) != nil {
+			return
+		}
+	}
 }
 
 // copyChanged brings the copy to a single consistent state.
@@ -221,7 +251,7 @@ func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) 
 			return err
 		}
 	}
-	changed := &changeWriter{ctx: ctx, to: to, buffer: make([]byte, copyChunk)}
+	changed := newChangeWriter(ctx, to)
 	w := bufio.NewWriterSize(changed, copyChunk)
 	if _, err := tx.WriteTo(w); err != nil {
 		return err
@@ -232,12 +262,19 @@ func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) 
 	return to.Truncate(tx.Size())
 }
 
-// A changeWriter writes the parts of its input that differ from the file.
+// A changeWriter writes the parts of its input that differ from the file. It syncs the file after
+// copySync bytes written: a publisher's sync waits for dirty pages of the copy, too (on ext4, if it
+// commits the journal).
 type changeWriter struct {
-	ctx    context.Context
-	to     *os.File
-	at     int64
-	buffer []byte
+	ctx      context.Context
+	to       *os.File
+	at       int64
+	unsynced int
+	buffer   []byte
+}
+
+func newChangeWriter(ctx context.Context, to *os.File) *changeWriter {
+	return &changeWriter{ctx: ctx, to: to, buffer: make([]byte, copyChunk)}
 }
 
 func (c *changeWriter) Write(p []byte) (int, error) {
@@ -248,15 +285,31 @@ func (c *changeWriter) Write(p []byte) (int, error) {
 	if err != nil && err != io.EOF {
 		return 0, err
 	}
-	for begin := 0; begin < len(p); begin += copyPage {
-		end := min(begin+copyPage, len(p))
-		if end <= n && bytes.Equal(p[begin:end], c.buffer[begin:end]) {
+	for begin := 0; begin < len(p); {
+		end := begin
+		for end < len(p) && differ(p, c.buffer[:n], end) {
+			end = min(end+copyPage, len(p))
+		}
+		if end == begin {
+			begin += copyPage
 			continue
 		}
 		if _, err := c.to.WriteAt(p[begin:end], c.at+int64(begin)); err != nil {
 			return 0, err
 		}
+		c.unsynced += end - begin
+		begin = end
 	}
 	c.at += int64(len(p))
+	if c.unsynced >= copySync {
+		c.unsynced = 0
+		return len(p), c.to.Sync()
+	}
 	return len(p), nil
+}
+
+// differ reports whether the page at a position of p differs from that of q, which may be shorter.
+func differ(p, q []byte, at int) bool {
+	end := min(at+copyPage, len(p))
+	return end > len(q) || !bytes.Equal(p[at:end], q[at:end])
 }
