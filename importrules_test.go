@@ -40,7 +40,7 @@ var importRules = map[string][]string{
 	"store/memory":                    {"alerts", "internal/fields", "store/capability", "audit", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/transfer"},
 	"store/bolt":                      {"alerts", "internal/fields", "store/capability", "audit", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/eventlog":    {"webhooks", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
-	"store/bolt/internal/record":      {"internal/fields", "audit", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
+	"store/bolt/internal/record":      {"internal/fields", "audit", "apikeys", "webhooks", "scopes", "signing", "internal/clock", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/files":       {},
 	"store/bolt/internal/mirror":      {},
 	"store/bolt/internal/pagefile":    {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
