@@ -116,7 +116,7 @@ func TestReadmeProgram(t *testing.T) {
 	if err != nil || used.LastUsedAt.IsZero() {
 		t.Errorf("the key was last used at %v, %v: the program did not close the file", used.LastUsedAt, err)
 	}
-	if page, err := api.Keys.List(t.Context(), "acct_1", apikeys.Page{Limit: 10}); err != nil || len(page.Keys) != 3 {
+	if page, err := api.Keys.List(t.Context(), "acct_1", apikeys.KeyQuery{Limit: 10}); err != nil || len(page.Keys) != 3 {
 		t.Errorf("there are %d keys, %v: want the first and one of each curl", len(page.Keys), err)
 	}
 }

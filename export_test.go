@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -43,7 +44,7 @@ func TestExportAccount(t *testing.T) {
 			t.Fatal(err)
 		}
 		secrets = append(secrets, token.Reveal(), second.Reveal(), hook.Secret.Reveal(), strings.TrimPrefix(hook.Secret.Reveal(), "whsec_"))
-		for _, hash := range []apikeys.Hash{rotated.Hash, rotated.Previous} {
+		for _, hash := range []driver.Hash{rotated.Hash, rotated.Previous} {
 			secrets = append(secrets, string(hash.Sum[:8]))
 		}
 		if err := api.Webhooks.Publish(t.Context(), webhooks.Event{ID: account + "-event", Account: account, Data: alerts.BalanceLow{Balance: 9223372036854775807}}); err != nil {

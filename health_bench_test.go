@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -37,9 +38,9 @@ func BenchmarkHealth(b *testing.B) {
 	defer func() { _ = api.Close() }()
 	inParallel(b, accounts*10, func(i int) error {
 		return file.CreateWebhook(b.Context(), webhooks.Webhook{
-			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/10), URL: "https://example.com/hooks", WebhookHealth: webhooks.WebhookHealth{Active: true, ProvenAt: time.Now()},
+			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/10), URL: "https://example.com/hooks", WebhookHealth: driver.WebhookHealth{Active: true, ProvenAt: time.Now()},
 			Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
-		}, webhooks.CreateOptions{})
+		}, driver.CreateOptions{})
 	})
 	inParallel(b, events, func(i int) error {
 		return api.Webhooks.Publish(b.Context(), webhooks.Event{Account: fmt.Sprint("acct_", i%accounts), Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})

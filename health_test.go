@@ -24,6 +24,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -64,7 +65,7 @@ func (s *ailment) AddAuditEntries(ctx context.Context, list []audit.Entry) (int,
 }
 
 // Purge has always more to do, and takes its time, while it is purging.
-func (s *ailment) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) {
+func (s *ailment) Purge(ctx context.Context, purge driver.Purge) (bool, error) {
 	if s.purging.Load() {
 		time.Sleep(100 * time.Millisecond)
 		return true, nil
@@ -72,21 +73,21 @@ func (s *ailment) Purge(ctx context.Context, purge webhooks.Purge) (bool, error)
 	return s.Store.Purge(ctx, purge)
 }
 
-func (s *ailment) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+func (s *ailment) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	if err := s.written(); err != nil {
 		return err
 	}
 	return s.Store.RecordKeyUse(ctx, uses)
 }
 
-func (s *ailment) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+func (s *ailment) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	switch {
 	case s.stuck.Load():
 		<-s.over
 	case s.idle.Load():
-		found := make([]webhooks.LoadedDelivery, len(refs))
+		found := make([]driver.LoadedDelivery, len(refs))
 		for i := range found {
-			found[i].State = webhooks.Unread
+			found[i].State = driver.Unread
 		}
 		return found, nil
 	case s.unclaimable.Load():

@@ -18,7 +18,7 @@ const module = "github.com/storageapi/storageapi"
 // importRules says which packages of this module, and of other modules, each
 // package may import, tests apart. The standard library is free to all.
 var importRules = map[string][]string{
-	".":                {"alerts", "internal/fields", "audit", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "internal/wiring", "store/transfer"},
+	".":                {"alerts", "internal/fields", "audit", "observe", "apikeys", "auth", "scopes", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/transfer"},
 	"store/capability": {},
 
 	"scopes":   {},
@@ -26,41 +26,43 @@ var importRules = map[string][]string{
 	"audit":    {},
 	"observe":  {"audit"},
 	"auth":     {"observe", "scopes", "internal/lasting", "internal/observing"},
-	"apikeys":  {"store/capability", "audit", "observe", "internal/fields", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook", "internal/wiring"},
-	"webhooks": {"store/capability", "audit", "observe", "internal/fields", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/wiring", "internal/jsontext", "internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
+	"apierr":   {},
+	"apikeys":  {"apierr", "store/driver", "audit", "observe", "internal/fields", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
+	"webhooks": {"apierr", "store/driver", "audit", "observe", "internal/fields", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/jsontext", "internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
 
-	"alerts":                      {"store/capability", "observe", "scopes", "webhooks", "internal/hostcode", "internal/id", "internal/input", "internal/jsontext", "alerts/internal/alerting"},
+	"alerts":                      {"apierr", "store/driver", "observe", "scopes", "webhooks", "internal/hostcode", "internal/id", "internal/input", "internal/jsontext", "alerts/internal/alerting"},
 	"alerts/internal/alerting":    {},
 	"webhooks/internal/outbound":  {"code.dny.dev/ssrf"},
 	"webhooks/internal/scheduler": {"internal/heap", "internal/jitter"},
 	"webhooks/internal/testgate":  {"webhooks/internal/outbound"},
 
-	"store":                           {"alerts", "auth", "audit", "apikeys", "webhooks", "store/transfer"},
-	"store/transfer":                  {"alerts", "internal/fields", "store/capability", "apikeys", "audit", "webhooks", "scopes", "signing"},
-	"store/memory":                    {"alerts", "internal/fields", "store/capability", "audit", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/transfer"},
-	"store/bolt":                      {"alerts", "internal/fields", "store/capability", "audit", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
-	"store/bolt/internal/eventlog":    {"webhooks", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
-	"store/bolt/internal/record":      {"internal/fields", "audit", "apikeys", "webhooks", "scopes", "signing", "internal/clock", "github.com/oklog/ulid/v2"},
+	"store":                           {"store/driver", "auth", "audit", "store/transfer"},
+	"store/driver":                    {"audit", "auth", "internal/fields", "scopes", "signing", "store/capability"},
+	"store/transfer":                  {"store/driver", "internal/fields", "store/capability", "audit"},
+	"store/memory":                    {"apierr", "store/driver", "internal/fields", "store/capability", "audit", "auth", "store", "internal/clock", "internal/cursor", "store/transfer"},
+	"store/bolt":                      {"apierr", "store/driver", "internal/fields", "store/capability", "audit", "observe", "internal/observing", "auth", "signing", "store", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/boltfault", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/bolt/internal/eventlog":    {"apierr", "store/driver", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
+	"store/bolt/internal/record":      {"store/driver", "internal/fields", "audit", "scopes", "signing", "internal/clock", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/files":       {},
 	"store/bolt/internal/mirror":      {},
 	"store/bolt/internal/pagefile":    {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
-	"store/bolt/internal/schema":      {"webhooks", "store/bolt/internal/pagefile", "go.etcd.io/bbolt"},
-	"store/bolt/boltops":              {"apikeys", "audit", "webhooks", "signing", "store/bolt", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
+	"store/bolt/internal/schema":      {"store/driver", "store/bolt/internal/pagefile", "go.etcd.io/bbolt"},
+	"store/bolt/boltops":              {"apierr", "store/driver", "audit", "signing", "store/bolt", "store/bolt/internal/eventlog", "store/bolt/internal/files", "store/bolt/internal/pagefile", "store/bolt/internal/record", "store/bolt/internal/schema", "internal/cursor", "store/transfer", "go.etcd.io/bbolt"},
 	"store/bolt/internal/groupcommit": {"auth", "store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
-	"store/storetest":                 {"alerts", "audit", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
+	"store/storetest":                 {"apierr", "store/driver", "audit", "auth", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What tests of hosts use is for outsiders, too.
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
 	// What people see stands on what hosts use.
-	"dashboard": {"alerts", "internal/fields", "audit", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
+	"dashboard": {"apierr", "alerts", "internal/fields", "audit", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
 
 	"internal/arrival":   {},
 	"internal/boltfault": {},
 	"internal/clock":     {},
 	"internal/crash":     {},
 	"internal/cursor":    {},
-	"internal/httpapi":   {"alerts", "internal/fields", "audit", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
+	"internal/httpapi":   {"apierr", "alerts", "internal/fields", "audit", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
 	"internal/fields":    {},
 	"internal/heap":      {},
 	"internal/hostcode":  {},
@@ -77,11 +79,10 @@ var importRules = map[string][]string{
 	"internal/testbubble": {},
 	"internal/testdir":    {},
 	"internal/testhook":   {},
-	"internal/wiring":     {"scopes"},
 
 	// Programs show and measure what others can do: they import what others can.
-	"internal/load": {"alerts", ".", "apikeys", "observe", "scopes", "webhooks"},
-	"examples/*":    {"alerts", "audit", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/bolt/boltops", "store/memory", "webhooks"},
+	"internal/load": {"apierr", "alerts", ".", "apikeys", "observe", "scopes", "webhooks"},
+	"examples/*":    {"apierr", "alerts", "audit", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/bolt/boltops", "store/memory", "webhooks"},
 }
 
 // TestImports keeps the packages in their order. Modules within this one have

@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -154,9 +155,9 @@ func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string)
 		t.Fatal(err)
 	}
 	for _, task := range tasks {
-		end := storetest.Settlement{Task: task, Outcome: storetest.Release}
+		end := storetest.Settlement{Task: task, Effect: storetest.Release}
 		if task.Event.ID == event {
-			end.Outcome, end.Attempt = webhooks.Deliver, webhooks.Attempt{Number: 1, StartedAt: task.Webhook.CreatedAt, Status: 200}
+			end.Effect, end.Attempt = driver.Deliver, webhooks.Attempt{Number: 1, StartedAt: task.Webhook.CreatedAt, Status: 200}
 		}
 		if _, err := storetest.WorkerOf(store).Settle(ctx, []storetest.Settlement{end}); err != nil {
 			t.Fatal(err)

@@ -100,7 +100,6 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
@@ -259,16 +258,21 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Scopes: %w", err)
 	}
-	wired := wiring.Settings{Scopes: vocabulary, Notify: config.Notify != nil}
+	keyOptions := []apikeys.Option{apikeys.WithScopes(vocabulary)}
+	webhookOptions := []webhooks.Option{webhooks.WithScopes(vocabulary)}
+	if config.Notify != nil {
+		keyOptions = append(keyOptions, apikeys.WithNotify())
+		webhookOptions = append(webhookOptions, webhooks.WithNotify())
+	}
 	config.Keys.Observe = observe.Join(config.Observe, config.Keys.Observe)
 	config.Webhooks.Observe = observe.Join(config.Observe, config.Webhooks.Observe)
-	keys, err := apikeys.New(config.Store, config.Keys, wired)
+	keys, err := apikeys.New(config.Store, config.Keys, keyOptions...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
 	}
 	hooksConfig := config.Webhooks
 	hooksConfig.Events = slices.Concat(alerts.Events(), hooksConfig.Events)
-	hooks, err := webhooks.New(config.Store, hooksConfig, wired)
+	hooks, err := webhooks.New(config.Store, hooksConfig, webhookOptions...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}

@@ -17,7 +17,7 @@ const (
 
 // ParseAmount parses a decimal amount of SUI such as "12.5": digits, then optionally a point and up
 // to nine digits; no sign, exponent, space or needless leading zero. The error is a
-// [*webhooks.ValidationError] for the field amount.
+// [*apierr.ValidationError] for the field amount.
 func ParseAmount(s string) (Amount, error) {
 	whole, fraction, point := strings.Cut(s, ".")
 	switch {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
 )
 
 func TestParseAmount(t *testing.T) {
@@ -32,7 +32,7 @@ func TestParseAmountRefuses(t *testing.T) {
 		"18446744073.709551616", "18446744074", "99999999999999999999", strings.Repeat("9", 100000), "1." + strings.Repeat("0", 100000),
 	} {
 		got, err := alerts.ParseAmount(text)
-		var invalid *webhooks.ValidationError
+		var invalid *apierr.ValidationError
 		if got != 0 || !errors.As(err, &invalid) || invalid.Field != "amount" {
 			t.Errorf("%.30q is %d, %v, want a ValidationError for amount", text, got, err)
 		} else if len(err.Error()) > 150 {

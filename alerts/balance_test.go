@@ -12,6 +12,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -81,7 +82,7 @@ func TestBalanceThresholds(t *testing.T) {
 			} else {
 				box.want(t, "8 and 4", low(b, "4", "7.5"), low(none, "4", "5"))
 			}
-			page, err := s.Deliveries(t.Context(), account, files.ID, webhooks.DeliveryQuery{Limit: 9})
+			page, err := s.ListDeliveries(t.Context(), account, files.ID, webhooks.DeliveryQuery{Limit: 9})
 			if len(page.Deliveries) > 0 || err != nil {
 				t.Errorf("the webhook for files has %v, %v", page, err)
 			}
@@ -156,7 +157,7 @@ func TestBalanceWhileOff(t *testing.T) {
 	}
 	report(t, s, "9")
 	box.want(t, "going below", low(w, "9", "10"))
-	page, err := s.Deliveries(t.Context(), account, w.ID, webhooks.DeliveryQuery{Limit: 9})
+	page, err := s.ListDeliveries(t.Context(), account, w.ID, webhooks.DeliveryQuery{Limit: 9})
 	if err != nil || len(page.Deliveries) != 1 || page.Deliveries[0].State != webhooks.Skipped {
 		t.Errorf("the deliveries are %v, %v", page, err)
 	}
@@ -217,7 +218,7 @@ func TestBalanceLeftDue(t *testing.T) {
 // A failingReview is a store that makes no steps of alerts.
 type failingReview struct{ store.Store }
 
-func (failingReview) UpdateAlert(context.Context, string, string, func(*alerts.Step) error) (int, error) {
+func (failingReview) UpdateAlert(context.Context, string, string, func(*driver.AlertStep) error) (int, error) {
 	return 0, errors.New("no disk")
 }
 
@@ -282,7 +283,7 @@ func TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds(t *testing.T
 				}
 				events := func(w webhooks.Webhook) int {
 					t.Helper()
-					page, err := s.Deliveries(t.Context(), account, w.ID, webhooks.DeliveryQuery{Limit: 99})
+					page, err := s.ListDeliveries(t.Context(), account, w.ID, webhooks.DeliveryQuery{Limit: 99})
 					noError(t, err)
 					return len(page.Deliveries)
 				}

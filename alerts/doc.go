@@ -21,5 +21,5 @@
 // A host that decides itself publishes the payloads, such as [BalanceLow], by
 // [webhooks.WebhookService.Publish].
 //
-// [Store], [Series], [Step], [StepEvent] and [DedupKey] are for authors of stores.
+// Authors of stores implement [driver.AlertStore].
 package alerts

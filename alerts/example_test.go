@@ -36,7 +36,7 @@ func ExampleAlertService_ReportBalance() {
 		if err := reports.ReportBalance(ctx, "acct_1", balance); err != nil {
 			panic(err)
 		}
-		page, err := hooks.Deliveries(ctx, "acct_1", webhook.ID, webhooks.DeliveryQuery{Limit: 100})
+		page, err := hooks.ListDeliveries(ctx, "acct_1", webhook.ID, webhooks.DeliveryQuery{Limit: 100})
 		if err != nil {
 			panic(err)
 		}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -31,14 +33,14 @@ const (
 //
 // When it returns nil, all events are stored as by
 // [webhooks.WebhookService.Publish]. When it returns an
-// error that is not a [*webhooks.ValidationError], some may not be stored. Report again: no file is notified
+// error that is not a [*apierr.ValidationError], some may not be stored. Report again: no file is notified
 // twice. The deduplication key of a file is kept until a day after the file has expired.
 func (s *AlertService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
 	if err := checkAccount(account); err != nil {
 		return err
 	}
 	var due []dueFile
-	known := make(map[DedupKey]bool)
+	known := make(map[driver.DedupKey]bool)
 	now := s.now()
 	for i := range files {
 		f, isDue, err := s.due(&files[i], fmt.Sprintf("files[%d]", i), now)
@@ -73,7 +75,7 @@ func (s *AlertService) ReportFiles(ctx context.Context, account string, files []
 type dueFile struct {
 	file     *ExpiringFile
 	size     int // of its JSON
-	dedupKey DedupKey
+	dedupKey driver.DedupKey
 }
 
 // due validates a file and reports whether to notify about it. name names the file in errors.
@@ -96,7 +98,7 @@ func (s *AlertService) due(f *ExpiringFile, name string, now time.Time) (due due
 	case len(text) > maxFileBytes:
 		return due, false, invalid(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
 	}
-	return dueFile{f, len(text), DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
+	return dueFile{f, len(text), driver.DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
 }
 
 // oneEvent returns how many of the files fit into one event.
@@ -123,8 +125,8 @@ func (s *AlertService) unseen(ctx context.Context, account string, files []dueFi
 	return left, nil
 }
 
-func dedupKeysOf(files []dueFile) []DedupKey {
-	dedupKeys := make([]DedupKey, len(files))
+func dedupKeysOf(files []dueFile) []driver.DedupKey {
+	dedupKeys := make([]driver.DedupKey, len(files))
 	for i := range files {
 		dedupKeys[i] = files[i].dedupKey
 	}
@@ -145,7 +147,7 @@ func (s *AlertService) notify(ctx context.Context, account string, files []dueFi
 		}
 		begun := time.Now()
 		deliveries, err := s.store.EnqueueOnce(ctx, encoded, dedupKeysOf(files))
-		if !errors.Is(err, webhooks.ErrExists) {
+		if !errors.Is(err, apierr.ErrExists) {
 			s.published(ctx, begun, account, deliveries, err, &encoded)
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // toldFiles returns the ids of the files in each event that was told since the last
@@ -203,7 +204,7 @@ func TestFilesAreForgotten(t *testing.T) {
 		noError(t, s.ReportFiles(t.Context(), account, []alerts.ExpiringFile{file}))
 		kept := func() bool {
 			t.Helper()
-			fresh, err := box.UnseenKeys(t.Context(), account, []alerts.DedupKey{{Key: "24h0m0s/file", Until: file.ExpiresAt}})
+			fresh, err := box.UnseenKeys(t.Context(), account, []driver.DedupKey{{Key: "24h0m0s/file", Until: file.ExpiresAt}})
 			noError(t, err)
 			return len(fresh) == 0
 		}

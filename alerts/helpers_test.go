@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -24,17 +26,17 @@ import (
 type teller struct {
 	store.Store
 	mu     sync.Mutex
-	events []alerts.StepEvent
+	events []driver.AlertEvent
 	writes int
 	fail   error // the error of the steps, after they were made
 }
 
 func newTeller() *teller { return &teller{Store: memory.New()} }
 
-func (s *teller) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (int, error) {
-	var events []alerts.StepEvent
+func (s *teller) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (int, error) {
+	var events []driver.AlertEvent
 	wrote := false
-	deliveries, err := s.Store.UpdateAlert(ctx, account, series, func(step *alerts.Step) error {
+	deliveries, err := s.Store.UpdateAlert(ctx, account, series, func(step *driver.AlertStep) error {
 		before := string(step.State)
 		err := change(step)
 		events, wrote = step.Events, step.Due || len(step.Events) > 0 || string(step.State) != before && !step.Deferrable
@@ -52,12 +54,12 @@ func (s *teller) UpdateAlert(ctx context.Context, account, series string, change
 	return deliveries, err
 }
 
-func (s *teller) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
+func (s *teller) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []driver.DedupKey) (int, error) {
 	deliveries, err := s.Store.EnqueueOnce(ctx, event, dedupKeys)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		s.events = append(s.events, alerts.StepEvent{EncodedEvent: event})
+		s.events = append(s.events, driver.AlertEvent{EncodedEvent: event})
 		s.writes++
 	}
 	if s.fail != nil {
@@ -178,7 +180,7 @@ func (s *service) Run(ctx context.Context) error {
 // of a length that can be shown.
 func wantInvalid(tb testing.TB, err error, field string) {
 	tb.Helper()
-	var invalid *webhooks.ValidationError
+	var invalid *apierr.ValidationError
 	if !errors.As(err, &invalid) || invalid.Field != field || invalid.Reason == "" {
 		tb.Errorf("got %v, want a ValidationError for %s", err, field)
 	} else if len(err.Error()) > 1000 {

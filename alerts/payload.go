@@ -131,8 +131,8 @@ type BalanceLow struct {
 }
 
 func (d *BalanceLow) append(b []byte) []byte {
-	b = d.Balance.append(append(b, `{"balance":"`...))
-	b = d.Threshold.append(append(b, `","threshold":"`...))
+	b = append(append(b, `{"balance":"`...), d.Balance.String()...)
+	b = append(append(b, `","threshold":"`...), d.Threshold.String()...)
 	return append(b, `"}`...)
 }
 

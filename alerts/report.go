@@ -12,10 +12,11 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Metric names the subject of an account's reports, and the [Series] of its state.
+// A Metric names the subject of an account's reports, and the [driver.AlertSeries] of its state.
 type Metric string
 
 // The metrics.
@@ -34,14 +35,14 @@ const (
 //
 // When it returns nil, the resulting alerts are stored like events by
 // [webhooks.WebhookService.Publish]. When it returns an error that is not a
-// [*webhooks.ValidationError], they may or may not be stored. Report again to be sure: nothing is
+// [*apierr.ValidationError], they may or may not be stored. Report again to be sure: nothing is
 // notified twice. Concurrent reports have the effect of sequential reports, in any order.
 //
 // A balance that causes no alert may be kept in memory. After a crash an earlier report, which
 // differs by at most a 64th, applies until the next report.
 func (s *AlertService) ReportBalance(ctx context.Context, account string, balance Amount) error {
-	return s.report(ctx, account, MetricBalance, func(step *Step) error {
-		return s.decideBalance(ctx, step, account, step.Due, s.policy.ReportBalance(step.State, step.Due, uint64(balance), step.balanceSubscribers))
+	return s.report(ctx, account, MetricBalance, func(step *driver.AlertStep) error {
+		return s.decideBalance(ctx, step, account, step.Due, s.policy.ReportBalance(step.State, step.Due, uint64(balance), func() []alerting.Subscriber { return balanceSubscribers(step) }))
 	})
 }
 
@@ -58,7 +59,7 @@ func (s *AlertService) ReportBalance(ctx context.Context, account string, balanc
 // high would silence later ones. Therefore it must have the same length as the previous one and
 // digits in the same places, until [AlertService.ForgetPeriod] is called; and a month (2026-11)
 // or a day (2026-11-30) must begin within 45 days from now. Otherwise the report is a
-// [*webhooks.ValidationError] for period, and changes nothing.
+// [*apierr.ValidationError] for period, and changes nothing.
 //
 // Errors and concurrent reports are as with [AlertService.ReportBalance].
 func (s *AlertService) ReportBandwidth(ctx context.Context, account string, usedBytes, limitBytes int64, period string) error {
@@ -91,7 +92,7 @@ func (s *AlertService) reportUsage(ctx context.Context, account string, metric M
 	case period == "" || len(period) > 64 || !input.PlainText(period):
 		return invalid("period", "must be 1 to 64 bytes of UTF-8 without control characters")
 	}
-	return s.report(ctx, account, metric, func(step *Step) error {
+	return s.report(ctx, account, metric, func(step *driver.AlertStep) error {
 		decision, refused := s.policy.ReportUsage(step.State, alerting.Usage{Used: used, Limit: limit, Period: period}, s.now)
 		if refused != "" {
 			return invalid("period", refused)
@@ -110,26 +111,26 @@ func (s *AlertService) reportUsage(ctx context.Context, account string, metric M
 // host that changes its period names. The next report may use any name, and notifies about all
 // levels reached by then, even about levels notified before.
 //
-// It returns a [*webhooks.ValidationError] for another metric, and nil if there were no reports.
+// It returns a [*apierr.ValidationError] for another metric, and nil if there were no reports.
 // After any other error the reports may or may not be cleared: call it again.
 func (s *AlertService) ForgetPeriod(ctx context.Context, account string, metric Metric) error {
 	if metric != MetricBandwidth && metric != MetricTransactions {
 		return cmp.Or(checkAccount(account), invalid("metric", fmt.Sprintf("must be %q or %q", MetricBandwidth, MetricTransactions)))
 	}
-	return s.report(ctx, account, metric, func(step *Step) error {
+	return s.report(ctx, account, metric, func(step *driver.AlertStep) error {
 		step.State = nil
 		return nil
 	})
 }
 
 // report makes a step of an alert.
-func (s *AlertService) report(ctx context.Context, account string, metric Metric, change func(*Step) error) error {
+func (s *AlertService) report(ctx context.Context, account string, metric Metric, change func(*driver.AlertStep) error) error {
 	if err := checkAccount(account); err != nil {
 		return err
 	}
 	begun := time.Now()
 	var events []*webhooks.EncodedEvent
-	deliveries, err := s.store.UpdateAlert(ctx, account, string(metric), func(step *Step) error {
+	deliveries, err := s.store.UpdateAlert(ctx, account, string(metric), func(step *driver.AlertStep) error {
 		err := change(step)
 		events = nil // change may run more than once; the last run counts
 		for i := range step.Events {
@@ -163,7 +164,7 @@ const changePause = 5 * time.Second
 // decideBalance applies a decision to a step. For a changed webhook the event ID is derived from
 // webhook and time, and the store accepts each ID once: changing a threshold back and forth must
 // not send unlimited events.
-func (s *AlertService) decideBalance(ctx context.Context, step *Step, account string, changed bool, decision alerting.BalanceDecision) error {
+func (s *AlertService) decideBalance(ctx context.Context, step *driver.AlertStep, account string, changed bool, decision alerting.BalanceDecision) error {
 	step.State, step.Deferrable = decision.State, decision.Deferrable
 	for _, low := range decision.Low {
 		event := webhooks.Event{Account: account, Data: BalanceLow{Amount(low.Balance), Amount(low.Threshold)}}
@@ -179,7 +180,7 @@ func (s *AlertService) decideBalance(ctx context.Context, step *Step, account st
 }
 
 // balanceSubscribers returns the account's webhooks that subscribe to [TypeBalanceLow].
-func (step *Step) balanceSubscribers() (list []alerting.Subscriber) {
+func balanceSubscribers(step *driver.AlertStep) (list []alerting.Subscriber) {
 	for _, w := range step.Webhooks() {
 		if slices.Contains(w.Events, TypeBalanceLow) {
 			list = append(list, alerting.Subscriber{ID: w.ID, Threshold: w.Threshold})
@@ -189,12 +190,12 @@ func (step *Step) balanceSubscribers() (list []alerting.Subscriber) {
 }
 
 // fire adds an event to the step, for the given webhook or, if empty, all subscribed webhooks.
-func (s *AlertService) fire(ctx context.Context, step *Step, webhookID string, event webhooks.Event) error {
+func (s *AlertService) fire(ctx context.Context, step *driver.AlertStep, webhookID string, event webhooks.Event) error {
 	encoded, err := s.hooks.Encode(ctx, event)
 	if err != nil {
 		return err
 	}
-	step.Events = append(step.Events, StepEvent{EncodedEvent: encoded, WebhookID: webhookID})
+	step.Events = append(step.Events, driver.AlertEvent{EncodedEvent: encoded, WebhookID: webhookID})
 	return nil
 }
 
@@ -205,19 +206,19 @@ func (s *AlertService) webhookChanged(ctx context.Context, webhook webhooks.Webh
 	if !slices.Contains(webhook.Events, TypeBalanceLow) {
 		return
 	}
-	if err := s.reevaluate(ctx, Series{webhook.Account, string(MetricBalance)}); err != nil {
+	if err := s.reevaluate(ctx, driver.AlertSeries{webhook.Account, string(MetricBalance)}); err != nil {
 		s.logger.Warn("storageapi: a webhook was not told yet whether the balance is low", "webhook", webhook.ID, "error", err)
 	}
 }
 
 // reevaluate makes a step of a series that is due. Only balances depend on webhooks; other series
 // keep their state.
-func (s *AlertService) reevaluate(ctx context.Context, due Series) error {
-	return s.report(ctx, due.Account, Metric(due.Name), func(step *Step) error {
+func (s *AlertService) reevaluate(ctx context.Context, due driver.AlertSeries) error {
+	return s.report(ctx, due.Account, Metric(due.Name), func(step *driver.AlertStep) error {
 		if due.Name != string(MetricBalance) {
 			return nil
 		}
-		return s.decideBalance(ctx, step, due.Account, true, s.policy.RepeatBalance(step.State, step.Due, step.balanceSubscribers))
+		return s.decideBalance(ctx, step, due.Account, true, s.policy.RepeatBalance(step.State, step.Due, func() []alerting.Subscriber { return balanceSubscribers(step) }))
 	})
 }
 

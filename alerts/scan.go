@@ -31,7 +31,7 @@ type StoredFile struct {
 }
 
 // A scanner scans all files once per interval and reports expiring ones. Its progress is stored;
-// see [Store.UpdateScan].
+// see [driver.AlertStore.UpdateScan].
 type scanner struct {
 	service  *AlertService
 	files    FileSource

@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts/internal/alerting"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/hostcode"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // An AlertService decides which events follow from a host's reports, and publishes them. It is safe
 // for concurrent use.
 type AlertService struct {
-	store   Store
+	store   driver.AlertStore
 	hooks   *webhooks.WebhookService
 	policy  alerting.Policy
 	scanner *scanner // nil without Config.Files
@@ -31,7 +33,7 @@ const (
 
 // New returns an AlertService on the store of hooks, whose Config must declare [Events]. It starts
 // nothing: see [AlertService.Run]. The error names the invalid field of config.
-func New(store Store, hooks *webhooks.WebhookService, config Config) (*AlertService, error) {
+func New(store driver.AlertStore, hooks *webhooks.WebhookService, config Config) (*AlertService, error) {
 	if store == nil || hooks == nil {
 		return nil, errors.New("alerts: nil Store or WebhookService")
 	}
@@ -98,9 +100,9 @@ func (s *AlertService) logFailure(message string, err error, again time.Duration
 	s.logger.Error(message, "error", err, "again_in", again)
 }
 
-// invalid returns a [*webhooks.ValidationError].
+// invalid returns a [*apierr.ValidationError].
 func invalid(field, reason string) error {
-	return &webhooks.ValidationError{Field: field, Reason: reason}
+	return &apierr.ValidationError{Field: field, Reason: reason}
 }
 
 func checkAccount(account string) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -127,14 +128,14 @@ type spied struct{ store.Store }
 
 type spyKey struct{}
 
-func (s spied) UpdateAlert(ctx context.Context, account string, series string, change func(*alerts.Step) error) (int, error) {
-	var events []alerts.StepEvent
-	deliveries, err := s.Store.UpdateAlert(ctx, account, series, func(step *alerts.Step) error {
+func (s spied) UpdateAlert(ctx context.Context, account string, series string, change func(*driver.AlertStep) error) (int, error) {
+	var events []driver.AlertEvent
+	deliveries, err := s.Store.UpdateAlert(ctx, account, series, func(step *driver.AlertStep) error {
 		err := change(step)
 		events = step.Events
 		return err
 	})
-	if told, ok := ctx.Value(spyKey{}).(*[]alerts.StepEvent); ok && err == nil {
+	if told, ok := ctx.Value(spyKey{}).(*[]driver.AlertEvent); ok && err == nil {
 		*told = append(*told, events...)
 	}
 	return deliveries, err
@@ -162,7 +163,7 @@ func newSubject(store store.Store) *subject {
 
 // do performs an operation by one of the services, and returns what it tells.
 func (s *subject) do(node int, op specOp) string {
-	var events []alerts.StepEvent
+	var events []driver.AlertEvent
 	ctx := context.WithValue(context.Background(), spyKey{}, &events)
 	service := s.services[node%len(s.services)]
 	var err error
@@ -177,8 +178,8 @@ func (s *subject) do(node int, op specOp) string {
 		s.mu.Unlock()
 	case "row":
 		err = s.store.CreateWebhook(ctx, webhooks.Webhook{
-			ID: service.NewEventID(), Account: account, URL: "https://example.com/", Events: onBalance, Threshold: uint64(op.amount), WebhookHealth: webhooks.WebhookHealth{Active: true},
-		}, webhooks.CreateOptions{})
+			ID: service.NewEventID(), Account: account, URL: "https://example.com/", Events: onBalance, Threshold: uint64(op.amount), WebhookHealth: driver.WebhookHealth{Active: true},
+		}, driver.CreateOptions{})
 	case "use":
 		err = service.ReportBandwidth(ctx, account, op.used, op.limit, op.period)
 	}
@@ -199,7 +200,7 @@ func (s *subject) do(node int, op specOp) string {
 func inAnyOrder(told []string) string { return strings.Join(slices.Sorted(slices.Values(told)), ", ") }
 
 // outline says what an event tells as a spec does.
-func outline(event alerts.StepEvent) string {
+func outline(event driver.AlertEvent) string {
 	var body struct {
 		Data struct {
 			Balance, Threshold, Period string

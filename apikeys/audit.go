@@ -52,7 +52,7 @@ const day = 24 * time.Hour
 func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []audit.Entry) (int, error)) error {
 	now := s.now()
 	var batch []audit.Entry
-	for key, err := range s.AllExpiring(ctx, now.Add(slices.Max(ExpiryLeads())+time.Millisecond)) {
+	for key, err := range s.AllExpiring(ctx, now, now.Add(slices.Max(ExpiryLeads())+time.Millisecond)) {
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ type UpdateParams struct {
 	If   Condition
 }
 
-// Update changes the account's key with the given ID and returns it, or [ErrNotFound].
+// Update changes the account's key with the given ID and returns it, or [apierr.ErrNotFound].
 // Concurrent updates are serialized, so none is lost.
 func (s *KeyService) Update(ctx context.Context, account, keyID string, params UpdateParams) (Key, error) {
 	if params.Name != nil {
@@ -43,7 +43,7 @@ type RotateParams struct {
 	If Condition
 }
 
-// Rotate gives the account's key a new token and returns it, or [ErrNotFound]. The
+// Rotate gives the account's key a new token and returns it, or [apierr.ErrNotFound]. The
 // previous token stays valid for the grace period. A token from an earlier rotation
 // expires now, so a key has at most two. Scopes and expiry stay unchanged. A request
 // verified concurrently sees the key either before or after the rotation.
@@ -69,7 +69,7 @@ func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params R
 // DeleteParams are the parameters of a deletion.
 type DeleteParams struct{ If Condition }
 
-// Delete removes the account's key with the given ID, or returns [ErrNotFound]. Once
+// Delete removes the account's key with the given ID, or returns [apierr.ErrNotFound]. Once
 // it has returned nil, all requests with the key are refused.
 func (s *KeyService) Delete(ctx context.Context, account, keyID string, params DeleteParams) error {
 	var entry audit.Entry

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/input"
@@ -66,7 +67,7 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 // unless nil, which returns errChanged if the key has changed since.
 func (s *KeyService) ask(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (check func(Key) error, err error) {
 	if !input.ID(keyID) {
-		return nil, ErrNotFound
+		return nil, apierr.ErrNotFound
 	}
 	if condition == nil {
 		return nil, nil

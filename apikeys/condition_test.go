@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 )
 
@@ -40,7 +41,7 @@ func TestConditionsSeeBeforeAndAfter(t *testing.T) {
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	page, err := service.List(t.Context(), account, apikeys.Page{Limit: 2})
+	page, err := service.List(t.Context(), account, apikeys.KeyQuery{Limit: 2})
 	if err != nil || !cmp.Equal([]apikeys.Key{key}, page.Keys, byValue) {
 		t.Errorf("it is changed: %+v, %v", page, err)
 	}
@@ -49,14 +50,14 @@ func TestConditionsSeeBeforeAndAfter(t *testing.T) {
 	bad := rename("")
 	bad.If = condition("invalid")
 	_, err = service.Update(t.Context(), account, key.ID, bad)
-	if _, ok := errors.AsType[*apikeys.ValidationError](err); !ok {
+	if _, ok := errors.AsType[*apierr.ValidationError](err); !ok {
 		t.Errorf("an invalid change: %v", err)
 	}
 	for _, id := range []string{"key_none", "", "\x00"} {
 		_, err := service.Update(t.Context(), account, id, update)
 		_, err2 := service.Get(t.Context(), account, id)
 		for _, err := range []error{err, err2, service.Delete(t.Context(), account, id, apikeys.DeleteParams{If: condition("none")})} {
-			if !errors.Is(err, apikeys.ErrNotFound) {
+			if !errors.Is(err, apierr.ErrNotFound) {
 				t.Errorf("%q: %v", id, err)
 			}
 		}
@@ -88,7 +89,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	params.If = func(_, _ apikeys.Key) error {
 		return service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{})
 	}
-	if _, err := service.Update(t.Context(), account, key.ID, params); !errors.Is(err, apikeys.ErrNotFound) {
+	if _, err := service.Update(t.Context(), account, key.ID, params); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("a key that was deleted meanwhile: %v", err)
 	}
 }

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // CreateParams are the parameters of a new key.
@@ -52,15 +54,15 @@ type CreateParams struct {
 // retrieved later. An account is any string of 1 to 128 bytes of UTF-8 without control
 // characters. params.If decides whether the caller may create the key.
 //
-// Create returns [ErrLimit], in a [*LimitError], if the account has [Config.MaxPerAccount] keys, or
+// Create returns [apierr.ErrLimit], in a [*apierr.LimitError], if the account has [Config.MaxPerAccount] keys, or
 // half of that if params.By is limited; [ErrNotFirst] if params.First is set and the account has a
-// key; [ErrIdempotencyKeys] if in 24 hours it has used 10 times MaxPerAccount idempotency keys, or
+// key; [apierr.ErrIdempotencyKeys] if in 24 hours it has used 10 times MaxPerAccount idempotency keys, or
 // 20 times for the host and 5 times if params.By is limited.
 //
 // If the account has used params.IdempotencyKey before, Create creates nothing. For the same
 // params it returns the original key in its current state, with the zero Token, or
-// [ErrCreatedThenDeleted] if that was deleted. For other params it returns
-// [ErrIdempotencyMismatch]. Of several concurrent calls, one creates the key.
+// [apierr.ErrCreatedThenDeleted] if that was deleted. For other params it returns
+// [apierr.ErrIdempotencyMismatch]. Of several concurrent calls, one creates the key.
 func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	if err := checkAccount(account); err != nil {
@@ -85,7 +87,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err := params.If.ask(Key{}, key); err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
 	}
-	fingerprint, limit := fields.Sum(&key, fields.Created), LimitError{s.maxCount, params.By.Limited}
+	fingerprint, limit := fields.Sum(&key, fields.Created), apierr.LimitError{Resource: "API keys", Limit: s.maxCount, Limited: params.By.Limited}
 	if limit.Limited {
 		limit.Limit = input.LimitedCount(s.maxCount)
 	}
@@ -95,7 +97,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	}
 	entry := s.entry(ctx, audit.KeyCreated, &key)
 	entry.Until = key.ExpiresAt
-	err := s.store.CreateKey(ctx, key, CreateOptions{
+	err := s.store.CreateKey(ctx, key, driver.CreateOptions{
 		MaxCount:           max(maxCount, 0),
 		IdempotencyKey:     params.IdempotencyKey,
 		Fingerprint:        fingerprint,
@@ -107,7 +109,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err == nil {
 		s.observer.Changed(&entry)
 	}
-	if duplicate, ok := errors.AsType[*DuplicateRequestError](err); ok {
+	if duplicate, ok := errors.AsType[*driver.DuplicateRequestError](err); ok {
 		key, err = s.replay(ctx, account, duplicate, fingerprint)
 		if err == nil {
 			err = params.If.ask(key, key)
@@ -115,9 +117,9 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		token = Token{}
 	}
 	switch {
-	case errors.Is(err, ErrLimit) && params.First:
+	case errors.Is(err, apierr.ErrLimit) && params.First:
 		err = ErrNotFirst
-	case errors.Is(err, ErrLimit):
+	case errors.Is(err, apierr.ErrLimit):
 		err = &limit
 	}
 	if err != nil {
@@ -137,27 +139,27 @@ func creator(ctx context.Context, by auth.Credential) audit.Actor {
 
 // replay returns the key that an earlier request with the same idempotency key created,
 // or ErrIdempotencyMismatch if its parameters differ.
-func (s *KeyService) replay(ctx context.Context, account string, before *DuplicateRequestError, fingerprint [sha256.Size]byte) (Key, error) {
+func (s *KeyService) replay(ctx context.Context, account string, before *driver.DuplicateRequestError, fingerprint [sha256.Size]byte) (Key, error) {
 	if before.Fingerprint != fingerprint {
-		return Key{}, ErrIdempotencyMismatch
+		return Key{}, apierr.ErrIdempotencyMismatch
 	}
 	uses := s.uses.unwritten()
 	key, err := s.store.KeyByID(ctx, account, before.ID)
-	if errors.Is(err, ErrNotFound) {
-		return Key{}, ErrCreatedThenDeleted
+	if errors.Is(err, apierr.ErrNotFound) {
+		return Key{}, apierr.ErrCreatedThenDeleted
 	}
 	return s.shown(key, uses), err
 }
 
 // Validate returns what Create would refuse params for, a field each: for forms that
 // show all that is wrong at once. Create returns the first of them.
-func (s *KeyService) Validate(params CreateParams) (wrong []*ValidationError) {
+func (s *KeyService) Validate(params CreateParams) (wrong []*apierr.ValidationError) {
 	return s.validate(&params, s.now())
 }
 
-func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*ValidationError) {
+func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*apierr.ValidationError) {
 	refuse := func(err error) {
-		if rule, ok := errors.AsType[*ValidationError](err); ok {
+		if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
 			wrong = append(wrong, rule)
 		}
 	}

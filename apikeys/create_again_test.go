@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/scopes"
@@ -39,7 +40,7 @@ func TestMaxPerAccount(t *testing.T) {
 			}
 			continue
 		}
-		if want := fmt.Sprintf("create API key: too many API keys: an account may have at most %d API keys", most); !errors.Is(err, apikeys.ErrLimit) || err.Error() != want {
+		if want := fmt.Sprintf("create API key: limit reached: an account may have at most %d API keys", most); !errors.Is(err, apierr.ErrLimit) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if _, _, err := service.Create(t.Context(), "another", apikeys.CreateParams{Name: "a", Scopes: readFiles}); err != nil {
@@ -86,7 +87,7 @@ func testCreateAgain(t *testing.T) {
 	} {
 		other := params
 		change(&other)
-		if key, _, err := service.Create(t.Context(), account, other); !errors.Is(err, apikeys.ErrIdempotencyMismatch) || key.ID != "" {
+		if key, _, err := service.Create(t.Context(), account, other); !errors.Is(err, apierr.ErrIdempotencyMismatch) || key.ID != "" {
 			t.Errorf("%+v: got %+v, %v", other, key, err)
 		}
 	}
@@ -101,10 +102,10 @@ func testCreateAgain(t *testing.T) {
 	if err := service.Delete(t.Context(), account, made.ID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := again(); !errors.Is(err, apikeys.ErrCreatedThenDeleted) {
+	if _, err := again(); !errors.Is(err, apierr.ErrCreatedThenDeleted) {
 		t.Errorf("what is deleted: %v", err)
 	}
-	if _, err := service.Get(t.Context(), account, made.ID); !errors.Is(err, apikeys.ErrNotFound) {
+	if _, err := service.Get(t.Context(), account, made.ID); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("a request made again revived a key: %v", err)
 	}
 	time.Sleep(time.Millisecond)
@@ -124,7 +125,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	for _, bad := range []string{" ", "a b", "a\t", "\x7f", "é", "\xff", strings.Repeat("x", 129)} {
 		params.IdempotencyKey = bad
-		var invalid *apikeys.ValidationError
+		var invalid *apierr.ValidationError
 		if _, _, err := service.Create(t.Context(), account, params); !errors.As(err, &invalid) || invalid.Field != "Idempotency-Key" {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
@@ -107,7 +108,7 @@ func TestCreateChecksItsInput(t *testing.T) {
 				accepted(t, service, token.Reveal())
 				return
 			}
-			var invalid *apikeys.ValidationError
+			var invalid *apierr.ValidationError
 			if !errors.As(err, &invalid) || invalid.Field != test.field || invalid.Reason == "" {
 				t.Errorf("got %v, want a ValidationError for %s", err, test.field)
 			}
@@ -140,15 +141,15 @@ func TestListIsNewestFirst(t *testing.T) {
 		want = append([]string{key.ID}, want...)
 	}
 	var got []string
-	for page := (apikeys.Page{Limit: 2}); ; {
-		keys, err := service.List(t.Context(), account, page)
+	for query := (apikeys.KeyQuery{Limit: 2}); ; {
+		keys, err := service.List(t.Context(), account, query)
 		if err != nil || len(keys.Keys) > 2 {
 			t.Fatal(keys, err)
 		}
 		for _, key := range keys.Keys {
 			got = append(got, key.ID)
 		}
-		if page.After = keys.Next; page.After == "" {
+		if query.After = keys.Next; query.After == "" {
 			break
 		}
 	}
@@ -156,8 +157,8 @@ func TestListIsNewestFirst(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, limit := range []int{0, -1} {
-		var invalid *apikeys.ValidationError
-		if _, err := service.List(t.Context(), account, apikeys.Page{Limit: limit}); !errors.As(err, &invalid) || invalid.Field != "limit" {
+		var invalid *apierr.ValidationError
+		if _, err := service.List(t.Context(), account, apikeys.KeyQuery{Limit: limit}); !errors.As(err, &invalid) || invalid.Field != "limit" {
 			t.Errorf("limit %d: %v", limit, err)
 		}
 	}
@@ -169,14 +170,14 @@ func TestAccountsAreApart(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	for _, id := range []string{key.ID, "key_none"} {
-		if _, err := service.Get(t.Context(), "acct_2", id); !errors.Is(err, apikeys.ErrNotFound) || err.Error() != "get API key: no such API key" {
+		if _, err := service.Get(t.Context(), "acct_2", id); !errors.Is(err, apierr.ErrNotFound) || err.Error() != "get API key: not found" {
 			t.Errorf("Get %s: %v", id, err)
 		}
-		if err := service.Delete(t.Context(), "acct_2", id, apikeys.DeleteParams{}); !errors.Is(err, apikeys.ErrNotFound) || err.Error() != "delete API key: no such API key" {
+		if err := service.Delete(t.Context(), "acct_2", id, apikeys.DeleteParams{}); !errors.Is(err, apierr.ErrNotFound) || err.Error() != "delete API key: not found" {
 			t.Errorf("Delete %s: %v", id, err)
 		}
 	}
-	if keys, err := service.List(t.Context(), "acct_2", apikeys.Page{Limit: 10}); err != nil || len(keys.Keys) != 0 {
+	if keys, err := service.List(t.Context(), "acct_2", apikeys.KeyQuery{Limit: 10}); err != nil || len(keys.Keys) != 0 {
 		t.Errorf("List: %v, %v", keys, err)
 	}
 	accepted(t, service, token.Reveal())
@@ -208,13 +209,13 @@ func TestFirst(t *testing.T) {
 
 	clock.Set(clock.Now().Add(2 * time.Hour)) // the key is dead
 	first.ExpiresAt = time.Time{}
-	if _, _, err := service.Create(t.Context(), account, first); !errors.Is(err, apikeys.ErrNotFirst) || errors.Is(err, apikeys.ErrLimit) {
+	if _, _, err := service.Create(t.Context(), account, first); !errors.Is(err, apikeys.ErrNotFirst) || errors.Is(err, apierr.ErrLimit) {
 		t.Errorf("after it expired: %v", err)
 	}
 	if _, _, err := service.Create(t.Context(), "another", first); err != nil {
 		t.Errorf("of another account: %v", err)
 	}
-	keys, err := service.List(t.Context(), account, apikeys.Page{Limit: 2})
+	keys, err := service.List(t.Context(), account, apikeys.KeyQuery{Limit: 2})
 	if err != nil || len(keys.Keys) != 1 {
 		t.Fatalf("listed: %+v, %v", keys, err)
 	}

@@ -25,7 +25,8 @@
 //
 // # Listing
 //
-// [KeyService.List] returns a page, [KeyService.All] iterates over all keys of an account.
+// [KeyService.List] returns a page of an account's keys, [KeyService.All] iterates over them. Both
+// take a [KeyQuery]. [KeyService.AllExpiring] iterates over the keys of all accounts, for operators.
 //
 // # Verifying
 //
@@ -38,7 +39,11 @@
 // [KeyService.Import] adds another system's keys by their digests. A [Legacy] describes the
 // format of their values. docs/migration.md is a guide.
 //
+// # Errors
+//
+// The errors that this service shares with package webhooks are in package apierr.
+//
 // # Storage
 //
-// Backends implement [Store]. Package storetest holds the suite that every backend passes.
+// Backends implement [driver.KeyStore]. Package storetest holds the suite that every backend passes.
 package apikeys

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -62,7 +63,7 @@ func FuzzDigest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, digest string) {
 		s, _ := newImporter(t, memory.New())
 		result := s.Import(t.Context(), account, []apikeys.ImportedKey{ofTable("tail", digest)})[0]
-		var wrong *apikeys.ValidationError
+		var wrong *apierr.ValidationError
 		switch {
 		case result.Err == nil && (len(digest) < 32 || len(digest) > 64):
 			t.Errorf("%q is taken", digest)

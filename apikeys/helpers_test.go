@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -29,16 +30,16 @@ var (
 
 // A spy is a store that remembers what it was asked to do.
 type spy struct {
-	apikeys.Store
+	driver.KeyStore
 
 	mu     sync.Mutex
-	reads  int                // calls of KeyByHash
-	writes int                // calls that change something, but for RecordKeyUse
-	uses   [][]apikeys.KeyUse // the calls of RecordKeyUse that succeeded
-	refuse error              // what RecordKeyUse returns
+	reads  int               // calls of KeyByHash
+	writes int               // calls that change something, but for RecordKeyUse
+	uses   [][]driver.KeyUse // the calls of RecordKeyUse that succeeded
+	refuse error             // what RecordKeyUse returns
 }
 
-func newSpy() *spy { return &spy{Store: memory.New()} }
+func newSpy() *spy { return &spy{KeyStore: memory.New()} }
 
 func (s *spy) count(n *int) {
 	s.mu.Lock()
@@ -46,34 +47,34 @@ func (s *spy) count(n *int) {
 	*n++
 }
 
-func (s *spy) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+func (s *spy) KeyByHash(ctx context.Context, hash driver.Hash) (apikeys.Key, error) {
 	s.count(&s.reads)
-	return s.Store.KeyByHash(ctx, hash)
+	return s.KeyStore.KeyByHash(ctx, hash)
 }
 
-func (s *spy) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
+func (s *spy) CreateKey(ctx context.Context, key apikeys.Key, options driver.CreateOptions) error {
 	s.count(&s.writes)
-	return s.Store.CreateKey(ctx, key, options)
+	return s.KeyStore.CreateKey(ctx, key, options)
 }
 
 func (s *spy) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
 	s.count(&s.writes)
-	return s.Store.UpdateKey(ctx, account, id, change)
+	return s.KeyStore.UpdateKey(ctx, account, id, change)
 }
 
 func (s *spy) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
 	s.count(&s.writes)
-	return s.Store.DeleteKey(ctx, account, id, check, entry)
+	return s.KeyStore.DeleteKey(ctx, account, id, check, entry)
 }
 
-func (s *spy) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+func (s *spy) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse != nil {
 		return s.refuse
 	}
-	s.uses = append(s.uses, append([]apikeys.KeyUse(nil), uses...))
-	return s.Store.RecordKeyUse(ctx, uses)
+	s.uses = append(s.uses, append([]driver.KeyUse(nil), uses...))
+	return s.KeyStore.RecordKeyUse(ctx, uses)
 }
 
 // fail makes RecordKeyUse return err from now on.
@@ -84,14 +85,14 @@ func (s *spy) fail(err error) {
 }
 
 // recorded returns the calls of RecordKeyUse so far.
-func (s *spy) recorded() [][]apikeys.KeyUse {
+func (s *spy) recorded() [][]driver.KeyUse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([][]apikeys.KeyUse(nil), s.uses...)
+	return append([][]driver.KeyUse(nil), s.uses...)
 }
 
 // newService returns a service that is closed when the test ends.
-func newService(tb testing.TB, store apikeys.Store, config apikeys.Config) *apikeys.KeyService {
+func newService(tb testing.TB, store driver.KeyStore, config apikeys.Config) *apikeys.KeyService {
 	tb.Helper()
 	service, err := apikeys.New(store, config)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -92,7 +93,7 @@ func TestLookup(t *testing.T) {
 	rotate(t, service, key.ID, 0)
 	text := first.Reveal()
 	for _, token := range []string{text, "", "sak_", text[:len(text)-1] + "!", forge("sak", strings.Repeat("a", 32))} {
-		if v, err := service.Lookup(t.Context(), token); !errors.Is(err, apikeys.ErrNotFound) || v.Key.ID != "" {
+		if v, err := service.Lookup(t.Context(), token); !errors.Is(err, apierr.ErrNotFound) || v.Key.ID != "" {
 			t.Errorf("Lookup of what no key has = %+v, %v", v, err)
 		} else if token != "" && strings.Contains(err.Error(), token) {
 			t.Errorf("the error shows the value: %v", err)
@@ -175,10 +176,10 @@ func TestCreate_LimitedKey_CreatesUpToHalf(t *testing.T) {
 			if err != nil {
 				count--
 			}
-			if count != want || (limit > 0) != errors.Is(err, apikeys.ErrLimit) {
+			if count != want || (limit > 0) != errors.Is(err, apierr.ErrLimit) {
 				t.Errorf("limit %d, %s: got %d keys, then %v; want %d", limit, name, count, err, want)
 			}
-			if full := (*apikeys.LimitError)(nil); errors.As(err, &full) && *full != (apikeys.LimitError{Limit: want, Limited: name != "unlimited"}) {
+			if full := (*apierr.LimitError)(nil); errors.As(err, &full) && *full != (apierr.LimitError{Resource: "API keys", Limit: want, Limited: name != "unlimited"}) {
 				t.Errorf("limit %d, %s: got %+v", limit, name, full)
 			}
 			params.By = auth.Credential{}

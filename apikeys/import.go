@@ -11,9 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // importers is the number of concurrent imports, which share commits.
@@ -49,8 +51,8 @@ type ImportResult struct {
 	KeyID   string // empty if Err is not nil
 	Existed bool   // the key was already imported and stays unchanged, even if rotated since
 
-	// Err is why the key was not imported: a [*ValidationError] that names the field, an error
-	// that wraps [ErrExists] if another account has a key with the digest, or another failure.
+	// Err is why the key was not imported: a [*apierr.ValidationError] that names the field, an error
+	// that wraps [apierr.ErrExists] if another account has a key with the digest, or another failure.
 	// After another failure the key may have been imported; import it again to be sure.
 	Err error
 }
@@ -89,8 +91,8 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 	}
 	entry := s.entry(ctx, audit.KeyImported, &key)
 	entry.Until = key.ExpiresAt
-	err = s.store.CreateKey(ctx, key, CreateOptions{AuditEntry: entry})
-	if !errors.Is(err, ErrExists) {
+	err = s.store.CreateKey(ctx, key, driver.CreateOptions{AuditEntry: entry})
+	if !errors.Is(err, apierr.ErrExists) {
 		if err != nil {
 			return ImportResult{Err: fmt.Errorf("import API key: %w", err)}
 		}
@@ -98,13 +100,13 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 		return ImportResult{KeyID: key.ID}
 	}
 	existing, found := s.store.KeyByID(ctx, account, key.ID)
-	if errors.Is(found, ErrNotFound) { // in another account, or imported with another CreatedAt
+	if errors.Is(found, apierr.ErrNotFound) { // in another account, or imported with another CreatedAt
 		existing, found = s.store.KeyByHash(ctx, key.Hash)
 	}
 	switch {
 	case found == nil && existing.Account == account:
 		return ImportResult{KeyID: existing.ID, Existed: true}
-	case found == nil, errors.Is(found, ErrNotFound):
+	case found == nil, errors.Is(found, apierr.ErrNotFound):
 		return ImportResult{Err: fmt.Errorf("import API key: its digest is that of another account's key: %w", err)}
 	default:
 		return ImportResult{Err: fmt.Errorf("import API key: %w", found)}
@@ -145,7 +147,7 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 
 // importedID returns the ID of an imported key, independent of the time of the import. created
 // is zero if unknown. IDs of other keys are random, so the ID also identifies imported keys.
-func importedID(hash Hash, created time.Time) string {
+func importedID(hash driver.Hash, created time.Time) string {
 	sum := sha256.Sum256(append([]byte("storageapi imported id\x00"), hash.Sum[:]...))
 	return id.Derived(id.Key, created, sum[:])
 }
@@ -192,7 +194,7 @@ type ImportStats struct {
 // 0, or LastUsedAt is long ago, for all accounts, the [Legacy] can be removed.
 func (s *KeyService) Imported(ctx context.Context, account string) (ImportStats, error) {
 	var stats ImportStats
-	for key, err := range s.All(ctx, account) {
+	for key, err := range s.All(ctx, account, KeyQuery{}) {
 		if err != nil {
 			return ImportStats{}, err
 		}

@@ -14,9 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -29,7 +31,7 @@ var legacies = []apikeys.Legacy{
 	{Kind: "tail", MinLength: 20, MaxLength: 64, Alphabet: base62 + "-", Digest: func(value string) [32]byte { return sha256.Sum256([]byte(value[8:])) }},
 }
 
-func newImporter(t testing.TB, store apikeys.Store) (*apikeys.KeyService, *testclock.Clock) {
+func newImporter(t testing.TB, store driver.KeyStore) (*apikeys.KeyService, *testclock.Clock) {
 	t.Helper()
 	clock := testclock.At(noon)
 	return newService(t, store, apikeys.Config{Now: clock.Now, Legacy: legacies, MaxPerAccount: 6}), clock
@@ -109,7 +111,7 @@ func TestImport_SameDigestUnderAnotherKind_IsTheSameKey(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", kind, again, want)
 		}
 		other := s.Import(t.Context(), "other", []apikeys.ImportedKey{ofTable(kind, sum(value))})[0]
-		if !errors.Is(other.Err, apikeys.ErrExists) {
+		if !errors.Is(other.Err, apierr.ErrExists) {
 			t.Errorf("%s in another account: got %+v, want ErrExists", kind, other)
 		}
 	}
@@ -247,7 +249,7 @@ func TestImportRefuses(t *testing.T) {
 			}
 			continue
 		}
-		var wrong *apikeys.ValidationError
+		var wrong *apierr.ValidationError
 		if test := tests[i/2]; !errors.As(result.Err, &wrong) || wrong.Field != test.field || !strings.Contains(wrong.Reason, test.says) || result.KeyID != "" {
 			t.Errorf("%s: %+v", test.field, result)
 		} else if d := rows[i].Digest; d != "" && strings.Contains(result.Err.Error(), d) {
@@ -255,7 +257,7 @@ func TestImportRefuses(t *testing.T) {
 		}
 	}
 	for _, result := range s.Import(t.Context(), "another", []apikeys.ImportedKey{ofTable("plain", sum(oldValue(100)))}) {
-		if !errors.Is(result.Err, apikeys.ErrExists) || result.KeyID != "" {
+		if !errors.Is(result.Err, apierr.ErrExists) || result.KeyID != "" {
 			t.Errorf("another account's key: %+v", result)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 const (
@@ -102,7 +103,7 @@ func (l *legacy) recognises(token string) bool {
 }
 
 // hashOf returns the hash that is stored for a token in the format.
-func (l *legacy) hashOf(token string) Hash {
+func (l *legacy) hashOf(token string) driver.Hash {
 	switch {
 	case l.Digest != nil:
 		return storedDigest(l.Digest(token))
@@ -117,12 +118,12 @@ func (l *legacy) hashOf(token string) Hash {
 // storedDigest returns the hash that is stored for an imported digest. It differs from the hash
 // of every token that this package issues. It does not depend on the kind, because otherwise a
 // value could belong to keys of two accounts.
-func storedDigest(digest [sha256.Size]byte) Hash {
-	return Hash{Sum: sha256.Sum256(append([]byte("storageapi imported key\x00"), digest[:]...))}
+func storedDigest(digest [sha256.Size]byte) driver.Hash {
+	return driver.Hash{Sum: sha256.Sum256(append([]byte("storageapi imported key\x00"), digest[:]...))}
 }
 
 // hashes returns the hashes that token may be stored under, or none if its format is unknown.
-func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]Hash) []Hash {
+func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]driver.Hash) []driver.Hash {
 	list := buf[:0]
 	if wellFormed(token) {
 		list = append(list, hashOf(token))
@@ -147,7 +148,7 @@ func (s *KeyService) Credential(ctx context.Context, token string, p auth.Princi
 }
 
 func (s *KeyService) credential(ctx context.Context, token string, p auth.Principal) auth.Credential {
-	var buf [1 + maxLegacy]Hash
+	var buf [1 + maxLegacy]driver.Hash
 	hashes := s.hashes(token, &buf)
 	switch len(hashes) {
 	case 0: // impossible for a verified value

@@ -1,17 +1,34 @@
 package apikeys
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Page selects a page of a list that is ordered by descending ID.
-type Page struct {
-	After string // the ID after which the page begins; empty: at the start
+// A KeyQuery selects keys of an account, and a page of them.
+type KeyQuery struct {
+	// Name is a part of the key's name, up to 128 characters. The comparison ignores case
+	// but does not normalize Unicode otherwise. Empty: any name.
+	Name string
+
+	// Scopes must all be held by the key. Empty: any.
+	Scopes scopes.Set
+
+	// UnusedSince selects keys that were created before this time and not used since. Uses
+	// are recorded to within about a minute. Zero: any.
+	UnusedSince time.Time
+
+	After string // [KeyPage.Next] of the previous page; empty: the newest
 	Limit int    // page size; at least 1
 }
 
@@ -19,20 +36,63 @@ type Page struct {
 type KeyPage struct {
 	Keys []Key
 
-	// Next is the [Page.After] of the next page; empty if there is none.
+	// Next is the [KeyQuery.After] of the next page; empty if there is none.
 	Next string
 }
 
+// maxExamined is the maximum number of keys that List examines for a page.
+const maxExamined = 1000
+
 // List returns a page of the account's API keys, newest first. Past the end the page is empty.
-// page.Limit must be at least 1.
-func (s *KeyService) List(ctx context.Context, account string, page Page) (KeyPage, error) {
-	if page.Limit < 1 {
+// If the query selects by name, scopes or use, List examines at most 1,000 keys, so a page may have
+// fewer keys than query.Limit, or none, and still a Next. Only an empty Next means the end.
+func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (KeyPage, error) {
+	switch {
+	case query.Limit < 1:
 		return KeyPage{}, invalid("limit", "must be at least 1")
+	case !utf8.ValidString(query.Name) || utf8.RuneCountInString(query.Name) > 128:
+		return KeyPage{}, invalid("name", "must be at most 128 characters of UTF-8")
+	case query.Name == "" && query.Scopes.IsEmpty() && query.UnusedSince.IsZero():
+		return s.list(ctx, account, query.After, query.Limit)
 	}
-	limit := page.Limit
-	page.Limit = min(limit, math.MaxInt-1) + 1 // the extra key shows that there is a next page
+	query.Name, query.Scopes = input.Folded(query.Name), s.scopes.Resolve(query.Scopes)
+	var found KeyPage
+	for seen := 0; seen < maxExamined; seen += pageSize {
+		part, err := s.list(ctx, account, query.After, pageSize)
+		if err != nil {
+			return KeyPage{}, err
+		}
+		for _, key := range part.Keys {
+			if query.admits(&key) {
+				if len(found.Keys) == query.Limit {
+					found.Next = query.After
+					return found, nil
+				}
+				found.Keys = append(found.Keys, key)
+			}
+			query.After = key.ID
+		}
+		if part.Next == "" {
+			return found, nil
+		}
+	}
+	found.Next = query.After
+	return found, nil
+}
+
+// admits reports whether the query selects key. q.Name must be folded.
+func (q *KeyQuery) admits(key *Key) bool {
+	return strings.Contains(input.Folded(key.Name), q.Name) && key.Scopes.Covers(q.Scopes) &&
+		(q.UnusedSince.IsZero() || key.CreatedAt.Before(q.UnusedSince) && key.LastUsedAt.Before(q.UnusedSince))
+}
+
+// list returns a page of all keys of the account.
+func (s *KeyService) list(ctx context.Context, account, after string, limit int) (KeyPage, error) {
 	before := s.uses.unwritten()
-	list, err := s.store.ListKeys(ctx, account, page)
+	list, err := s.store.ListKeys(ctx, account, driver.ListQuery{
+		After: after,
+		Limit: min(limit, math.MaxInt-1) + 1, // the extra key shows that there is a next page
+	})
 	if err != nil {
 		return KeyPage{}, fmt.Errorf("list API keys: %w", err)
 	}
@@ -48,11 +108,47 @@ func (s *KeyService) List(ctx context.Context, account string, page Page) (KeyPa
 // pageSize is how many keys an iterator reads at a time.
 const pageSize = 100
 
-// All returns an iterator over the account's API keys, newest first. It omits keys created during
-// the iteration, and stops after the first error.
-func (s *KeyService) All(ctx context.Context, account string) iter.Seq2[Key, error] {
+// All returns an iterator over the account's API keys that the query selects, newest first, from
+// query.After on; it ignores query.Limit. It omits keys created during the iteration, and stops
+// after the first error.
+func (s *KeyService) All(ctx context.Context, account string, query KeyQuery) iter.Seq2[Key, error] {
 	return input.Pages(func(after string) ([]Key, string, error) {
-		page, err := s.List(ctx, account, Page{After: after, Limit: pageSize})
+		part := query
+		part.After, part.Limit = cmp.Or(after, query.After), pageSize
+		page, err := s.List(ctx, account, part)
 		return page.Keys, page.Next, err
 	})
+}
+
+// AllExpiring returns an iterator over the keys of all accounts that expire at from or later and
+// before to, earliest first. A zero from is the current time; an earlier one includes keys that
+// have expired since. The expiry of a rotated key's previous value does not count. The iterator
+// stops after the first error.
+//
+// It is for the host's operators. It covers all accounts, so do not return its result to one
+// account.
+func (s *KeyService) AllExpiring(ctx context.Context, from, to time.Time) iter.Seq2[Key, error] {
+	return func(yield func(Key, error) bool) {
+		if from.IsZero() {
+			from = s.now()
+		}
+		query := driver.ExpiryQuery{After: driver.Expiry{At: from}, Before: to, Limit: pageSize}
+		for {
+			before := s.uses.unwritten()
+			list, err := s.store.ExpiringKeys(ctx, query)
+			if err != nil {
+				yield(Key{}, fmt.Errorf("list API keys that expire: %w", err))
+				return
+			}
+			for i := range list {
+				if !yield(s.shown(list[i], before), nil) {
+					return
+				}
+			}
+			if len(list) < pageSize {
+				return
+			}
+			query.After = driver.ExpiryOf(&list[len(list)-1])
+		}
+	}
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A Value describes a value of a key: the current one, or the one before the last rotation.
@@ -21,16 +24,16 @@ type Value struct {
 
 // Lookup returns the key that a value belongs to, in any account, for people who have found a
 // value and look for its owner. It neither authenticates nor counts as a use, and also finds
-// expired values. It returns [ErrNotFound] if the value is malformed or no key has it, because
+// expired values. It returns [apierr.ErrNotFound] if the value is malformed or no key has it, because
 // its key was deleted or rotated again.
 //
 // It covers all accounts, so show its result only to the host's operators, or to a person who
 // has proven to own the value.
 func (s *KeyService) Lookup(ctx context.Context, token string) (Value, error) {
-	var buf [1 + maxLegacy]Hash
+	var buf [1 + maxLegacy]driver.Hash
 	for _, hash := range s.hashes(token, &buf) {
 		value, err := s.lookUp(ctx, hash)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, apierr.ErrNotFound) {
 			continue
 		}
 		if err != nil {
@@ -38,10 +41,10 @@ func (s *KeyService) Lookup(ctx context.Context, token string) (Value, error) {
 		}
 		return value, nil
 	}
-	return Value{}, fmt.Errorf("look up API key: %w", ErrNotFound)
+	return Value{}, fmt.Errorf("look up API key: %w", apierr.ErrNotFound)
 }
 
-func (s *KeyService) lookUp(ctx context.Context, hash Hash) (Value, error) {
+func (s *KeyService) lookUp(ctx context.Context, hash driver.Hash) (Value, error) {
 	found, err := s.store.KeyByHash(ctx, hash)
 	if err != nil {
 		return Value{}, err
@@ -51,9 +54,9 @@ func (s *KeyService) lookUp(ctx context.Context, hash Hash) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	expiresAt, ok := key.expiryOf(hash)
+	expiresAt, ok := expiryOf(&key, hash)
 	if !ok {
-		return Value{}, ErrNotFound
+		return Value{}, apierr.ErrNotFound
 	}
 	value := Value{Hint: key.Hint, Replaced: hash != key.Hash, ExpiresAt: expiresAt, Live: expiresAt.IsZero() || s.now().Before(expiresAt)}
 	if value.Replaced {

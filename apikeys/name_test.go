@@ -8,8 +8,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // names are names of keys, and what is wrong with each.
@@ -56,7 +58,7 @@ func TestNames(t *testing.T) {
 	for _, test := range names {
 		check := func(err error) {
 			t.Helper()
-			var invalid *apikeys.ValidationError
+			var invalid *apierr.ValidationError
 			switch {
 			case test.wrong == "" && err != nil:
 				t.Errorf("%+q: %v", test.name, err)
@@ -76,14 +78,14 @@ func TestOldNamesAreRead(t *testing.T) {
 	store := newSpy()
 	service := newService(t, store, apikeys.Config{})
 	const old = " \u202eold\u200b "
-	key := apikeys.Key{ID: "key_01", Account: account, Name: old, Scopes: scopes.All(), CreatedAt: noon, Hash: apikeys.Hash{Sum: [32]byte{1}}}
-	if err := store.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+	key := apikeys.Key{ID: "key_01", Account: account, Name: old, Scopes: scopes.All(), CreatedAt: noon, Hash: driver.Hash{Sum: [32]byte{1}}}
+	if err := store.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := service.Get(t.Context(), account, key.ID); err != nil || got.Name != old {
 		t.Errorf("got %+q, %v", got.Name, err)
 	}
-	if list, err := service.List(t.Context(), account, apikeys.Page{Limit: 1}); err != nil || len(list.Keys) != 1 || list.Keys[0].Name != old {
+	if list, err := service.List(t.Context(), account, apikeys.KeyQuery{Limit: 1}); err != nil || len(list.Keys) != 1 || list.Keys[0].Name != old {
 		t.Errorf("listed %+v, %v", list, err)
 	}
 	if got, err := service.Update(t.Context(), account, key.ID, apikeys.UpdateParams{}); err != nil || got.Name != old {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -50,14 +51,14 @@ func TestTokensAndHashesAreRedacted(t *testing.T) {
 	hash := token.Hash()
 	type holder struct {
 		Token apikeys.Token
-		Hash  apikeys.Hash
+		Hash  driver.Hash
 		Any   any
 	}
 	values := map[string]any{
 		"token": token, "pointer to token": &token, "hash": hash, "pointer to hash": &hash, "key": key, "pointer to key": &key,
 		"struct": holder{token, hash, key}, "pointer to struct": &holder{token, hash, &token},
-		"slice": []any{token, hash}, "tokens": []apikeys.Token{token}, "hashes": []apikeys.Hash{hash},
-		"map": map[string]any{"token": token, "hash": hash}, "map by hash": map[apikeys.Hash]string{hash: "x"},
+		"slice": []any{token, hash}, "tokens": []apikeys.Token{token}, "hashes": []driver.Hash{hash},
+		"map": map[string]any{"token": token, "hash": hash}, "map by hash": map[driver.Hash]string{hash: "x"},
 		"reflected": []any{reflect.ValueOf(token), reflect.ValueOf(hash)},
 		"error":     fmt.Errorf("failed with %v and %v: %w", token, hash, errors.New("cause")),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 )
 
@@ -98,12 +99,12 @@ func TestRotatingADeadKeyRevivesNothing(t *testing.T) {
 func TestRotateRefuses(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
-	var invalid *apikeys.ValidationError
+	var invalid *apierr.ValidationError
 	if _, _, err := service.Rotate(t.Context(), account, key.ID, apikeys.RotateParams{Grace: -1}); !errors.As(err, &invalid) || invalid.Field != "Grace" {
 		t.Errorf("a negative grace: %v", err)
 	}
 	for _, who := range [][2]string{{"acct_2", key.ID}, {account, "key_none"}, {"", key.ID}, {account, ""}} {
-		if _, young, err := service.Rotate(t.Context(), who[0], who[1], apikeys.RotateParams{}); !errors.Is(err, apikeys.ErrNotFound) || young.Reveal() != "" {
+		if _, young, err := service.Rotate(t.Context(), who[0], who[1], apikeys.RotateParams{}); !errors.Is(err, apierr.ErrNotFound) || young.Reveal() != "" {
 			t.Errorf("%v: %v", who, err)
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/observing"
-	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // Config configures a [KeyService]. The zero Config works.
@@ -46,11 +47,11 @@ type Config struct {
 // A KeyService creates, verifies and manages API keys. It implements
 // [auth.Verifier] and [auth.Rechecker], and is safe for concurrent use.
 //
-// Methods wrap their errors: sentinels such as [ErrNotFound], [ErrLimit],
-// [ErrIdempotencyMismatch] and [ErrCreatedThenDeleted], a [*ValidationError] for invalid input,
+// Methods wrap their errors: sentinels such as [apierr.ErrNotFound], [apierr.ErrLimit],
+// [apierr.ErrIdempotencyMismatch] and [apierr.ErrCreatedThenDeleted], a [*apierr.ValidationError] for invalid input,
 // and internal failures.
 type KeyService struct {
-	store    Store
+	store    driver.KeyStore
 	prefix   string
 	maxCount int // keys per account; negative: no limit
 	scopes   *scopes.Vocabulary
@@ -63,11 +64,30 @@ type KeyService struct {
 	uses     uses
 }
 
+// An Option is an argument of [New]. Package storageapi passes the same to all its services.
+type Option func(*settings)
+
+type settings struct {
+	scopes *scopes.Vocabulary
+	notify bool
+}
+
+// WithScopes adds the host's own scopes to those in section 5 of docs/spec.md.
+func WithScopes(vocabulary *scopes.Vocabulary) Option {
+	return func(s *settings) { s.scopes = vocabulary }
+}
+
+// WithNotify keeps new audit entries pending until [audit.Config.Notify] has accepted them.
+func WithNotify() Option { return func(s *settings) { s.notify = true } }
+
 // New returns a KeyService on the given store. The caller closes the store, after the service.
-// New starts no background work. It returns an error for a nil store, and a [*ValidationError]
-// for an invalid config. The settings are for package storageapi.
-func New(store Store, config Config, settings ...wiring.Settings) (*KeyService, error) {
-	wired := wiring.Of(settings)
+// New starts no background work. It returns an error for a nil store, and a [*apierr.ValidationError]
+// for an invalid config.
+func New(store driver.KeyStore, config Config, options ...Option) (*KeyService, error) {
+	var wired settings
+	for _, option := range options {
+		option(&wired)
+	}
 	if store == nil {
 		return nil, errors.New("apikeys: nil Store")
 	}
@@ -95,9 +115,9 @@ func New(store Store, config Config, settings ...wiring.Settings) (*KeyService, 
 		legacy:   legacies,
 		prefix:   config.Prefix,
 		maxCount: config.MaxPerAccount,
-		scopes:   wired.Scopes,
+		scopes:   wired.scopes,
 		now:      config.Now,
-		notify:   wired.Notify,
+		notify:   wired.notify,
 		observer: observing.NewChanges(config.Observe, config.Logger),
 		uses:     uses{store: store, log: config.Logger, closing: make(chan struct{}), writing: make(chan struct{}, 1)},
 	}, nil
@@ -139,11 +159,11 @@ func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(
 // The principal's expiry is the token's expiry. For the previous token of a rotated key that
 // is the end of the grace period.
 func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, error) {
-	var buf [1 + maxLegacy]Hash
+	var buf [1 + maxLegacy]driver.Hash
 	refusal := malformed
 	for _, hash := range s.hashes(token, &buf) {
 		key, err := s.store.KeyByHash(ctx, hash)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, apierr.ErrNotFound) {
 			refusal = unknown
 			continue
 		}
@@ -170,20 +190,20 @@ var (
 // the store has cached it, so it sees every change made before the call, by any process. It
 // records no use.
 func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
-	var buf [1 + maxLegacy]Hash
+	var buf [1 + maxLegacy]driver.Hash
 	hashes := s.hashes(token, &buf)
 	if len(hashes) == 0 {
 		return auth.Principal{}, malformed
 	}
 	key, err := s.store.KeyByID(ctx, p.Account, p.KeyID)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, apierr.ErrNotFound) {
 		return auth.Principal{}, unknown
 	}
 	if err != nil {
 		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
 	}
 	for _, hash := range hashes {
-		if _, ok := key.expiryOf(hash); ok {
+		if _, ok := expiryOf(&key, hash); ok {
 			return s.principal(&key, hash, s.now())
 		}
 	}
@@ -192,8 +212,8 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 
 // principal returns the principal of the key's value with the given hash, or an
 // [*auth.Refusal] if the key has no such value or it has expired.
-func (s *KeyService) principal(k *Key, hash Hash, now time.Time) (auth.Principal, error) {
-	expiresAt, ok := k.expiryOf(hash)
+func (s *KeyService) principal(k *Key, hash driver.Hash, now time.Time) (auth.Principal, error) {
+	expiresAt, ok := expiryOf(k, hash)
 	if !ok {
 		return auth.Principal{}, unknown
 	}
@@ -214,10 +234,10 @@ func (s *KeyService) principal(k *Key, hash Hash, now time.Time) (auth.Principal
 	return p, nil
 }
 
-// Get returns the account's key with the given ID, or [ErrNotFound].
+// Get returns the account's key with the given ID, or [apierr.ErrNotFound].
 func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error) {
 	if !input.ID(keyID) {
-		return Key{}, fmt.Errorf("get API key: %w", ErrNotFound)
+		return Key{}, fmt.Errorf("get API key: %w", apierr.ErrNotFound)
 	}
 	before := s.uses.unwritten()
 	key, err := s.store.KeyByID(ctx, account, keyID)
@@ -233,7 +253,19 @@ func (s *KeyService) shown(key Key, before unwritten) Key {
 	s.uses.overlay(&key, before)
 	key.Scopes = s.scopes.Resolve(key.Scopes)
 	if !s.now().Before(key.PreviousExpiresAt) {
-		key.Previous, key.PreviousHint, key.PreviousExpiresAt, key.PreviousUsedAt = Hash{}, "", time.Time{}, time.Time{}
+		key.Previous, key.PreviousHint, key.PreviousExpiresAt, key.PreviousUsedAt = driver.Hash{}, "", time.Time{}, time.Time{}
 	}
 	return key
+}
+
+// expiryOf returns when the token with the given hash expires (zero: never), or
+// false if the key has no such token.
+func expiryOf(k *Key, hash driver.Hash) (time.Time, bool) {
+	switch hash {
+	case k.Hash:
+		return k.ExpiresAt, true
+	case k.Previous:
+		return k.PreviousExpiresAt, true
+	}
+	return time.Time{}, false
 }

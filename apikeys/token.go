@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"strings"
+
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A token is <prefix>_<32 random characters><6 characters of CRC-32>, the last
@@ -78,26 +80,12 @@ func (t Token) Hint() string {
 }
 
 // Hash returns the hash that is stored for the token.
-func (t Token) Hash() Hash { return hashOf(t.Reveal()) }
+func (t Token) Hash() driver.Hash { return hashOf(t.Reveal()) }
 
-// A Hash is the SHA-256 of a token's whole text. Only the hash and the hint of a token are
-// stored. (A token has 190 random bits, so a fast hash without salt is as good as a slow
-// one.) It prints, marshals and logs as "[redacted]".
-type Hash struct {
-	redacted
-	Sum [sha256.Size]byte
-}
-
-// Equal reports whether h and other are equal; go-cmp uses it.
-func (h Hash) Equal(other Hash) bool { return h == other }
-
-// IsZero reports whether h is the zero Hash, which no token has.
-func (h Hash) IsZero() bool { return h == Hash{} }
-
-func hashOf(token string) Hash {
+func hashOf(token string) driver.Hash {
 	var buf [maxTokenLength]byte
 	n := copy(buf[:], token)
-	return Hash{Sum: sha256.Sum256(buf[:n])}
+	return driver.Hash{Sum: sha256.Sum256(buf[:n])}
 }
 
 // newToken returns a new random token.

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -137,7 +139,7 @@ func TestPrefix(t *testing.T) {
 		"_", "_sak", "1sak", "Sak", "saK", "sa-k", "sa k", "sak\n", "säk", "sak.", "sak:", "sak\x00", "abcdefghijklmnopq", " ", "sak!",
 	} {
 		_, err := apikeys.New(memory.New(), apikeys.Config{Prefix: prefix})
-		var invalid *apikeys.ValidationError
+		var invalid *apierr.ValidationError
 		if !errors.As(err, &invalid) || invalid.Field != "Prefix" {
 			t.Errorf("%q: got %v, want a ValidationError for Prefix", prefix, err)
 		}
@@ -173,7 +175,7 @@ func TestZeroToken(t *testing.T) {
 	if none.Reveal() != "" || none.Hash().IsZero() {
 		t.Errorf("the zero token reveals %q, its hash is zero: %v", none.Reveal(), none.Hash().IsZero())
 	}
-	if !(apikeys.Hash{}).IsZero() || !(apikeys.Hash{}).Equal(apikeys.Hash{}) {
+	if !(driver.Hash{}).IsZero() || !(driver.Hash{}).Equal(driver.Hash{}) {
 		t.Error("the zero hash is not")
 	}
 }

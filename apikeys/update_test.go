@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 )
 
@@ -38,13 +39,13 @@ func TestUpdateRefuses(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
 	for _, name := range []string{"", "a\nb", "\xff", strings.Repeat("x", 129)} {
-		var invalid *apikeys.ValidationError
+		var invalid *apierr.ValidationError
 		if _, err := service.Update(t.Context(), account, key.ID, rename(name)); !errors.As(err, &invalid) || invalid.Field != "name" {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for _, who := range [][2]string{{"acct_2", key.ID}, {account, "key_none"}} {
-		if _, err := service.Update(t.Context(), who[0], who[1], rename("b")); !errors.Is(err, apikeys.ErrNotFound) {
+		if _, err := service.Update(t.Context(), who[0], who[1], rename("b")); !errors.Is(err, apierr.ErrNotFound) {
 			t.Errorf("%v: %v", who, err)
 		}
 	}
@@ -133,7 +134,7 @@ func TestChangesAtOnce(t *testing.T) {
 		for range 2 {
 			changes.Go(func() {
 				_, token, err := service.Rotate(t.Context(), account, key.ID, apikeys.RotateParams{Grace: time.Hour})
-				if err != nil && !errors.Is(err, apikeys.ErrNotFound) {
+				if err != nil && !errors.Is(err, apierr.ErrNotFound) {
 					t.Error(err)
 				}
 				if err == nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testhook"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 const (
@@ -31,7 +32,7 @@ const (
 // An idle process has no goroutine for it: the first use after a write sets a
 // timer for the next write.
 type uses struct {
-	store Store
+	store driver.KeyStore
 	log   *slog.Logger
 
 	// seen saves a busy key the lock. Several keys share a slot, which holds 16 bits each of
@@ -60,14 +61,14 @@ type pendingUse struct {
 }
 
 type tokenUse struct {
-	hash Hash
+	hash driver.Hash
 	ms   int64 // Unix milliseconds
 }
 
 func (t *tokenUse) at() time.Time { return time.UnixMilli(t.ms).UTC() }
 
 // add records a use of a token.
-func (p *pendingUse) add(hash Hash, ms int64) {
+func (p *pendingUse) add(hash driver.Hash, ms int64) {
 	for i := range p.tokens {
 		if p.tokens[i].hash == hash {
 			p.tokens[i].ms = max(p.tokens[i].ms, ms)
@@ -81,7 +82,7 @@ func (p *pendingUse) add(hash Hash, ms int64) {
 }
 
 // record remembers a use of the key's token with the given hash, at most once a second per token.
-func (u *uses) record(key *Key, hash Hash, at time.Time) {
+func (u *uses) record(key *Key, hash driver.Hash, at time.Time) {
 	sum := &hash.Sum
 	slot := &u.seen[binary.LittleEndian.Uint16(sum[:])]
 	note := uint32(binary.LittleEndian.Uint16(sum[2:]))<<16 | uint32(uint16(at.Unix())) | 1<<31
@@ -94,7 +95,7 @@ func (u *uses) record(key *Key, hash Hash, at time.Time) {
 
 // add remembers a use for the next write. It drops uses of further keys once
 // maxUses keys are pending.
-func (u *uses) add(account, id string, hash Hash, ms int64) {
+func (u *uses) add(account, id string, hash driver.Hash, ms int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if use := u.pending[id]; use != nil {
@@ -216,7 +217,7 @@ func (u *uses) write(ctx context.Context) error {
 // steps yields uses in steps, ordered by account and ID. Neighboring rows are thus written
 // together, and all nodes use the same order, which prevents deadlocks. The yielded slice is
 // reused and must not be kept.
-func steps(pending map[string]*pendingUse) iter.Seq[[]KeyUse] {
+func steps(pending map[string]*pendingUse) iter.Seq[[]driver.KeyUse] {
 	type keyed struct {
 		id  string
 		use *pendingUse
@@ -228,11 +229,11 @@ func steps(pending map[string]*pendingUse) iter.Seq[[]KeyUse] {
 	slices.SortFunc(keys, func(a, b keyed) int {
 		return cmp.Or(strings.Compare(a.use.account, b.use.account), strings.Compare(a.id, b.id))
 	})
-	return func(yield func([]KeyUse) bool) {
-		step := make([]KeyUse, 0, min(2*len(keys), useBatch))
+	return func(yield func([]driver.KeyUse) bool) {
+		step := make([]driver.KeyUse, 0, min(2*len(keys), useBatch))
 		for i, key := range keys {
 			for _, token := range key.use.tokens {
-				step = append(step, KeyUse{key.use.account, key.id, token.hash, token.at()})
+				step = append(step, driver.KeyUse{Account: key.use.account, ID: key.id, Hash: token.hash, At: token.at()})
 			}
 			if last := i == len(keys)-1; len(step)+2 > useBatch || last { // a key has at most two
 				if !yield(step) {
@@ -244,7 +245,7 @@ func steps(pending map[string]*pendingUse) iter.Seq[[]KeyUse] {
 	}
 }
 
-func (u *uses) writeStep(step []KeyUse) error {
+func (u *uses) writeStep(step []driver.KeyUse) error {
 	ctx, cancel := context.WithTimeout(context.Background(), useTimeout)
 	defer cancel()
 	return u.store.RecordKeyUse(ctx, step)

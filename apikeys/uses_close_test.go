@@ -12,9 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // gated is a store whose RecordKeyUse waits until it is opened.
@@ -25,7 +27,7 @@ type gated struct {
 
 func newGated() *gated { return &gated{newSpy(), make(chan struct{}), make(chan struct{})} }
 
-func (s *gated) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+func (s *gated) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	close(s.entered)
 	<-s.open
 	return s.spy.RecordKeyUse(ctx, uses)
@@ -150,7 +152,7 @@ func TestUsesTakeBoundedMemory(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const most = 65536
 		store := newSpy()
-		store.Store = answering(func(hash apikeys.Hash) apikeys.Key {
+		store.KeyStore = answering(func(hash driver.Hash) apikeys.Key {
 			return apikeys.Key{ID: string(hash.Sum[:]), Account: account, Scopes: readFiles, Hash: hash}
 		})
 		service := newService(t, store, apikeys.Config{})
@@ -178,7 +180,7 @@ func TestAUseDoesNotReviveADeletedKey(t *testing.T) {
 	}
 	service.Close()
 	refused(t, service, token.Reveal())
-	if _, err := service.Get(t.Context(), account, key.ID); !errors.Is(err, apikeys.ErrNotFound) {
+	if _, err := service.Get(t.Context(), account, key.ID); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("Get: %v", err)
 	}
 }
@@ -195,7 +197,7 @@ func (s *slow) KeyByID(ctx context.Context, account, id string) (apikeys.Key, er
 	return key, err
 }
 
-func (s *slow) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+func (s *slow) ListKeys(ctx context.Context, account string, page driver.ListQuery) ([]apikeys.Key, error) {
 	keys, err := s.spy.ListKeys(ctx, account, page)
 	s.meanwhile()
 	return keys, err
@@ -228,7 +230,7 @@ func TestUsesThatAreWrittenDuringARead(t *testing.T) {
 					var err error
 					if list {
 						var page apikeys.KeyPage
-						page, err = service.List(t.Context(), account, apikeys.Page{Limit: 2})
+						page, err = service.List(t.Context(), account, apikeys.KeyQuery{Limit: 2})
 						got = page.Keys
 					} else {
 						got = make([]apikeys.Key, 1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // lastUse returns what Get says, and fails the test if List then says less.
@@ -22,7 +23,7 @@ func lastUse(t *testing.T, s *apikeys.KeyService, id string) time.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := s.List(t.Context(), account, apikeys.Page{Limit: 100})
+	keys, err := s.List(t.Context(), account, apikeys.KeyQuery{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestLastUseIsShownBeforeAndAfterItIsWritten(t *testing.T) {
 		if at := lastUse(t, service, key.ID); at != used {
 			t.Errorf("after it is written: %v, want %v", at, used)
 		}
-		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 || got[0][0] != (apikeys.KeyUse{Account: account, ID: key.ID, Hash: token.Hash(), At: used}) {
+		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 || got[0][0] != (driver.KeyUse{Account: account, ID: key.ID, Hash: token.Hash(), At: used}) {
 			t.Errorf("recorded %v", got)
 		}
 	})
@@ -186,7 +187,7 @@ type stepped struct {
 	began []time.Time
 }
 
-func (s *stepped) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+func (s *stepped) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	s.mu.Lock()
 	s.began = append(s.began, time.Now())
 	s.mu.Unlock()

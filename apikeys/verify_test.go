@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -118,7 +120,7 @@ func TestAStoredHashIsNoKey(t *testing.T) {
 		refused(t, service, text)
 	}
 	// The hash of a hash is another one.
-	if _, err := service.Get(t.Context(), account, hex.EncodeToString(sum)); !errors.Is(err, apikeys.ErrNotFound) {
+	if _, err := service.Get(t.Context(), account, hex.EncodeToString(sum)); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("a hash is found as an id: %v", err)
 	}
 }
@@ -149,35 +151,35 @@ func TestVerifyPassesOnTheStoresFailure(t *testing.T) {
 // A store that answers with some other key must not open the door.
 func TestVerifyChecksWhatTheStoreFound(t *testing.T) {
 	for name, key := range map[string]apikeys.Key{
-		"another hash":           {ID: "key_1", Account: account, Scopes: readFiles, Hash: apikeys.Hash{Sum: [32]byte{1}}},
+		"another hash":           {ID: "key_1", Account: account, Scopes: readFiles, Hash: driver.Hash{Sum: [32]byte{1}}},
 		"no hash":                {ID: "key_1", Account: account, Scopes: readFiles},
-		"another, previous none": {ID: "key_1", Account: account, Scopes: readFiles, Hash: apikeys.Hash{Sum: [32]byte{1}}, PreviousExpiresAt: noon.AddDate(1, 0, 0)},
+		"another, previous none": {ID: "key_1", Account: account, Scopes: readFiles, Hash: driver.Hash{Sum: [32]byte{1}}, PreviousExpiresAt: noon.AddDate(1, 0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			service := newService(t, answering(func(apikeys.Hash) apikeys.Key { return key }), apikeys.Config{})
+			service := newService(t, answering(func(driver.Hash) apikeys.Key { return key }), apikeys.Config{})
 			refused(t, service, numbered(1))
 		})
 	}
 }
 
 // answering is a store that makes up the key of any hash.
-type answering func(apikeys.Hash) apikeys.Key
+type answering func(driver.Hash) apikeys.Key
 
 func (answering) Capabilities() capability.Set { return capability.Set{} }
 
-func (f answering) KeyByHash(_ context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+func (f answering) KeyByHash(_ context.Context, hash driver.Hash) (apikeys.Key, error) {
 	return f(hash), nil
 }
-func (answering) CreateKey(context.Context, apikeys.Key, apikeys.CreateOptions) error { return nil }
+func (answering) CreateKey(context.Context, apikeys.Key, driver.CreateOptions) error { return nil }
 func (answering) DeleteKey(context.Context, string, string, func(apikeys.Key) error, audit.Entry) error {
 	return nil
 }
-func (answering) RecordKeyUse(context.Context, []apikeys.KeyUse) error             { return nil }
+func (answering) RecordKeyUse(context.Context, []driver.KeyUse) error              { return nil }
 func (answering) KeyByID(context.Context, string, string) (k apikeys.Key, _ error) { return k, nil }
-func (answering) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key, error) {
+func (answering) ListKeys(context.Context, string, driver.ListQuery) ([]apikeys.Key, error) {
 	return nil, nil
 }
-func (answering) ExpiringKeys(context.Context, apikeys.ExpiryQuery) ([]apikeys.Key, error) {
+func (answering) ExpiringKeys(context.Context, driver.ExpiryQuery) ([]apikeys.Key, error) {
 	return nil, nil
 }
 func (answering) UpdateKey(context.Context, string, string, func(*apikeys.Key, *audit.Entry) error) (k apikeys.Key, _ error) {

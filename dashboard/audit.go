@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A historyView is the view of the history of an account, or of one key or webhook.
@@ -243,10 +242,10 @@ func (p *pages) nameOf(c *call, target audit.Target) (string, error) {
 	switch target.Kind {
 	case audit.TargetKey:
 		key, err := p.keys.Get(c.Context(), c.account, target.ID)
-		return key.Name, unless(err, apikeys.ErrNotFound)
+		return key.Name, unless(err, apierr.ErrNotFound)
 	case audit.TargetWebhook:
 		webhook, err := p.webhooks.Get(c.Context(), c.account, target.ID)
-		return webhook.URL, unless(err, webhooks.ErrNotFound)
+		return webhook.URL, unless(err, apierr.ErrNotFound)
 	}
 	return "", nil
 }

@@ -56,7 +56,7 @@ func (s *site) state(account string) string {
 	s.Helper()
 	own := *s
 	own.account = account
-	hooks, err := s.api.Webhooks.List(s.Context(), account, webhooks.Page{Limit: 100})
+	hooks, err := s.api.Webhooks.List(s.Context(), account, webhooks.WebhookQuery{Limit: 100})
 	if err != nil {
 		s.Fatal(err)
 	}

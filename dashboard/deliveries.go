@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -161,7 +162,7 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 		a.status, a.data = http.StatusUnprocessableEntity, view
 		return a, nil
 	}
-	page, err := p.webhooks.Deliveries(c.Context(), c.account, webhook.ID, query)
+	page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, query)
 	if err != nil {
 		return answer{}, err
 	}
@@ -205,7 +206,7 @@ func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
 func (p *pages) redeliver(c *call) (answer, error) {
 	id, event := c.PathValue("id"), c.PathValue("event")
 	err := p.webhooks.Redeliver(c.Context(), c.account, id, event)
-	if errors.Is(err, webhooks.ErrNotFound) { // maybe only the event's body is missing
+	if errors.Is(err, apierr.ErrNotFound) { // maybe only the event's body is missing
 		a, err := p.deliveryPage(c, "This event is no longer stored and cannot be resent.")
 		a.status = http.StatusConflict
 		return a, err

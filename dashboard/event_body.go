@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -22,7 +23,7 @@ func (p *pages) viewEventBody(c *call, d *webhooks.Delivery) (*eventBodyView, er
 		return nil, nil
 	}
 	body, err := p.webhooks.Body(c.Context(), c.account, d.EventID)
-	if err != nil && !errors.Is(err, webhooks.ErrBodyGone) && !errors.Is(err, webhooks.ErrNotFound) {
+	if err != nil && !errors.Is(err, webhooks.ErrBodyGone) && !errors.Is(err, apierr.ErrNotFound) {
 		return nil, err
 	}
 	view := p.viewBody(body)

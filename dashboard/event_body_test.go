@@ -19,6 +19,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -115,7 +116,7 @@ func TestEventBody_AfterRetention_PageSaysItIsGone(t *testing.T) {
 	}
 	path := "webhooks/" + w.ID + "/deliveries/evt_1"
 	s.get(path).says("Stored until").hides("no longer stored")
-	if _, err := store.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(time.Hour), Limit: 9}); err != nil {
+	if _, err := store.Purge(t.Context(), driver.Purge{Payloads: time.Now().Add(time.Hour), Limit: 9}); err != nil {
 		t.Fatal(err)
 	}
 	s.get(path).want(http.StatusOK).says("Event The event is no longer stored.").hides("Stored until", "How to verify")

@@ -4,8 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
 )
 
 var (
@@ -26,7 +25,7 @@ func (p *pages) failure(c *call, err error) answer {
 		tooLarge *http.MaxBytesError
 	)
 	switch {
-	case errors.Is(err, errNoPage), errors.Is(err, apikeys.ErrNotFound), errors.Is(err, webhooks.ErrNotFound):
+	case errors.Is(err, errNoPage), errors.Is(err, apierr.ErrNotFound):
 		return failed(http.StatusNotFound, "Page not found", "It may have been deleted, or the URL is wrong.")
 	case errors.Is(err, errMayNot):
 		return failed(http.StatusForbidden, "You don’t have permission to do this", "Nothing was changed. Ask an administrator of your account.")

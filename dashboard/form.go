@@ -13,8 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
 )
 
 // A form is a user's input with its errors.
@@ -35,18 +34,11 @@ func (f form) Has(name, value string) bool { return slices.Contains(f.Values[nam
 
 // refuse sets the error of a field if err is a validation error, and returns any other error.
 func (f form) refuse(name string, err error) error {
-	var keyRule *apikeys.ValidationError
-	var webhookRule *webhooks.ValidationError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &keyRule):
-		f.Errors[name] = sentence(keyRule.Reason)
-	case errors.As(err, &webhookRule):
-		f.Errors[name] = sentence(webhookRule.Reason)
-	default:
+	rule, ok := errors.AsType[*apierr.ValidationError](err)
+	if !ok {
 		return err
 	}
+	f.Errors[name] = sentence(rule.Reason)
 	return nil
 }
 

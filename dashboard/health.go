@@ -100,7 +100,7 @@ const maxSteps = 4
 func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (list []webhooks.Delivery, partial bool, err error) {
 	query := webhooks.DeliveryQuery{From: from, Limit: most}
 	for range maxSteps {
-		page, err := p.webhooks.Deliveries(c.Context(), c.account, webhookID, query)
+		page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhookID, query)
 		if err != nil {
 			return nil, false, err
 		}

@@ -81,7 +81,7 @@ func (s *site) key(account, name string, expiresAt time.Time, members ...scopes.
 
 func (s *site) keys() []apikeys.Key {
 	s.Helper()
-	list, err := s.api.Keys.List(s.Context(), s.account, apikeys.Page{Limit: 100})
+	list, err := s.api.Keys.List(s.Context(), s.account, apikeys.KeyQuery{Limit: 100})
 	if err != nil {
 		s.Fatal(err)
 	}

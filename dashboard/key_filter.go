@@ -43,7 +43,7 @@ func (p *pages) filterKeys(c *call) (answer, error) {
 }
 
 // keyFilter returns the filter in a request's URL. It ignores invalid values.
-func (p *pages) keyFilter(c *call) (filter apikeys.Filter, view keyFilterView) {
+func (p *pages) keyFilter(c *call) (filter apikeys.KeyQuery, view keyFilterView) {
 	f := newForm(c.URL.Query())
 	view = keyFilterView{Form: f, Areas: p.areas(), Unused: unused}
 	filters := make(url.Values)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 )
 
@@ -57,13 +58,13 @@ func (p *pages) createKey(c *call) (answer, error) {
 	}
 	params.IdempotencyKey = nonce
 	key, token, err := p.keys.Create(c.Context(), c.account, params)
-	var rule *apikeys.ValidationError
+	var rule *apierr.ValidationError
 	switch {
-	case errors.Is(err, apikeys.ErrLimit):
+	case errors.Is(err, apierr.ErrLimit):
 		return p.keyForm(f, nonce, "This account has reached its limit of API keys. Revoke one you no longer need, then try again.", http.StatusConflict), nil
-	case errors.Is(err, apikeys.ErrIdempotencyKeys):
+	case errors.Is(err, apierr.ErrIdempotencyKeys):
 		return p.keyForm(f, nonce, "Too many keys were created for this account in the last 24 hours. Try again later.", http.StatusTooManyRequests), nil
-	case errors.Is(err, apikeys.ErrIdempotencyMismatch), errors.Is(err, apikeys.ErrCreatedThenDeleted):
+	case errors.Is(err, apierr.ErrIdempotencyMismatch), errors.Is(err, apierr.ErrCreatedThenDeleted):
 		return p.keyForm(f, newNonce(), "This form has already created a key. Submit it again to create another one.", http.StatusConflict), nil
 	case errors.As(err, &rule): // an invalid nonce, or an expiry that has passed meanwhile
 		return p.keyForm(f, newNonce(), "No key was created. Submit the form again.", http.StatusUnprocessableEntity), nil

@@ -104,11 +104,11 @@ type keyListView struct {
 }
 
 func (p *pages) listKeys(c *call) (answer, error) {
-	filter, shown := p.keyFilter(c)
-	after := c.after()
-	view := keyListView{Filter: shown, After: after != ""}
+	query, shown := p.keyFilter(c)
+	query.After, query.Limit = c.after(), pageSize
+	view := keyListView{Filter: shown, After: query.After != ""}
 	a := answer{page: "keys", title: "API keys", tab: "keys"}
-	page, err := p.keys.Find(c.Context(), c.account, filter, apikeys.Page{After: after, Limit: pageSize})
+	page, err := p.keys.List(c.Context(), c.account, query)
 	if err := shown.Form.refuse("name", err); err != nil {
 		return answer{}, err
 	}

@@ -28,7 +28,7 @@ func TestOwnEvents(t *testing.T) {
 	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: invoicePaid{"inv_1"}}); err != nil {
 		t.Fatal(err)
 	}
-	page, err := s.api.Webhooks.List(t.Context(), alice, webhooks.Page{Limit: 1})
+	page, err := s.api.Webhooks.List(t.Context(), alice, webhooks.WebhookQuery{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

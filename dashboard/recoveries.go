@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -57,7 +58,7 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 	}
 	id := c.PathValue("id")
 	recovery, err := p.webhooks.Recover(c.Context(), c.account, id, params)
-	if rule, ok := errors.AsType[*webhooks.ValidationError](err); ok {
+	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
 		f.Errors[strings.TrimSuffix(rule.Field, "s")] = sentence(rule.Reason) // "states" are the field "state"
 		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)
 	}
@@ -91,7 +92,7 @@ func (p *pages) showRecovery(c *call) (answer, error) {
 	}
 	recovery, err := p.webhooks.Recovery(c.Context(), c.account, c.PathValue("recovery"))
 	if err == nil && recovery.WebhookID != webhook.ID {
-		err = webhooks.ErrNotFound
+		err = apierr.ErrNotFound
 	}
 	if err != nil {
 		return answer{}, err

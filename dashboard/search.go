@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -212,12 +213,12 @@ func (s *search) newest(after, prefix string) string {
 
 func (s *search) findKeys() (err error) {
 	v := &s.view
-	if key, err := s.keys.Get(s.c.Context(), s.c.account, v.Query); !errors.Is(err, apikeys.ErrNotFound) {
+	if key, err := s.keys.Get(s.c.Context(), s.c.account, v.Query); !errors.Is(err, apierr.ErrNotFound) {
 		v.KeysAfter, v.Keys = done, []keyView{s.viewKey(&key)}
 		return err
 	}
 	v.KeysAfter, err = s.each("keys", func(after string) (string, bool, error) {
-		page, err := s.keys.List(s.c.Context(), s.c.account, apikeys.Page{After: s.newest(after, keyPrefix), Limit: searchedAtOnce})
+		page, err := s.keys.List(s.c.Context(), s.c.account, apikeys.KeyQuery{After: s.newest(after, keyPrefix), Limit: searchedAtOnce})
 		for i := range page.Keys {
 			key := &page.Keys[i]
 			if strings.HasPrefix(key.ID, v.Query) || s.has(key.Name) || s.ends(key.Hint) || s.ends(key.PreviousHint) {
@@ -234,12 +235,12 @@ func (s *search) findKeys() (err error) {
 
 func (s *search) findWebhooks() (err error) {
 	v := &s.view
-	if webhook, err := s.webhooks.Get(s.c.Context(), s.c.account, v.Query); !errors.Is(err, webhooks.ErrNotFound) {
+	if webhook, err := s.webhooks.Get(s.c.Context(), s.c.account, v.Query); !errors.Is(err, apierr.ErrNotFound) {
 		v.HooksAfter, v.Webhooks = done, []webhookView{s.viewWebhook(&webhook)}
 		return err
 	}
 	v.HooksAfter, err = s.each("webhooks", func(after string) (string, bool, error) {
-		page, err := s.webhooks.List(s.c.Context(), s.c.account, webhooks.Page{After: s.newest(after, webhookPrefix), Limit: searchedAtOnce})
+		page, err := s.webhooks.List(s.c.Context(), s.c.account, webhooks.WebhookQuery{After: s.newest(after, webhookPrefix), Limit: searchedAtOnce})
 		for i := range page.Webhooks {
 			webhook := &page.Webhooks[i]
 			if strings.HasPrefix(webhook.ID, v.Query) || s.has(webhook.URL) {
@@ -298,7 +299,7 @@ func (s *search) findEvents() (err error) {
 		return err
 	}
 	v.EventsAfter, err = s.each("events", func(after string) (string, bool, error) {
-		page, err := s.webhooks.Events(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: searchedAtOnce})
+		page, err := s.webhooks.ListEvents(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: searchedAtOnce})
 		if err != nil {
 			return "", false, err
 		}
@@ -310,7 +311,7 @@ func (s *search) findEvents() (err error) {
 				return "", false, err
 			}
 			if len(v.Deliveries)+len(v.Events) >= maxFound && i+1 < len(page.Events) {
-				shown, err := s.webhooks.Events(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: i + 1})
+				shown, err := s.webhooks.ListEvents(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: i + 1})
 				return shown.Next, true, err // the position after this event
 			}
 		}
@@ -323,7 +324,7 @@ func (s *search) findEvents() (err error) {
 func (s *search) findEvent(eventID string) (found bool, err error) {
 	deliveries, err := s.webhooks.EventDeliveries(s.c.Context(), s.c.account, eventID)
 	if err != nil {
-		return false, unless(err, webhooks.ErrNotFound)
+		return false, unless(err, apierr.ErrNotFound)
 	}
 	s.view.Deliveries = append(s.view.Deliveries, s.viewDeliveries(deliveries)...)
 	if len(deliveries) > 0 {
@@ -331,7 +332,7 @@ func (s *search) findEvent(eventID string) (found bool, err error) {
 	}
 	event, err := s.webhooks.Event(s.c.Context(), s.c.account, eventID)
 	if err != nil {
-		return false, unless(err, webhooks.ErrNotFound)
+		return false, unless(err, apierr.ErrNotFound)
 	}
 	s.view.Events = append(s.view.Events, foundEvent{event.ID, s.viewEvent(event.Type).Text, s.when(event.Timestamp)})
 	return true, nil

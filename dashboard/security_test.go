@@ -18,6 +18,7 @@ import (
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -271,6 +272,6 @@ func TestFailure(t *testing.T) {
 
 type failing struct{ store.Store }
 
-func (failing) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key, error) {
+func (failing) ListKeys(context.Context, string, driver.ListQuery) ([]apikeys.Key, error) {
 	return nil, errors.New("the disk is gone")
 }

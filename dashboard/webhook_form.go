@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -52,15 +53,15 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 	}
 	params.IdempotencyKey = view.Nonce
 	webhook, err := p.webhooks.Create(c.Context(), c.account, params)
-	var rule *webhooks.ValidationError
+	var rule *apierr.ValidationError
 	switch {
-	case errors.Is(err, webhooks.ErrLimit):
+	case errors.Is(err, apierr.ErrLimit):
 		view.Problem = "This account has reached its limit of webhooks. Delete one you no longer need, then try again."
 		return p.webhookForm(view, http.StatusConflict), nil
-	case errors.Is(err, webhooks.ErrIdempotencyKeys):
+	case errors.Is(err, apierr.ErrIdempotencyKeys):
 		view.Problem = "Too many webhooks were created for this account in the last 24 hours. Try again later."
 		return p.webhookForm(view, http.StatusTooManyRequests), nil
-	case errors.Is(err, webhooks.ErrIdempotencyMismatch), errors.Is(err, webhooks.ErrCreatedThenDeleted):
+	case errors.Is(err, apierr.ErrIdempotencyMismatch), errors.Is(err, apierr.ErrCreatedThenDeleted):
 		view.Problem = "This form has already created a webhook. Submit it again to create another one."
 		view.Nonce = newNonce()
 		return p.webhookForm(view, http.StatusConflict), nil

@@ -153,7 +153,7 @@ type listedWebhook struct {
 
 func (p *pages) listWebhooks(c *call) (answer, error) {
 	after := c.after()
-	page, err := p.webhooks.List(c.Context(), c.account, webhooks.Page{After: after, Limit: webhookPageSize})
+	page, err := p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{After: after, Limit: webhookPageSize})
 	if err != nil {
 		return answer{}, err
 	}
@@ -192,7 +192,7 @@ type skippedView struct {
 
 // skipped returns the view of the webhook's skipped events from the given minute on, or nil.
 func (p *pages) skipped(c *call, webhookID string, since time.Time) (*skippedView, error) {
-	page, err := p.webhooks.Deliveries(c.Context(), c.account, webhookID, webhooks.DeliveryQuery{
+	page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhookID, webhooks.DeliveryQuery{
 		States: []webhooks.DeliveryState{webhooks.Skipped}, From: since, Limit: pageSize,
 	})
 	if err != nil {
@@ -245,11 +245,11 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page, err := p.webhooks.Deliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Limit: latest})
+	page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Limit: latest})
 	if err != nil {
 		return answer{}, err
 	}
-	failed, err := p.webhooks.Deliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Failed: true, From: p.now().Add(-recent), Limit: latest})
+	failed, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Failed: true, From: p.now().Add(-recent), Limit: latest})
 	if err != nil {
 		return answer{}, err
 	}

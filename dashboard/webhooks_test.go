@@ -17,7 +17,7 @@ import (
 
 func (s *site) webhooks() []webhooks.Webhook {
 	s.Helper()
-	list, err := s.api.Webhooks.List(s.Context(), s.account, webhooks.Page{Limit: 100})
+	list, err := s.api.Webhooks.List(s.Context(), s.account, webhooks.WebhookQuery{Limit: 100})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -189,7 +189,7 @@ func (k *Kit) WaitIdle() {
 func (k *Kit) pending() string {
 	k.t.Helper()
 	ctx := context.WithoutCancel(k.t.Context()) // Cleanup functions may call WaitIdle
-	for webhook, err := range k.API.Webhooks.All(ctx, k.Account) {
+	for webhook, err := range k.API.Webhooks.All(ctx, k.Account, webhooks.WebhookQuery{}) {
 		if err != nil {
 			k.t.Fatalf("storageapitest: list webhooks: %v", err)
 		}

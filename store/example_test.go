@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -14,7 +14,7 @@ import (
 func Example() {
 	var s store.Store = memory.New()
 	_, err := s.KeyByID(context.Background(), "acct_1", "key_1")
-	fmt.Println(errors.Is(err, apikeys.ErrNotFound))
+	fmt.Println(errors.Is(err, apierr.ErrNotFound))
 
 	_ = s.Close()
 	_, err = s.KeyByID(context.Background(), "acct_1", "key_1")

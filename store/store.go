@@ -3,7 +3,7 @@
 //
 //	store, err := bolt.Open("storage.db")
 //	defer store.Close()
-//	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
+//	api, err := storageapi.NewHandler(storageapi.Config{WebhookStore: store})
 //
 // # Choosing a store
 //
@@ -13,8 +13,9 @@
 //
 // # Writing a store
 //
-// The contract consists of the comments of [apikeys.Store], of the three parts of
-// [webhooks.Store], of [alerts.Store], of [audit.Store] and of [transfer.Store], method by method, and of the rules below, which hold
+// The contract consists of the comments of [driver.KeyStore], of the three parts of
+// [driver.WebhookStore], of [driver.AlertStore], of [audit.Store] and of [transfer.Store], method by
+// method, and of the rules below, which hold
 // for every method. A store makes no decisions: IDs, hashes, validation and policy belong to the
 // services. Package queue schedules the deliveries that one process makes; package memory is the
 // shortest example of a store.
@@ -78,12 +79,10 @@ import (
 	"errors"
 	"io"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // ErrClosed is returned, possibly wrapped, by every method of a closed [Store].
@@ -105,9 +104,9 @@ func (readOnly) Is(target error) bool { return target == auth.ErrUnavailable }
 
 // A Store keeps all data of the service. It is safe for concurrent use.
 type Store interface {
-	apikeys.Store
-	webhooks.Store
-	alerts.Store
+	driver.KeyStore
+	driver.WebhookStore
+	driver.AlertStore
 	Sizer
 	transfer.Store
 	Eraser

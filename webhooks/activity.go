@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 )
 
@@ -80,6 +81,6 @@ func (a *activity) endClaims(begun int, err error) {
 // isStoreFailure reports whether the error of a write is the store's fault, rather than a refused
 // request or a canceled context.
 func isStoreFailure(ctx context.Context, err error) bool {
-	var invalid *ValidationError
-	return err != nil && ctx.Err() == nil && !errors.Is(err, auth.ErrErasing) && !errors.Is(err, ErrExists) && !errors.As(err, &invalid)
+	var invalid *apierr.ValidationError
+	return err != nil && ctx.Err() == nil && !errors.Is(err, auth.ErrErasing) && !errors.Is(err, apierr.ErrExists) && !errors.As(err, &invalid)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -99,7 +98,7 @@ func TestAuditEntriesOfFailing(t *testing.T) {
 		if actions(list) != "webhook.off webhook.off" || list[0].Reason != "failing" || list[0].Since.IsZero() {
 			t.Errorf("told %+v", list)
 		}
-	}, wiring.Settings{Notify: true})
+	}, webhooks.WithNotify())
 }
 
 // That a receiver is gone is told once, however many attempts say so.
@@ -113,7 +112,7 @@ func TestAuditEntryOfGone(t *testing.T) {
 		if actions(list) != "webhook.created webhook.off" || list[1].Reason != "gone" {
 			t.Errorf("told %+v", list)
 		}
-	}, wiring.Settings{Notify: true})
+	}, webhooks.WithNotify())
 }
 
 // That the store could not be written is told once it can be again.
@@ -141,5 +140,5 @@ func TestAuditEntryOfTheStore(t *testing.T) {
 		if n := list[0]; n.Since.Sub(begun) > time.Minute || n.Until.Sub(begun) < time.Hour || n.Until.Sub(begun) > time.Hour+2*time.Minute {
 			t.Errorf("from %v to %v", n.Since.Sub(begun), n.Until.Sub(begun))
 		}
-	}, wiring.Settings{Notify: true})
+	}, webhooks.WithNotify())
 }

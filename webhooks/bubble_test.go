@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/internal/testbubble"
-	"github.com/storageapi/storageapi/internal/wiring"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -32,22 +32,22 @@ type dialer = func(ctx context.Context, network, address string) (net.Conn, erro
 
 // inBubble runs test. Every webhook at a name of example.com is answered by the
 // handler, which may sleep. There is no TLS, which would take most of the time.
-func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble), settings ...wiring.Settings) {
+func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble), options ...webhooks.Option) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
 		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
 		config.MaxPerAccount = -1
 		b.dial = b.serve(handler)
-		b.service = b.newService(b.store, config, settings...)
+		b.service = b.newService(b.store, config, options...)
 		test(b)
 	})
 }
 
 // newService returns a service that reaches the bubble's receivers.
-func (b *bubble) newService(store webhooks.Store, config webhooks.Config, settings ...wiring.Settings) *webhooks.WebhookService {
+func (b *bubble) newService(store driver.WebhookStore, config webhooks.Config, options ...webhooks.Option) *webhooks.WebhookService {
 	b.Helper()
 	config.Logger = b.logs.logger()
-	service := newService(b, store, config, settings...)
+	service := newService(b, store, config, options...)
 	service.SpeakPlain()
 	service.DialThrough(b.dial)
 	return service

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -43,14 +44,14 @@ func TestDeleteDuringEverything(t *testing.T) {
 				func() error {
 					b.publish()
 					err := b.service.Redeliver(b.Context(), account, webhook.ID, event)
-					if errors.Is(err, webhooks.ErrNotFound) {
+					if errors.Is(err, apierr.ErrNotFound) {
 						_, err = b.service.Get(b.Context(), account, webhook.ID)
 					}
 					return err
 				},
 				func() error {
 					_, err := b.service.Recover(b.Context(), account, webhook.ID, webhooks.RecoverParams{States: []webhooks.DeliveryState{webhooks.Delivered, webhooks.Skipped}})
-					if errors.Is(err, webhooks.ErrNotFound) {
+					if errors.Is(err, apierr.ErrNotFound) {
 						_, err = b.service.Get(b.Context(), account, webhook.ID)
 					}
 					return err
@@ -59,7 +60,7 @@ func TestDeleteDuringEverything(t *testing.T) {
 				wg.Go(func() {
 					for {
 						err := do()
-						if errors.Is(err, webhooks.ErrNotFound) {
+						if errors.Is(err, apierr.ErrNotFound) {
 							return
 						}
 						if err != nil && !errors.Is(err, webhooks.ErrTesting) {
@@ -81,7 +82,7 @@ func TestDeleteDuringEverything(t *testing.T) {
 			if after := len(b.hits.of("a")); after != before {
 				t.Fatalf("round %d: %d requests after Delete", i, after-before)
 			}
-			if list, err := b.service.List(b.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list.Webhooks) != 0 {
+			if list, err := b.service.List(b.Context(), account, webhooks.WebhookQuery{Limit: 1}); err != nil || len(list.Webhooks) != 0 {
 				t.Fatalf("round %d: it is back: %+v, %v", i, list, err)
 			}
 		}

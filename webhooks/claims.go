@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
@@ -110,14 +111,14 @@ func (d *dispatcher) load(ctx context.Context, limit int) error {
 	defer cancel()
 	d.refs = d.refs[:0]
 	for _, f := range d.claimed {
-		d.refs = append(d.refs, DeliveryRef{WebhookID: f.slot.Webhook(), Number: f.slot.Number()})
+		d.refs = append(d.refs, driver.DeliveryRef{WebhookID: f.slot.Webhook(), Number: f.slot.Number()})
 	}
 	begun := began(d.reporter.observer.Claimed != nil)
 	found, err := d.store.Load(timed, d.refs)
 	if err != nil {
-		found = make([]LoadedDelivery, len(d.claimed))
+		found = make([]driver.LoadedDelivery, len(d.claimed))
 		for i := range found {
-			found[i].State = Unread
+			found[i].State = driver.Unread
 		}
 	}
 	picked := d.claimed
@@ -136,7 +137,7 @@ func (d *dispatcher) load(ctx context.Context, limit int) error {
 }
 
 // prepare fills an attempt from its loaded delivery, and reports whether to make it.
-func (d *dispatcher) prepare(f *inflight, l *LoadedDelivery) bool {
+func (d *dispatcher) prepare(f *inflight, l *driver.LoadedDelivery) bool {
 	loaded := scheduler.Loaded{State: scheduler.LoadState(l.State), Attempts: l.Attempts, Due: l.Due}
 	if l.Webhook != nil && l.Err == nil {
 		record := recordOf(l.Webhook)

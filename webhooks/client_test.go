@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -21,14 +22,14 @@ func TestARequestIsSigned(t *testing.T) {
 	for _, header := range []string{"", "x-hub-signature"} {
 		t.Run(header, func(t *testing.T) {
 			receiver := newReceiver(t, status(http.StatusNoContent))
-			box := &outbox{Store: newLedger()}
+			box := &outbox{WebhookStore: newLedger()}
 			config := reaching(&logbook{})
 			config.SignatureHeader = header
 			service := newService(t, box, config)
 			webhook := subscribe(t, service, receiver.url("hooks.example.com"))
 			start(t, service)
 			event := publish(t, service)
-			box.Store.(*ledger).next(t)
+			box.WebhookStore.(*ledger).next(t)
 
 			got := receiver.requests()[0]
 			verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: []signing.Secret{webhook.Secret}, Header: header})
@@ -79,18 +80,18 @@ func TestStatusDecides(t *testing.T) {
 		}
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			got := attempt(t, newReceiver(t, status(code)).url("hooks.example.com"), nil)
-			outcome, class, reason := webhooks.Retry, webhooks.ClassStatus, fmt.Sprintf("status %d", code)
+			outcome, class, reason := driver.Retry, webhooks.ClassStatus, fmt.Sprintf("status %d", code)
 			switch {
 			case code < 300:
-				outcome, class, reason = webhooks.Deliver, "", ""
+				outcome, class, reason = driver.Deliver, "", ""
 			case code < 400:
 				class = webhooks.ClassRedirect
 				reason += ": redirects are not followed"
 			case code == http.StatusGone:
-				outcome = webhooks.GiveUp
+				outcome = driver.GiveUp
 			}
-			if got.Outcome != outcome || got.Attempt.Class != class || got.Attempt.Error != reason || got.Attempt.Status != code || (got.off != "") != (code == http.StatusGone) {
-				t.Errorf("got outcome %d, %+v, turned off: %q", got.Outcome, got.Attempt, got.off)
+			if got.Effect != outcome || got.Attempt.Class != class || got.Attempt.Error != reason || got.Attempt.Status != code || (got.off != "") != (code == http.StatusGone) {
+				t.Errorf("got outcome %d, %+v, turned off: %q", got.Effect, got.Attempt, got.off)
 			}
 		})
 	}
@@ -112,7 +113,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 				w.WriteHeader(code)
 			})
 			got := attempt(t, redirecting.url("hooks.example.com"), nil)
-			if got.Outcome != webhooks.Retry || got.Attempt.Status != code || got.Attempt.Class != webhooks.ClassRedirect {
+			if got.Effect != driver.Retry || got.Attempt.Status != code || got.Attempt.Class != webhooks.ClassRedirect {
 				t.Errorf("%d to %q: %+v", code, target, got.Attempt)
 			}
 			if n := len(redirecting.requests()); n != 1 {
@@ -143,8 +144,8 @@ func TestRetryAfterLengthensTheWait(t *testing.T) {
 			if want == 0 { // the schedule's hour
 				least, most = 48*time.Minute, 72*time.Minute
 			}
-			if got.Outcome != webhooks.Retry || got.RetryAfter < least || got.RetryAfter > most {
-				t.Errorf("%d with %q: outcome %d, again in %v", code, value, got.Outcome, got.RetryAfter)
+			if got.Effect != driver.Retry || got.RetryAfter < least || got.RetryAfter > most {
+				t.Errorf("%d with %q: outcome %d, again in %v", code, value, got.Effect, got.RetryAfter)
 			}
 		}
 	}
@@ -185,7 +186,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	start(t, service)
 	for range 10 {
 		publish(t, service)
-		if got := store.next(t); got.Outcome != webhooks.Deliver {
+		if got := store.next(t); got.Effect != driver.Deliver {
 			t.Fatalf("%+v", got.Attempt)
 		}
 	}
@@ -206,7 +207,7 @@ func TestProxiesAreNotUsed(t *testing.T) {
 	if proxy, err := http.ProxyFromEnvironment(request); proxy == nil || err != nil {
 		t.Fatalf("the environment names no proxy for %s: %v, %v", target, proxy, err)
 	}
-	if got := attempt(t, target, nil); got.Outcome != webhooks.Deliver || proxied.Load() != 0 {
+	if got := attempt(t, target, nil); got.Effect != driver.Deliver || proxied.Load() != 0 {
 		t.Errorf("%+v; %d connections to the proxy", got.Attempt, proxied.Load())
 	}
 }
@@ -221,7 +222,7 @@ func TestURLsArriveAsTheyWereRegistered(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := len(receiver.requests())
-		if got := attempt(t, "https://"+u.Host+path, nil); got.Outcome != webhooks.Deliver {
+		if got := attempt(t, "https://"+u.Host+path, nil); got.Effect != driver.Deliver {
 			t.Fatalf("%s: %+v", path, got.Attempt)
 		}
 		if got := receiver.requests()[before].RequestURI; got != path {

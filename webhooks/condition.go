@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/input"
@@ -49,7 +50,7 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 			apply(w)
 			stored = s.entries.change(ctx, &old, w)
 			*entry = stored
-			w.dropExpired(now)
+			dropExpired(w, now)
 			return nil
 		})
 		if errors.Is(err, errChanged) {
@@ -67,7 +68,7 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 // called. It returns errChanged if the webhook is not in the state that the condition saw.
 func (s *WebhookService) ask(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (check func(Webhook) error, err error) {
 	if !input.ID(webhookID) {
-		return nil, ErrNotFound
+		return nil, apierr.ErrNotFound
 	}
 	if condition == nil {
 		return nil, nil
@@ -78,8 +79,8 @@ func (s *WebhookService) ask(ctx context.Context, account, webhookID string, con
 	}
 	now, before, after := s.now(), found, found
 	apply(&after)
-	before.dropExpired(now)
-	after.dropExpired(now)
+	dropExpired(&before, now)
+	dropExpired(&after, now)
 	if err := condition(before, after); err != nil {
 		return nil, err
 	}

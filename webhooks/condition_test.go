@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -44,7 +46,7 @@ func TestConditions(t *testing.T) {
 	asked = nil
 	_, err = service.Update(t.Context(), account, "wh_none", webhooks.UpdateParams{If: condition("", no)})
 	for _, err := range []error{err, service.Delete(t.Context(), account, "wh_none", webhooks.DeleteParams{If: condition("", no)})} {
-		if !errors.Is(err, webhooks.ErrNotFound) || len(asked) != 0 {
+		if !errors.Is(err, apierr.ErrNotFound) || len(asked) != 0 {
 			t.Errorf("of no webhook: got %v, asked %v", err, asked)
 		}
 	}
@@ -58,13 +60,13 @@ func TestConditions(t *testing.T) {
 func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
-	settle := func(t *testing.T, id, event string, outcome webhooks.Outcome, deactivate webhooks.OffReason) {
+	settle := func(t *testing.T, id, event string, outcome driver.Effect, deactivate webhooks.OffReason) {
 		w, err := store.WebhookByID(t.Context(), account, id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		attempt := webhooks.Attempt{Number: 1, StartedAt: noon, Class: webhooks.ClassStatus, Error: "status 410", Status: 410}
-		settled, err := store.Settle(t.Context(), nil, []webhooks.HealthChange{{
+		settled, err := store.Settle(t.Context(), nil, []driver.HealthChange{{
 			Account: account, WebhookID: id, Version: w.Version, Health: w.After(outcome, &attempt, event, deactivate),
 		}})
 		if err != nil || len(settled.Conflicts) > 0 {
@@ -82,13 +84,13 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 			return err
 		}, true, func(w *webhooks.Webhook) { w.Events = alerts.EventTypes() }},
 		{"a receiver that answers 410", func(t *testing.T, id, event string) error {
-			settle(t, id, event, webhooks.GiveUp, webhooks.OffGone)
+			settle(t, id, event, driver.GiveUp, webhooks.OffGone)
 			return nil
 		}, true, func(w *webhooks.Webhook) {
 			w.Active, w.OffReason, w.OffAt, w.FailingSince = false, webhooks.OffGone, noon, noon
 		}},
 		{"a failed attempt", func(t *testing.T, id, event string) error {
-			settle(t, id, event, webhooks.Retry, "")
+			settle(t, id, event, driver.Retry, "")
 			return nil
 		}, false, nil},
 		{"nothing", func(*testing.T, string, string) error { return nil }, false, nil},
@@ -148,10 +150,10 @@ func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 			return service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{})
 		},
 	})
-	if !errors.Is(err, webhooks.ErrNotFound) {
+	if !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list.Webhooks) != 0 {
+	if list, err := service.List(t.Context(), account, webhooks.WebhookQuery{Limit: 1}); err != nil || len(list.Webhooks) != 0 {
 		t.Errorf("there is %+v, %v", list, err)
 	}
 }
@@ -183,7 +185,7 @@ func TestConditionOfACreation(t *testing.T) {
 	if diff := cmp.Diff([]string{"", "", made.ID}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 2}); err != nil || len(list.Webhooks) != 1 {
+	if list, err := service.List(t.Context(), account, webhooks.WebhookQuery{Limit: 2}); err != nil || len(list.Webhooks) != 1 {
 		t.Errorf("there is %+v, %v", list, err)
 	}
 }

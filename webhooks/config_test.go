@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -76,7 +77,7 @@ func TestConfigsThatMakeNoSense(t *testing.T) {
 		if err == nil || service != nil || !strings.Contains(err.Error(), test.field) {
 			t.Errorf("%s: got %v, want an error that names %s", name, err, test.field)
 		}
-		var invalid *webhooks.ValidationError
+		var invalid *apierr.ValidationError
 		if test.field != "SignatureHeader" && (!errors.As(err, &invalid) || invalid.Field != test.field) {
 			t.Errorf("%s: %v is no ValidationError for %s", name, err, test.field)
 		}

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // CreateParams describes the webhook to create.
@@ -48,15 +50,15 @@ type CreateParams struct {
 
 // Create makes an active webhook for the account, with a new signing secret or params.Secret, and
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without control characters.
-// params.If decides whether the caller may create the webhook. It returns [ErrLimit], in a
-// [*LimitError], if the account has [Config.MaxPerAccount] webhooks, or half of that if params.By
-// is limited; and [ErrIdempotencyKeys] if the account has used too many idempotency keys in 24
+// params.If decides whether the caller may create the webhook. It returns [apierr.ErrLimit], in a
+// [*apierr.LimitError], if the account has [Config.MaxPerAccount] webhooks, or half of that if params.By
+// is limited; and [apierr.ErrIdempotencyKeys] if the account has used too many idempotency keys in 24
 // hours. That limit is ten times [Config.MaxPerAccount] for API keys, five times if params.By is
 // limited, and twenty times for the host.
 //
 // If the account has used params.IdempotencyKey before, no webhook is created. For the same params
 // Create returns the existing webhook in its current state, with the zero Secret;
-// [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch]. Of several
+// [apierr.ErrCreatedThenDeleted] if it was deleted; for other params [apierr.ErrIdempotencyMismatch]. Of several
 // concurrent calls one creates the webhook.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
 	if err := checkAccount(account); err != nil {
@@ -72,7 +74,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Account:       account,
 		URL:           params.URL,
 		Events:        params.Events,
-		WebhookHealth: WebhookHealth{Active: true},
+		WebhookHealth: driver.WebhookHealth{Active: true},
 		Version:       1,
 		Threshold:     params.Threshold,
 		Secret:        params.Secret,
@@ -84,12 +86,12 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err := params.If.ask(Webhook{}, webhook); err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
-	fingerprint, limit := fields.Sum(&webhook, fields.Created), LimitError{s.maxCount, params.By.Limited}
+	fingerprint, limit := fields.Sum(&webhook, fields.Created), apierr.LimitError{Resource: "webhooks", Limit: s.maxCount, Limited: params.By.Limited}
 	if limit.Limited {
 		limit.Limit = input.LimitedCount(s.maxCount)
 	}
 	entry := s.entries.of(ctx, audit.WebhookCreated, &webhook)
-	err := s.store.CreateWebhook(ctx, webhook, CreateOptions{
+	err := s.store.CreateWebhook(ctx, webhook, driver.CreateOptions{
 		MaxCount:           max(limit.Limit, 0),
 		IdempotencyKey:     params.IdempotencyKey,
 		Fingerprint:        fingerprint,
@@ -101,10 +103,10 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err == nil {
 		s.dispatcher.reporter.Changed(&entry)
 	}
-	if duplicate, ok := errors.AsType[*DuplicateRequestError](err); ok {
+	if duplicate, ok := errors.AsType[*driver.DuplicateRequestError](err); ok {
 		webhook, err = s.replay(ctx, account, duplicate, fingerprint, params.If)
 	}
-	if errors.Is(err, ErrLimit) {
+	if errors.Is(err, apierr.ErrLimit) {
 		err = &limit
 	}
 	if err != nil {
@@ -116,9 +118,9 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 
 // Validate returns the errors that Create would return for params, one per field, for forms that
 // show all of them at once. Create returns the first.
-func (s *WebhookService) Validate(params CreateParams) (wrong []*ValidationError) {
+func (s *WebhookService) Validate(params CreateParams) (wrong []*apierr.ValidationError) {
 	refuse := func(err error) {
-		if rule, ok := errors.AsType[*ValidationError](err); ok {
+		if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
 			wrong = append(wrong, rule)
 		}
 	}
@@ -133,16 +135,16 @@ func (s *WebhookService) Validate(params CreateParams) (wrong []*ValidationError
 
 // replay returns the webhook, without its secret, that an earlier request with the same idempotency
 // key created, or ErrIdempotencyMismatch if its parameters differ.
-func (s *WebhookService) replay(ctx context.Context, account string, before *DuplicateRequestError, fingerprint [sha256.Size]byte, condition Condition) (Webhook, error) {
+func (s *WebhookService) replay(ctx context.Context, account string, before *driver.DuplicateRequestError, fingerprint [sha256.Size]byte, condition Condition) (Webhook, error) {
 	if before.Fingerprint != fingerprint {
-		return Webhook{}, ErrIdempotencyMismatch
+		return Webhook{}, apierr.ErrIdempotencyMismatch
 	}
 	webhook, err := s.store.WebhookByID(ctx, account, before.ID)
-	if errors.Is(err, ErrNotFound) {
-		err = ErrCreatedThenDeleted
+	if errors.Is(err, apierr.ErrNotFound) {
+		err = apierr.ErrCreatedThenDeleted
 	}
 	if err == nil {
-		webhook.dropExpired(s.now())
+		dropExpired(&webhook, s.now())
 		err = condition.ask(webhook, webhook)
 	}
 	webhook.Secret, webhook.PreviousSecret = signing.Secret{}, signing.Secret{}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/clock"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A deactivator disables webhooks that fail for too long, and warns the host before. It uses the
@@ -14,7 +16,7 @@ import (
 // a webhook that has failed for only a day: the extra time counts only once the clock has kept it
 // for a day.
 type deactivator struct {
-	store    Store
+	store    driver.WebhookStore
 	clock    clock.Clock
 	config   *Config
 	reporter *reporter
@@ -52,7 +54,7 @@ func (d *deactivator) look(ctx context.Context) (more bool, err error) {
 	}
 	now := d.config.Now().UTC().Truncate(time.Millisecond)
 	sure := now.Add(-d.doubt())
-	list, err := d.store.FailingWebhooks(ctx, sure.Add(-d.config.Retry.DisableAfter/2-time.Millisecond), Page{After: d.after, Limit: deactivateStep})
+	list, err := d.store.FailingWebhooks(ctx, sure.Add(-d.config.Retry.DisableAfter/2-time.Millisecond), driver.ListQuery{After: d.after, Limit: deactivateStep})
 	d.after = ""
 	if err != nil {
 		return false, err
@@ -106,7 +108,7 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 		return nil
 	})
 	switch {
-	case errors.Is(err, errOther), errors.Is(err, ErrNotFound):
+	case errors.Is(err, errOther), errors.Is(err, apierr.ErrNotFound):
 		return nil
 	case err != nil && !d.happened(ctx, judged, warns, now, &changed):
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 )
 
@@ -12,7 +13,7 @@ import (
 type DeleteParams struct{ If Condition }
 
 // Delete removes the account's webhook with that ID and its pending deliveries, or returns
-// [ErrNotFound]. It cancels this process's running attempts for the webhook, including test events:
+// [apierr.ErrNotFound]. It cancels this process's running attempts for the webhook, including test events:
 // once Delete has returned nil, this process sends no more requests to it. If ctx ends during that
 // wait, the webhook is deleted and Delete returns the context's error.
 func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, params DeleteParams) error {
@@ -41,7 +42,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 	if err == nil {
 		s.dispatcher.reporter.Changed(&entry)
 	}
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, apierr.ErrNotFound) {
 		return fmt.Errorf("delete webhook: %w", err)
 	}
 	if err != nil { // it may have been deleted nevertheless

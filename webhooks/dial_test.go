@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -35,8 +36,8 @@ var classes = map[string]webhooks.ErrorClass{
 // a response.
 func fails(t *testing.T, got result, reason string) {
 	t.Helper()
-	if got.Outcome != webhooks.Retry {
-		t.Errorf("outcome %d", got.Outcome)
+	if got.Effect != driver.Retry {
+		t.Errorf("outcome %d", got.Effect)
 	}
 	failed(t, got.Attempt, reason)
 }
@@ -83,7 +84,7 @@ func TestReceiversAreAuthenticated(t *testing.T) {
 				if n := len(receiver.requests()); n != 0 {
 					t.Errorf("it got %d requests", n)
 				}
-			} else if got.Outcome != webhooks.Deliver {
+			} else if got.Effect != driver.Deliver {
 				t.Errorf("%+v", got.Attempt)
 			}
 		})

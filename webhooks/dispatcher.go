@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/jitter"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
 // A dispatcher makes the attempts that the scheduler begins, and hands them to a settler that
 // records them.
 type dispatcher struct {
-	store     Store
+	store     driver.WebhookStore
 	sender    *sender
 	config    Config
 	activity  *activity
@@ -31,13 +32,13 @@ type dispatcher struct {
 	failing atomic.Bool
 
 	// The run loop owns these buffers.
-	claimed  []*inflight   // reused by claims
-	refs     []DeliveryRef // reused by claims
-	finished []*inflight   // reused by release
-	free     []*inflight   // recorded, for reuse
+	claimed  []*inflight          // reused by claims
+	refs     []driver.DeliveryRef // reused by claims
+	finished []*inflight          // reused by release
+	free     []*inflight          // recorded, for reuse
 }
 
-func newDispatcher(store Store, sender *sender, config Config, notify bool) *dispatcher {
+func newDispatcher(store driver.WebhookStore, sender *sender, config Config, notify bool) *dispatcher {
 	activity := newActivity()
 	d := &dispatcher{
 		activity: activity,

@@ -12,15 +12,22 @@
 //   - Run the service: [New], [WebhookService], [Config], [Retention], [DefaultRetries].
 //   - Declare event types and publish events: [Config.Events], [EventDeclaration], [Event], [Data].
 //     Package alerts has the types of docs/spec.md, section 6, and publishes them from reports.
-//   - Manage webhooks: [Webhook], [EventType], [CreateParams], [UpdateParams],
-//     [RotateParams], [DeleteParams], [Condition], [Page], [WebhookPage], [OffReason].
+//   - Manage webhooks: [Webhook], [EventType], [CreateParams], [UpdateParams], [RotateParams],
+//     [DeleteParams], [Condition], [WebhookQuery], [WebhookPage], [OffReason].
 //   - Inspect and repeat deliveries: [Delivery], [DeliveryState], [DeliveryQuery], [DeliveryPage],
 //     [Attempt], [ErrorClass], [RecoverParams], [Recovery], [TestEvent], [Stats], [WebhookStats],
 //     [LimiterState].
-//   - Distinguish errors: [ValidationError], [LimitError] and the errors whose names begin with
-//     Err.
+//   - Distinguish errors: those of package apierr, and those of this package.
 //
-// All other identifiers are for authors of stores: see [Store].
+// Authors of stores read package driver.
+//
+// # Lists
+//
+// Each list has a method that returns a page and one that returns an iterator, with the same query:
+// [WebhookService.List] and [WebhookService.All] for webhooks, [WebhookService.ListEvents] and
+// [WebhookService.AllEvents], [WebhookService.ListDeliveries] and [WebhookService.AllDeliveries].
+// [WebhookService.AllFailing], [WebhookService.AllOff] and [WebhookService.AllHeld] iterate over the
+// webhooks of all accounts, for operators.
 //
 // # Publishing
 //
@@ -55,7 +62,7 @@
 //
 // # Afterwards
 //
-// [WebhookService.Deliveries] lists deliveries with their attempts. [WebhookService.Redeliver]
+// [WebhookService.ListDeliveries] lists deliveries with their attempts. [WebhookService.Redeliver]
 // repeats one delivery. [WebhookService.Recover] repeats all deliveries in a time range that are
 // dead, or were skipped while the webhook was off. [Retention] limits how long events and attempts
 // are kept. [WebhookService.Stats], [Config.Observe] and [Config.Logger] are for monitoring.

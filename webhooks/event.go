@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/jsontext"
 )
 
@@ -41,22 +42,6 @@ type Event struct {
 
 // maxBody limits an encoded event: receivers commonly refuse larger requests.
 const maxBody = 256 << 10
-
-// An EncodedEvent is an event as it is stored, signed and sent.
-type EncodedEvent struct {
-	ID        string // unique in its account
-	Account   string
-	Type      EventType
-	Timestamp time.Time // UTC, to the millisecond
-
-	// TraceContext is the trace context of the [Event]. Receivers get it only with
-	// [Outbound.SendTraceparent]. Empty: none.
-	TraceContext string
-
-	// Body is the exact JSON that receivers get: {"id":…,"type":…,"timestamp":…,"data":…}. It must
-	// not be changed.
-	Body []byte
-}
 
 // encode validates an event against the known types and encodes it.
 func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
@@ -114,7 +99,7 @@ func (d *EventDeclaration) append(body []byte, data Data) (appended []byte, err 
 	} else {
 		appended, err = jsontext.AppendValue(body, data)
 	}
-	if rule, ok := errors.AsType[*ValidationError](err); ok {
+	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
 		return nil, rule
 	}
 	switch {
@@ -152,9 +137,6 @@ func validEventID(id string) bool {
 	}
 	return id != "" && len(id) <= 64
 }
-
-// An EventType names a kind of event that a webhook can subscribe to.
-type EventType string
 
 // TypeTest is the type of events from [WebhookService.SendTest]. It cannot be subscribed to or
 // published, and is not among [WebhookService.EventTypes].

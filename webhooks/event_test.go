@@ -12,25 +12,26 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // An outbox is a store that remembers the events it was given.
 type outbox struct {
-	webhooks.Store
+	driver.WebhookStore
 	events []webhooks.EncodedEvent
 }
 
 func (o *outbox) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
 	o.events = append(o.events, event)
-	return o.Store.Enqueue(ctx, event)
+	return o.WebhookStore.Enqueue(ctx, event)
 }
 
 // encode publishes an event and returns what was stored of it.
 func encode(tb testing.TB, event webhooks.Event) (webhooks.EncodedEvent, error) {
 	tb.Helper()
-	box := &outbox{Store: memory.New()}
+	box := &outbox{WebhookStore: memory.New()}
 	service := newService(tb, box, webhooks.Config{Now: testclock.At(noon).Now})
 	err := service.Publish(tb.Context(), event)
 	if len(box.events) == 0 {

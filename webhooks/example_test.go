@@ -127,7 +127,7 @@ func ExampleWebhookService_Update() {
 }
 
 // A program follows an account's events, oldest first, and goes on later where it stopped.
-func ExampleWebhookService_Events() {
+func ExampleWebhookService_ListEvents() {
 	ctx := context.Background()
 	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 	if err != nil {
@@ -142,7 +142,7 @@ func ExampleWebhookService_Events() {
 	query := webhooks.EventQuery{OldestFirst: true, From: time.Now().Add(-time.Hour), Limit: 2}
 	follow := func() {
 		for more := true; more; {
-			page, err := hooks.Events(ctx, "acct_1", query)
+			page, err := hooks.ListEvents(ctx, "acct_1", query)
 			if err != nil {
 				panic(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -256,15 +257,15 @@ func TestOneFailureAfterAQuietWeek(t *testing.T) {
 
 // A wavering store has webhooks that do well again at the moment when they are judged.
 type wavering struct {
-	webhooks.Store
+	driver.WebhookStore
 	judged int
 }
 
-func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
-	list, err := w.Store.FailingWebhooks(ctx, since, page)
+func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]webhooks.Webhook, error) {
+	list, err := w.WebhookStore.FailingWebhooks(ctx, since, page)
 	for _, webhook := range list {
 		w.judged++
-		if _, err := w.Store.UpdateWebhook(ctx, webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
+		if _, err := w.WebhookStore.UpdateWebhook(ctx, webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
 			w.EndFailing()
 			return nil
 		}); err != nil {
@@ -278,7 +279,7 @@ func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page we
 func TestASuccessWhileItIsJudged(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
-		store := &wavering{Store: b.store}
+		store := &wavering{WebhookStore: b.store}
 		b.service = b.newService(store, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}})
 		webhook := b.subscribe("a")
 		b.start()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
@@ -14,7 +15,7 @@ type feed struct {
 	activity *activity
 }
 
-var _ Scheduler = feed{}
+var _ driver.Scheduler = feed{}
 
 // begun records that the store has begun to report.
 func (f feed) begun() {
@@ -24,7 +25,7 @@ func (f feed) begun() {
 	f.activity.deliver.Store(nil)
 }
 
-func (f feed) Add(list []PendingDelivery) {
+func (f feed) Add(list []driver.PendingDelivery) {
 	f.begun()
 	pending := make([]scheduler.Pending, len(list))
 	for i := range list {
@@ -37,15 +38,17 @@ func (f feed) Add(list []PendingDelivery) {
 	f.to.Add(pending)
 }
 
-func (f feed) Nudge(ref DeliveryRef) { f.to.Nudge(ref.WebhookID, ref.Number) }
+func (f feed) Nudge(ref driver.DeliveryRef) { f.to.Nudge(ref.WebhookID, ref.Number) }
 
 func (f feed) Webhook(w *Webhook) { f.to.Update(recordOf(w)) }
 
 func (f feed) Probe(webhookID string) { f.to.Probe(webhookID) }
 
-func (f feed) Forget(scope Scope) { f.to.Forget(scope.WebhookID, scope.Account, int32(scope.Group)) }
+func (f feed) Forget(scope driver.Scope) {
+	f.to.Forget(scope.WebhookID, scope.Account, int32(scope.Group))
+}
 
-func (f feed) Ended(refs []DeliveryRef) {
+func (f feed) Ended(refs []driver.DeliveryRef) {
 	numbers := make(map[string][]uint64)
 	for _, ref := range refs {
 		numbers[ref.WebhookID] = append(numbers[ref.WebhookID], ref.Number)
@@ -55,7 +58,7 @@ func (f feed) Ended(refs []DeliveryRef) {
 	}
 }
 
-func (f feed) Pause(groups []Group) {
+func (f feed) Pause(groups []driver.Group) {
 	list := make([]int32, len(groups))
 	for i, g := range groups {
 		list[i] = int32(g)
@@ -63,10 +66,10 @@ func (f feed) Pause(groups []Group) {
 	f.to.Pause(list)
 }
 
-func (f feed) UnderWay() map[Group]int {
-	n := make(map[Group]int)
+func (f feed) UnderWay() map[driver.Group]int {
+	n := make(map[driver.Group]int)
 	for g, attempts := range f.to.UnderWay() {
-		n[Group(g)] = attempts
+		n[driver.Group(g)] = attempts
 	}
 	return n
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -18,7 +19,7 @@ type interrupted struct {
 	calls []time.Time // of Deliver
 }
 
-func (s *interrupted) Deliver(ctx context.Context, to webhooks.Scheduler) error {
+func (s *interrupted) Deliver(ctx context.Context, to driver.Scheduler) error {
 	s.calls = append(s.calls, time.Now())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

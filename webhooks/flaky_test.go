@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -24,16 +24,16 @@ type flaky struct {
 	store.Store
 
 	mu        sync.Mutex
-	loadErr   error                              // what Load returns
-	settleErr error                              // what Settle returns
-	doubt     error                              // what those return that make deliveries due, although they have
-	refuse    func(*webhooks.AttemptResult) bool // Settle fails with those
-	spoil     func(*webhooks.LoadedDelivery)     // applied to each delivery that is loaded
-	ahead     time.Duration                      // of its clock
+	loadErr   error                            // what Load returns
+	settleErr error                            // what Settle returns
+	doubt     error                            // what those return that make deliveries due, although they have
+	refuse    func(*driver.AttemptResult) bool // Settle fails with those
+	spoil     func(*driver.LoadedDelivery)     // applied to each delivery that is loaded
+	ahead     time.Duration                    // of its clock
 	refused   int
 	halted    error // why it writes nothing any more
 
-	beforeSettle func([]webhooks.AttemptResult, []webhooks.HealthChange) // called first, if not nil; set before Run
+	beforeSettle func([]driver.AttemptResult, []driver.HealthChange) // called first, if not nil; set before Run
 
 	settleHangs  bool // Settle fails only when its context ends
 	settleDoubts bool // it fails although it has happened
@@ -69,7 +69,7 @@ func (f *flaky) Capabilities() capability.Set {
 }
 
 // refuses makes calls of Settle fail that have one of these results, from now on.
-func (f *flaky) refuses(these func(*webhooks.AttemptResult) bool) {
+func (f *flaky) refuses(these func(*driver.AttemptResult) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refuse = these
@@ -111,12 +111,12 @@ func (f *flaky) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, 
 	return doubtful(f, deliveries, err)
 }
 
-func (f *flaky) UpdateAlert(ctx context.Context, account string, series string, change func(*alerts.Step) error) (int, error) {
+func (f *flaky) UpdateAlert(ctx context.Context, account string, series string, change func(*driver.AlertStep) error) (int, error) {
 	deliveries, err := f.Store.UpdateAlert(ctx, account, series, change)
 	return doubtful(f, deliveries, err)
 }
 
-func (f *flaky) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
+func (f *flaky) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []driver.DedupKey) (int, error) {
 	deliveries, err := f.Store.EnqueueOnce(ctx, event, dedupKeys)
 	return doubtful(f, deliveries, err)
 }
@@ -136,7 +136,7 @@ func (f *flaky) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {
 	return doubtful(f, advanced, err)
 }
 
-func (f *flaky) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+func (f *flaky) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.loads = append(f.loads, time.Now())
@@ -145,7 +145,7 @@ func (f *flaky) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	}
 	found, err := f.Store.Load(ctx, refs)
 	for i := range found {
-		if found[i].State == webhooks.Ready {
+		if found[i].State == driver.Ready {
 			f.bodies = append(f.bodies, found[i].Event.Body)
 			if f.spoil != nil {
 				f.spoil(&found[i])
@@ -155,7 +155,7 @@ func (f *flaky) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	return found, err
 }
 
-func (f *flaky) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+func (f *flaky) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (driver.Settled, error) {
 	if f.beforeSettle != nil {
 		f.beforeSettle(results, health)
 	}
@@ -171,12 +171,12 @@ func (f *flaky) Settle(ctx context.Context, results []webhooks.AttemptResult, he
 		if f.settleDoubts {
 			_, _ = f.Store.Settle(ctx, results, health)
 		}
-		return webhooks.Settled{}, err
+		return driver.Settled{}, err
 	}
 	for i := range results {
 		if f.refuse != nil && f.refuse(&results[i]) {
 			f.refused++
-			return webhooks.Settled{}, errRefused
+			return driver.Settled{}, errRefused
 		}
 	}
 	return f.Store.Settle(ctx, results, health)

@@ -16,6 +16,7 @@ import (
 
 	"code.dny.dev/ssrf"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -46,11 +47,11 @@ func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
 		t.Fatalf("the receiver was reached %d times", n)
 	}
 
-	if got := attempt(t, receiver.url("hooks.example.com"), open("127.0.0.1/32")); got.Outcome != webhooks.Deliver {
+	if got := attempt(t, receiver.url("hooks.example.com"), open("127.0.0.1/32")); got.Effect != driver.Deliver {
 		t.Errorf("once it is open: %+v", got.Attempt)
 	}
 	// One of the name's addresses is open: that one is used.
-	if got := attempt(t, receiver.url("both.example.com"), open("127.0.0.1/32")); got.Outcome != webhooks.Deliver {
+	if got := attempt(t, receiver.url("both.example.com"), open("127.0.0.1/32")); got.Effect != driver.Deliver {
 		t.Errorf("once one of two is open: %+v", got.Attempt)
 	}
 }

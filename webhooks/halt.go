@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 
 // A halt checks whether the store has halted, and logs that once.
 type halt struct {
-	store    Store
+	store    driver.WebhookStore
 	logger   *slog.Logger
 	activity *activity
 	logged   atomic.Bool

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
@@ -111,7 +112,7 @@ const (
 
 // An asker queries the store for its part of a [Health].
 type asker struct {
-	store     Store
+	store     driver.WebhookStore
 	scheduler *scheduler.Scheduler
 	mu        sync.Mutex
 	last      *answer

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -89,7 +90,7 @@ func TestHealthOfAnIdleService(t *testing.T) {
 // how long deliveries have waited.
 func TestHealthOfAStuckLoop(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		store := &hanging{Store: memory.New(), until: make(chan struct{})}
+		store := &hanging{WebhookStore: memory.New(), until: make(chan struct{})}
 		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
 		b.dial = b.serve(status(http.StatusOK))
 		b.service = b.newService(store, webhooks.Config{})
@@ -121,17 +122,17 @@ func TestHealthOfAStuckLoop(t *testing.T) {
 
 // A hanging store does not answer some calls, whatever their context does.
 type hanging struct {
-	webhooks.Store
+	driver.WebhookStore
 	hangs, mute atomic.Bool
 	asked       atomic.Int64
 	until       chan struct{}
 }
 
-func (s *hanging) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+func (s *hanging) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if s.hangs.Load() {
 		<-s.until
 	}
-	return s.Store.Load(ctx, refs)
+	return s.WebhookStore.Load(ctx, refs)
 }
 
 func (s *hanging) Ping(ctx context.Context) error {
@@ -139,14 +140,14 @@ func (s *hanging) Ping(ctx context.Context) error {
 	if s.mute.Load() {
 		<-s.until
 	}
-	return s.Store.Ping(ctx)
+	return s.WebhookStore.Ping(ctx)
 }
 
 // A store that does not answer is told of within a second, by any number of calls, which
 // ask it once.
 func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		store := &hanging{Store: memory.New(), until: make(chan struct{})}
+		store := &hanging{WebhookStore: memory.New(), until: make(chan struct{})}
 		store.mute.Store(true)
 		service := newService(t, store, webhooks.Config{})
 		begun := time.Now()
@@ -185,7 +186,7 @@ func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
 // The store is asked once a second, however often Health is called.
 func TestHealthIsShared(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		store := &hanging{Store: memory.New()}
+		store := &hanging{WebhookStore: memory.New()}
 		service := newService(t, store, webhooks.Config{})
 		for range 10_000 {
 			service.Health(t.Context())
@@ -233,7 +234,7 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 // Results that are being recorded for long are a failure to write.
 func TestHealthOfAStoreWhoseWritesHang(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		store := &slowSettler{Store: memory.New(), until: make(chan struct{})}
+		store := &slowSettler{WebhookStore: memory.New(), until: make(chan struct{})}
 		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
 		b.dial = b.serve(status(http.StatusOK))
 		b.service = b.newService(store, webhooks.Config{})
@@ -253,13 +254,13 @@ func TestHealthOfAStoreWhoseWritesHang(t *testing.T) {
 }
 
 type slowSettler struct {
-	webhooks.Store
+	driver.WebhookStore
 	until chan struct{}
 }
 
-func (s *slowSettler) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+func (s *slowSettler) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (driver.Settled, error) {
 	<-s.until
-	return s.Store.Settle(ctx, results, health)
+	return s.WebhookStore.Settle(ctx, results, health)
 }
 
 // A store that has halted is told of, and why.

@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/testclock"
-	"github.com/storageapi/storageapi/internal/wiring"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -34,10 +35,10 @@ var (
 	onBalance  = []webhooks.EventType{alerts.TypeBalanceLow}
 )
 
-func newService(tb testing.TB, store webhooks.Store, config webhooks.Config, settings ...wiring.Settings) *webhooks.WebhookService {
+func newService(tb testing.TB, store driver.WebhookStore, config webhooks.Config, options ...webhooks.Option) *webhooks.WebhookService {
 	tb.Helper()
 	config.Events = slices.Concat(alerts.Events(), config.Events)
-	service, err := webhooks.New(store, config, settings...)
+	service, err := webhooks.New(store, config, options...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func delivery(tb testing.TB, s *webhooks.WebhookService, id string) webhooks.Del
 // of a length that can be shown.
 func wantInvalid(tb testing.TB, err error, field string) {
 	tb.Helper()
-	var invalid *webhooks.ValidationError
+	var invalid *apierr.ValidationError
 	if !errors.As(err, &invalid) || invalid.Field != field || invalid.Reason == "" {
 		tb.Errorf("got %v, want a ValidationError for %s", err, field)
 	} else if len(err.Error()) > 1000 {

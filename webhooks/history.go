@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// Deliveries returns a page of the deliveries of the account's webhook with their attempts, newest
-// first, or [ErrNotFound].
-func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error) {
+// ListDeliveries returns a page of the deliveries of the account's webhook with their attempts, newest
+// first, or [apierr.ErrNotFound].
+func (s *WebhookService) ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error) {
 	if query.Limit < 1 {
 		return DeliveryPage{}, invalid("limit", "must be at least 1")
 	}
@@ -23,7 +24,7 @@ func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID stri
 		return DeliveryPage{}, err
 	}
 	if !input.ID(webhookID) {
-		return DeliveryPage{}, fmt.Errorf("list deliveries: %w", ErrNotFound)
+		return DeliveryPage{}, fmt.Errorf("list deliveries: %w", apierr.ErrNotFound)
 	}
 	page, err := s.store.ListDeliveries(ctx, account, webhookID, query)
 	if err != nil {
@@ -32,7 +33,7 @@ func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID stri
 	return page, nil
 }
 
-// Delivery returns the delivery of the account's event to the webhook, or [ErrNotFound].
+// Delivery returns the delivery of the account's event to the webhook, or [apierr.ErrNotFound].
 func (s *WebhookService) Delivery(ctx context.Context, account, webhookID, eventID string) (Delivery, error) {
 	list, err := s.EventDeliveries(ctx, account, eventID)
 	if err != nil {
@@ -43,14 +44,14 @@ func (s *WebhookService) Delivery(ctx context.Context, account, webhookID, event
 			return d, nil
 		}
 	}
-	return Delivery{}, fmt.Errorf("get delivery: %w", ErrNotFound)
+	return Delivery{}, fmt.Errorf("get delivery: %w", apierr.ErrNotFound)
 }
 
 // EventDeliveries returns the deliveries of the account's event with their attempts, one per
-// webhook. [ErrNotFound] if there is no such event.
+// webhook. [apierr.ErrNotFound] if there is no such event.
 func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error) {
 	if !validEventID(eventID) {
-		return nil, fmt.Errorf("get deliveries of event: %w", ErrNotFound)
+		return nil, fmt.Errorf("get deliveries of event: %w", apierr.ErrNotFound)
 	}
 	deliveries, err := s.store.EventDeliveries(ctx, account, eventID)
 	if err != nil {
@@ -63,11 +64,11 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 // over. A pending delivery becomes due at once, and its retries continue. It is sent before all
 // other pending deliveries of the webhook, even to a receiver that is down, but at least a second
 // after the last requested attempt. If an attempt is already running, no other is made, and its
-// result counts. [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
+// result counts. [apierr.ErrNotFound] if there is no such delivery, or its webhook was deleted or its
 // payload purged.
 func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
 	if !validEventID(eventID) || !input.ID(webhookID) {
-		return fmt.Errorf("redeliver: %w", ErrNotFound)
+		return fmt.Errorf("redeliver: %w", apierr.ErrNotFound)
 	}
 	webhook, err := s.store.WebhookByID(ctx, account, webhookID)
 	if err != nil {
@@ -97,7 +98,7 @@ type RecoverParams struct {
 }
 
 // Recover starts a job that makes deliveries of the account's webhook pending again. It returns the
-// job, or [ErrNotFound], or [ErrRecovering] if another recovery of this webhook is not done. Jobs
+// job, or [apierr.ErrNotFound], or [ErrRecovering] if another recovery of this webhook is not done. Jobs
 // of several webhooks take turns. Recovered deliveries obey the usual limits, and come after new
 // events. One attempt is made at once, even if the receiver is down. [WebhookService.Run] does the
 // work; [WebhookService.Recovery] returns the progress.
@@ -155,11 +156,11 @@ func (p RecoverParams) check() (RecoverParams, error) {
 	return p, nil
 }
 
-// Recovery returns the account's recovery with that ID, or [ErrNotFound]. It is kept for
+// Recovery returns the account's recovery with that ID, or [apierr.ErrNotFound]. It is kept for
 // [Retention.Attempts].
 func (s *WebhookService) Recovery(ctx context.Context, account, recoveryID string) (Recovery, error) {
 	if !input.ID(recoveryID) {
-		return Recovery{}, fmt.Errorf("get recovery: %w", ErrNotFound)
+		return Recovery{}, fmt.Errorf("get recovery: %w", apierr.ErrNotFound)
 	}
 	recovery, err := s.store.RecoveryByID(ctx, account, recoveryID)
 	if err != nil {
@@ -189,7 +190,7 @@ func namesOf(states []DeliveryState) []string {
 	return names
 }
 
-// Body returns the exact body of the account's event, as it is signed and sent. [ErrNotFound] if
+// Body returns the exact body of the account's event, as it is signed and sent. [apierr.ErrNotFound] if
 // there is no such event; [ErrBodyGone] if the body is no longer kept, see [Retention.Payloads], or
 // was never kept because no webhook was to get it.
 func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]byte, error) {
@@ -200,11 +201,11 @@ func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]b
 	return event.Body, err
 }
 
-// Event returns the account's event with that ID, or [ErrNotFound]. Its Body is nil if Body returns
+// Event returns the account's event with that ID, or [apierr.ErrNotFound]. Its Body is nil if Body returns
 // [ErrBodyGone].
 func (s *WebhookService) Event(ctx context.Context, account, eventID string) (EncodedEvent, error) {
 	if !validEventID(eventID) {
-		return EncodedEvent{}, fmt.Errorf("get event: %w", ErrNotFound)
+		return EncodedEvent{}, fmt.Errorf("get event: %w", apierr.ErrNotFound)
 	}
 	event, err := s.store.EventByID(ctx, account, eventID)
 	if err != nil {
@@ -213,13 +214,13 @@ func (s *WebhookService) Event(ctx context.Context, account, eventID string) (En
 	return event, nil
 }
 
-// Events returns a page of the account's events, newest first or oldest first, including events
+// ListEvents returns a page of the account's events, newest first or oldest first, including events
 // that no webhook was subscribed to, if they are still kept. To follow the list, set OldestFirst
 // and continue by [EventPage.Resume]: this returns each event once, even while events are
 // published.
 //
 // query.Limit must be at least 1. If ctx ends, the page is lost; the same query returns it again.
-func (s *WebhookService) Events(ctx context.Context, account string, query EventQuery) (EventPage, error) {
+func (s *WebhookService) ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error) {
 	if query.Limit < 1 {
 		return EventPage{}, invalid("limit", "must be at least 1")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -180,7 +181,7 @@ func TestRetention(t *testing.T) {
 		time.Sleep(time.Second)
 		state := func(webhook webhooks.Webhook) webhooks.DeliveryState {
 			d, err := b.service.Delivery(b.Context(), account, webhook.ID, event)
-			if err != nil && !errors.Is(err, webhooks.ErrNotFound) {
+			if err != nil && !errors.Is(err, apierr.ErrNotFound) {
 				b.Error(err)
 			}
 			return d.State
@@ -194,7 +195,7 @@ func TestRetention(t *testing.T) {
 		if after := state(off); before != webhooks.Pending && before != webhooks.Delivered || before == webhooks.Pending && after != webhooks.Dead {
 			b.Errorf("what was owed was %s, and is %s after an hour and a quarter", before, after)
 		}
-		if err := b.service.Redeliver(b.Context(), account, webhook.ID, event); !errors.Is(err, webhooks.ErrNotFound) {
+		if err := b.service.Redeliver(b.Context(), account, webhook.ID, event); !errors.Is(err, apierr.ErrNotFound) {
 			b.Errorf("redelivered without its payload: %v", err)
 		}
 		time.Sleep(45 * time.Minute)
@@ -290,9 +291,9 @@ func TestRetentionMustMakeSense(t *testing.T) {
 func TestHistoryChecksItsInput(t *testing.T) {
 	service := newClocked(t)
 	webhook := subscribe(t, service, anyURL)
-	_, err := service.Deliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{})
+	_, err := service.ListDeliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{})
 	wantInvalid(t, err, "limit")
-	_, err = service.Deliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{Limit: 1, States: []webhooks.DeliveryState{"lost"}})
+	_, err = service.ListDeliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{Limit: 1, States: []webhooks.DeliveryState{"lost"}})
 	wantInvalid(t, err, "states")
 	now := time.Now()
 	for field, params := range map[string]webhooks.RecoverParams{
@@ -304,10 +305,10 @@ func TestHistoryChecksItsInput(t *testing.T) {
 		wantInvalid(t, err, field)
 	}
 	for _, ref := range [][2]string{{"acct_2", webhook.ID}, {account, "wh_none"}} {
-		if _, err := service.Recover(t.Context(), ref[0], ref[1], webhooks.RecoverParams{}); !errors.Is(err, webhooks.ErrNotFound) {
+		if _, err := service.Recover(t.Context(), ref[0], ref[1], webhooks.RecoverParams{}); !errors.Is(err, apierr.ErrNotFound) {
 			t.Errorf("Recover of %v: %v", ref, err)
 		}
-		if _, err := service.Deliveries(t.Context(), ref[0], ref[1], webhooks.DeliveryQuery{Limit: 1}); !errors.Is(err, webhooks.ErrNotFound) {
+		if _, err := service.ListDeliveries(t.Context(), ref[0], ref[1], webhooks.DeliveryQuery{Limit: 1}); !errors.Is(err, apierr.ErrNotFound) {
 			t.Errorf("Deliveries of %v: %v", ref, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
@@ -20,7 +21,7 @@ type inflight struct {
 // run makes the attempt and decides the outcome of its delivery.
 func (d *dispatcher) run(f *inflight) {
 	if s := &f.settlement; s.Task.Err == nil && d.config.Retention.expires(s.Task.Age) {
-		s.Outcome, s.Attempt = GiveUp, ExpiredAttempt(s.Task.Attempt, d.config.Now())
+		s.Effect, s.Attempt = driver.GiveUp, driver.ExpiredAttempt(s.Task.Attempt, d.config.Now())
 		f.End()
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -102,7 +103,7 @@ func (c startIsolation) run(b *testing.B) {
 
 func (c *startIsolation) account(i int) string { return fmt.Sprint("acct_", i%c.accounts) }
 
-func (c *startIsolation) restart(b *testing.B, store webhooks.Store) {
+func (c *startIsolation) restart(b *testing.B, store driver.WebhookStore) {
 	c.service = newService(b, store, webhooks.Config{
 		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), DrainTimeout: -1}, Logger: slog.New(slog.DiscardHandler), MaxPerAccount: -1,
 	})

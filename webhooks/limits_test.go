@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -273,7 +274,7 @@ func TestOurOwnFailuresSlowNobodyDown(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, handler, func(b *bubble) {
 		b.subscribe("a")
 		var spoilt atomic.Int64
-		b.store.spoil = func(task *webhooks.LoadedDelivery) {
+		b.store.spoil = func(task *driver.LoadedDelivery) {
 			if spoilt.Add(1)%4 != 0 {
 				task.Err = errOutage
 			}

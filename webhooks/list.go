@@ -3,14 +3,17 @@ package webhooks
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
+	"math"
 
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Page selects a part of a list in descending order of IDs.
-type Page struct {
-	After string // the ID after which the page begins; empty: at the start
+// A WebhookQuery selects a page of an account's webhooks.
+type WebhookQuery struct {
+	After string // [WebhookPage.Next] of the previous page; empty: the newest
 	Limit int    // page size; at least 1
 }
 
@@ -18,39 +21,103 @@ type Page struct {
 type WebhookPage struct {
 	Webhooks []Webhook
 
-	// Next is the [Page.After] of the following page; empty if there is none.
+	// Next is the [WebhookQuery.After] of the following page; empty if there is none.
 	Next string
 }
 
 // List returns a page of the account's webhooks, newest first; an empty page past the end.
-// page.Limit must be at least 1.
-func (s *WebhookService) List(ctx context.Context, account string, page Page) (WebhookPage, error) {
-	return s.listAcross(page, "the account's", func(page Page) ([]Webhook, error) { return s.store.ListWebhooks(ctx, account, page) })
+func (s *WebhookService) List(ctx context.Context, account string, query WebhookQuery) (WebhookPage, error) {
+	if query.Limit < 1 {
+		return WebhookPage{}, invalid("limit", "must be at least 1")
+	}
+	return s.list(query, "the account's", func(query driver.ListQuery) ([]Webhook, error) { return s.store.ListWebhooks(ctx, account, query) })
 }
 
 // pageSize is the number of items that an iterator reads at a time.
 const pageSize = 100
 
-// All returns all of the account's webhooks, newest first, without webhooks created during the
-// iteration. It ends after the first error.
-func (s *WebhookService) All(ctx context.Context, account string) iter.Seq2[Webhook, error] {
+// All returns an iterator over the account's webhooks, newest first, from query.After on; it
+// ignores query.Limit. It omits webhooks created during the iteration, and stops after the first
+// error.
+func (s *WebhookService) All(ctx context.Context, account string, query WebhookQuery) iter.Seq2[Webhook, error] {
 	return input.Pages(func(after string) ([]Webhook, string, error) {
-		page, err := s.List(ctx, account, Page{After: after, Limit: pageSize})
+		page, err := s.List(ctx, account, WebhookQuery{After: cmp.Or(after, query.After), Limit: pageSize})
 		return page.Webhooks, page.Next, err
 	})
 }
 
-// AllDeliveries returns all deliveries of the account's webhook that the query selects, newest
-// first, from query.After on. query.Limit is the number read at a time; 0: a default. It ends after
-// the first error.
+// AllDeliveries returns an iterator over the deliveries that the query selects, in the order of
+// [WebhookService.ListDeliveries], from query.After on. query.Limit is the number read at a time;
+// 0: a default. It stops after the first error.
 func (s *WebhookService) AllDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) iter.Seq2[Delivery, error] {
-	if query.Limit == 0 {
-		query.Limit = pageSize
-	}
 	return input.Pages(func(after string) ([]Delivery, string, error) {
-		from := query
-		from.After = cmp.Or(after, query.After)
-		page, err := s.Deliveries(ctx, account, webhookID, from)
+		part := query
+		part.After, part.Limit = cmp.Or(after, query.After), cmp.Or(query.Limit, pageSize)
+		page, err := s.ListDeliveries(ctx, account, webhookID, part)
 		return page.Deliveries, page.Next, err
 	})
+}
+
+// AllEvents returns an iterator over the events that the query selects, in the order of
+// [WebhookService.ListEvents], from query.After on. query.Limit is the number read at a time; 0: a
+// default. It stops after the first error.
+func (s *WebhookService) AllEvents(ctx context.Context, account string, query EventQuery) iter.Seq2[StoredEvent, error] {
+	return input.Pages(func(after string) ([]StoredEvent, string, error) {
+		part := query
+		part.After, part.Limit = cmp.Or(after, query.After), cmp.Or(query.Limit, pageSize)
+		page, err := s.ListEvents(ctx, account, part)
+		return page.Events, page.Next, err
+	})
+}
+
+// The lists of all accounts are for the host's operators. They check no account, so do not use them
+// to answer an account's request.
+
+// AllFailing returns an iterator over the failing webhooks of all accounts. A webhook is failing if
+// all its attempts since FailingSince failed, for at least two events (FailedAgain). Webhooks that
+// are off or on hold are left out. The order is newest webhook first, not first failure.
+// [WebhookService.WebhookStats] returns when each will be disabled. The iterator stops after the
+// first error.
+func (s *WebhookService) AllFailing(ctx context.Context) iter.Seq2[Webhook, error] {
+	now := s.now()
+	return s.allAcross("failing", func(query driver.ListQuery) ([]Webhook, error) { return s.store.FailingWebhooks(ctx, now, query) })
+}
+
+// AllOff returns an iterator over the inactive webhooks of all accounts, newest first, with
+// OffReason and OffAt. It stops after the first error.
+func (s *WebhookService) AllOff(ctx context.Context) iter.Seq2[Webhook, error] {
+	return s.allAcross("inactive", func(query driver.ListQuery) ([]Webhook, error) { return s.store.OffWebhooks(ctx, query) })
+}
+
+// AllHeld returns an iterator over the webhooks of all accounts that are on hold, newest first. It
+// stops after the first error.
+func (s *WebhookService) AllHeld(ctx context.Context) iter.Seq2[Webhook, error] {
+	return s.allAcross("held", func(query driver.ListQuery) ([]Webhook, error) { return s.store.HeldWebhooks(ctx, query) })
+}
+
+// allAcross returns an iterator over the webhooks that read returns page by page.
+func (s *WebhookService) allAcross(which string, read func(driver.ListQuery) ([]Webhook, error)) iter.Seq2[Webhook, error] {
+	return input.Pages(func(after string) ([]Webhook, string, error) {
+		page, err := s.list(WebhookQuery{After: after, Limit: pageSize}, which, read)
+		return page.Webhooks, page.Next, err
+	})
+}
+
+// list returns a page of the webhooks that read returns.
+func (s *WebhookService) list(query WebhookQuery, which string, read func(driver.ListQuery) ([]Webhook, error)) (WebhookPage, error) {
+	all, err := read(driver.ListQuery{
+		After: query.After,
+		Limit: min(query.Limit, math.MaxInt-1) + 1, // one more shows whether there is a next page
+	})
+	if err != nil {
+		return WebhookPage{}, fmt.Errorf("list %s webhooks: %w", which, err)
+	}
+	now := s.now()
+	for i := range all {
+		dropExpired(&all[i], now)
+	}
+	if len(all) <= query.Limit {
+		return WebhookPage{Webhooks: all}, nil
+	}
+	return WebhookPage{Webhooks: all[:query.Limit], Next: all[query.Limit-1].ID}, nil
 }

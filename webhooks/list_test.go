@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -20,7 +21,7 @@ func TestAll(t *testing.T) {
 		want = append([]string{key.ID}, want...)
 	}
 	var got []string
-	for key, err := range service.All(t.Context(), account) {
+	for key, err := range service.All(t.Context(), account, webhooks.WebhookQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,19 +30,19 @@ func TestAll(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for key := range service.All(t.Context(), account) {
+	for key := range service.All(t.Context(), account, webhooks.WebhookQuery{}) {
 		if key.ID != want[0] {
 			t.Errorf("begins with %s, want %s", key.ID, want[0])
 		}
 		break
 	}
-	for range service.All(t.Context(), "acct_2") {
+	for range service.All(t.Context(), "acct_2", webhooks.WebhookQuery{}) {
 		t.Error("another account has some")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	errs := 0
-	for key, err := range service.All(ended, account) {
+	for key, err := range service.All(ended, account, webhooks.WebhookQuery{}) {
 		if errs++; !errors.Is(err, context.Canceled) || key.ID != "" {
 			t.Errorf("got %+v, %v", key, err)
 		}
@@ -74,7 +75,7 @@ func TestAllDeliveries(t *testing.T) {
 	if diff := cmp.Diff(want, read(webhooks.DeliveryQuery{Limit: 2})); diff != "" {
 		t.Errorf("two at a time (-want +got):\n%s", diff)
 	}
-	first, err := service.Deliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{Limit: 2})
+	first, err := service.ListDeliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{Limit: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestAllDeliveries(t *testing.T) {
 		t.Errorf("dead: %q", got)
 	}
 	for _, err := range service.AllDeliveries(t.Context(), account, "wh_none", webhooks.DeliveryQuery{}) {
-		if !errors.Is(err, webhooks.ErrNotFound) {
+		if !errors.Is(err, apierr.ErrNotFound) {
 			t.Errorf("of no webhook: %v", err)
 		}
 	}

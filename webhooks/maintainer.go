@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/clock"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A maintainer works in the background. It recovers deliveries, purges
@@ -15,7 +16,7 @@ import (
 // four times the step's duration, so that deliveries continue; after a purge step of a store that
 // purges concurrently, for the step's duration.
 type maintainer struct {
-	store       Store
+	store       driver.WebhookStore
 	clock       storeClock
 	retention   Retention
 	margin      time.Duration // see Retention.margin
@@ -139,7 +140,7 @@ func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
 	if !payloads.IsZero() {
 		payloads = payloads.Add(-m.margin)
 	}
-	return m.store.Purge(ctx, Purge{
+	return m.store.Purge(ctx, driver.Purge{
 		Payloads:     payloads,
 		Attempts:     earlier(before(now, m.retention.Attempts), payloads),
 		EventIDs:     earlier(before(now, m.retention.EventIDs), payloads),
@@ -172,7 +173,7 @@ const (
 // A storeClock is the clock of a store that may be on another machine. It logs a warning if this
 // node's clock differs: signatures, key expiries and event dates use this node's clock.
 type storeClock struct {
-	store  Store
+	store  driver.WebhookStore
 	logger *slog.Logger
 	said   time.Time // the last warning
 }

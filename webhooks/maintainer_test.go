@@ -7,17 +7,18 @@ import (
 
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A slowPurge is a store with more to purge than can be, 10 ms a step.
 type slowPurge struct {
-	webhooks.Store
+	driver.WebhookStore
 	steps int
 }
 
-func (s *slowPurge) Purge(context.Context, webhooks.Purge) (bool, error) {
+func (s *slowPurge) Purge(context.Context, driver.Purge) (bool, error) {
 	time.Sleep(10 * time.Millisecond)
 	s.steps++
 	return true, nil
@@ -32,7 +33,7 @@ func (*concurrentPurge) Capabilities() capability.Set {
 // Purges that others wait for leave them four fifths of the time, and others half.
 func TestPauseBetweenPurges(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		run := func(store webhooks.Store) {
+		run := func(store driver.WebhookStore) {
 			service, err := webhooks.New(store, webhooks.Config{})
 			if err != nil {
 				t.Fatal(err)
@@ -43,7 +44,7 @@ func TestPauseBetweenPurges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		slow, concurrent := &slowPurge{Store: memory.New()}, &concurrentPurge{slowPurge{Store: memory.New()}}
+		slow, concurrent := &slowPurge{WebhookStore: memory.New()}, &concurrentPurge{slowPurge{WebhookStore: memory.New()}}
 		run(slow)
 		run(concurrent)
 		for name, got := range map[string][2]int{"that others wait for": {slow.steps, 200}, "that run beside others": {concurrent.steps, 500}} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -94,7 +95,7 @@ func TestTheBodyNeverChangesTheVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := attempt(t, newRawReceiver(t, respond).url("hooks.example.com"), nil)
-			if got.Outcome != webhooks.Deliver || got.Attempt.Status/100 != 2 {
+			if got.Effect != driver.Deliver || got.Attempt.Status/100 != 2 {
 				t.Errorf("%+v", got.Attempt)
 			}
 			if got.Attempt.Duration > 8*time.Second {
@@ -158,11 +159,11 @@ func TestReceiversThatMisbehave(t *testing.T) {
 				if !known {
 					class = webhooks.ClassStatus
 				}
-				if got.Attempt.Error == reason && got.Attempt.Class == class && (got.Outcome == webhooks.Retry) == (reason != "") {
+				if got.Attempt.Error == reason && got.Attempt.Class == class && (got.Effect == driver.Retry) == (reason != "") {
 					return
 				}
 			}
-			t.Errorf("outcome %d, %+v, want %q", got.Outcome, got.Attempt, test.reasons)
+			t.Errorf("outcome %d, %+v, want %q", got.Effect, got.Attempt, test.reasons)
 		})
 	}
 }
@@ -170,9 +171,9 @@ func TestReceiversThatMisbehave(t *testing.T) {
 // A response's header may have 16 KiB, which is more than any sends.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
-	for size, want := range map[int]webhooks.Outcome{12 << 10: webhooks.Deliver, 20 << 10: webhooks.Retry} {
+	for size, want := range map[int]driver.Effect{12 << 10: driver.Deliver, 20 << 10: driver.Retry} {
 		header := "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Long: " + strings.Repeat("x", size) + "\r\n\r\n"
-		if got := attempt(t, newRawReceiver(t, say(header)).url("hooks.example.com"), nil); got.Outcome != want {
+		if got := attempt(t, newRawReceiver(t, say(header)).url("hooks.example.com"), nil); got.Effect != want {
 			t.Errorf("with %d bytes: %+v", size, got.Attempt)
 		}
 	}

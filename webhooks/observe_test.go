@@ -107,7 +107,7 @@ func TestObservedAfterALongDrain(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const events = 3
 		var attempted atomic.Int64
-		store := &slowSettler{Store: memory.New(), until: make(chan struct{})}
+		store := &slowSettler{WebhookStore: memory.New(), until: make(chan struct{})}
 		b := &bubble{T: t, logs: &logbook{}}
 		b.dial = b.serve(status(http.StatusOK))
 		b.service = b.newService(store, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: time.Second}, Observe: observe.Observer{Attempted: func(observe.Attempt) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -110,7 +111,7 @@ func TestARefusedSettlementIsNotSentAgain(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
 		b.subscribe("b")
-		b.store.refuses(func(r *webhooks.AttemptResult) bool { return r.WebhookID == poison })
+		b.store.refuses(func(r *driver.AttemptResult) bool { return r.WebhookID == poison })
 		b.start()
 		event := b.publish()
 		for range 6 * 60 {

@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -212,7 +213,7 @@ func TestASettlementThatIsRefused(t *testing.T) {
 		event := b.publish()
 		list := deliveries(b, b.service, event)
 		poison := map[string]bool{list[30].WebhookID: true, list[75].WebhookID: true}
-		b.store.refuses(func(r *webhooks.AttemptResult) bool { return poison[r.WebhookID] })
+		b.store.refuses(func(r *driver.AttemptResult) bool { return poison[r.WebhookID] })
 		b.start()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -256,7 +257,7 @@ func TestASettlementThatIsRefused(t *testing.T) {
 func TestALoneSettlementThatIsRefused(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
-		b.store.refuses(func(r *webhooks.AttemptResult) bool { return r.WebhookID == poison })
+		b.store.refuses(func(r *driver.AttemptResult) bool { return r.WebhookID == poison })
 		b.start()
 		b.publish()
 		time.Sleep(10 * time.Second)
@@ -281,16 +282,16 @@ func TestALoneSettlementThatIsRefused(t *testing.T) {
 }
 
 // A hung store hangs until the context of a call ends.
-type hung struct{ webhooks.Store }
+type hung struct{ driver.WebhookStore }
 
-func (hung) Load(ctx context.Context, _ []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+func (hung) Load(ctx context.Context, _ []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func (hung) Settle(ctx context.Context, _ []webhooks.AttemptResult, _ []webhooks.HealthChange) (webhooks.Settled, error) {
+func (hung) Settle(ctx context.Context, _ []driver.AttemptResult, _ []driver.HealthChange) (driver.Settled, error) {
 	<-ctx.Done()
-	return webhooks.Settled{}, ctx.Err()
+	return driver.Settled{}, ctx.Err()
 }
 
 // Ending in the middle of a claim is no failure.
@@ -371,7 +372,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned := b.publish()
-		b.store.spoil = func(l *webhooks.LoadedDelivery) {
+		b.store.spoil = func(l *driver.LoadedDelivery) {
 			if l.Event.ID == poisoned {
 				l.Event.ID = "SENTINEL.1" // at which signing panics
 			}
@@ -397,9 +398,9 @@ func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned, next := b.publish(), b.publish()
-		b.store.spoil = func(l *webhooks.LoadedDelivery) {
+		b.store.spoil = func(l *driver.LoadedDelivery) {
 			if l.Event.ID == poisoned {
-				*l = webhooks.LoadedDelivery{State: webhooks.Ready, Webhook: &webhooks.Webhook{ID: l.Webhook.ID}, Attempts: l.Attempts, Err: errOutage}
+				*l = driver.LoadedDelivery{State: driver.Ready, Webhook: &webhooks.Webhook{ID: l.Webhook.ID}, Attempts: l.Attempts, Err: errOutage}
 			}
 		}
 		b.start()
@@ -429,9 +430,9 @@ func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
 				b.subscribe("a")
 				newer, next := b.publish(), b.publish()
 				var reads atomic.Int64
-				b.store.spoil = func(l *webhooks.LoadedDelivery) {
+				b.store.spoil = func(l *driver.LoadedDelivery) {
 					if l.Event.ID == newer && reads.Add(1) < 4 {
-						*l = webhooks.LoadedDelivery{State: webhooks.Ready, Webhook: &webhooks.Webhook{ID: l.Webhook.ID}, Attempts: l.Attempts, Err: err}
+						*l = driver.LoadedDelivery{State: driver.Ready, Webhook: &webhooks.Webhook{ID: l.Webhook.ID}, Attempts: l.Attempts, Err: err}
 					}
 				}
 				b.start()
@@ -456,9 +457,9 @@ func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
 
 // A webhook that lost its secret, or whose URL makes no sense, fails visibly.
 func TestWebhooksThatCannotBeUsed(t *testing.T) {
-	for reason, spoil := range map[string]func(*webhooks.LoadedDelivery){
-		"no usable signing secret": func(l *webhooks.LoadedDelivery) { l.Webhook.Secret = webhooks.Webhook{}.Secret },
-		"no usable URL":            func(l *webhooks.LoadedDelivery) { l.Webhook.URL = "https://SENTINEL\x00" },
+	for reason, spoil := range map[string]func(*driver.LoadedDelivery){
+		"no usable signing secret": func(l *driver.LoadedDelivery) { l.Webhook.Secret = webhooks.Webhook{}.Secret },
+		"no usable URL":            func(l *driver.LoadedDelivery) { l.Webhook.URL = "https://SENTINEL\x00" },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, status(http.StatusOK), func(b *bubble) {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/internal/wiring"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -52,21 +52,21 @@ var (
 	}
 )
 
-// withTeams returns a Config that declares the event of readTeams, and the Settings that declare
+// withTeams returns a Config that declares the event of readTeams, and the Option that declares
 // the scope.
-func withTeams(tb testing.TB) (webhooks.Config, wiring.Settings) {
+func withTeams(tb testing.TB) (webhooks.Config, webhooks.Option) {
 	tb.Helper()
 	vocabulary, err := scopes.NewVocabulary(readTeams)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return webhooks.Config{Events: []webhooks.EventDeclaration{declaredTeam}}, wiring.Settings{Scopes: vocabulary}
+	return webhooks.Config{Events: []webhooks.EventDeclaration{declaredTeam}}, webhooks.WithScopes(vocabulary)
 }
 
 func newTeamService(tb testing.TB) *webhooks.WebhookService {
 	tb.Helper()
-	config, settings := withTeams(tb)
-	return newService(tb, memory.New(), config, settings)
+	config, option := withTeams(tb)
+	return newService(tb, memory.New(), config, option)
 }
 
 func TestOwnEventBody(t *testing.T) {
@@ -170,16 +170,16 @@ func TestEventDeclarationsThatAreWrong(t *testing.T) {
 		"an empty schema":     {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(``) }), `Events["teams.created"].Schema`},
 		"too many":            {many, "Events"},
 	} {
-		config, settings := withTeams(t)
+		config, option := withTeams(t)
 		config.Events = test.events
-		_, err := webhooks.New(memory.New(), config, settings)
-		var wrong *webhooks.ValidationError
+		_, err := webhooks.New(memory.New(), config, option)
+		var wrong *apierr.ValidationError
 		if !errors.As(err, &wrong) || wrong.Field != test.field {
 			t.Errorf("%s: %v, want the field %s", name, err, test.field)
 		}
 	}
-	config, settings := withTeams(t)
-	if config.Events = many[:webhooks.MaxEventTypes-len(alerts.Events())]; len(newService(t, memory.New(), config, settings).EventTypes()) != webhooks.MaxEventTypes {
+	config, option := withTeams(t)
+	if config.Events = many[:webhooks.MaxEventTypes-len(alerts.Events())]; len(newService(t, memory.New(), config, option).EventTypes()) != webhooks.MaxEventTypes {
 		t.Error("there are not as many as there may be")
 	}
 }
@@ -214,9 +214,9 @@ func TestSubscribingToOwnEvents(t *testing.T) {
 func TestWithdrawnEvents(t *testing.T) {
 	store := newLedger()
 	receiver := newReceiver(t, func(http.ResponseWriter, *http.Request) {})
-	config, settings := withTeams(t)
+	config, option := withTeams(t)
 	config.Outbound.AllowNetworks = loopback
-	service := newService(t, store, config, settings)
+	service := newService(t, store, config, option)
 	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: receiver.url("127.0.0.1"), Events: []webhooks.EventType{typeTeamCreated, alerts.TypeBalanceLow}})
 	if err != nil {
 		t.Fatal(err)

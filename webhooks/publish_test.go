@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -70,7 +71,7 @@ func TestPublishToNobody(t *testing.T) {
 	if got := owedTo(t, service, publish(t, service)); len(got) != 0 {
 		t.Errorf("owed to %v", got)
 	}
-	if _, err := service.EventDeliveries(t.Context(), account, "evt_none"); !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := service.EventDeliveries(t.Context(), account, "evt_none"); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("an event that was never published: %v", err)
 	}
 }
@@ -137,7 +138,7 @@ func TestPublishCancelled(t *testing.T) {
 	if err := service.Publish(ctx, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := service.EventDeliveries(t.Context(), account, "evt_1"); !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := service.EventDeliveries(t.Context(), account, "evt_1"); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("it left: %v", err)
 	}
 }
@@ -150,10 +151,10 @@ func TestEncode(t *testing.T) {
 	if err != nil || encoded.ID == "" || !encoded.Timestamp.Equal(noon) || encoded.Type != alerts.TypeBalanceLow || len(encoded.Body) == 0 {
 		t.Errorf("Encode = %+v, %v", encoded, err)
 	}
-	if _, err := service.EventDeliveries(t.Context(), account, encoded.ID); !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := service.EventDeliveries(t.Context(), account, encoded.ID); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("EventDeliveries of what was only sealed = %v, want ErrNotFound", err)
 	}
-	var invalid *webhooks.ValidationError
+	var invalid *apierr.ValidationError
 	if _, err := service.Encode(t.Context(), webhooks.Event{Account: account}); !errors.As(err, &invalid) {
 		t.Errorf("Encode of an event without Data = %v, want a ValidationError", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -164,20 +165,20 @@ func (r *receiver) requests() []received {
 
 // A ledger is a store that reports every result.
 type ledger struct {
-	webhooks.Store
+	driver.WebhookStore
 	settled chan result
 }
 
 // A result is one of an attempt, with the reason for which it turned the webhook off.
 type result struct {
-	webhooks.AttemptResult
+	driver.AttemptResult
 	off webhooks.OffReason
 }
 
 func newLedger() *ledger { return &ledger{memory.New(), make(chan result, 10000)} }
 
-func (l *ledger) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
-	settled, err := l.Store.Settle(ctx, results, health)
+func (l *ledger) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (driver.Settled, error) {
+	settled, err := l.WebhookStore.Settle(ctx, results, health)
 	for _, r := range results {
 		var off webhooks.OffReason
 		for _, h := range health {
@@ -259,9 +260,9 @@ func try(t *testing.T, service *webhooks.WebhookService, url string) webhooks.At
 // attempt.
 func checkRecord(t *testing.T, got webhooks.Delivery, want result) {
 	t.Helper()
-	state := map[webhooks.Outcome]webhooks.DeliveryState{
-		webhooks.Deliver: webhooks.Delivered, webhooks.Retry: webhooks.Pending, webhooks.GiveUp: webhooks.Dead,
-	}[want.Outcome]
+	state := map[driver.Effect]webhooks.DeliveryState{
+		driver.Deliver: webhooks.Delivered, driver.Retry: webhooks.Pending, driver.GiveUp: webhooks.Dead,
+	}[want.Effect]
 	if got.State != state || len(got.Attempts) != 1 {
 		t.Fatalf("recorded %+v, want it to be %s after one attempt", got, state)
 	}

@@ -29,7 +29,7 @@ type receiver struct {
 }
 
 func newReceiver(webhook *Webhook, header string, at time.Time) (*receiver, error) {
-	secrets, previous := []signing.Secret{webhook.Secret}, webhook.previousSecretAt(at)
+	secrets, previous := []signing.Secret{webhook.Secret}, previousSecretAt(webhook, at)
 	if !previous.IsZero() {
 		secrets = append(secrets, previous)
 	}
@@ -54,7 +54,7 @@ func (r *receiver) is(webhook *Webhook, at time.Time) bool {
 		}
 		r.webhook.Store(webhook)
 	}
-	return r.previous.Equal(webhook.previousSecretAt(at))
+	return r.previous.Equal(previousSecretAt(webhook, at))
 }
 
 // maxReceivers limits the cached receivers. Each takes about half a KiB. Making one takes a quarter

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
@@ -61,9 +62,9 @@ func TestSender_RequestOfWebhook_HasItsStanding(t *testing.T) {
 		want    outbound.Standing
 	}{
 		{Webhook{}, outbound.Untried},
-		{Webhook{WebhookHealth: WebhookHealth{ProvenAt: at}}, outbound.Proven},
-		{Webhook{WebhookHealth: WebhookHealth{FailingSince: at}}, outbound.Failing},
-		{Webhook{WebhookHealth: WebhookHealth{ProvenAt: at, FailingSince: at}}, outbound.Failing},
+		{Webhook{WebhookHealth: driver.WebhookHealth{ProvenAt: at}}, outbound.Proven},
+		{Webhook{WebhookHealth: driver.WebhookHealth{FailingSince: at}}, outbound.Failing},
+		{Webhook{WebhookHealth: driver.WebhookHealth{ProvenAt: at, FailingSince: at}}, outbound.Failing},
 	} {
 		test.webhook.URL, test.webhook.Secret, test.webhook.Account = "https://example.com/a", signing.NewSecret(), "acct_1"
 		got, err := s.sign(&task{Webhook: &test.webhook, Event: EncodedEvent{ID: "evt_1", Body: []byte("{}")}}, at)

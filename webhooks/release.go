@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// HeldWebhooks returns a page of the webhooks of all accounts that are on hold, see [Webhook.Held],
-// newest first; an empty page past the end. It is for operators. page.Limit must be at least 1.
-func (s *WebhookService) HeldWebhooks(ctx context.Context, page Page) (WebhookPage, error) {
-	return s.listAcross(page, "held", func(page Page) ([]Webhook, error) { return s.store.HeldWebhooks(ctx, page) })
-}
-
 // Release ends the hold of the account's webhook, see [Webhook.Held], and returns the webhook, or
-// [ErrNotFound]. Its pending deliveries are sent from now on, within the usual limits, and the
+// [apierr.ErrNotFound]. Its pending deliveries are sent from now on, within the usual limits, and the
 // webhook counts as not failing. A webhook that is not on hold is unchanged. After any other error
 // the hold may or may not have ended: call Release again.
 func (s *WebhookService) Release(ctx context.Context, account, webhookID string) (Webhook, error) {
@@ -42,9 +39,9 @@ const releaseStep = 64
 // does, and returns how many it released. If it returns an error, or ctx ends, released webhooks
 // stay released: call it again for the rest.
 func (s *WebhookService) ReleaseAll(ctx context.Context) (released int, err error) {
-	page := Page{Limit: releaseStep}
+	query := WebhookQuery{Limit: releaseStep}
 	for {
-		held, err := s.HeldWebhooks(ctx, page)
+		held, err := s.list(query, "held", func(query driver.ListQuery) ([]Webhook, error) { return s.store.HeldWebhooks(ctx, query) })
 		if err != nil {
 			return released, err
 		}
@@ -59,11 +56,11 @@ func (s *WebhookService) ReleaseAll(ctx context.Context) (released int, err erro
 		for _, err := range failed {
 			if err == nil {
 				released++
-			} else if !errors.Is(err, ErrNotFound) { // ErrNotFound: it was deleted meanwhile
+			} else if !errors.Is(err, apierr.ErrNotFound) { // ErrNotFound: it was deleted meanwhile
 				return released, err
 			}
 		}
-		if page.After = held.Next; page.After == "" {
+		if query.After = held.Next; query.After == "" {
 			return released, nil
 		}
 	}

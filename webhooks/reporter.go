@@ -9,11 +9,12 @@ import (
 
 	"github.com/storageapi/storageapi/internal/observing"
 	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A reporter counts and logs recorded results and reports them to the Observer.
 type reporter struct {
-	store    Store
+	store    driver.WebhookStore
 	observer observe.Observer
 	observing.Changes
 	logger *slog.Logger
@@ -23,7 +24,7 @@ type reporter struct {
 	unsupported atomic.Pointer[time.Time] // last log line about an unreadable record
 }
 
-func newReporter(store Store, config Config) *reporter {
+func newReporter(store driver.WebhookStore, config Config) *reporter {
 	return &reporter{store: store, observer: config.Observe, Changes: observing.NewChanges(config.Observe, config.Logger), logger: config.Logger}
 }
 
@@ -79,7 +80,7 @@ func (r *reporter) tellAttempted(s *settlement) {
 		Status:    s.Attempt.Status,
 		Class:     string(s.Attempt.Class),
 		Error:     s.Attempt.Error,
-		Result:    resultOf(s.Outcome),
+		Result:    resultOf(s.Effect),
 
 		EventTimestamp: s.Task.Event.Timestamp,
 		TraceContext:   s.Task.Event.TraceContext,
@@ -160,9 +161,9 @@ func (r *reporter) isOff(s *settlement) bool {
 func (r *reporter) count(s *settlement) {
 	switch {
 	case s.Release:
-	case s.Outcome == Deliver:
+	case s.Effect == driver.Deliver:
 		r.delivered.Add(1)
-	case s.Outcome == Retry:
+	case s.Effect == driver.Retry:
 		r.failed.Add(1)
 	default:
 		r.failed.Add(1)
@@ -171,11 +172,11 @@ func (r *reporter) count(s *settlement) {
 }
 
 // resultOf returns the observed result of an outcome.
-func resultOf(outcome Outcome) observe.Result {
+func resultOf(outcome driver.Effect) observe.Result {
 	switch outcome {
-	case Deliver:
+	case driver.Deliver:
 		return observe.Delivered
-	case GiveUp:
+	case driver.GiveUp:
 		return observe.Dead
 	}
 	return observe.Retry
@@ -187,9 +188,9 @@ func (r *reporter) logAttempt(s *settlement) {
 	switch {
 	case s.Release:
 		message = "storageapi: webhook attempt cut short"
-	case s.Outcome == GiveUp:
+	case s.Effect == driver.GiveUp:
 		level, message = slog.LevelWarn, "storageapi: webhook delivery given up"
-	case s.Outcome == Retry:
+	case s.Effect == driver.Retry:
 		message = "storageapi: webhook attempt failed"
 	}
 	ctx := context.Background()

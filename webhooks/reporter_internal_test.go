@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // unobserved is what there is to tell, by name.
@@ -24,7 +25,7 @@ var unobserved = map[string]func(*reporter){
 var (
 	ctx     = context.Background()
 	body    = make([]byte, 1)
-	arrived = settlement{Outcome: Deliver, Attempt: Attempt{StartedAt: time.Now()}, Task: task{Webhook: &Webhook{URL: "https://example.com"}}}
+	arrived = settlement{Effect: driver.Deliver, Attempt: Attempt{StartedAt: time.Now()}, Task: task{Webhook: &Webhook{URL: "https://example.com"}}}
 	entry   = audit.Entry{ID: "aud_1"}
 )
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
@@ -29,7 +30,7 @@ func TestMaxPerAccount(t *testing.T) {
 			}
 			continue
 		}
-		if want := fmt.Sprintf("create webhook: too many webhooks: an account may have at most %d webhooks", most); !errors.Is(err, webhooks.ErrLimit) || err.Error() != want {
+		if want := fmt.Sprintf("create webhook: limit reached: an account may have at most %d webhooks", most); !errors.Is(err, apierr.ErrLimit) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if _, err := service.Create(t.Context(), "another", params); err != nil {
@@ -61,7 +62,7 @@ func testCreateAgain(t *testing.T) {
 	} {
 		other := params
 		change(&other)
-		if got, err := service.Create(t.Context(), account, other); !errors.Is(err, webhooks.ErrIdempotencyMismatch) || got.ID != "" {
+		if got, err := service.Create(t.Context(), account, other); !errors.Is(err, apierr.ErrIdempotencyMismatch) || got.ID != "" {
 			t.Errorf("%+v: got %+v, %v", other, got, err)
 		}
 	}
@@ -71,7 +72,7 @@ func testCreateAgain(t *testing.T) {
 	if err := service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, webhooks.ErrCreatedThenDeleted) {
+	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, apierr.ErrCreatedThenDeleted) {
 		t.Errorf("what is deleted: %v", err)
 	}
 	time.Sleep(time.Millisecond)
@@ -79,7 +80,7 @@ func testCreateAgain(t *testing.T) {
 		t.Errorf("after 24 hours: %v", err)
 	}
 	params.IdempotencyKey = "a b"
-	var invalid *webhooks.ValidationError
+	var invalid *apierr.ValidationError
 	if _, err := service.Create(t.Context(), account, params); !errors.As(err, &invalid) || invalid.Field != "Idempotency-Key" {
 		t.Errorf("%q: %v", params.IdempotencyKey, err)
 	}

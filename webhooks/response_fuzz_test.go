@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -39,8 +40,8 @@ func FuzzResponse(f *testing.F) {
 		attempt := got.Attempt
 		success := attempt.Status >= 200 && attempt.Status <= 299
 		switch {
-		case success != (attempt.Error == ""), success != (got.Outcome == webhooks.Deliver), (attempt.Status == 410) != (got.off != ""):
-			t.Errorf("%q: outcome %d, %+v", text, got.Outcome, attempt)
+		case success != (attempt.Error == ""), success != (got.Effect == driver.Deliver), (attempt.Status == 410) != (got.off != ""):
+			t.Errorf("%q: outcome %d, %+v", text, got.Effect, attempt)
 		case got.RetryAfter < 0 || got.RetryAfter > 24*time.Hour:
 			t.Errorf("%q: again in %v", text, got.RetryAfter)
 		case (attempt.Class == "") != success, (attempt.Class == webhooks.ClassRedirect) != (attempt.Status/100 == 3):

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -70,7 +71,7 @@ func TestCompressedResponsesAreNotKept(t *testing.T) {
 				_, _ = io.WriteString(w, want)
 			}
 		})
-		if got := attempt(t, receiver.url("hooks.example.com"), nil); got.Attempt.Response != want || got.Outcome != webhooks.Deliver {
+		if got := attempt(t, receiver.url("hooks.example.com"), nil); got.Attempt.Response != want || got.Effect != driver.Deliver {
 			t.Errorf("%s: %+v", encoding, got.Attempt)
 		}
 	}

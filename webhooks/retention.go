@@ -9,7 +9,7 @@ import (
 // Retention sets how long records of events are kept, from their publication; negative: forever.
 // [WebhookService.Run] removes older records in small steps. Ages use the store's clock. With a
 // store in this process, a forward jump of the system clock counts only once it has lasted a day,
-// see [History.Purge].
+// see [driver.History.Purge].
 type Retention struct {
 	// Payloads is for the bodies of events. No attempt is made for older events: a pending delivery
 	// ends as dead, see [ClassExpired]. The bodies are removed 15 minutes later, or twice

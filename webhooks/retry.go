@@ -8,6 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/jitter"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
@@ -39,17 +40,17 @@ func (d *dispatcher) judge(s *settlement, res result) {
 	case isUnsupported(s.Task.Err):
 		s.Release, s.RetryAfter = true, unsupportedRetry
 	case res.attempt.Error == "":
-		s.Outcome = Deliver
+		s.Effect = driver.Deliver
 	case res.canceled, res.fault != outbound.Theirs:
 		s.Release = true
 	case res.gone:
-		s.Outcome, s.Deactivate = GiveUp, OffGone
+		s.Effect, s.Deactivate = driver.GiveUp, OffGone
 	default:
-		s.Outcome = GiveUp
+		s.Effect = driver.GiveUp
 		task := &s.Task
 		if wait, ok := nextRetry(&d.jitter, d.config.Retry.Delays, d.config.Retry.Jitter, task.Attempt-task.Before, res.retryAfter,
 			task.Webhook.ID, task.Event.ID, strconv.Itoa(task.Attempt)); ok {
-			s.Outcome, s.RetryAfter, s.Asked = Retry, wait, wait == res.retryAfter && wait > 0
+			s.Effect, s.RetryAfter, s.Asked = driver.Retry, wait, wait == res.retryAfter && wait > 0
 		}
 	}
 }

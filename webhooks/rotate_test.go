@@ -27,7 +27,7 @@ func TestRotateSecret(t *testing.T) {
 		t.Helper()
 		read, err := service.Get(t.Context(), account, made.ID)
 		got.Version, want.Version = read.Version, read.Version
-		listed, _ := service.List(t.Context(), account, webhooks.Page{Limit: 1})
+		listed, _ := service.List(t.Context(), account, webhooks.WebhookQuery{Limit: 1})
 		if diff := cmp.Diff([]webhooks.Webhook{want, want, want}, append(listed.Webhooks, got, read)); err != nil || diff != "" {
 			t.Errorf("%s (-want +got), %v:\n%s", what, err, diff)
 		}

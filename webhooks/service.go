@@ -8,11 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/hostcode"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
-	"github.com/storageapi/storageapi/internal/wiring"
 	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 	"github.com/storageapi/storageapi/webhooks/internal/testgate"
 )
@@ -20,11 +22,11 @@ import (
 // A WebhookService manages webhooks, publishes events and delivers them to webhooks. It is safe for
 // concurrent use.
 //
-// Its methods return wrapped errors: [ErrNotFound], [ErrLimit], [ErrIdempotencyMismatch] and
-// [ErrCreatedThenDeleted] to branch on, and a [*ValidationError] for invalid input. Any other error
+// Its methods return wrapped errors: [apierr.ErrNotFound], [apierr.ErrLimit], [apierr.ErrIdempotencyMismatch] and
+// [apierr.ErrCreatedThenDeleted] to branch on, and a [*apierr.ValidationError] for invalid input. Any other error
 // is a failure.
 type WebhookService struct {
-	store      Store
+	store      driver.WebhookStore
 	guard      *outbound.Guard
 	maxCount   int // maximum number of webhooks per account; negative: unlimited
 	now        func() time.Time
@@ -41,11 +43,30 @@ type WebhookService struct {
 	onChange   func(context.Context, Webhook)
 }
 
+// An Option is an argument of [New]. Package storageapi passes the same to all its services.
+type Option func(*settings)
+
+type settings struct {
+	scopes *scopes.Vocabulary
+	notify bool
+}
+
+// WithScopes adds the host's own scopes to those in section 5 of docs/spec.md.
+func WithScopes(vocabulary *scopes.Vocabulary) Option {
+	return func(s *settings) { s.scopes = vocabulary }
+}
+
+// WithNotify keeps new audit entries pending until [audit.Config.Notify] has accepted them.
+func WithNotify() Option { return func(s *settings) { s.notify = true } }
+
 // New returns a WebhookService on the given store. The caller closes the store after Run has
 // returned. New starts nothing: see [WebhookService.Run]. The error names the invalid field of
-// config. Only package storageapi passes settings.
-func New(store Store, config Config, settings ...wiring.Settings) (*WebhookService, error) {
-	wired := wiring.Of(settings)
+// config.
+func New(store driver.WebhookStore, config Config, options ...Option) (*WebhookService, error) {
+	var wired settings
+	for _, option := range options {
+		option(&wired)
+	}
 	if store == nil {
 		return nil, errors.New("webhooks: nil Store")
 	}
@@ -53,12 +74,12 @@ func New(store Store, config Config, settings ...wiring.Settings) (*WebhookServi
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
-	events, err := newVocabulary(config.Events, wired.Scopes)
+	events, err := newVocabulary(config.Events, wired.scopes)
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
 	guard := outbound.NewGuard(config.Outbound.AllowNetworks, config.Outbound.AllowHosts)
-	dispatcher := newDispatcher(store, newSender(guard, config), config, wired.Notify)
+	dispatcher := newDispatcher(store, newSender(guard, config), config, wired.notify)
 	s := &WebhookService{
 		store:      store,
 		guard:      guard,
@@ -140,23 +161,23 @@ func (s *WebhookService) Close() {
 	s.dispatcher.reporter.Close()
 }
 
-// Get returns the account's webhook with that ID, or [ErrNotFound].
+// Get returns the account's webhook with that ID, or [apierr.ErrNotFound].
 func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (Webhook, error) {
 	if !input.ID(webhookID) {
-		return Webhook{}, fmt.Errorf("get webhook: %w", ErrNotFound)
+		return Webhook{}, fmt.Errorf("get webhook: %w", apierr.ErrNotFound)
 	}
 	webhook, err := s.store.WebhookByID(ctx, account, webhookID)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("get webhook: %w", err)
 	}
-	webhook.dropExpired(s.now())
+	dropExpired(&webhook, s.now())
 	return webhook, nil
 }
 
 // Publish sends an event to all webhooks of its account that are active and subscribed to its type
 // at this moment. When it returns nil, the event and its deliveries are stored as durably as the
 // store can. Run then delivers each at least once, or ends it as dead. When it returns an error
-// that is not a [*ValidationError], the event may or may not have been stored: publish it again
+// that is not a [*apierr.ValidationError], the event may or may not have been stored: publish it again
 // under the same ID to be sure.
 func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	encoded, err := s.Encode(ctx, event)
@@ -173,7 +194,7 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	return nil
 }
 
-// Encode returns the event as Publish would store it, or the [*ValidationError] that Publish would
+// Encode returns the event as Publish would store it, or the [*apierr.ValidationError] that Publish would
 // return, and stores nothing. It is for stores that can store events in a transaction of the
 // caller; report that to [WebhookService.Published]. It fills in defaults.
 func (s *WebhookService) Encode(ctx context.Context, event Event) (EncodedEvent, error) {

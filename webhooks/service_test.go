@@ -12,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -30,7 +32,7 @@ func TestCreateReturnsWhatIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := webhooks.Webhook{
-		ID: webhook.ID, Account: account, URL: anyURL, WebhookHealth: webhooks.WebhookHealth{Active: true}, Threshold: 12_500_000_000, Secret: webhook.Secret,
+		ID: webhook.ID, Account: account, URL: anyURL, WebhookHealth: driver.WebhookHealth{Active: true}, Threshold: 12_500_000_000, Secret: webhook.Secret,
 		Events: []webhooks.EventType{alerts.TypeFilesExpiring, alerts.TypeBalanceLow}, CreatedAt: noon.Add(time.Millisecond), Version: 1,
 	}
 	if diff := cmp.Diff(want, webhook); diff != "" {
@@ -82,22 +84,22 @@ func TestListIsNewestFirst(t *testing.T) {
 	for range 5 {
 		want = append([]string{subscribe(t, service, anyURL).ID}, want...)
 	}
-	for page := (webhooks.Page{Limit: 2}); ; {
-		list, err := service.List(t.Context(), account, page)
+	for query := (webhooks.WebhookQuery{Limit: 2}); ; {
+		list, err := service.List(t.Context(), account, query)
 		if err != nil || len(list.Webhooks) > 2 {
 			t.Fatal(list, err)
 		}
 		for _, webhook := range list.Webhooks {
 			got = append(got, webhook.ID)
 		}
-		if page.After = list.Next; page.After == "" {
+		if query.After = list.Next; query.After == "" {
 			break
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	_, err := service.List(t.Context(), account, webhooks.Page{})
+	_, err := service.List(t.Context(), account, webhooks.WebhookQuery{})
 	wantInvalid(t, err, "limit")
 }
 
@@ -122,11 +124,11 @@ func TestAccountsAreApart(t *testing.T) {
 	}
 	for name, call := range calls {
 		theirs, nobodys := call("acct_2", mine.ID), call("acct_2", "wh_none")
-		if !errors.Is(theirs, webhooks.ErrNotFound) || nobodys == nil || theirs.Error() != nobodys.Error() {
+		if !errors.Is(theirs, apierr.ErrNotFound) || nobodys == nil || theirs.Error() != nobodys.Error() {
 			t.Errorf("%s: %v for another account's, %v for an unknown id", name, theirs, nobodys)
 		}
 	}
-	if list, err := service.List(t.Context(), "acct_2", webhooks.Page{Limit: 10}); err != nil || len(list.Webhooks) != 0 {
+	if list, err := service.List(t.Context(), "acct_2", webhooks.WebhookQuery{Limit: 10}); err != nil || len(list.Webhooks) != 0 {
 		t.Errorf("List: %v, %v", list, err)
 	}
 	if webhook, err := service.Get(t.Context(), account, mine.ID); err != nil || !webhook.Active || !webhook.Secret.Equal(mine.Secret) {
@@ -152,7 +154,7 @@ func TestDeleteIsForGood(t *testing.T) {
 		"Get":    func() error { _, err := service.Get(t.Context(), account, webhook.ID); return err }(),
 		"Delete": service.Delete(t.Context(), account, webhook.ID, webhooks.DeleteParams{}),
 	} {
-		if !errors.Is(err, webhooks.ErrNotFound) {
+		if !errors.Is(err, apierr.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -175,7 +177,7 @@ func TestServicePassesOnTheStoresFailure(t *testing.T) {
 		},
 		"Get": func(ctx context.Context) error { _, err := service.Get(ctx, account, webhook.ID); return err },
 		"List": func(ctx context.Context) error {
-			_, err := service.List(ctx, account, webhooks.Page{Limit: 1})
+			_, err := service.List(ctx, account, webhooks.WebhookQuery{Limit: 1})
 			return err
 		},
 		"Delete": func(ctx context.Context) error {

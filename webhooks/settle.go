@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
@@ -15,7 +16,7 @@ const maxConflicts = 32
 // A settling is a call of the store's Settle: the results of a batch, and the health changes of
 // webhooks that follow.
 type settling struct {
-	store     Store
+	store     driver.WebhookStore
 	scheduler *scheduler.Scheduler
 	batch     []*inflight
 	stale     []int // indexes in batch
@@ -25,7 +26,7 @@ type settling struct {
 // A decision is the effect of results on the health of a webhook.
 type decision struct {
 	base    *Webhook // the state that the decision is based on
-	health  WebhookHealth
+	health  driver.WebhookHealth
 	entries []audit.Entry
 	results []*settlement
 }
@@ -46,7 +47,7 @@ func (d *decision) add(s *settlement) {
 func (s *settling) settle(ctx context.Context) error {
 	results, of := s.results()
 	s.decide()
-	settled := Settled{}
+	settled := driver.Settled{}
 	if len(results)+len(s.decisions) > 0 {
 		var err error
 		if settled, err = s.store.Settle(ctx, results, changesOf(s.decisions)); err != nil {
@@ -65,13 +66,13 @@ func (s *settling) settle(ctx context.Context) error {
 }
 
 // results returns the attempts' results, and the index in the batch of each.
-func (s *settling) results() (results []AttemptResult, of []int) {
-	results, of = make([]AttemptResult, 0, len(s.batch)), make([]int, 0, len(s.batch))
+func (s *settling) results() (results []driver.AttemptResult, of []int) {
+	results, of = make([]driver.AttemptResult, 0, len(s.batch)), make([]int, 0, len(s.batch))
 	for i, f := range s.batch {
 		if e := &f.settlement; !e.Release {
-			results = append(results, AttemptResult{
-				DeliveryRef: DeliveryRef{WebhookID: f.slot.Webhook(), Number: f.slot.Number()},
-				Outcome:     e.Outcome, Attempt: e.Attempt, RetryAfter: e.RetryAfter,
+			results = append(results, driver.AttemptResult{
+				DeliveryRef: driver.DeliveryRef{WebhookID: f.slot.Webhook(), Number: f.slot.Number()},
+				Effect:      e.Effect, Attempt: e.Attempt, RetryAfter: e.RetryAfter,
 			})
 			of = append(of, i)
 		}
@@ -86,7 +87,7 @@ func fateOf(s *settlement, stale bool) scheduler.Fate {
 		return scheduler.Fate{Stale: true}
 	case s.Release:
 		return scheduler.Fate{Pending: true, After: s.RetryAfter}
-	case s.Outcome == Retry:
+	case s.Effect == driver.Retry:
 		return scheduler.Fate{Pending: true, After: s.RetryAfter, Attempts: s.Attempt.Number, Asked: s.Asked}
 	}
 	return scheduler.Fate{}
@@ -117,10 +118,10 @@ func (s *settling) decide() {
 	}
 }
 
-func changesOf(decisions []*decision) []HealthChange {
-	var changes []HealthChange
+func changesOf(decisions []*decision) []driver.HealthChange {
+	var changes []driver.HealthChange
 	for _, d := range decisions {
-		changes = append(changes, HealthChange{
+		changes = append(changes, driver.HealthChange{
 			Account: d.base.Account, WebhookID: d.base.ID, Version: d.base.Version,
 			Health: d.health, AuditEntries: d.entries,
 		})

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -33,7 +34,7 @@ func changedDuringAttempt(t *testing.T, before bool, change webhooks.UpdateParam
 				must(b.service.Update(b.Context(), account, webhook.ID, change))
 			}
 		}
-		b.store.beforeSettle = func([]webhooks.AttemptResult, []webhooks.HealthChange) { person() }
+		b.store.beforeSettle = func([]driver.AttemptResult, []driver.HealthChange) { person() }
 		b.start()
 		event := b.publish()
 		time.Sleep(time.Minute)
@@ -50,7 +51,7 @@ func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
 	inBubble(t, webhooks.Config{Observe: diary.observer()}, status(http.StatusGone), func(b *bubble) {
 		webhook := b.subscribe("a")
 		conflicts := 0
-		b.store.beforeSettle = func(results []webhooks.AttemptResult, health []webhooks.HealthChange) {
+		b.store.beforeSettle = func(results []driver.AttemptResult, health []driver.HealthChange) {
 			if (len(results) > 0) != (conflicts == 0) {
 				t.Errorf("call %d of Settle has %d results, want the results in the first alone", conflicts+1, len(results))
 			}
@@ -133,7 +134,7 @@ func TestSettle_StoredElsewhere_IsStaleAndForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}, Jitter: -1}}, status(code), func(b *bubble) {
 				b.subscribe("a")
-				b.store.beforeSettle = func(results []webhooks.AttemptResult, _ []webhooks.HealthChange) {
+				b.store.beforeSettle = func(results []driver.AttemptResult, _ []driver.HealthChange) {
 					must(b.store.Store.Settle(b.Context(), results, nil))
 				}
 				b.start()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A task is a delivery to attempt.
@@ -19,8 +20,8 @@ type task struct {
 // A settlement is the outcome of an attempt for its delivery.
 type settlement struct {
 	Task    task
-	Release bool    // no attempt was made: the delivery stays pending, due after RetryAfter
-	Outcome Outcome // unless Release
+	Release bool          // no attempt was made: the delivery stays pending, due after RetryAfter
+	Effect  driver.Effect // unless Release
 	Attempt Attempt
 
 	RetryAfter time.Duration // until the next attempt, for Retry and Release
@@ -33,18 +34,18 @@ type settlement struct {
 }
 
 // delivers reports whether the event has arrived.
-func (s *settlement) delivers() bool { return !s.Release && s.Outcome == Deliver }
+func (s *settlement) delivers() bool { return !s.Release && s.Effect == driver.Deliver }
 
 // fails reports whether the receiver failed, which begins or continues the webhook's run of
 // failures.
 func (s *settlement) fails() bool {
-	return !s.Release && s.Outcome != Deliver && !s.Attempt.Class.ours()
+	return !s.Release && s.Effect != driver.Deliver && !s.Attempt.Class.Ours()
 }
 
 // after returns the health of the webhook after the attempt.
-func (s *settlement) after(h WebhookHealth) WebhookHealth {
+func (s *settlement) after(h driver.WebhookHealth) driver.WebhookHealth {
 	if s.Release {
 		return h
 	}
-	return h.After(s.Outcome, &s.Attempt, s.Task.Event.ID, s.Deactivate)
+	return h.After(s.Effect, &s.Attempt, s.Task.Event.ID, s.Deactivate)
 }

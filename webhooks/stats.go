@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // Stats are figures of all accounts together.
@@ -59,7 +61,7 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	d := s.dispatcher
 	return Stats{
 		FileBytes: size, FreeBytes: free, IdleConns: d.sender.client.IdleConns(), MaxIdleConns: max(d.config.Outbound.MaxIdleConns, 0),
-		Pending: backlog.Pending, Held: backlog.Held, OldestDue: backlog.age(), InFlight: d.scheduler.InFlight(), LongestWait: wait,
+		Pending: backlog.Pending, Held: backlog.Held, OldestDue: ageOf(backlog), InFlight: d.scheduler.InFlight(), LongestWait: wait,
 		Delivered: d.reporter.delivered.Load(), Failed: d.reporter.failed.Load(), Dead: d.reporter.dead.Load(),
 		Halted: d.halt.cause(),
 	}, nil
@@ -87,7 +89,7 @@ type LimiterState struct {
 	Open     bool // the circuit breaker is open: one probe at a time until one succeeds
 }
 
-// WebhookStats returns the figures of the account's webhook, or [ErrNotFound]. The [Webhook] shows
+// WebhookStats returns the figures of the account's webhook, or [apierr.ErrNotFound]. The [Webhook] shows
 // why and since when it is off or failing.
 func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID string) (WebhookStats, error) {
 	webhook, err := s.Get(ctx, account, webhookID)
@@ -99,17 +101,17 @@ func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID st
 		return WebhookStats{}, fmt.Errorf("get stats of webhook: %w", err)
 	}
 	return WebhookStats{
-		Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: LimiterState(s.dispatcher.scheduler.State(webhookID)),
+		Pending: backlog.Pending, OldestDue: ageOf(backlog), LimiterState: LimiterState(s.dispatcher.scheduler.State(webhookID)),
 		TurnsOffAt: s.maintainer.deactivator.turnsOffAt(&webhook),
 	}, nil
 }
 
 // backlog counts the pending deliveries of a webhook, or of all if the ID is empty, whether or not
 // the store has reported them.
-func (s *WebhookService) backlog(ctx context.Context, webhookID string) (Backlog, error) {
+func (s *WebhookService) backlog(ctx context.Context, webhookID string) (driver.Backlog, error) {
 	b, err := s.store.Unreported(ctx, webhookID)
 	if err != nil {
-		return Backlog{}, err
+		return driver.Backlog{}, err
 	}
 	reported := s.dispatcher.scheduler.Backlog(webhookID)
 	b.Pending += reported.Pending
@@ -119,8 +121,8 @@ func (s *WebhookService) backlog(ctx context.Context, webhookID string) (Backlog
 	return b, nil
 }
 
-// age returns how long the oldest due delivery has been due.
-func (b Backlog) age() time.Duration {
+// ageOf returns how long the oldest due delivery has been due.
+func ageOf(b driver.Backlog) time.Duration {
 	if b.OldestDue.IsZero() {
 		return 0
 	}

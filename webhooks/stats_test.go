@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -48,7 +49,7 @@ func TestStats(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		want(webhooks.Stats{Pending: 2, Delivered: 4, Failed: 2, Dead: 2})
-		if _, err := b.service.WebhookStats(b.Context(), "acct_2", slow.ID); !errors.Is(err, webhooks.ErrNotFound) {
+		if _, err := b.service.WebhookStats(b.Context(), "acct_2", slow.ID); !errors.Is(err, apierr.ErrNotFound) {
 			b.Errorf("of another account: %v", err)
 		}
 	})

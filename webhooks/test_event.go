@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/jsontext"
 	"github.com/storageapi/storageapi/webhooks/internal/testgate"
@@ -36,7 +37,7 @@ type TestEvent struct {
 // The caller chooses the targets of test events, so they are limited: at least a second between two
 // to one webhook, and at most 8 a second per account. SendTest waits for that, up to a second.
 //
-// It does not need Run. SendTest returns the context's error if ctx ends, [ErrNotFound] if the
+// It does not need Run. SendTest returns the context's error if ctx ends, [apierr.ErrNotFound] if the
 // webhook is deleted, [ErrTesting] if too many test events are running, and [ErrClosed] after
 // Close.
 func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string) (TestEvent, error) {
@@ -76,7 +77,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	case res.canceled && s.tests.Closed():
 		return TestEvent{}, fmt.Errorf("send test event: %w", ErrClosed)
 	case res.canceled:
-		return TestEvent{}, fmt.Errorf("send test event: %w", ErrNotFound)
+		return TestEvent{}, fmt.Errorf("send test event: %w", apierr.ErrNotFound)
 	}
 	if res.attempt.Error == "" && webhook.Active {
 		s.dispatcher.retrust(ctx, account, webhookID)

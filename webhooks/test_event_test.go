@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -74,13 +76,13 @@ func TestSendTestChangesNothing(t *testing.T) {
 				if diff := cmp.Diff(before, after); err != nil || diff != "" {
 					t.Errorf("the webhook (-before +after), %v:\n%s", err, diff)
 				}
-				page, err := b.service.Deliveries(b.Context(), account, webhook.ID, webhooks.DeliveryQuery{Limit: 1})
+				page, err := b.service.ListDeliveries(b.Context(), account, webhook.ID, webhooks.DeliveryQuery{Limit: 1})
 				stats, statsErr := b.service.Stats(b.Context())
 				stats.MaxIdleConns = 0
 				if err != nil || statsErr != nil || len(page.Deliveries) != 0 || stats != (webhooks.Stats{}) {
 					t.Errorf("listed %+v, %v; %+v, %v", page, err, stats, statsErr)
 				}
-				if _, err := b.service.EventDeliveries(b.Context(), account, got.ID); !errors.Is(err, webhooks.ErrNotFound) {
+				if _, err := b.service.EventDeliveries(b.Context(), account, got.ID); !errors.Is(err, apierr.ErrNotFound) {
 					t.Errorf("its deliveries: %v", err)
 				}
 				if failing, off := diary.told(); len(failing)+len(off) != 0 || len(b.hits.of("")) != 1 {
@@ -112,7 +114,7 @@ func TestSendTestIsGuarded(t *testing.T) {
 	config.Outbound.AllowNetworks = nil
 	service := newService(t, store, config)
 	webhook := webhooks.Webhook{ID: "wh_1", Account: account, URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
-	if err := store.CreateWebhook(t.Context(), webhook, webhooks.CreateOptions{}); err != nil {
+	if err := store.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := service.SendTest(t.Context(), account, "wh_1")
@@ -159,7 +161,7 @@ func TestSendTestIsBounded(t *testing.T) {
 			}
 			refused(own, b.create(own), webhooks.ErrTesting)
 		}
-		refused("acct_none", b.create("acct_0"), webhooks.ErrNotFound)
+		refused("acct_none", b.create("acct_0"), apierr.ErrNotFound)
 		send("acct_other", b.create("acct_other")) // nobody is kept out by eight accounts
 		wg.Wait()
 		send("acct_0", b.create("acct_0"))
@@ -300,7 +302,7 @@ func TestDeleteEndsTestEventsThatWait(t *testing.T) {
 		if err := b.service.Delete(b.Context(), account, id, webhooks.DeleteParams{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-ended; !errors.Is(err, webhooks.ErrNotFound) || time.Since(began) != 0 || len(b.hits.of("a")) != 1 {
+		if err := <-ended; !errors.Is(err, apierr.ErrNotFound) || time.Since(began) != 0 || len(b.hits.of("a")) != 1 {
 			t.Errorf("got %v after %v, %d requests", err, time.Since(began), len(b.hits.of("a")))
 		}
 	})
@@ -321,7 +323,7 @@ func TestDeleteCutsTestEventsShort(t *testing.T) {
 		}{
 			"deleted": {func(id string, _ func()) error {
 				return b.service.Delete(b.Context(), account, id, webhooks.DeleteParams{})
-			}, webhooks.ErrNotFound},
+			}, apierr.ErrNotFound},
 			"canceled": {func(_ string, cancel func()) error { cancel(); return nil }, context.Canceled},
 		} {
 			webhook := b.subscribe(name)
@@ -357,7 +359,7 @@ func TestDeleteDuringManyTestEvents(t *testing.T) {
 			for range 3 {
 				wg.Go(func() {
 					for {
-						if _, err := b.service.SendTest(b.Context(), account, webhook.ID); errors.Is(err, webhooks.ErrNotFound) {
+						if _, err := b.service.SendTest(b.Context(), account, webhook.ID); errors.Is(err, apierr.ErrNotFound) {
 							return
 						}
 						time.Sleep(100 * time.Microsecond)

@@ -23,6 +23,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -247,7 +248,7 @@ func (c *throughput) start(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = file.Close() })
-	c.counted = &countdown{Store: file, done: make(chan struct{})}
+	c.counted = &countdown{WebhookStore: file, done: make(chan struct{})}
 	c.api = newService(b, c.counted, webhooks.Config{
 		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), MaxIdleConns: cmp.Or(c.kept, max(c.hosts, 1024))}, Logger: slog.New(slog.DiscardHandler),
 		Concurrency: webhooks.Concurrency{Total: benchWorkers, PerWebhook: benchWorkers, PerAccount: benchWorkers},
@@ -381,7 +382,7 @@ func (c *throughput) naive(b *testing.B, deliveries int) time.Duration {
 
 // A countdown is a store that tells when so many deliveries are settled.
 type countdown struct {
-	webhooks.Store
+	driver.WebhookStore
 	mu   sync.Mutex
 	left int
 	done chan struct{}
@@ -395,12 +396,12 @@ func (c *countdown) expect(deliveries int) <-chan struct{} {
 	return c.done
 }
 
-func (c *countdown) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
-	settled, err := c.Store.Settle(ctx, results, health)
+func (c *countdown) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (driver.Settled, error) {
+	settled, err := c.WebhookStore.Settle(ctx, results, health)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, result := range results {
-		if err != nil || result.Outcome != webhooks.Deliver || slices.Contains(settled.Stale, i) {
+		if err != nil || result.Effect != driver.Deliver || slices.Contains(settled.Stale, i) {
 			continue
 		}
 		if c.left--; c.left == 0 {

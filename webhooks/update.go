@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -21,7 +22,7 @@ type UpdateParams struct {
 	If Condition
 }
 
-// Update changes the account's webhook in one step, and returns its new state, or [ErrNotFound].
+// Update changes the account's webhook in one step, and returns its new state, or [apierr.ErrNotFound].
 // Concurrent changes do not undo each other.
 //
 // Running attempts continue with the old settings, and count. All later attempts use the new
@@ -63,7 +64,7 @@ type RotateParams struct {
 }
 
 // RotateSecret gives the account's webhook a new secret and returns the webhook with it, or
-// [ErrNotFound]. The previous secret also signs for the grace period. A secret from an earlier
+// [apierr.ErrNotFound]. The previous secret also signs for the grace period. A secret from an earlier
 // rotation ends now, so there are at most two. The secrets for an attempt are chosen when it
 // begins, also for events published earlier.
 func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, params RotateParams) (Webhook, error) {
@@ -94,7 +95,7 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 	events, err := s.events.check(p.Events, nil)
 	if err != nil {
 		before, missing := s.Get(ctx, account, webhookID)
-		if missing != nil && !errors.Is(missing, ErrNotFound) {
+		if missing != nil && !errors.Is(missing, apierr.ErrNotFound) {
 			return p, missing
 		}
 		events, err = s.events.check(p.Events, before.Events)

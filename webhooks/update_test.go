@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -136,7 +137,7 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 		made := subscribe(t, service, anyURL)
 		wg.Go(func() {
 			for {
-				if _, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: new(true)}); errors.Is(err, webhooks.ErrNotFound) {
+				if _, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: new(true)}); errors.Is(err, apierr.ErrNotFound) {
 					return
 				}
 			}
@@ -146,7 +147,7 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 9}); err != nil || len(list.Webhooks) != 1 {
+	if list, err := service.List(t.Context(), account, webhooks.WebhookQuery{Limit: 9}); err != nil || len(list.Webhooks) != 1 {
 		t.Errorf("there are %d webhooks, %v; want the first", len(list.Webhooks), err)
 	}
 }

@@ -137,7 +137,7 @@ func refuse(t *testing.T, s *webhooks.WebhookService, url string) {
 	if len(url) > 30 && strings.Contains(err.Error(), url) {
 		t.Errorf("the error repeats the URL: %v", err)
 	}
-	if list, err := s.List(t.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list.Webhooks) != 0 || webhook.ID != "" {
+	if list, err := s.List(t.Context(), account, webhooks.WebhookQuery{Limit: 1}); err != nil || len(list.Webhooks) != 0 || webhook.ID != "" {
 		t.Errorf("%.60q left %v, %v", url, list, err)
 	}
 }

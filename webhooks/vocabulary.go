@@ -34,7 +34,7 @@ type EventDeclaration struct {
 	Schema  json.RawMessage
 
 	// Append validates a payload and appends it to b as a JSON object in UTF-8, or returns an
-	// error, which Publish returns if it is a [*ValidationError]. Default: encoding/json, without
+	// error, which Publish returns if it is a [*apierr.ValidationError]. Default: encoding/json, without
 	// escaping "<", ">" and "&".
 	Append func(b []byte, data Data) ([]byte, error)
 }

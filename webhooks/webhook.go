@@ -1,184 +1,22 @@
 package webhooks
 
 import (
-	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A Webhook is an endpoint that receives an account's events.
-type Webhook struct {
-	ID      string // "wh_" and a ULID; later webhooks have greater IDs
-	Account string // the account that owns the webhook
-	URL     string // https
-
-	// Events are the subscribed event types, at least one, in the caller's order without
-	// duplicates.
-	Events []EventType
-
-	// PastEvents are earlier types that the webhook is no longer subscribed to, without duplicates.
-	// Its pending and recovered deliveries may have these types.
-	PastEvents []EventType
-
-	WebhookHealth
-
-	// Version counts the stored changes of the webhook, from 1 at its creation. The store sets it
-	// and ignores the caller's changes to it. An import begins at 1.
-	Version uint64
-
-	// Held reports whether the webhook is on hold: the store was restored from a backup, and
-	// deliveries that were pending in the backup may have been sent since. The webhook gets no
-	// deliveries; new events become pending as usual. [WebhookService.Release] ends the hold.
-	Held bool
-
-	// Threshold is a number that publishers of events to single webhooks compare with; zero: none.
-	// Package alerts says what it means there.
-	Threshold uint64
-
-	Secret    signing.Secret // signs requests
-	CreatedAt time.Time      // UTC, to the millisecond
-
-	// PreviousSecret is the secret before the last rotation. Requests are also signed with it until
-	// PreviousSecretExpiresAt. Zero if there is none.
-	PreviousSecret          signing.Secret
-	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
-}
-
-// Fields lists the fields of a webhook for the stores of this module, for exports, and for the
-// comparisons of this package. A new field needs a line here with the next even tag, or an odd one
-// if older versions must not send to such a webhook; stores then keep it without a change. Version
-// is not listed, because each store counts its own changes.
-func (w *Webhook) Fields(walk *fields.Walk) {
-	if !walk.Packed() {
-		fields.Text(walk, "account", fields.Placed, 0, &w.Account)
-		fields.Text(walk, "id", fields.Placed, 0, &w.ID)
-		fields.Text(walk, "url", fields.Placed, fields.Setting|fields.Created|fields.Sent, &w.URL)
-		fields.Texts(walk, "events", fields.Placed, fields.Setting|fields.Created, &w.Events)
-		fields.Bool(walk, "active", fields.Placed, fields.Setting, &w.Active)
-		fields.Bool(walk, "held", fields.Placed, fields.Setting, &w.Held)
-		fields.Text(walk, "offReason", fields.Placed, fields.Guarded, &w.OffReason)
-		fields.Time(walk, "offAt", fields.Placed, 0, &w.OffAt)
-		fields.Time(walk, "provenAt", fields.Placed, 0, &w.ProvenAt)
-		fields.Time(walk, "failingSince", fields.Placed, 0, &w.FailingSince)
-		fields.Text(walk, "failingEvent", fields.Placed, 0, &w.FailingEvent)
-		fields.Bool(walk, "failedAgain", fields.Placed, 0, &w.FailedAgain)
-		fields.Time(walk, "warnedAt", fields.Placed, 0, &w.WarnedAt)
-		fields.Formatted(walk, "secret", fields.Placed, fields.Value|fields.Sent, &w.Secret, signing.Secret.Reveal, signing.ParseSecret)
-		fields.Time(walk, "createdAt", fields.Placed, 0, &w.CreatedAt)
-		fields.Formatted(walk, "previousSecret", fields.Placed, fields.Guarded, &w.PreviousSecret, signing.Secret.Reveal, signing.ParseSecret)
-	}
-	fields.Number(walk, "threshold", 2, fields.Setting|fields.Created, &w.Threshold)
-	fields.Time(walk, "previousSecretExpiresAt", 4, fields.Guarded, &w.PreviousSecretExpiresAt)
-	fields.Texts(walk, "pastEvents", 6, fields.Guarded, &w.PastEvents)
-}
-
-// A WebhookHealth is the part of a [Webhook] that results of attempts change.
-type WebhookHealth struct {
-	// Active reports whether events are sent. The pending deliveries of an inactive webhook wait
-	// until it is active again. Events published while it is inactive are [Skipped]: activating it
-	// does not send them, [WebhookService.Recover] does.
-	Active bool
-
-	// OffReason is why the webhook was disabled; empty if it is active or was disabled on request.
-	OffReason OffReason
-
-	// OffAt is when the webhook was disabled, UTC, to the millisecond; zero if it is active. After
-	// a 410 Gone it is the start of that attempt.
-	OffAt time.Time
-
-	// ProvenAt is the start of the first successful attempt at this URL; zero if there is none.
-	ProvenAt time.Time
-
-	// FailingSince is the start of the first attempt in the current run of failures; zero if the
-	// last attempt succeeded.
-	FailingSince time.Time
-
-	// FailingEvent is the ID of the event of that first attempt. FailedAgain reports whether
-	// another event has also failed since.
-	FailingEvent string
-	FailedAgain  bool
-
-	// WarnedAt is when the host was warned that the webhook will be disabled if it keeps failing;
-	// zero if it was not warned.
-	WarnedAt time.Time
-}
-
-// An OffReason is the reason why a webhook was disabled.
-type OffReason string
-
-// The reasons.
-const (
-	OffGone    OffReason = "gone"    // the receiver answered 410 Gone
-	OffFailing OffReason = "failing" // all attempts failed for [RetryPolicy.DisableAfter], of 2 or more events
-)
-
-// NoteFailure records a failed attempt to send the event, with its start time, in the form that a
-// [Store] keeps, and reports whether the health changed.
-func (w *WebhookHealth) NoteFailure(eventID string, at time.Time) (changed bool) {
-	switch {
-	case w.FailingSince.IsZero():
-		w.FailingSince, w.FailingEvent = at, eventID
-	case w.FailingEvent == "":
-		w.FailingEvent = eventID
-	case w.FailedAgain || w.FailingEvent == eventID:
-		return false
-	default:
-		w.FailedAgain = true
-	}
-	return true
-}
-
-// EndFailing clears the record of failures and of the warning to the host.
-func (w *WebhookHealth) EndFailing() {
-	w.FailingSince, w.FailingEvent, w.FailedAgain, w.WarnedAt = time.Time{}, "", false, time.Time{}
-}
-
-// After returns the health after an attempt to send the event. A success ends the run of failures;
-// a failure of the receiver begins or continues it. A non-empty off disables an active webhook as
-// of the start of the attempt.
-func (h WebhookHealth) After(outcome Outcome, attempt *Attempt, eventID string, off OffReason) WebhookHealth {
-	at := attempt.StartedAt.UTC().Truncate(time.Millisecond)
-	switch {
-	case outcome == Deliver:
-		h.EndFailing()
-		if h.ProvenAt.IsZero() {
-			h.ProvenAt = at
-		}
-	case !attempt.Class.ours():
-		h.NoteFailure(eventID, at)
-	}
-	if off != "" && h.Active {
-		h.Active, h.OffReason, h.OffAt = false, off, at
-	}
-	return h
-}
-
 // previousSecretAt returns the previous secret if it still signs at now, or else the zero Secret.
-func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
+func previousSecretAt(w *Webhook, now time.Time) signing.Secret {
 	if now.Before(w.PreviousSecretExpiresAt) {
 		return w.PreviousSecret
 	}
 	return signing.Secret{}
 }
 
-// Proven reports whether the receiver has accepted an event at this URL and the last attempt
-// succeeded. While slots are short, unproven webhooks get only a share of them.
-func (w *WebhookHealth) Proven() bool { return !w.ProvenAt.IsZero() && w.FailingSince.IsZero() }
-
-// Claimable reports whether the webhook is active and not on hold, so that attempts may be made.
-func (w *Webhook) Claimable() bool { return w.Active && !w.Held }
-
 // dropExpired removes the previous secret once it has expired.
-func (w *Webhook) dropExpired(now time.Time) {
-	if w.previousSecretAt(now).IsZero() {
+func dropExpired(w *Webhook, now time.Time) {
+	if previousSecretAt(w, now).IsZero() {
 		w.PreviousSecret, w.PreviousSecretExpiresAt = signing.Secret{}, time.Time{}
 	}
-}
-
-// Subscribes reports whether the webhook is active and subscribed to t, and so gets new events of
-// this type.
-func (w *Webhook) Subscribes(t EventType) bool {
-	return w.Active && slices.Contains(w.Events, t)
 }

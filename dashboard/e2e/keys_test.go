@@ -9,7 +9,7 @@ import (
 
 func (s *site) keys() []apikeys.Key {
 	s.Helper()
-	list, err := s.api.Keys.List(s.Context(), account, apikeys.Page{Limit: 100})
+	list, err := s.api.Keys.List(s.Context(), account, apikeys.KeyQuery{Limit: 100})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestWebhooks(t *testing.T) {
 	w.see("Webhook created", "You won’t be able to see it again.")
 	secret := w.secret()
 	s.receiver.trust(t, secret)
-	list, err := s.api.Webhooks.List(t.Context(), account, webhooks.Page{Limit: 10})
+	list, err := s.api.Webhooks.List(t.Context(), account, webhooks.WebhookQuery{Limit: 10})
 	if err != nil || len(list.Webhooks) != 1 || list.Webhooks[0].Threshold != 12_500_000_000 || len(list.Webhooks[0].Events) != 2 {
 		t.Fatalf("got %+v, %v", list, err)
 	}

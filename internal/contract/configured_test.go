@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -115,7 +116,7 @@ type unreachable struct {
 	down *atomic.Bool
 }
 
-func (u unreachable) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+func (u unreachable) KeyByHash(ctx context.Context, hash driver.Hash) (apikeys.Key, error) {
 	if u.down.Load() {
 		return apikeys.Key{}, fmt.Errorf("%w: connection refused", auth.ErrUnavailable)
 	}
@@ -125,6 +126,6 @@ func (u unreachable) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.
 // unlisting is a store that cannot list keys.
 type unlisting struct{ store.Store }
 
-func (unlisting) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key, error) {
+func (unlisting) ListKeys(context.Context, string, driver.ListQuery) ([]apikeys.Key, error) {
 	return nil, errors.New("cannot list")
 }

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -90,7 +90,7 @@ func (d *deadly) at(method string) func() {
 	return func() { reach(true) }
 }
 
-func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
+func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key, options driver.CreateOptions) error {
 	defer d.at("CreateKey")()
 	return d.Store.CreateKey(ctx, key, options)
 }
@@ -105,12 +105,12 @@ func (d *deadly) DeleteKey(ctx context.Context, account, id string, check func(a
 	return d.Store.DeleteKey(ctx, account, id, check, entry)
 }
 
-func (d *deadly) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+func (d *deadly) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	defer d.at("RecordKeyUse")()
 	return d.Store.RecordKeyUse(ctx, uses)
 }
 
-func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
+func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options driver.CreateOptions) error {
 	defer d.at("CreateWebhook")()
 	return d.Store.CreateWebhook(ctx, webhook, options)
 }
@@ -130,22 +130,22 @@ func (d *deadly) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int,
 	return d.Store.Enqueue(ctx, event)
 }
 
-func (d *deadly) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (int, error) {
+func (d *deadly) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (int, error) {
 	defer d.at("UpdateAlert")()
 	return d.Store.UpdateAlert(ctx, account, series, change)
 }
 
-func (d *deadly) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
+func (d *deadly) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []driver.DedupKey) (int, error) {
 	defer d.at("EnqueueOnce")()
 	return d.Store.EnqueueOnce(ctx, event, dedupKeys)
 }
 
-func (d *deadly) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+func (d *deadly) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	defer d.at("Load")()
 	return d.Store.Load(ctx, refs)
 }
 
-func (d *deadly) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+func (d *deadly) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (driver.Settled, error) {
 	defer d.at("Settle")()
 	return d.Store.Settle(ctx, results, health)
 }
@@ -165,7 +165,7 @@ func (d *deadly) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {
 	return d.Store.AdvanceRecovery(ctx, limit)
 }
 
-func (d *deadly) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) {
+func (d *deadly) Purge(ctx context.Context, purge driver.Purge) (bool, error) {
 	defer d.at("Purge")()
 	return d.Store.Purge(ctx, purge)
 }

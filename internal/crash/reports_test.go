@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestKillReports kills hosts while they are reported to, at random and around the
@@ -130,7 +130,7 @@ func watched(t *testing.T, file string) (paths []string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	list, err := s.ListWebhooks(t.Context(), "watched", webhooks.Page{Limit: 1_000_000})
+	list, err := s.ListWebhooks(t.Context(), "watched", driver.ListQuery{Limit: 1_000_000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -47,7 +48,7 @@ func set(t *testing.T, v reflect.Value, name string) {
 		*value = time.UnixMilli(1_234_567_890_123).UTC()
 	case *scopes.Set:
 		*value = scopes.Of(scopes.FilesRead, "host:own")
-	case *apikeys.Hash:
+	case *driver.Hash:
 		value.Sum[0] = 1
 	case *signing.Secret:
 		*value = signing.NewSecret()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -90,7 +91,7 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page, err := a.webhooks.Deliveries(c.Context(), c.caller.Account, c.webhookID(), query)
+	page, err := a.webhooks.ListDeliveries(c.Context(), c.caller.Account, c.webhookID(), query)
 	if err != nil {
 		return answer{}, err
 	}
@@ -119,7 +120,7 @@ func (a *api) redeliver(c *call) (answer, error) {
 		return answer{}, err
 	}
 	err = a.webhooks.Redeliver(c.Context(), c.caller.Account, webhook.ID, delivery.EventID)
-	if errors.Is(err, webhooks.ErrNotFound) {
+	if errors.Is(err, apierr.ErrNotFound) {
 		if _, err := a.findWebhook(c); err != nil {
 			return answer{}, err
 		}
@@ -146,7 +147,7 @@ func (a *api) readDelivery(c *call) (webhooks.Delivery, error) {
 // findDelivery returns the webhook's delivery of the event in the path.
 func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error) {
 	delivery, err := a.webhooks.Delivery(c.Context(), c.caller.Account, webhookID, c.subID)
-	if errors.Is(err, webhooks.ErrNotFound) {
+	if errors.Is(err, apierr.ErrNotFound) {
 		return webhooks.Delivery{}, errNoDelivery
 	}
 	return delivery, err

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -19,7 +19,7 @@ var (
 	errTooLarge  = errors.New("body is too large")
 )
 
-// Errors that the services do not distinguish.
+// Kinds of [apierr.ErrNotFound].
 var (
 	errNoDelivery = errors.New("no such delivery")
 	errNoEvent    = errors.New("no such event")
@@ -44,7 +44,8 @@ type methodError struct{ allow string }
 func (*methodError) Error() string { return "no such method here" }
 
 // failures maps sentinel errors to responses; [api.fail] handles other error types.
-// The messages do not depend on the request, so that clients cannot learn whether
+// "{resource}" stands for the kind of resource of the route. Otherwise the messages do not depend
+// on the request, so that clients cannot learn whether
 // a resource exists in another account.
 var failures = []struct {
 	err     error
@@ -58,16 +59,11 @@ var failures = []struct {
 	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "The resource has changed: If-Match does not match its ETag. Fetch it again and retry."},
 	{auth.ErrCredentialChanged, http.StatusConflict, auth.CodeConflict, "This API key is being changed right now. Retry the request."},
 	{auth.ErrErasing, http.StatusConflict, auth.CodeConflict, "This account is being erased. Nothing can be added to it."},
-	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
-	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key already exists. Retry the request."},
-	{apikeys.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
-	{apikeys.ErrIdempotencyKeys, http.StatusTooManyRequests, auth.CodeRateLimit, manyKeysMessage},
-	{apikeys.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The API key created with this Idempotency-Key has been deleted. Use a new Idempotency-Key to create another."},
-	{webhooks.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no webhook with this id."},
-	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook already exists. Retry the request."},
-	{webhooks.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
-	{webhooks.ErrIdempotencyKeys, http.StatusTooManyRequests, auth.CodeRateLimit, manyKeysMessage},
-	{webhooks.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The webhook created with this Idempotency-Key has been deleted. Use a new Idempotency-Key to create another."},
+	{apierr.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no {resource} with this id."},
+	{apierr.ErrExists, http.StatusConflict, auth.CodeConflict, "This {resource} already exists. Retry the request."},
+	{apierr.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, "This Idempotency-Key was already used with a different body. Use a new one for each new request."},
+	{apierr.ErrIdempotencyKeys, http.StatusTooManyRequests, auth.CodeRateLimit, "This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or retry later."},
+	{apierr.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The {resource} created with this Idempotency-Key has been deleted. Use a new Idempotency-Key to create another."},
 	{webhooks.ErrRecovering, http.StatusConflict, auth.CodeConflict, "A recovery of this webhook is already running. Retry when it is done."},
 	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test of this webhook is already running, or too many of the account are. Retry in a few seconds."},
 	{webhooks.ErrHeld, http.StatusConflict, auth.CodeConflict, "This webhook is on hold after a restore of the service. Retry once the service has released it."},
@@ -77,11 +73,6 @@ var failures = []struct {
 	{errNoPayload, http.StatusConflict, auth.CodeConflict, "This event is no longer stored and cannot be sent again."},
 	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no recovery with this id."},
 }
-
-const (
-	reusedMessage   = "This Idempotency-Key was already used with a different body. Use a new one for each new request."
-	manyKeysMessage = "This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or retry later."
-)
 
 // replacedRefusal is the message for a change by a value that a rotation has replaced.
 const replacedRefusal = "This value of the API key was replaced by a rotation. It can delete its own key, but manage nothing else. Use the new value."
@@ -122,7 +113,7 @@ func (a *api) fail(c *call, err error) {
 			if f.status == http.StatusTooManyRequests {
 				c.writer.Header().Set("Retry-After", "3600") // idempotency keys expire within a day
 			}
-			auth.WriteError(c.writer, f.status, f.code, f.message)
+			auth.WriteError(c.writer, f.status, f.code, strings.Replace(f.message, "{resource}", c.resource(), 1))
 			return
 		}
 	}
@@ -147,40 +138,40 @@ func (a *api) fail(c *call, err error) {
 	}
 }
 
+// resource returns the kind of resource of the route, for error messages.
+func (c *call) resource() string {
+	if c.route != nil {
+		switch c.route.action {
+		case auth.ReadKeys, auth.CreateKey, auth.UpdateKey, auth.RotateKey, auth.DeleteKey:
+			return "API key"
+		}
+	}
+	return "webhook"
+}
+
 // brokenRule returns the text of a validation error, or "" for any other error.
 func brokenRule(err error) string {
 	var request *requestError
-	var key *apikeys.ValidationError
-	var webhook *webhooks.ValidationError
+	var rule *apierr.ValidationError
 	switch {
 	case errors.As(err, &request):
 		return request.Error()
-	case errors.As(err, &key):
-		return key.Error()
-	case errors.As(err, &webhook):
-		return webhook.Error()
+	case errors.As(err, &rule):
+		return rule.Error()
 	}
 	return ""
 }
 
 // limit returns the message for a reached limit of keys or webhooks, or "" for any other error.
 func limit(err error) string {
-	var keys *apikeys.LimitError
-	var hooks *webhooks.LimitError
+	full, ok := errors.AsType[*apierr.LimitError](err)
 	switch {
-	case errors.As(err, &keys):
-		return limitMessage("API keys", keys.Limit, keys.Limited)
-	case errors.As(err, &hooks):
-		return limitMessage("webhooks", hooks.Limit, hooks.Limited)
+	case !ok:
+		return ""
+	case full.Limited:
+		return fmt.Sprintf("A key that expires or does not hold all scopes can create %s only while the account has fewer than %d. Delete one, or use a key that never expires and holds all scopes.", full.Resource, full.Limit)
 	}
-	return ""
-}
-
-func limitMessage(kind string, limit int, limited bool) string {
-	if limited {
-		return fmt.Sprintf("A key that expires or does not hold all scopes can create %s only while the account has fewer than %d. Delete one, or use a key that never expires and holds all scopes.", kind, limit)
-	}
-	return fmt.Sprintf("An account can have at most %d %s. Delete one first.", limit, kind)
+	return fmt.Sprintf("An account can have at most %d %s. Delete one first.", full.Limit, full.Resource)
 }
 
 func (a *api) refusal(c *call) string {

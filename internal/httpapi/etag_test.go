@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func TestParseIfMatch(t *testing.T) {
@@ -105,7 +106,7 @@ func TestETag(t *testing.T) {
 	}
 	again := etag(&apikeys.Key{Name: "a", LastUsedAt: time.Now()})
 	renamed := etag(&apikeys.Key{Name: "b"})
-	rotated := etag(&apikeys.Key{Name: "a", Hash: apikeys.Hash{Sum: [32]byte{1}}})
+	rotated := etag(&apikeys.Key{Name: "a", Hash: driver.Hash{Sum: [32]byte{1}}})
 	if again != first || renamed == first || rotated == first || rotated == renamed {
 		t.Errorf("tags of one state %s and %s, of others %s and %s", first, again, renamed, rotated)
 	}

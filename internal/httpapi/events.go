@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -36,7 +37,7 @@ func (a *api) listEvents(c *call) (answer, error) {
 	if query.Types, err = a.readableTypes(c, query.Types); err != nil {
 		return answer{}, err
 	}
-	page, err := a.webhooks.Events(c.Context(), c.caller.Account, query)
+	page, err := a.webhooks.ListEvents(c.Context(), c.caller.Account, query)
 	if err != nil {
 		return answer{}, err
 	}
@@ -70,7 +71,7 @@ func (a *api) getEventBody(c *call) (answer, error) { return a.showBody(c, c.id,
 func (a *api) showBody(c *call, eventID string, missing error) (answer, error) {
 	event, err := a.webhooks.Event(c.Context(), c.caller.Account, eventID)
 	switch {
-	case errors.Is(err, webhooks.ErrNotFound):
+	case errors.Is(err, apierr.ErrNotFound):
 		return answer{}, missing
 	case err != nil:
 		return answer{}, err

@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -172,7 +173,7 @@ func TestBodyAfterRetention(t *testing.T) {
 	if got.text("bodyKeptUntil") != until || !strings.Contains(listed, `"hasBody":true,"bodyKeptUntil":"`+until+`"`) {
 		t.Errorf("got %s and %s, want %s", got.body, listed, until)
 	}
-	more, err := store.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(time.Hour), Limit: 9})
+	more, err := store.Purge(t.Context(), driver.Purge{Payloads: time.Now().Add(time.Hour), Limit: 9})
 	if more || err != nil {
 		t.Fatal(more, err)
 	}

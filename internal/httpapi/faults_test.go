@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -152,17 +153,17 @@ func TestStoreErrors_AreMappedToStatuses(t *testing.T) {
 		status int
 		code   string
 	}{
-		"CreateKey":       {apikeys.ErrExists, 409, "CONFLICT"},
-		"CreateWebhook":   {webhooks.ErrExists, 409, "CONFLICT"},
-		"DeleteKey":       {apikeys.ErrNotFound, 404, "NOT_FOUND"}, // gone since it was looked at
-		"DeleteWebhook":   {webhooks.ErrNotFound, 404, "NOT_FOUND"},
-		"UpdateWebhook":   {webhooks.ErrNotFound, 404, "NOT_FOUND"},
-		"ListDeliveries":  {webhooks.ErrNotFound, 404, "NOT_FOUND"},
-		"EventDeliveries": {webhooks.ErrNotFound, 404, "NOT_FOUND"},
-		"Redeliver":       {webhooks.ErrNotFound, 409, "CONFLICT"}, // its payload was purged
-		"CreateRecovery":  {webhooks.ErrNotFound, 404, "NOT_FOUND"},
-		"RecoveryByID":    {webhooks.ErrNotFound, 404, "NOT_FOUND"},
-		"UpdateKey":       {apikeys.ErrNotFound, 404, "NOT_FOUND"},
+		"CreateKey":       {apierr.ErrExists, 409, "CONFLICT"},
+		"CreateWebhook":   {apierr.ErrExists, 409, "CONFLICT"},
+		"DeleteKey":       {apierr.ErrNotFound, 404, "NOT_FOUND"}, // gone since it was looked at
+		"DeleteWebhook":   {apierr.ErrNotFound, 404, "NOT_FOUND"},
+		"UpdateWebhook":   {apierr.ErrNotFound, 404, "NOT_FOUND"},
+		"ListDeliveries":  {apierr.ErrNotFound, 404, "NOT_FOUND"},
+		"EventDeliveries": {apierr.ErrNotFound, 404, "NOT_FOUND"},
+		"Redeliver":       {apierr.ErrNotFound, 409, "CONFLICT"}, // its payload was purged
+		"CreateRecovery":  {apierr.ErrNotFound, 404, "NOT_FOUND"},
+		"RecoveryByID":    {apierr.ErrNotFound, 404, "NOT_FOUND"},
+		"UpdateKey":       {apierr.ErrNotFound, 404, "NOT_FOUND"},
 	}
 	for _, step := range steps(key, webhook) {
 		answer, ok := answers[step.store]

@@ -6,6 +6,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -21,14 +22,14 @@ func newFaulty() *faulty {
 	return &faulty{memory.New(), func(string) error { return nil }}
 }
 
-func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
+func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, options driver.CreateOptions) error {
 	if err := f.before("CreateKey"); err != nil {
 		return err
 	}
 	return f.Store.CreateKey(ctx, key, options)
 }
 
-func (f *faulty) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+func (f *faulty) KeyByHash(ctx context.Context, hash driver.Hash) (apikeys.Key, error) {
 	if err := f.before("KeyByHash"); err != nil {
 		return apikeys.Key{}, err
 	}
@@ -42,7 +43,7 @@ func (f *faulty) KeyByID(ctx context.Context, account, id string) (apikeys.Key, 
 	return f.Store.KeyByID(ctx, account, id)
 }
 
-func (f *faulty) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+func (f *faulty) ListKeys(ctx context.Context, account string, page driver.ListQuery) ([]apikeys.Key, error) {
 	if err := f.before("ListKeys"); err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(a
 	return f.Store.DeleteKey(ctx, account, id, check, entry)
 }
 
-func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
+func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options driver.CreateOptions) error {
 	if err := f.before("CreateWebhook"); err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (f *faulty) WebhookByID(ctx context.Context, account, id string) (webhooks.
 	return f.Store.WebhookByID(ctx, account, id)
 }
 
-func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks.Page) ([]webhooks.Webhook, error) {
+func (f *faulty) ListWebhooks(ctx context.Context, account string, page driver.ListQuery) ([]webhooks.Webhook, error) {
 	if err := f.before("ListWebhooks"); err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check fu
 	return f.Store.DeleteWebhook(ctx, account, id, check, entry)
 }
 
-func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+func (f *faulty) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	if err := f.before("RecordKeyUse"); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = api.Close() }()
-	keys, err := api.Keys.List(t.Context(), "acct", apikeys.Page{Limit: 1 << 20})
+	keys, err := api.Keys.List(t.Context(), "acct", apikeys.KeyQuery{Limit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -291,14 +291,14 @@ func (h *host) state(account string) string {
 	h.Helper()
 	var all strings.Builder
 	ctx := context.WithoutCancel(h.Context())
-	keys, err := h.api.Keys.List(ctx, account, apikeys.Page{Limit: 1000})
+	keys, err := h.api.Keys.List(ctx, account, apikeys.KeyQuery{Limit: 1000})
 	if err != nil {
 		h.Error(err)
 	}
 	for _, key := range keys.Keys {
 		fmt.Fprintf(&all, "%s %q %x\n", key.ID, key.Name, key.Hash.Sum[:4])
 	}
-	hooks, err := h.api.Webhooks.List(ctx, account, webhooks.Page{Limit: 1000})
+	hooks, err := h.api.Webhooks.List(ctx, account, webhooks.WebhookQuery{Limit: 1000})
 	if err != nil {
 		h.Error(err)
 	}

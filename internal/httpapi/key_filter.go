@@ -10,34 +10,33 @@ import (
 )
 
 func (a *api) listKeys(c *call) (answer, error) {
-	after, limit, err := parsePage(c.query, id.Key)
+	query, err := parseKeyQuery(c.query, a.keys.Scopes())
 	if err != nil {
 		return answer{}, err
 	}
-	filter, err := parseKeyFilter(c.query, a.keys.Scopes())
-	if err != nil {
-		return answer{}, err
-	}
-	page, err := a.keys.Find(c.Context(), c.caller.Account, filter, apikeys.Page{After: after, Limit: limit})
+	page, err := a.keys.List(c.Context(), c.caller.Account, query)
 	if err != nil {
 		return answer{}, err
 	}
 	return showList(page.Keys, page.Next, viewKeyRead)
 }
 
-// parseKeyFilter parses the optional filters name (a part of the name), scope (repeatable) and
-// unusedSince.
-func parseKeyFilter(values url.Values, known *scopes.Vocabulary) (filter apikeys.Filter, err error) {
-	if filter.Name, err = parseNamePart(values); err != nil {
-		return filter, err
+// parseKeyQuery parses the page and the optional filters name (a part of the name), scope
+// (repeatable) and unusedSince.
+func parseKeyQuery(values url.Values, known *scopes.Vocabulary) (query apikeys.KeyQuery, err error) {
+	if query.After, query.Limit, err = parsePage(values, id.Key); err != nil {
+		return query, err
+	}
+	if query.Name, err = parseNamePart(values); err != nil {
+		return query, err
 	}
 	if names := values["scope"]; len(names) > 0 {
-		if filter.Scopes, err = known.ParseSet(names); err != nil {
-			return filter, invalid("scope", "must be a scope of the service; repeat the parameter for several")
+		if query.Scopes, err = known.ParseSet(names); err != nil {
+			return query, invalid("scope", "must be a scope of the service; repeat the parameter for several")
 		}
 	}
-	filter.UnusedSince, err = parseBoundIn(values, "unusedSince")
-	return filter, err
+	query.UnusedSince, err = parseBoundIn(values, "unusedSince")
+	return query, err
 }
 
 func parseNamePart(values url.Values) (string, error) {

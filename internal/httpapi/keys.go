@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -104,7 +105,7 @@ type selfView struct {
 func (a *api) getSelf(c *call) (answer, error) {
 	value, err := a.keys.Lookup(c.Context(), c.Header.Get(auth.HeaderName))
 	switch {
-	case errors.Is(err, apikeys.ErrNotFound), err == nil && !value.Live: // changed after it was verified
+	case errors.Is(err, apierr.ErrNotFound), err == nil && !value.Live: // changed after it was verified
 		return answer{}, auth.ErrUnauthorized
 	case err != nil:
 		return answer{}, err

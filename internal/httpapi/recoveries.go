@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -41,7 +42,7 @@ func (a *api) getRecovery(c *call) (answer, error) {
 		return answer{}, err
 	}
 	recovery, err := a.webhooks.Recovery(c.Context(), c.caller.Account, wellFormed(id.Recovery, c.subID))
-	if errors.Is(err, webhooks.ErrNotFound) || err == nil && recovery.WebhookID != webhook.ID {
+	if errors.Is(err, apierr.ErrNotFound) || err == nil && recovery.WebhookID != webhook.ID {
 		return answer{}, errNoRecovery
 	}
 	if err != nil {

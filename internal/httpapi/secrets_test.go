@@ -123,7 +123,7 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	if err := h.api.Close(); err != nil {
 		t.Fatal(err)
 	}
-	listed, err := h.api.Webhooks.Deliveries(t.Context(), alice, hook.text("id"), webhooks.DeliveryQuery{Limit: 10})
+	listed, err := h.api.Webhooks.ListDeliveries(t.Context(), alice, hook.text("id"), webhooks.DeliveryQuery{Limit: 10})
 	if err != nil || len(listed.Deliveries) != 1 {
 		t.Errorf("listed %+v, %v", listed, err)
 	}

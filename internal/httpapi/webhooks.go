@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -87,8 +88,8 @@ func (a *api) createWebhook(c *call) (answer, error) {
 func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 	webhook, err := a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
 	switch {
-	case errors.Is(err, webhooks.ErrNotFound): // deleted after Create found it
-		return answer{}, webhooks.ErrCreatedThenDeleted
+	case errors.Is(err, apierr.ErrNotFound): // deleted after Create found it
+		return answer{}, apierr.ErrCreatedThenDeleted
 	case err != nil:
 		return answer{}, err
 	}
@@ -100,7 +101,7 @@ func (a *api) listWebhooks(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page, err := a.webhooks.List(c.Context(), c.caller.Account, webhooks.Page{After: after, Limit: limit})
+	page, err := a.webhooks.List(c.Context(), c.caller.Account, webhooks.WebhookQuery{After: after, Limit: limit})
 	if err != nil {
 		return answer{}, err
 	}
@@ -163,7 +164,7 @@ const thresholdField = "balanceThreshold"
 
 func parseThreshold(s string) (uint64, error) {
 	amount, err := alerts.ParseAmount(s)
-	var wrong *webhooks.ValidationError
+	var wrong *apierr.ValidationError
 	switch {
 	case errors.As(err, &wrong):
 		return 0, invalid(thresholdField, wrong.Reason)

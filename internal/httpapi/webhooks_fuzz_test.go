@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -111,7 +112,7 @@ func FuzzEventQuery(f *testing.F) {
 		if parsed.Limit < 1 || parsed.Limit > 100 || len(parsed.After) > 128 || len(parsed.Types) > webhooks.MaxEventTypes {
 			t.Fatalf("%q: %+v", query, parsed)
 		}
-		page, err := hooks.Events(t.Context(), "acct", parsed)
+		page, err := hooks.ListEvents(t.Context(), "acct", parsed)
 		if err != nil || parsed.OldestFirst == (page.Resume == "") {
 			t.Fatalf("%q: Events says %+v, %v", query, page, err)
 		}
@@ -153,7 +154,7 @@ func FuzzDeliveryQuery(f *testing.F) {
 		if again, valid := parseListCursor(encodeCursor(webhookID+"/"+parsed.After), webhookID); parsed.After != "" && (!valid || again != parsed.After) {
 			t.Fatalf("%q: cursor %q, then %q", query, parsed.After, again)
 		}
-		if _, err := hooks.Deliveries(t.Context(), "acct", webhookID, parsed); !errors.Is(err, webhooks.ErrNotFound) {
+		if _, err := hooks.ListDeliveries(t.Context(), "acct", webhookID, parsed); !errors.Is(err, apierr.ErrNotFound) {
 			t.Fatalf("%q: Deliveries says %v", query, err)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
@@ -158,7 +159,7 @@ func (h *host) purge(ctx context.Context, out io.Writer) error {
 	}
 	for { // the oldest event is purged first, so wait for the last one
 		_, err := h.api.Webhooks.EventDeliveries(ctx, last.Account, last.ID)
-		if errors.Is(err, webhooks.ErrNotFound) {
+		if errors.Is(err, apierr.ErrNotFound) {
 			break
 		}
 		if err != nil {

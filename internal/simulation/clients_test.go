@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // clients manage the keys of an account, and use them. One thing is done at a time, so
@@ -107,7 +109,7 @@ func (c *clients) createInGo(ctx context.Context) {
 	undo := c.beset("CreateKey")
 	made, token, err := c.world.reach().api.Keys.Create(call, c.account.id, apikeys.CreateParams{Name: name, Scopes: scopes.All()})
 	undo()
-	result := outcomeOf(err, errors.Is(err, apikeys.ErrExists))
+	result := outcomeOf(err, errors.Is(err, apierr.ErrExists))
 	c.tell([]string{name}, "creates %s in Go, context of %d looks: %s, %v", name, looks, result, err)
 	c.adopt(name, made.ID, token.Reveal(), result)
 }
@@ -116,7 +118,7 @@ func (c *clients) createInGo(ctx context.Context) {
 func (c *clients) adopt(name, id, token string, result outcome) {
 	var found []apikeys.Key
 	c.world.truth(func(ctx context.Context, s store.Store) {
-		all, err := s.ListKeys(ctx, c.account.id, apikeys.Page{Limit: 1000})
+		all, err := s.ListKeys(ctx, c.account.id, driver.ListQuery{Limit: 1000})
 		if err != nil {
 			c.world.breach("the store can be asked", nil, "ListKeys: %v", err)
 		}
@@ -146,7 +148,7 @@ func (c *clients) is(k *key) (now *apikeys.Key) {
 		switch {
 		case err == nil:
 			now = &found
-		case !errors.Is(err, apikeys.ErrNotFound):
+		case !errors.Is(err, apierr.ErrNotFound):
 			c.world.breach("the store can be asked", nil, "KeyByID: %v", err)
 		}
 	})
@@ -217,7 +219,7 @@ func (c *clients) deleteInGo(ctx context.Context, k *key) {
 	err := c.world.reach().api.Keys.Delete(call, c.account.id, k.id, apikeys.DeleteParams{})
 	undo()
 	c.tell([]string{k.name}, "deletes %s in Go, context of %d looks: %v", k.name, looks, err)
-	c.deleted(k, outcomeOf(err, errors.Is(err, apikeys.ErrNotFound)))
+	c.deleted(k, outcomeOf(err, errors.Is(err, apierr.ErrNotFound)))
 }
 
 // deleted finds out what came of a deletion. One that was refused found nothing.

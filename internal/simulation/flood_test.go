@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
@@ -219,7 +220,7 @@ func (f *flood) deleteWebhook(ctx context.Context, account, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
 	defer cancel()
 	f.insist(ctx, func(h *host) error {
-		if err := h.api.Webhooks.Delete(ctx, account, id, webhooks.DeleteParams{}); !errors.Is(err, webhooks.ErrNotFound) {
+		if err := h.api.Webhooks.Delete(ctx, account, id, webhooks.DeleteParams{}); !errors.Is(err, apierr.ErrNotFound) {
 			return err
 		}
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/internal/testhook"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A host is one process: it serves the API and delivers, on the store.
@@ -90,7 +90,7 @@ func (w *world) start() {
 	w.mu.Unlock()
 	h := &host{world: w, link: &uplink{}, listener: pipenet.Listen(), ended: make(chan struct{}), requests: make(map[string]progress)}
 	h.store = &faulty{
-		Store: w.kept, noisy: storetest.Noisy(w.kept.(webhooks.Deliveries), w.seed+uint64(w.process)<<32), world: w, process: w.process, died: make(chan struct{}),
+		Store: w.kept, noisy: storetest.Noisy(w.kept.(driver.Deliveries), w.seed+uint64(w.process)<<32), world: w, process: w.process, died: make(chan struct{}),
 	}
 	config := w.plan.config
 	config.Now = w.wallNow

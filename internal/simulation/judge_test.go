@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -59,7 +60,7 @@ func (w *world) judge() {
 
 // judge checks that exactly those keys are there that are to be.
 func (c *clients) judge(ctx context.Context, s store.Store) {
-	list, err := s.ListKeys(ctx, c.account.id, apikeys.Page{Limit: 1000})
+	list, err := s.ListKeys(ctx, c.account.id, driver.ListQuery{Limit: 1000})
 	if err != nil {
 		c.world.breach("the store can be asked", nil, "ListKeys: %v", err)
 	}
@@ -83,11 +84,11 @@ func (c *clients) judge(ctx context.Context, s store.Store) {
 // deleted, and for no other: also where the outcome was unknown to who asked.
 func (a *account) judgeAuditEntries(ctx context.Context, s store.Store) {
 	there := make(map[string]bool)
-	keys, err := s.ListKeys(ctx, a.id, apikeys.Page{Limit: 1000})
+	keys, err := s.ListKeys(ctx, a.id, driver.ListQuery{Limit: 1000})
 	for _, key := range keys {
 		there[key.ID] = true
 	}
-	hooks, err2 := s.ListWebhooks(ctx, a.id, webhooks.Page{Limit: 1000})
+	hooks, err2 := s.ListWebhooks(ctx, a.id, driver.ListQuery{Limit: 1000})
 	for _, hook := range hooks {
 		there[hook.ID] = true
 	}
@@ -196,10 +197,10 @@ func (p *publisher) judge() {
 func (w *world) judgeEvent(ctx context.Context, s store.Store, e *event) {
 	deliveries, err := s.EventDeliveries(ctx, e.account.id, e.id)
 	switch {
-	case errors.Is(err, webhooks.ErrNotFound) && e.stored:
+	case errors.Is(err, apierr.ErrNotFound) && e.stored:
 		w.breach("acknowledged is done", []string{e.id}, "%s was stored, and is gone", e.id)
 		return
-	case errors.Is(err, webhooks.ErrNotFound):
+	case errors.Is(err, apierr.ErrNotFound):
 		return
 	case err != nil:
 		w.breach("the store can be asked", nil, "EventDeliveries: %v", err)
@@ -249,7 +250,7 @@ func (w *world) judgeDelivery(e *event, k *hook, d *webhooks.Delivery) {
 			made = known.load.attempt // it was settled, whatever was said
 		}
 	}
-	if n := len(numbers); n > 0 && n < webhooks.MaxAttempts && numbers[n-1] > made {
+	if n := len(numbers); n > 0 && n < driver.MaxAttempts && numbers[n-1] > made {
 		w.breach("attempts are counted right", about, "%d attempts of %s for %s are recorded, %d were made", numbers[n-1], e.id, k.name, made)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -42,7 +43,7 @@ func (l *leaver) life(ctx context.Context) {
 	l.until(ctx, "subscribes as "+name, "CreateWebhook", func(ctx context.Context, h *host) error {
 		_, err := h.api.Webhooks.Create(ctx, l.account.id, webhooks.CreateParams{URL: "https://" + name + "-1.example.com/", Events: []webhooks.EventType{published}})
 		l.world.truth(func(ctx context.Context, s store.Store) {
-			hook, _ = s.ListWebhooks(ctx, l.account.id, webhooks.Page{Limit: 9})
+			hook, _ = s.ListWebhooks(ctx, l.account.id, driver.ListQuery{Limit: 9})
 		})
 		if len(hook) == 1 {
 			return nil // whatever was said

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -20,7 +21,7 @@ type ledger struct {
 	world      *world
 	mu         sync.Mutex
 	deliveries map[[2]string]*delivery // by webhook and event
-	loads      map[webhooks.DeliveryRef]*delivery
+	loads      map[driver.DeliveryRef]*delivery
 	names      map[string]string // of webhooks, by ID
 	exhausted  map[string]time.Duration
 	refused    map[string]time.Duration
@@ -49,7 +50,7 @@ type delivery struct {
 // A load is a delivery that was loaded to be attempted. Whether an attempt was made shows at its
 // receiver, or when its result is stored.
 type load struct {
-	ref      webhooks.DeliveryRef
+	ref      driver.DeliveryRef
 	attempt  int // its number
 	before   int
 	host     string
@@ -60,7 +61,7 @@ type load struct {
 	tried    bool // an attempt was made
 	settling bool // a result is being stored, or doubted
 	doubted  bool // nobody can tell whether one was stored
-	result   webhooks.AttemptResult
+	result   driver.AttemptResult
 	since    time.Duration // when that began to be stored
 	requests int
 	status   int           // of the last answer
@@ -69,7 +70,7 @@ type load struct {
 
 func newLedger(w *world) *ledger {
 	return &ledger{
-		world: w, deliveries: make(map[[2]string]*delivery), loads: make(map[webhooks.DeliveryRef]*delivery),
+		world: w, deliveries: make(map[[2]string]*delivery), loads: make(map[driver.DeliveryRef]*delivery),
 		exhausted: make(map[string]time.Duration), refused: make(map[string]time.Duration), turnedOff: make(map[string]time.Duration),
 		sending: make(map[string]int), failing: make(map[string]bool),
 		names: make(map[string]string), probed: make(map[string]time.Duration),
@@ -107,18 +108,18 @@ func (d *delivery) about() []string { return []string{d.webhook, d.event} }
 const early = 2 * time.Millisecond
 
 // loaded notes what a call that began at a time has found ready, and checks it.
-func (l *ledger) loaded(process int, began time.Duration, refs []webhooks.DeliveryRef, found []webhooks.LoadedDelivery) {
+func (l *ledger) loaded(process int, began time.Duration, refs []driver.DeliveryRef, found []driver.LoadedDelivery) {
 	now := l.world.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range found {
-		if found[i].State == webhooks.Ready {
+		if found[i].State == driver.Ready {
 			l.ready(process, began, now, refs[i], &found[i])
 		}
 	}
 }
 
-func (l *ledger) ready(process int, began, now time.Duration, ref webhooks.DeliveryRef, found *webhooks.LoadedDelivery) {
+func (l *ledger) ready(process int, began, now time.Duration, ref driver.DeliveryRef, found *driver.LoadedDelivery) {
 	w := l.world
 	if found.Err != nil {
 		w.breach("every record can be read", nil, "a delivery to webhook %s: %v", ref.WebhookID, found.Err)
@@ -194,17 +195,17 @@ func (l *ledger) supersede(d *delivery, process, attempts int) {
 // conclude makes of the delivery what its result does.
 func (l *ledger) conclude(d *delivery, le *load) {
 	d.due, d.asked = le.since, le.asked > 0 && le.result.RetryAfter == le.asked // or else the schedule's wait is longer
-	switch le.result.Outcome {
-	case webhooks.Retry:
+	switch le.result.Effect {
+	case driver.Retry:
 		d.due = le.since + le.result.RetryAfter
-	case webhooks.Deliver:
+	case driver.Deliver:
 		d.state = webhooks.Delivered
-	case webhooks.GiveUp:
+	case driver.GiveUp:
 		d.state = webhooks.Dead
 	}
 	d.attempts = le.attempt
 	switch {
-	case le.result.Outcome != webhooks.Deliver:
+	case le.result.Effect != driver.Deliver:
 		l.failing[d.webhook] = true
 	case l.failing[d.webhook]:
 		l.failing[d.webhook] = false
@@ -240,7 +241,7 @@ func (l *ledger) recovering(d *delivery) bool {
 		return false
 	}
 	for _, other := range l.loads {
-		if le := other.load; other.webhook == d.webhook && le.settling && le.result.Outcome == webhooks.Deliver {
+		if le := other.load; other.webhook == d.webhook && le.settling && le.result.Effect == driver.Deliver {
 			return true
 		}
 	}
@@ -248,7 +249,7 @@ func (l *ledger) recovering(d *delivery) bool {
 }
 
 // settling notes that results begin to be stored.
-func (l *ledger) settling(results []webhooks.AttemptResult) {
+func (l *ledger) settling(results []driver.AttemptResult) {
 	now := l.world.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,7 +263,7 @@ func (l *ledger) settling(results []webhooks.AttemptResult) {
 }
 
 // settled notes what came of results and changes of health, and checks them.
-func (l *ledger) settled(results []webhooks.AttemptResult, health []webhooks.HealthChange, settled webhooks.Settled, err error) {
+func (l *ledger) settled(results []driver.AttemptResult, health []driver.HealthChange, settled driver.Settled, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil { // it may have happened: the next load tells, or the next call
@@ -299,9 +300,9 @@ func (l *ledger) settled(results []webhooks.AttemptResult, health []webhooks.Hea
 	}
 }
 
-func told(r *webhooks.AttemptResult) string {
-	text := map[webhooks.Outcome]string{webhooks.Retry: "retry", webhooks.Deliver: "deliver", webhooks.GiveUp: "give up"}[r.Outcome]
-	if r.Outcome == webhooks.Retry {
+func told(r *driver.AttemptResult) string {
+	text := map[driver.Effect]string{driver.Retry: "retry", driver.Deliver: "deliver", driver.GiveUp: "give up"}[r.Effect]
+	if r.Effect == driver.Retry {
 		text += " in " + r.RetryAfter.Truncate(time.Millisecond).String()
 	}
 	if r.Attempt.Error != "" {
@@ -311,9 +312,9 @@ func told(r *webhooks.AttemptResult) string {
 }
 
 // check checks a result against what the receiver saw.
-func (l *ledger) check(d *delivery, le *load, r *webhooks.AttemptResult) {
+func (l *ledger) check(d *delivery, le *load, r *driver.AttemptResult) {
 	w, config := l.world, &l.world.plan.config
-	if r.Outcome == webhooks.Deliver {
+	if r.Effect == driver.Deliver {
 		if le.status < 200 || le.status > 299 {
 			w.breach("what is delivered has arrived", d.about(), "%s is stored as delivered to %s, whose receiver answered %d", d.event, d.webhook, le.status)
 		}
@@ -324,7 +325,7 @@ func (l *ledger) check(d *delivery, le *load, r *webhooks.AttemptResult) {
 			le.attempt, d.event, d.webhook, r.Attempt.Error)
 	}
 	n := le.attempt - le.before
-	if r.Outcome == webhooks.GiveUp {
+	if r.Effect == driver.GiveUp {
 		if n <= len(config.Retry.Delays) && le.status != 410 && r.Attempt.Class != webhooks.ClassExpired {
 			w.breach("nothing is given up early", d.about(), "%s is given up for %s after attempt %d of %d", d.event, d.webhook, n, len(config.Retry.Delays)+1)
 		}

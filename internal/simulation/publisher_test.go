@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -126,7 +127,7 @@ func (p *publisher) publishOne(ctx context.Context, e *event, looks int) {
 	found := true
 	p.world.truth(func(ctx context.Context, s store.Store) {
 		_, err := s.EventDeliveries(ctx, p.account.id, e.id)
-		if found = err == nil; err != nil && !errors.Is(err, webhooks.ErrNotFound) {
+		if found = err == nil; err != nil && !errors.Is(err, apierr.ErrNotFound) {
 			p.world.breach("the store can be asked", nil, "EventDeliveries: %v", err)
 		}
 	})

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -16,7 +16,7 @@ import (
 // it loads and settles goes into the ledger.
 type faulty struct {
 	store.Store
-	noisy   webhooks.Deliveries // the store with noise in its reports
+	noisy   driver.Deliveries // the store with noise in its reports
 	world   *world
 	process int // which one
 
@@ -74,11 +74,11 @@ func try(f *faulty, ctx context.Context, method string, do func() error) error {
 	return err
 }
 
-func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
+func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, options driver.CreateOptions) error {
 	return try(f, ctx, "CreateKey", func() error { return f.Store.CreateKey(ctx, key, options) })
 }
 
-func (f *faulty) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+func (f *faulty) KeyByHash(ctx context.Context, hash driver.Hash) (apikeys.Key, error) {
 	return call(f, ctx, "KeyByHash", func() (apikeys.Key, error) { return f.Store.KeyByHash(ctx, hash) })
 }
 
@@ -86,11 +86,11 @@ func (f *faulty) KeyByID(ctx context.Context, account, id string) (apikeys.Key, 
 	return call(f, ctx, "KeyByID", func() (apikeys.Key, error) { return f.Store.KeyByID(ctx, account, id) })
 }
 
-func (f *faulty) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+func (f *faulty) ListKeys(ctx context.Context, account string, page driver.ListQuery) ([]apikeys.Key, error) {
 	return call(f, ctx, "ListKeys", func() ([]apikeys.Key, error) { return f.Store.ListKeys(ctx, account, page) })
 }
 
-func (f *faulty) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]apikeys.Key, error) {
+func (f *faulty) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) ([]apikeys.Key, error) {
 	return call(f, ctx, "ExpiringKeys", func() ([]apikeys.Key, error) { return f.Store.ExpiringKeys(ctx, query) })
 }
 
@@ -102,11 +102,11 @@ func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(a
 	return try(f, ctx, "DeleteKey", func() error { return f.Store.DeleteKey(ctx, account, id, check, entry) })
 }
 
-func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+func (f *faulty) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	return try(f, ctx, "RecordKeyUse", func() error { return f.Store.RecordKeyUse(ctx, uses) })
 }
 
-func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
+func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options driver.CreateOptions) error {
 	return try(f, ctx, "CreateWebhook", func() error { return f.Store.CreateWebhook(ctx, webhook, options) })
 }
 
@@ -114,7 +114,7 @@ func (f *faulty) WebhookByID(ctx context.Context, account, id string) (webhooks.
 	return call(f, ctx, "WebhookByID", func() (webhooks.Webhook, error) { return f.Store.WebhookByID(ctx, account, id) })
 }
 
-func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks.Page) ([]webhooks.Webhook, error) {
+func (f *faulty) ListWebhooks(ctx context.Context, account string, page driver.ListQuery) ([]webhooks.Webhook, error) {
 	return call(f, ctx, "ListWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.ListWebhooks(ctx, account, page) })
 }
 
@@ -130,7 +130,7 @@ func (f *faulty) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int,
 	return call(f, ctx, "Enqueue", func() (int, error) { return f.Store.Enqueue(ctx, event) })
 }
 
-func (f *faulty) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (int, error) {
+func (f *faulty) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (int, error) {
 	return call(f, ctx, "UpdateAlert", func() (int, error) { return f.Store.UpdateAlert(ctx, account, series, change) })
 }
 
@@ -138,20 +138,20 @@ func (f *faulty) UpdateScan(ctx context.Context, change func([]byte) ([]byte, er
 	return try(f, ctx, "UpdateScan", func() error { return f.Store.UpdateScan(ctx, change) })
 }
 
-func (f *faulty) DueAlerts(ctx context.Context, limit int) ([]alerts.Series, error) {
-	return call(f, ctx, "DueAlerts", func() ([]alerts.Series, error) { return f.Store.DueAlerts(ctx, limit) })
+func (f *faulty) DueAlerts(ctx context.Context, limit int) ([]driver.AlertSeries, error) {
+	return call(f, ctx, "DueAlerts", func() ([]driver.AlertSeries, error) { return f.Store.DueAlerts(ctx, limit) })
 }
 
-func (f *faulty) UnseenKeys(ctx context.Context, account string, dedupKeys []alerts.DedupKey) ([]int, error) {
+func (f *faulty) UnseenKeys(ctx context.Context, account string, dedupKeys []driver.DedupKey) ([]int, error) {
 	return call(f, ctx, "UnseenKeys", func() ([]int, error) { return f.Store.UnseenKeys(ctx, account, dedupKeys) })
 }
 
-func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
+func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []driver.DedupKey) (int, error) {
 	return call(f, ctx, "EnqueueOnce", func() (int, error) { return f.Store.EnqueueOnce(ctx, event, dedupKeys) })
 }
 
 // Deliver ends with its process. Its reports are doubled, delayed and come in another order.
-func (f *faulty) Deliver(ctx context.Context, s webhooks.Scheduler) error {
+func (f *faulty) Deliver(ctx context.Context, s driver.Scheduler) error {
 	if f.isDead() {
 		return errDead
 	}
@@ -167,8 +167,8 @@ func (f *faulty) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 	return f.noisy.Deliver(ctx, s)
 }
 
-func (f *faulty) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
-	return call(f, ctx, "Load", func() ([]webhooks.LoadedDelivery, error) {
+func (f *faulty) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
+	return call(f, ctx, "Load", func() ([]driver.LoadedDelivery, error) {
 		began := f.world.now()
 		found, err := f.noisy.Load(ctx, refs)
 		f.world.ledger.loaded(f.process, began, refs, found)
@@ -176,8 +176,8 @@ func (f *faulty) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webho
 	})
 }
 
-func (f *faulty) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
-	return call(f, ctx, "Settle", func() (webhooks.Settled, error) {
+func (f *faulty) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (driver.Settled, error) {
+	return call(f, ctx, "Settle", func() (driver.Settled, error) {
 		f.world.ledger.settling(results)
 		settled, err := f.noisy.Settle(ctx, results, health)
 		f.world.ledger.settled(results, health, settled, err)
@@ -185,8 +185,8 @@ func (f *faulty) Settle(ctx context.Context, results []webhooks.AttemptResult, h
 	})
 }
 
-func (f *faulty) Unreported(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
-	return call(f, ctx, "Unreported", func() (webhooks.Backlog, error) { return f.noisy.Unreported(ctx, webhookID) })
+func (f *faulty) Unreported(ctx context.Context, webhookID string) (driver.Backlog, error) {
+	return call(f, ctx, "Unreported", func() (driver.Backlog, error) { return f.noisy.Unreported(ctx, webhookID) })
 }
 
 func (f *faulty) Ping(ctx context.Context) error {
@@ -219,7 +219,7 @@ func (f *faulty) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {
 	return call(f, ctx, "AdvanceRecovery", func() (bool, error) { return f.Store.AdvanceRecovery(ctx, limit) })
 }
 
-func (f *faulty) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) {
+func (f *faulty) Purge(ctx context.Context, purge driver.Purge) (bool, error) {
 	return call(f, ctx, "Purge", func() (bool, error) { return f.Store.Purge(ctx, purge) })
 }
 
@@ -238,15 +238,15 @@ func (f *faulty) AccountSizes(ctx context.Context, accounts []string) ([]store.A
 	return call(f, ctx, "AccountSizes", func() ([]store.AccountSize, error) { return f.Store.AccountSizes(ctx, accounts) })
 }
 
-func (f *faulty) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
+func (f *faulty) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]webhooks.Webhook, error) {
 	return call(f, ctx, "FailingWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.FailingWebhooks(ctx, since, page) })
 }
 
-func (f *faulty) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+func (f *faulty) OffWebhooks(ctx context.Context, page driver.ListQuery) ([]webhooks.Webhook, error) {
 	return call(f, ctx, "OffWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.OffWebhooks(ctx, page) })
 }
 
-func (f *faulty) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+func (f *faulty) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]webhooks.Webhook, error) {
 	return call(f, ctx, "HeldWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.HeldWebhooks(ctx, page) })
 }
 

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -217,7 +219,7 @@ func (s *subscriber) create(ctx context.Context, steady bool) {
 func (s *subscriber) stored() (list []webhooks.Webhook) {
 	s.world.truth(func(ctx context.Context, kept store.Store) {
 		var err error
-		if list, err = kept.ListWebhooks(ctx, s.account.id, webhooks.Page{Limit: 1000}); err != nil {
+		if list, err = kept.ListWebhooks(ctx, s.account.id, driver.ListQuery{Limit: 1000}); err != nil {
 			s.world.breach("the store can be asked", nil, "ListWebhooks: %v", err)
 		}
 	})
@@ -231,7 +233,7 @@ func (s *subscriber) is(k *hook) (now *webhooks.Webhook) {
 		switch {
 		case err == nil:
 			now = &found
-		case !errors.Is(err, webhooks.ErrNotFound):
+		case !errors.Is(err, apierr.ErrNotFound):
 			s.world.breach("the store can be asked", nil, "WebhookByID: %v", err)
 		}
 	})
@@ -337,7 +339,7 @@ func (s *subscriber) deleteInGo(ctx context.Context, k *hook) {
 	err := s.world.reach().api.Webhooks.Delete(call, s.account.id, k.id, webhooks.DeleteParams{})
 	undo()
 	s.tell([]string{k.name}, "deletes %s in Go, context of %d looks: %v", k.name, looks, err)
-	s.deleted(k, from, outcomeOf(err, errors.Is(err, webhooks.ErrNotFound)))
+	s.deleted(k, from, outcomeOf(err, errors.Is(err, apierr.ErrNotFound)))
 }
 
 func (s *subscriber) deleted(k *hook, from time.Duration, result outcome) {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -24,6 +25,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
@@ -173,17 +175,17 @@ var alike = cmp.Options{
 // is names an error.
 func is(err error) string {
 	for _, known := range []error{
-		apikeys.ErrNotFound, apikeys.ErrExists, apikeys.ErrLimit, webhooks.ErrNotFound, webhooks.ErrExists, webhooks.ErrLimit,
+		apierr.ErrNotFound, apierr.ErrExists, apierr.ErrLimit, apierr.ErrNotFound, apierr.ErrExists, apierr.ErrLimit,
 		webhooks.ErrRecovering, store.ErrClosed, errRefused,
 	} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
 	}
-	if key, ok := errors.AsType[*apikeys.DuplicateRequestError](err); ok {
+	if key, ok := errors.AsType[*driver.DuplicateRequestError](err); ok {
 		return fmt.Sprint("repeated ", key.ID, key.Fingerprint)
 	}
-	if webhook, ok := errors.AsType[*webhooks.DuplicateRequestError](err); ok {
+	if webhook, ok := errors.AsType[*driver.DuplicateRequestError](err); ok {
 		return fmt.Sprint("repeated ", webhook.ID, webhook.Fingerprint)
 	}
 	if err != nil {
@@ -223,8 +225,8 @@ func (d *deeds) next() deed {
 	return list[d.rand.IntN(len(list))]()
 }
 
-func (d *deeds) hash() apikeys.Hash {
-	var h apikeys.Hash
+func (d *deeds) hash() driver.Hash {
+	var h driver.Hash
 	h.Sum[0] = byte(1 + d.rand.IntN(20))
 	return h
 }
@@ -237,8 +239,8 @@ func (d *deeds) expiry() time.Time {
 	return time.Time{}
 }
 
-func (d *deeds) options() apikeys.CreateOptions {
-	options := apikeys.CreateOptions{MaxCount: pick(d.rand, 0, 0, 5), IdempotencyTTL: 6 * time.Hour}
+func (d *deeds) options() driver.CreateOptions {
+	options := driver.CreateOptions{MaxCount: pick(d.rand, 0, 0, 5), IdempotencyTTL: 6 * time.Hour}
 	if d.rand.IntN(3) == 0 {
 		options.IdempotencyKey = d.some("request")
 	}
@@ -275,21 +277,21 @@ func (d *deeds) deleteKey() deed {
 }
 
 func (d *deeds) useKey() deed {
-	var uses []apikeys.KeyUse
+	var uses []driver.KeyUse
 	for range d.rand.IntN(5) {
-		uses = append(uses, apikeys.KeyUse{Account: d.account(), ID: d.some("key"), Hash: d.hash(), At: time.Now()})
+		uses = append(uses, driver.KeyUse{Account: d.account(), ID: d.some("key"), Hash: d.hash(), At: time.Now()})
 	}
 	return deed{fmt.Sprint("notes ", len(uses), " uses"), func(t *twin) any { return is(t.RecordKeyUse(d.ctx, uses)) }}
 }
 
 func (d *deeds) createWebhook() deed {
 	w := webhooks.Webhook{
-		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", WebhookHealth: webhooks.WebhookHealth{Active: d.rand.IntN(5) > 0}, CreatedAt: time.Now(),
+		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", WebhookHealth: driver.WebhookHealth{Active: d.rand.IntN(5) > 0}, CreatedAt: time.Now(),
 		Events: slices.Clone(pick(d.rand, alerts.EventTypes(), alerts.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
 	}
 	w.ID = w.Account + d.some("wh") // no id is of two accounts
 	options := d.options()
-	with := webhooks.CreateOptions{MaxCount: options.MaxCount, IdempotencyKey: options.IdempotencyKey, IdempotencyTTL: options.IdempotencyTTL, AuditEntry: d.note(w.Account, audit.WebhookCreated, w.ID)}
+	with := driver.CreateOptions{MaxCount: options.MaxCount, IdempotencyKey: options.IdempotencyKey, IdempotencyTTL: options.IdempotencyTTL, AuditEntry: d.note(w.Account, audit.WebhookCreated, w.ID)}
 	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, with)) }}
 }
 
@@ -334,10 +336,10 @@ func (d *deeds) alert() deed {
 	event, text, err := d.event(account), d.some("state"), d.fails()
 	return deed{fmt.Sprint("reports ", metric, " of ", account, ", ", text), func(t *twin) any {
 		var seen []any
-		n, err := t.UpdateAlert(d.ctx, account, metric, func(step *alerts.Step) error {
+		n, err := t.UpdateAlert(d.ctx, account, metric, func(step *driver.AlertStep) error {
 			seen = []any{string(step.State), step.Due, step.Webhooks()}
 			if step.State = []byte(text); tells {
-				step.Events = append(step.Events, alerts.StepEvent{EncodedEvent: event})
+				step.Events = append(step.Events, driver.AlertEvent{EncodedEvent: event})
 			}
 			step.Deferrable = soft && !tells
 			return err
@@ -360,7 +362,7 @@ func (d *deeds) scanState() deed {
 
 func (d *deeds) entry() deed {
 	event := d.event(d.account())
-	dedupKeys := []alerts.DedupKey{{Key: d.some("notice"), Until: time.Now().Add(day / 4)}, {Key: d.some("other"), Until: time.Now().Add(day)}}
+	dedupKeys := []driver.DedupKey{{Key: d.some("notice"), Until: time.Now().Add(day / 4)}, {Key: d.some("other"), Until: time.Now().Add(day)}}
 	return deed{fmt.Sprint("tells ", dedupKeys[0].Key, " and ", dedupKeys[1].Key, " of ", event.Account), func(t *twin) any {
 		fresh, err := t.UnseenKeys(d.ctx, event.Account, dedupKeys)
 		n, err2 := t.EnqueueOnce(d.ctx, event, dedupKeys)
@@ -424,14 +426,14 @@ func (d *deeds) settle() deed {
 		r := rand.New(rand.NewPCG(seed, 4))
 		return d.settles(t, func(task storetest.Task) (s storetest.Settlement, ok bool) {
 			s = storetest.Settlement{Task: task, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Status: 200}}
-			s.Outcome = pick(r, storetest.Release, webhooks.Retry, webhooks.Retry, webhooks.Deliver, webhooks.Deliver, webhooks.GiveUp)
-			if s.Outcome == webhooks.Retry || s.Outcome == webhooks.GiveUp {
+			s.Effect = pick(r, storetest.Release, driver.Retry, driver.Retry, driver.Deliver, driver.Deliver, driver.GiveUp)
+			if s.Effect == driver.Retry || s.Effect == driver.GiveUp {
 				s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = 500, webhooks.ClassStatus, "status 500"
 			}
-			if s.Outcome == webhooks.Retry {
+			if s.Effect == driver.Retry {
 				s.RetryAfter = span(r, time.Second, 3*time.Hour).Truncate(time.Millisecond)
 			}
-			if s.Outcome == webhooks.GiveUp && r.IntN(6) == 0 {
+			if s.Effect == driver.GiveUp && r.IntN(6) == 0 {
 				s.Deactivate = webhooks.OffGone
 			}
 			return s, r.IntN(3) > 0
@@ -442,7 +444,7 @@ func (d *deeds) settle() deed {
 // release gives back all that is claimed.
 func (d *deeds) release(t *twin) any {
 	return d.settles(t, func(task storetest.Task) (storetest.Settlement, bool) {
-		return storetest.Settlement{Task: task, Outcome: storetest.Release}, true
+		return storetest.Settlement{Task: task, Effect: storetest.Release}, true
 	})
 }
 
@@ -486,7 +488,7 @@ func (d *deeds) advance() deed {
 
 func (d *deeds) purge() deed {
 	now := time.Now()
-	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, AuditEntries: now.Add(-3 * day), Limit: 50}
+	purge := driver.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, AuditEntries: now.Add(-3 * day), Limit: 50}
 	return deed{"gives back all that is claimed, and purges", func(t *twin) any {
 		d.release(t) // Purge ends what is under way, too
 		for range 1000 {
@@ -516,24 +518,24 @@ func (d *deeds) look(t *twin) any {
 	var seen []any
 	see := func(value any, err error) { seen = append(seen, result{value, is(err)}) }
 	due, err := t.DueAlerts(d.ctx, 100)
-	slices.SortFunc(due, func(a, b alerts.Series) int {
+	slices.SortFunc(due, func(a, b driver.AlertSeries) int {
 		return strings.Compare(a.Account+" "+a.Name, b.Account+" "+b.Name)
 	})
 	see(due, err)
 	see(backlogOf(d.ctx, t, ""))
 	see(pendingAuditEntries(d.ctx, t))
-	see(t.OffWebhooks(d.ctx, webhooks.Page{Limit: 100}))
+	see(t.OffWebhooks(d.ctx, driver.ListQuery{Limit: 100}))
 	see(t.AccountSizes(d.ctx, []string{"b", "a"}))
-	see(t.ExpiringKeys(d.ctx, apikeys.ExpiryQuery{Before: d.begun.Add(3 * day), Limit: 100}))
+	see(t.ExpiringKeys(d.ctx, driver.ExpiryQuery{Before: d.begun.Add(3 * day), Limit: 100}))
 	for _, account := range []string{"a", "b"} {
-		keys, err := t.ListKeys(d.ctx, account, apikeys.Page{Limit: 100})
+		keys, err := t.ListKeys(d.ctx, account, driver.ListQuery{Limit: 100})
 		see(keys, err)
 		for _, key := range keys {
 			found, err := t.KeyByHash(d.ctx, key.Hash)
 			see(found, err)
 		}
 		see(t.ListAuditEntries(d.ctx, account, audit.Query{Limit: 10_000}))
-		hooks, err := t.ListWebhooks(d.ctx, account, webhooks.Page{Limit: 100})
+		hooks, err := t.ListWebhooks(d.ctx, account, driver.ListQuery{Limit: 100})
 		see(hooks, err)
 		for _, hook := range hooks {
 			see(backlogOf(d.ctx, t, hook.ID))

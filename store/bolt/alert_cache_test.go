@@ -10,8 +10,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // What is deferred is remembered, come what may, and all else as far as there is room.
@@ -54,7 +54,7 @@ func TestDamagedAlerts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Close() }()
-		_, err = s.UpdateAlert(t.Context(), "acct", "metric", func(step *alerts.Step) error {
+		_, err = s.UpdateAlert(t.Context(), "acct", "metric", func(step *driver.AlertStep) error {
 			found, step.State = string(step.State), []byte(state)
 			return nil
 		})
@@ -90,7 +90,7 @@ func TestQuietReportsDoNotWait(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	update := func(account, state string) error {
-		_, err := s.UpdateAlert(t.Context(), account, "metric", func(step *alerts.Step) error {
+		_, err := s.UpdateAlert(t.Context(), account, "metric", func(step *driver.AlertStep) error {
 			step.State = []byte(state)
 			return nil
 		})
@@ -114,13 +114,13 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	keep := func(state string, deferred bool) func(*alerts.Step) error {
-		return func(step *alerts.Step) error {
+	keep := func(state string, deferred bool) func(*driver.AlertStep) error {
+		return func(step *driver.AlertStep) error {
 			step.State, step.Deferrable = []byte(state), deferred
 			return nil
 		}
 	}
-	for _, step := range []func(*alerts.Step) error{keep("hard", false), keep("deferred", true)} {
+	for _, step := range []func(*driver.AlertStep) error{keep("hard", false), keep("deferred", true)} {
 		if _, err := s.UpdateAlert(t.Context(), "acct", "metric", step); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 	var found []string
 	err = s.writer.Run(t.Context(), func(b *batch) error {
 		for range 2 {
-			_, err := s.updateAlert(b, record.Prefixed("acct", "metric"), "acct", func(step *alerts.Step) error {
+			_, err := s.updateAlert(b, record.Prefixed("acct", "metric"), "acct", func(step *driver.AlertStep) error {
 				found = append(found, string(step.State))
 				step.State = []byte("hard") // as in the file
 				return nil
@@ -156,7 +156,7 @@ func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	later, asked := make(chan error, 1), make(chan struct{})
 	report := func() {
 		first := true
-		_, err := s.UpdateAlert(t.Context(), "acct", "metric", func(step *alerts.Step) error {
+		_, err := s.UpdateAlert(t.Context(), "acct", "metric", func(step *driver.AlertStep) error {
 			if first {
 				first = false
 				close(asked) // the cache is locked until it has kept the state, or declined to
@@ -167,7 +167,7 @@ func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 		later <- err
 	}
 	calls := 0
-	_, err = s.UpdateAlert(t.Context(), "acct", "metric", func(step *alerts.Step) error {
+	_, err = s.UpdateAlert(t.Context(), "acct", "metric", func(step *driver.AlertStep) error {
 		if calls++; calls == 2 { // the first call is the cache's, the second the step's
 			go report()
 			<-asked
@@ -183,7 +183,7 @@ func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	}
 	state := func() (found string) {
 		t.Helper()
-		_, err := s.UpdateAlert(t.Context(), "acct", "metric", func(step *alerts.Step) error {
+		_, err := s.UpdateAlert(t.Context(), "acct", "metric", func(step *driver.AlertStep) error {
 			found = string(step.State)
 			return nil
 		})

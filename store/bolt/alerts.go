@@ -10,16 +10,15 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// UpdateAlert implements [alerts.Store].
-func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (deliveries int, err error) {
+// UpdateAlert implements [driver.AlertStore].
+func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -36,7 +35,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account, series string, change 
 }
 
 // answer applies a change that needs no transaction; otherwise it reports false.
-func (s *Store) answer(account string, row []byte, change func(*alerts.Step) error) (answered bool, err error) {
+func (s *Store) answer(account string, row []byte, change func(*driver.AlertStep) error) (answered bool, err error) {
 	s.alerts.mu.Lock()
 	defer s.alerts.mu.Unlock()
 	if s.alerts.closed {
@@ -56,7 +55,7 @@ func (s *Store) answer(account string, row []byte, change func(*alerts.Step) err
 		return false, nil
 	}
 	looked := false
-	step := alerts.Step{State: a.state, Webhooks: func() []webhooks.Webhook { looked = true; return nil }}
+	step := driver.AlertStep{State: a.state, Webhooks: func() []driver.Webhook { looked = true; return nil }}
 	err = change(&step)
 	switch {
 	case looked || len(step.Events) > 0:
@@ -94,12 +93,12 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 }
 
 // updateAlert is a step of the writer.
-func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*alerts.Step) error) (deliveries int, err error) {
+func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	if b.isErasing(account) {
 		return 0, auth.ErrErasing
 	}
 	a := readAlert(b.tx, row)
-	step := alerts.Step{State: s.stateOf(b, row, a), Due: a.due, Webhooks: func() []webhooks.Webhook { return s.readableWebhooks(b, account) }}
+	step := driver.AlertStep{State: s.stateOf(b, row, a), Due: a.due, Webhooks: func() []driver.Webhook { return s.readableWebhooks(b, account) }}
 	if err := change(&step); err != nil {
 		return 0, err
 	}
@@ -143,8 +142,8 @@ func (s *Store) stateOf(b *batch, row []byte, file alert) []byte {
 }
 
 // readableWebhooks returns copies of the account's webhooks, without unreadable ones.
-func (s *Store) readableWebhooks(b *batch, account string) []webhooks.Webhook {
-	var list []webhooks.Webhook
+func (s *Store) readableWebhooks(b *batch, account string) []driver.Webhook {
+	var list []driver.Webhook
 	for _, w := range s.accountWebhooks(b, account).list {
 		if w.err == nil {
 			webhook := w.Webhook
@@ -169,8 +168,8 @@ func (s *Store) markDue(b *batch, account string) error {
 	return nil
 }
 
-// DueAlerts implements [alerts.Store].
-func (s *Store) DueAlerts(ctx context.Context, limit int) (due []alerts.Series, err error) {
+// DueAlerts implements [driver.AlertStore].
+func (s *Store) DueAlerts(ctx context.Context, limit int) (due []driver.AlertSeries, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -179,7 +178,7 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) (due []alerts.Series, 
 	c := tx.Bucket(bucketDueAlerts).Cursor()
 	for k, _ := c.First(); k != nil && len(due) < limit; k, _ = c.Next() {
 		account, series := record.CutPrefixed(k)
-		due = append(due, alerts.Series{Account: account, Name: series})
+		due = append(due, driver.AlertSeries{Account: account, Name: series})
 	}
 	return due, nil
 }
@@ -378,7 +377,7 @@ func (s *alertCache) forgetAccount(account string) {
 	}
 }
 
-// UpdateScan implements [alerts.Store]. The state is a row of meta.
+// UpdateScan implements [driver.AlertStore]. The state is a row of meta.
 func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		before := bytes.Clone(b.Get(bucketMeta, keyScan))

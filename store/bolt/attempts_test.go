@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestFirstAttempts settles deliveries of one segment in batches of several sizes and
@@ -22,7 +22,7 @@ func TestFirstAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var steps []func(*batch) error
@@ -41,7 +41,7 @@ func TestFirstAttempts(t *testing.T) {
 		}
 		return tasks
 	}
-	settle := func(outcome webhooks.Outcome, tasks ...storetest.Task) {
+	settle := func(outcome driver.Effect, tasks ...storetest.Task) {
 		t.Helper()
 		var settlements []storetest.Settlement
 		for _, task := range tasks {
@@ -53,7 +53,7 @@ func TestFirstAttempts(t *testing.T) {
 			t.Fatal(stale, err)
 		}
 	}
-	want := func(event, attempts int, state webhooks.DeliveryState) {
+	want := func(event, attempts int, state driver.DeliveryState) {
 		t.Helper()
 		list, err := s.EventDeliveries(t.Context(), "acct", testEvent(event, 0).ID)
 		if err != nil || len(list) != 1 || list[0].State != state || len(list[0].Attempts) != attempts {
@@ -69,10 +69,10 @@ func TestFirstAttempts(t *testing.T) {
 			even = append(even, task)
 		}
 	}
-	settle(webhooks.GiveUp, even...)
-	settle(webhooks.Deliver, odd...)
-	settle(webhooks.Deliver, tasks[2])
-	settle(webhooks.Retry, tasks[:2]...)
+	settle(driver.GiveUp, even...)
+	settle(driver.Deliver, odd...)
+	settle(driver.Deliver, tasks[2])
+	settle(driver.Retry, tasks[:2]...)
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		packs, last := tx.Bucket(bucketFirstAttempts).Stats().KeyN, tx.Bucket(bucketLastAttempts).Stats().KeyN
 		if packs != 2 || last != 3 {
@@ -83,24 +83,24 @@ func TestFirstAttempts(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	want(0, 1, webhooks.Pending)
-	want(2, 1, webhooks.Delivered)
+	want(0, 1, driver.Pending)
+	want(2, 1, driver.Delivered)
 	for i := 3; i < events; i++ {
-		state := webhooks.Delivered
+		state := driver.Delivered
 		if i%2 == 0 {
-			state = webhooks.Dead
+			state = driver.Dead
 		}
 		want(i, 1, state)
 	}
 
-	settle(webhooks.GiveUp, claim()...)
+	settle(driver.GiveUp, claim()...)
 	if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(4, 0).ID, audit.Entry{}); err != nil {
 		t.Fatal(err)
 	}
-	for range webhooks.MaxAttempts - 1 {
-		settle(webhooks.Retry, claim()...)
+	for range driver.MaxAttempts - 1 {
+		settle(driver.Retry, claim()...)
 	}
-	want(4, webhooks.MaxAttempts, webhooks.Pending)
-	settle(webhooks.Deliver, claim()...)
-	want(4, webhooks.MaxAttempts, webhooks.Delivered)
+	want(4, driver.MaxAttempts, driver.Pending)
+	settle(driver.Deliver, claim()...)
+	want(4, driver.MaxAttempts, driver.Delivered)
 }

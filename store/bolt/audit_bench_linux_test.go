@@ -5,11 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // BenchmarkAuditEntries counts what is written to the file for a key that is created alone, in an
@@ -23,9 +22,9 @@ func BenchmarkAuditEntries(b *testing.B) {
 			}
 			defer func() { _ = store.Close() }()
 			create := func(i int) {
-				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_0", Name: "benchmark", Scopes: scopes.All()}
+				key := driver.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_0", Name: "benchmark", Scopes: scopes.All()}
 				key.Hash.Sum[0], key.Hash.Sum[1], key.Hash.Sum[2] = byte(i*7), byte(i>>8), byte(i>>16)
-				options := apikeys.CreateOptions{}
+				options := driver.CreateOptions{}
 				if entry != nil {
 					options.AuditEntry = audit.Entry{
 						ID: fmt.Sprintf("aud_%026d", i), Account: key.Account, Action: audit.KeyCreated, Pending: entry.Pending,
@@ -40,7 +39,7 @@ func BenchmarkAuditEntries(b *testing.B) {
 				create(i)
 			}
 			// As a service does it regularly: see mergeRoot.
-			if _, err := store.Purge(b.Context(), webhooks.Purge{Limit: 1000}); err != nil {
+			if _, err := store.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 				b.Fatal(err)
 			}
 			before, n := written(b), 1000

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func init() { roles["change keys"] = changeKeysForEver }
@@ -31,7 +31,7 @@ func TestAuditEntriesKilled(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	there := make(map[string]int) // how often it was renamed
 	for after := ""; ; {
-		list, err := s.ListKeys(t.Context(), "acct", apikeys.Page{After: after, Limit: 1000})
+		list, err := s.ListKeys(t.Context(), "acct", driver.ListQuery{After: after, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func changeKeysForEver(path string) error {
 	for range cap(failed) {
 		go func() {
 			for {
-				key := apikeys.Key{ID: "key_" + rand.Text(), Account: "acct", Name: "x", Scopes: scopes.All()}
+				key := driver.Key{ID: "key_" + rand.Text(), Account: "acct", Name: "x", Scopes: scopes.All()}
 				_, _ = rand.Read(key.Hash.Sum[:])
 				note := func(action audit.Action) audit.Entry {
 					return audit.Entry{
@@ -104,10 +104,10 @@ func changeKeysForEver(path string) error {
 				print.Lock()
 				fmt.Println(key.ID)
 				print.Unlock()
-				err := s.CreateKey(ctx, key, apikeys.CreateOptions{AuditEntry: note(audit.KeyCreated)})
+				err := s.CreateKey(ctx, key, driver.CreateOptions{AuditEntry: note(audit.KeyCreated)})
 				for range 2 {
 					if err == nil {
-						_, err = s.UpdateKey(ctx, key.Account, key.ID, func(k *apikeys.Key, entry *audit.Entry) error {
+						_, err = s.UpdateKey(ctx, key.Account, key.ID, func(k *driver.Key, entry *audit.Entry) error {
 							k.Name += "x"
 							*entry = note(audit.KeyChanged)
 							return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept: audit entries of few targets are stored and purged at
@@ -107,7 +107,7 @@ func TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 			before := now.Add(-70 * time.Second)
 			for more := true; more; {
 				var err error
-				if more, err = s.Purge(t.Context(), webhooks.Purge{AuditEntries: before, Limit: 300}); err != nil {
+				if more, err = s.Purge(t.Context(), driver.Purge{AuditEntries: before, Limit: 300}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -148,7 +148,7 @@ func TestPurge_AuditEntryStoredUnderAClockAhead_StaysPending(t *testing.T) {
 	if errs[0] != nil {
 		t.Fatal(errs[0])
 	}
-	if _, err := s.Purge(t.Context(), webhooks.Purge{AuditEntries: now.Add(-24 * time.Hour), Limit: 100}); err != nil {
+	if _, err := s.Purge(t.Context(), driver.Purge{AuditEntries: now.Add(-24 * time.Hour), Limit: 100}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.PendingAuditEntries(t.Context(), "acct", 9)

@@ -7,11 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget: the key's own row leads to its
@@ -27,9 +26,9 @@ func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget(t *testing.
 	}
 	create := func(id string, entry audit.Entry) {
 		t.Helper()
-		key := apikeys.Key{ID: id, Account: "acct", Scopes: scopes.All(), CreatedAt: time.Now().UTC()}
+		key := driver.Key{ID: id, Account: "acct", Scopes: scopes.All(), CreatedAt: time.Now().UTC()}
 		key.Hash.Sum[0] = id[len(id)-1]
-		must(t, s.CreateKey(t.Context(), key, apikeys.CreateOptions{AuditEntry: entry}))
+		must(t, s.CreateKey(t.Context(), key, driver.CreateOptions{AuditEntry: entry}))
 	}
 	wantEntries := func(want ...string) {
 		t.Helper()
@@ -51,7 +50,7 @@ func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget(t *testing.
 	wantEntries("aud_1")
 	create("key_b", entry("aud_2", audit.KeyCreated))
 	wantEntries("aud_2", "aud_1")
-	_, err = s.UpdateKey(t.Context(), "acct", "key_b", func(key *apikeys.Key, n *audit.Entry) error {
+	_, err = s.UpdateKey(t.Context(), "acct", "key_b", func(key *driver.Key, n *audit.Entry) error {
 		key.Previous, key.Hash.Sum[1] = key.Hash, 1
 		*n = entry("aud_3", audit.KeyRotated)
 		return nil
@@ -69,13 +68,13 @@ func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget(t *testing.
 	}
 	wantEntries("aud_0", "aud_4", "aud_3", "aud_2", "aud_1")
 
-	_, err = s.Purge(t.Context(), webhooks.Purge{AuditEntries: time.Now().Add(time.Minute), Limit: 100})
+	_, err = s.Purge(t.Context(), driver.Purge{AuditEntries: time.Now().Add(time.Minute), Limit: 100})
 	must(t, err)
 	wantEntries()
 	must(t, s.DeleteKey(t.Context(), "acct", "key_b", nil, audit.Entry{}))
 	create("key_b", entry("aud_1", audit.KeyCreated))
 	wantEntries("aud_1")
-	keys, err := s.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 100})
+	keys, err := s.ListKeys(t.Context(), "acct", driver.ListQuery{Limit: 100})
 	must(t, err)
 	if len(keys) != 3 || keys[0].ID != "key_c" {
 		t.Errorf("got %d keys, the first %q, want 3, the first key_c", len(keys), keys[0].ID)

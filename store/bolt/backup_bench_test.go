@@ -14,7 +14,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // BenchmarkBackup backs up a file of 1 GiB (64 MiB with -short) while 1,000 events a second are
@@ -28,16 +28,16 @@ func BenchmarkBackup(b *testing.B) {
 	s, err := bolt.Open(path)
 	must(b, err)
 	defer func() { must(b, s.Close()) }()
-	must(b, s.CreateWebhook(b.Context(), webhooks.Webhook{
-		Account: "acct", ID: "wh", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(), Events: []webhooks.EventType{alerts.TypeBalanceLow},
-	}, webhooks.CreateOptions{}))
+	must(b, s.CreateWebhook(b.Context(), driver.Webhook{
+		Account: "acct", ID: "wh", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true}, CreatedAt: time.Now(), Events: []driver.EventType{alerts.TypeBalanceLow},
+	}, driver.CreateOptions{}))
 	size := int64(1 << 30)
 	if testing.Short() {
 		size = 64 << 20
 	}
 	var n atomic.Int64
 	publish := func(body []byte) error {
-		_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
+		_, err := s.Enqueue(b.Context(), driver.EncodedEvent{
 			ID: fmt.Sprintf("event-%012d", n.Add(1)), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 		})
 		return err

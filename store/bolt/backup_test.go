@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // openBackup opens a backup as a file of its own.
@@ -44,7 +44,7 @@ func openBackup(t *testing.T, backup []byte) *bolt.Store {
 }
 
 func publishTo(s store.Store, id string) error {
-	_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
+	_, err := s.Enqueue(context.Background(), driver.EncodedEvent{
 		ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: bytes.Repeat([]byte(id), 100),
 	})
 	return err
@@ -127,7 +127,7 @@ func TestBackupHasDeferredAlerts(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	update := func(s store.Store, account, state string) (was string) {
 		t.Helper()
-		_, err := s.UpdateAlert(t.Context(), account, "series", func(step *alerts.Step) error {
+		_, err := s.UpdateAlert(t.Context(), account, "series", func(step *driver.AlertStep) error {
 			was = string(step.State)
 			if state != "" {
 				step.State, step.Deferrable = []byte(state), strings.HasPrefix(state, "deferred")

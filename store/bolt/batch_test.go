@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestStepsOfOneBatch: steps that share a commit see what those before have left to be
@@ -29,7 +29,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 { // the first is inactive
-		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,13 +65,13 @@ func TestStepsOfOneBatch(t *testing.T) {
 	for range 2 { // the second time it is read from the file
 		for i := range events {
 			list, err := s.EventDeliveries(t.Context(), "acct", testEvent(i, 0).ID)
-			states := map[string]webhooks.DeliveryState{}
+			states := map[string]driver.DeliveryState{}
 			for _, d := range list {
 				states[d.WebhookID] = d.State
 			}
-			want := map[string]webhooks.DeliveryState{"wh0": webhooks.Skipped, "wh1": webhooks.Pending}
+			want := map[string]driver.DeliveryState{"wh0": driver.Skipped, "wh1": driver.Pending}
 			if i == events-1 {
-				want["wh0"] = webhooks.Pending
+				want["wh0"] = driver.Pending
 			}
 			if fmt.Sprint(states) != fmt.Sprint(want) || err != nil {
 				t.Errorf("event %d: %v, %v; want %v", i, states, err, want)
@@ -101,7 +101,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 func TestPurgeInABatch(t *testing.T) {
 	s := openTemp(t)
 	for i := range 2 { // the first is inactive
-		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestPurgeInABatch(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}
-	purge := webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}
+	purge := driver.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}
 	failed := errors.New("failed")
 	outcomes := together(t, s,
 		func(b *batch) error {
@@ -125,10 +125,10 @@ func TestPurgeInABatch(t *testing.T) {
 		t.Error(outcomes)
 	}
 	list, err := s.EventDeliveries(t.Context(), "acct", event.ID)
-	if err != nil || len(list) != 2 || list[0].State != webhooks.Dead || list[1].State != webhooks.Dead {
+	if err != nil || len(list) != 2 || list[0].State != driver.Dead || list[1].State != driver.Dead {
 		t.Errorf("%+v, %v; want two that are dead", list, err)
 	}
-	if got, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); got != (webhooks.Backlog{}) || err != nil {
+	if got, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); got != (driver.Backlog{}) || err != nil {
 		t.Errorf("Backlog = %+v, %v", got, err)
 	}
 }
@@ -138,7 +138,7 @@ func TestPurgeInABatch(t *testing.T) {
 func TestClaimsDuringACommit(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
-	if err := s.CreateWebhook(t.Context(), webhook, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {
@@ -175,7 +175,7 @@ func TestClaimsDuringACommit(t *testing.T) {
 // TestPurgeThatFails: what a purge that fails was about to end can be claimed again.
 func TestPurgeThatFails(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Enqueue(t.Context(), testEvent(1, 100)); err != nil {
@@ -184,7 +184,7 @@ func TestPurgeThatFails(t *testing.T) {
 	if err := s.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketAttempts) }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}); err == nil {
+	if _, err := s.Purge(t.Context(), driver.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}); err == nil {
 		t.Error("the purge did not fail")
 	}
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 99)
@@ -201,7 +201,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	failed := errors.New("failed")
@@ -231,7 +231,7 @@ func TestWebhookMadeAgainInABatch(t *testing.T) { testbubble.Run(t, testWebhookM
 
 func testWebhookMadeAgainInABatch(t *testing.T) {
 	s := openTemp(t)
-	create := func(i int) error { return s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}) }
+	create := func(i int) error { return s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}) }
 	enqueue := func(i int) error { _, err := s.Enqueue(t.Context(), testEvent(i, 10)); return err }
 	for i := range 2 {
 		if err := create(1 + i); err != nil {
@@ -276,6 +276,6 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	}
 }
 
-func newTestEvent(s *Store, encoded webhooks.EncodedEvent) *eventlog.Event {
+func newTestEvent(s *Store, encoded driver.EncodedEvent) *eventlog.Event {
 	return s.log.NewEvent(&encoded)
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 	"github.com/storageapi/storageapi/store/capability"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // ErrLocked is wrapped by the error of [Open] if the file is already open, in this process or
@@ -84,8 +84,8 @@ type Store struct {
 }
 
 var (
-	_ store.Store         = (*Store)(nil)
-	_ webhooks.Deliveries = (*Store)(nil)
+	_ store.Store       = (*Store)(nil)
+	_ driver.Deliveries = (*Store)(nil)
 )
 
 // An Option changes how a file is opened.

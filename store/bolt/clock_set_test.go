@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is pending
@@ -24,14 +25,14 @@ func TestClockIsSetAhead(t *testing.T) {
 				var system testclock.Clock
 				s := openTemp(t, systemClock(&system))
 				defer func() { _ = s.Close() }()
-				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+				if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				publishMany(t, s, 1)
-				state := func(ahead time.Duration) webhooks.DeliveryState {
+				state := func(ahead time.Duration) driver.DeliveryState {
 					system.RunAhead(ahead)
 					before := time.Now().Add(ahead - 30*day)
-					if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: before, Limit: 100}); err != nil {
+					if _, err := s.Purge(t.Context(), driver.Purge{Payloads: before, Limit: 100}); err != nil {
 						t.Fatal(err)
 					}
 					list, err := s.EventDeliveries(t.Context(), "acct", testEvent(0, 0).ID)
@@ -41,7 +42,7 @@ func TestClockIsSetAhead(t *testing.T) {
 					return list[0].State
 				}
 				for range 24 {
-					if got := state(ahead); got != webhooks.Pending {
+					if got := state(ahead); got != driver.Pending {
 						t.Fatalf("it is %s soon after the clock was set", got)
 					}
 					time.Sleep(time.Hour)
@@ -49,9 +50,9 @@ func TestClockIsSetAhead(t *testing.T) {
 						break
 					}
 				}
-				want := webhooks.Dead
+				want := driver.Dead
 				if right {
-					ahead, want := time.Duration(0), webhooks.Pending
+					ahead, want := time.Duration(0), driver.Pending
 					_ = state(ahead)
 					time.Sleep(2 * day)
 					if got := state(ahead); got != want {
@@ -78,11 +79,11 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {
 				var system testclock.Clock
 				s := mustOpen(t, path, systemClock(&system))
-				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+				if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				publishMany(t, s, 1)
-				var ref webhooks.DeliveryRef
+				var ref driver.DeliveryRef
 				putOff := func() {
 					tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1)
 					if err != nil || len(tasks) != 1 {
@@ -90,7 +91,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 					}
 					ref = tasks[0].Ref
 					_, err = storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{
-						Task: tasks[0], Outcome: webhooks.Retry, RetryAfter: retry, Attempt: webhooks.Attempt{Number: tasks[0].Attempt},
+						Task: tasks[0], Effect: driver.Retry, RetryAfter: retry, Attempt: driver.Attempt{Number: tasks[0].Attempt},
 					}})
 					if err != nil {
 						t.Fatal(err)
@@ -98,7 +99,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 				}
 				wantDue := func(in time.Duration) {
 					t.Helper()
-					loaded, err := s.Load(t.Context(), []webhooks.DeliveryRef{ref})
+					loaded, err := s.Load(t.Context(), []driver.DeliveryRef{ref})
 					if err != nil || time.Until(loaded[0].Due).Round(time.Second) != in {
 						t.Errorf("Load = %+v, %v; want it due in %v", loaded, err, in)
 					}
@@ -123,7 +124,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				system.RunAhead(0)
 				wantDue(50 * time.Minute)
-				if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 1}); err != nil { // marks the clock
+				if _, err := s.Purge(t.Context(), driver.Purge{Limit: 1}); err != nil { // marks the clock
 					t.Fatal(err)
 				}
 				again()
@@ -148,7 +149,7 @@ func TestPublishedInThePast(t *testing.T) {
 		var system testclock.Clock
 		s := openTemp(t, systemClock(&system))
 		defer func() { _ = s.Close() }()
-		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		right := time.Now()
@@ -162,7 +163,7 @@ func TestPublishedInThePast(t *testing.T) {
 			}
 		}
 		time.Sleep(day + time.Hour) // until it is believed that the clock is right
-		if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: right.Add(-30 * day), Limit: 1000}); err != nil {
+		if _, err := s.Purge(t.Context(), driver.Purge{Payloads: right.Add(-30 * day), Limit: 1000}); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || b.Pending != 3*part {
@@ -204,7 +205,7 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 					before := time.Now().Add(-30 * day)
 					for more := true; more; {
 						var err error
-						if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, AuditEntries: before, Limit: 100}); err != nil {
+						if more, err = s.Purge(t.Context(), driver.Purge{Payloads: before, Attempts: before, EventIDs: before, AuditEntries: before, Limit: 100}); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -281,12 +282,12 @@ func TestPublish_AfterATransactionThatFailed_GoesOnByTheClock(t *testing.T) {
 		}
 		time.Sleep(31 * day)
 		before := time.Now().Add(-30 * day)
-		if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 100}); err != nil {
+		if _, err := s.Purge(t.Context(), driver.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 100}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 3 {
-			if _, err := s.EventByID(t.Context(), "acct", testEvent(i, 0).ID); !errors.Is(err, webhooks.ErrNotFound) {
-				t.Errorf("event %d: %v, want %v", i, err, webhooks.ErrNotFound)
+			if _, err := s.EventByID(t.Context(), "acct", testEvent(i, 0).ID); !errors.Is(err, apierr.ErrNotFound) {
+				t.Errorf("event %d: %v, want %v", i, err, apierr.ErrNotFound)
 			}
 		}
 	})

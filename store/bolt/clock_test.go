@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestClockIsSetBetweenRuns closes a file at one time and opens it at another, a day
@@ -29,15 +29,15 @@ func TestClockIsSetBetweenRuns(t *testing.T) {
 				for i := range events {
 					enqueue(t, s, i)
 				}
-				settleAll(t, s, events, webhooks.Retry, retry)
+				settleAll(t, s, events, driver.Retry, retry)
 				last = time.Now()
 			})
 			at(t, clock.second, path, func(t *testing.T, s *bolt.Store) {
 				time.Sleep(retry)
-				settleAll(t, s, events, webhooks.Deliver, 0)
+				settleAll(t, s, events, driver.Deliver, 0)
 				enqueue(t, s, events)
-				settleAll(t, s, 1, webhooks.Deliver, 0)
-				page, err := s.ListDeliveries(t.Context(), "acct", "wh", webhooks.DeliveryQuery{Limit: 100, From: last.Truncate(time.Millisecond)})
+				settleAll(t, s, 1, driver.Deliver, 0)
+				page, err := s.ListDeliveries(t.Context(), "acct", "wh", driver.DeliveryQuery{Limit: 100, From: last.Truncate(time.Millisecond)})
 				if err != nil || len(page.Deliveries) == 0 || page.Deliveries[0].EventID != eventID(events) {
 					t.Errorf("the new event is not listed as the newest: %+v, %v", page, err)
 				}
@@ -64,14 +64,14 @@ func eventID(i int) string { return "evt_" + string(rune('a'+i)) }
 
 func enqueue(t *testing.T, s *bolt.Store, i int) {
 	t.Helper()
-	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: eventID(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
+	_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: eventID(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 // settleAll claims what is due, which must be that many deliveries, and settles it.
-func settleAll(t *testing.T, s *bolt.Store, want int, outcome webhooks.Outcome, after time.Duration) {
+func settleAll(t *testing.T, s *bolt.Store, want int, outcome driver.Effect, after time.Duration) {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
 	if err != nil || len(tasks) != want {
@@ -80,8 +80,8 @@ func settleAll(t *testing.T, s *bolt.Store, want int, outcome webhooks.Outcome, 
 	settlements := make([]storetest.Settlement, len(tasks))
 	for i, task := range tasks {
 		settlements[i] = storetest.Settlement{
-			Task: task, Outcome: outcome, RetryAfter: after,
-			Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 500},
+			Task: task, Effect: outcome, RetryAfter: after,
+			Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 500},
 		}
 	}
 	if stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil || len(stale) > 0 {
@@ -99,19 +99,19 @@ func TestClockWasAYearAhead(t *testing.T) {
 		for i := range events {
 			enqueue(t, s, i)
 		}
-		settleAll(t, s, events, webhooks.Retry, 24*hour)
+		settleAll(t, s, events, driver.Retry, 24*hour)
 	})
 	at(t, 365*24*hour, path, func(t *testing.T, s *bolt.Store) {
 		enqueue(t, s, events)
-		if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 1}); err != nil {
+		if _, err := s.Purge(t.Context(), driver.Purge{Limit: 1}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	at(t, 1*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, webhooks.Retry, 24*hour) })
+	at(t, 1*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, driver.Retry, 24*hour) })
 	for after := 2 * hour; after < 25*hour; after += hour {
-		at(t, after, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, 0, webhooks.Retry, 0) })
+		at(t, after, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, 0, driver.Retry, 0) })
 	}
-	at(t, 25*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, webhooks.Deliver, 0) })
+	at(t, 25*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, driver.Deliver, 0) })
 }
 
 // TestLongAbsence: how long a file was not open is told by the clock alone, which may have
@@ -120,11 +120,11 @@ func TestLongAbsence(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {
 		run, absent time.Duration
-		want        webhooks.DeliveryState // at once
+		want        driver.DeliveryState // at once
 	}{
-		"never run before":        {0, 31 * day, webhooks.Pending},
-		"after it ran for long":   {29 * day, 2 * day, webhooks.Pending},
-		"a restart does not wait": {31 * day, 10 * time.Minute, webhooks.Dead},
+		"never run before":        {0, 31 * day, driver.Pending},
+		"after it ran for long":   {29 * day, 2 * day, driver.Pending},
+		"a restart does not wait": {31 * day, 10 * time.Minute, driver.Dead},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
@@ -138,14 +138,14 @@ func TestLongAbsence(t *testing.T) {
 			})
 			at(t, test.run+test.absent, path, func(t *testing.T, s *bolt.Store) {
 				wantState(t, s, test.want)
-				if test.want == webhooks.Dead {
+				if test.want == driver.Dead {
 					return
 				}
-				settleAll(t, s, 1, webhooks.Retry, time.Hour)
+				settleAll(t, s, 1, driver.Retry, time.Hour)
 				time.Sleep(day - time.Second)
-				wantState(t, s, webhooks.Pending)
+				wantState(t, s, driver.Pending)
 				time.Sleep(time.Second)
-				wantState(t, s, webhooks.Dead)
+				wantState(t, s, driver.Dead)
 			})
 		})
 	}
@@ -153,9 +153,9 @@ func TestLongAbsence(t *testing.T) {
 
 func createClockWebhook(t *testing.T, s *bolt.Store) {
 	t.Helper()
-	err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
-	}, webhooks.CreateOptions{})
+	err := s.CreateWebhook(t.Context(), driver.Webhook{
+		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true}, Events: []driver.EventType{alerts.TypeBalanceLow},
+	}, driver.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,13 +165,13 @@ func createClockWebhook(t *testing.T, s *bolt.Store) {
 func purgeOld(t *testing.T, s *bolt.Store, age time.Duration) {
 	t.Helper()
 	before := time.Now().Add(-age)
-	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before.Add(-age), EventIDs: before.Add(-age), Limit: 100}); err != nil {
+	if _, err := s.Purge(t.Context(), driver.Purge{Payloads: before, Attempts: before.Add(-age), EventIDs: before.Add(-age), Limit: 100}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // wantState purges what is older than 30 days, and checks the state of the first event.
-func wantState(t *testing.T, s *bolt.Store, want webhooks.DeliveryState) {
+func wantState(t *testing.T, s *bolt.Store, want driver.DeliveryState) {
 	t.Helper()
 	purgeOld(t, s, 30*24*time.Hour)
 	list, err := s.EventDeliveries(t.Context(), "acct", eventID(0))

@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -33,7 +34,7 @@ func filled(t *testing.T) string {
 	now := time.Now().Add(time.Hour)
 	for more := true; more; {
 		var err error
-		if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, DedupKeys: now, Limit: 1000}); err != nil {
+		if more, err = s.Purge(t.Context(), driver.Purge{Payloads: now, Attempts: now, EventIDs: now, DedupKeys: now, Limit: 1000}); err != nil {
 			t.Fatal(err)
 		}
 	}

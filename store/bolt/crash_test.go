@@ -15,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -92,11 +93,11 @@ func publishForEver(path string) error {
 	if err != nil {
 		return err
 	}
-	if list, err := hooks.List(ctx, "acct", webhooks.Page{Limit: 1}); err != nil {
+	if list, err := hooks.List(ctx, "acct", webhooks.WebhookQuery{Limit: 1}); err != nil {
 		return err
 	} else if len(list.Webhooks) == 0 {
 		_, err := hooks.Create(ctx, "acct", webhooks.CreateParams{
-			URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow},
+			URL: "https://example.com/", Events: []driver.EventType{alerts.TypeBalanceLow},
 		})
 		if err != nil {
 			return err

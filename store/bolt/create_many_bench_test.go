@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // BenchmarkCreateManyKeys measures the creation of keys of 1,000 accounts by 256 at a time, fsynced, in files that have
@@ -34,7 +34,7 @@ func BenchmarkCreateManyKeys(b *testing.B) {
 			steps := make([]func(*batch) error, together)
 			for n := range steps {
 				now := time.Now().UTC().Truncate(time.Millisecond)
-				key := apikeys.Key{
+				key := driver.Key{
 					ID: ids.New("key", now), Account: fmt.Sprint("acct_", n*7%1000), Name: "benchmark",
 					Scopes: scopes.Of(scopes.FilesRead, scopes.FilesWrite), CreatedAt: now,
 				}
@@ -43,7 +43,7 @@ func BenchmarkCreateManyKeys(b *testing.B) {
 					if n == 0 {
 						batch.AfterCommit(func() { stats := batch.tx.Stats(); pages[i] += stats.GetPageAlloc() })
 					}
-					return putKey(batch, key, apikeys.Key{})
+					return putKey(batch, key, driver.Key{})
 				}
 			}
 			start := time.Now()

@@ -11,11 +11,10 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestDamagedPagesAreErrors writes rubbish into the first page of each bucket in
@@ -44,16 +43,16 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 			use := map[string]error{}
 			_, use["KeyByHash"] = s.KeyByHash(t.Context(), key.Hash)
 			_, use["KeyByID"] = s.KeyByID(t.Context(), "acct", key.ID)
-			_, use["ListKeys"] = s.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
+			_, use["ListKeys"] = s.ListKeys(t.Context(), "acct", driver.ListQuery{Limit: 9})
 			_, use["WebhookByID"] = s.WebhookByID(t.Context(), "acct", "wh")
-			_, use["ListWebhooks"] = s.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+			_, use["ListWebhooks"] = s.ListWebhooks(t.Context(), "acct", driver.ListQuery{Limit: 9})
 			_, use["EventDeliveries"] = s.EventDeliveries(t.Context(), "acct", "e1")
-			_, use["Enqueue"] = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct", Type: alerts.TypeBalanceLow})
+			_, use["Enqueue"] = s.Enqueue(t.Context(), driver.EncodedEvent{ID: "new", Account: "acct", Type: alerts.TypeBalanceLow})
 			tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 			use["Claim"] = err
 			var settlements []storetest.Settlement
 			for _, task := range tasks {
-				settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}})
+				settlements = append(settlements, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: 1}})
 			}
 			_, use["Settle"] = storetest.WorkerOf(s).Settle(t.Context(), settlements)
 			for method, err := range use {
@@ -74,26 +73,26 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 
 // fillFile writes more than fits within the page of a bucket's parent, and returns
 // one of the keys.
-func fillFile(t *testing.T, path string) (key apikeys.Key) {
+func fillFile(t *testing.T, path string) (key driver.Key) {
 	s, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
 	for i := range 300 {
-		key = apikeys.Key{ID: fmt.Sprint("key", i), Account: "acct", Scopes: scopes.All()}
+		key = driver.Key{ID: fmt.Sprint("key", i), Account: "acct", Scopes: scopes.All()}
 		key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), byte(i>>8)+1
-		if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+		if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-			ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i == 0},
-			Events: []webhooks.EventType{alerts.TypeBalanceLow},
-		}, webhooks.CreateOptions{})
+		err := s.CreateWebhook(t.Context(), driver.Webhook{
+			ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: i == 0},
+			Events: []driver.EventType{alerts.TypeBalanceLow},
+		}, driver.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("e", i), Account: "acct", Type: alerts.TypeBalanceLow})
+		_, err = s.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint("e", i), Account: "acct", Type: alerts.TypeBalanceLow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,21 +133,21 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.CreateWebhook(t.Context(), webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
-		Events: []webhooks.EventType{alerts.TypeBalanceLow},
-	}, webhooks.CreateOptions{})
+	err = s.CreateWebhook(t.Context(), driver.Webhook{
+		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true},
+		Events: []driver.EventType{alerts.TypeBalanceLow},
+	}, driver.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "e", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+	if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "e", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 	if err != nil || len(tasks) != 1 {
 		t.Fatalf("claimed %v, %v", tasks, err)
 	}
-	if _, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{settlementOf(tasks[0], webhooks.Retry)}); err != nil {
+	if _, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{settlementOf(tasks[0], driver.Retry)}); err != nil {
 		t.Fatal(err)
 	}
 	err = s.writer.Run(t.Context(), func(b *batch) error {
@@ -180,9 +179,9 @@ func TestFlippedBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
-	}, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), driver.Webhook{
+		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true}, Events: []driver.EventType{alerts.TypeBalanceLow},
+	}, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 40 {
@@ -220,7 +219,7 @@ func TestFlippedBytes(t *testing.T) {
 			}
 			_, _ = s.Enqueue(t.Context(), flippedEvent(100))
 			now := time.Now().Add(time.Second)
-			_, _ = s.Purge(t.Context(), webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, Limit: 1000})
+			_, _ = s.Purge(t.Context(), driver.Purge{Payloads: now, Attempts: now, EventIDs: now, Limit: 1000})
 			_ = s.Close()
 		}
 	}
@@ -229,8 +228,8 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-func flippedEvent(i int) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{
+func flippedEvent(i int) driver.EncodedEvent {
+	return driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 64<<10),
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -40,9 +41,9 @@ func BenchmarkDashboard(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = api.Close() }()
-			var webhook webhooks.Webhook
+			var webhook driver.Webhook
 			for range 20 {
-				params := webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}}
+				params := webhooks.CreateParams{URL: "https://example.com/", Events: []driver.EventType{alerts.TypeBalanceLow}}
 				if webhook.ID != "" {
 					params.Events[0] = alerts.TypeFilesExpiring
 				}
@@ -108,10 +109,10 @@ func publishAndSettle(b *testing.B, api *storageapi.Handler, store *bolt.Store, 
 		}
 		var settlements []storetest.Settlement
 		for i, task := range tasks {
-			attempt := webhooks.Attempt{Number: 1, StartedAt: time.Now().Add(-time.Duration(i) * time.Minute), Duration: 20 * time.Millisecond, Status: 200, Response: "ok"}
-			s := storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: attempt}
+			attempt := driver.Attempt{Number: 1, StartedAt: time.Now().Add(-time.Duration(i) * time.Minute), Duration: 20 * time.Millisecond, Status: 200, Response: "ok"}
+			s := storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: attempt}
 			if i%10 == 0 {
-				s.Outcome, s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = webhooks.GiveUp, 500, webhooks.ClassStatus, "status 500"
+				s.Effect, s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = driver.GiveUp, 500, driver.ClassStatus, "status 500"
 			}
 			settlements = append(settlements, s)
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // BenchmarkDelete deletes a webhook with 1 M deliveries pending, half of them as they were
@@ -72,7 +72,7 @@ func BenchmarkExpire(b *testing.B) {
 	defer func() { _ = s.Close() }()
 	makePending(b, s, 0, pending)
 	for fresh := true; fresh; { // what was not tried is as easy as can be
-		if _, err := s.Purge(b.Context(), webhooks.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
+		if _, err := s.Purge(b.Context(), driver.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
 			b.Fatal(err)
 		}
 		err := s.db.View(func(tx *bbolt.Tx) error {
@@ -85,21 +85,21 @@ func BenchmarkExpire(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if _, err := s.Purge(b.Context(), webhooks.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
+		if _, err := s.Purge(b.Context(), driver.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-func benchWebhook(i int) webhooks.Webhook {
-	return webhooks.Webhook{
-		ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
-		Events: []webhooks.EventType{alerts.TypeBalanceLow},
+func benchWebhook(i int) driver.Webhook {
+	return driver.Webhook{
+		ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i), URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true},
+		Events: []driver.EventType{alerts.TypeBalanceLow},
 	}
 }
 
-func benchEvent(account, i int) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{
+func benchEvent(account, i int) driver.EncodedEvent {
+	return driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%02d_%023d", account, i), Account: fmt.Sprint("acct_", account), Type: alerts.TypeBalanceLow,
 		Timestamp: time.Now(), Body: make([]byte, 256),
 	}
@@ -107,7 +107,7 @@ func benchEvent(account, i int) webhooks.EncodedEvent {
 
 // makePending creates a webhook with that many pending deliveries.
 func makePending(b *testing.B, s *Store, account, pending int) {
-	if err := s.CreateWebhook(b.Context(), benchWebhook(account), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(b.Context(), benchWebhook(account), driver.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -129,8 +129,8 @@ func makePending(b *testing.B, s *Store, account, pending int) {
 		var settlements []storetest.Settlement
 		for _, task := range tasks {
 			settlements = append(settlements, storetest.Settlement{
-				Task: task, Outcome: webhooks.Retry, RetryAfter: 20*time.Hour + rand.N(8*time.Hour),
-				Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
+				Task: task, Effect: driver.Retry, RetryAfter: 20*time.Hour + rand.N(8*time.Hour),
+				Attempt: driver.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
 			})
 		}
 		if _, err := storetest.WorkerOf(s).Settle(b.Context(), settlements); err != nil {
@@ -195,7 +195,7 @@ func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept
 		for more := true; more; {
 			var err error
 			step := time.Now()
-			if more, err = s.Purge(b.Context(), webhooks.Purge{Limit: 1000}); err != nil {
+			if more, err = s.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 				b.Fatal(err)
 			}
 			time.Sleep(4 * time.Since(step)) // as a service does
@@ -208,7 +208,7 @@ func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept
 // publishBeside publishes to another account for three seconds, and then while do runs. It returns how
 // long each took, ascending.
 func publishBeside(b *testing.B, s *Store, do func()) (before, during []time.Duration) {
-	if err := s.CreateWebhook(b.Context(), benchWebhook(2), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(b.Context(), benchWebhook(2), driver.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	var mu sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 	troublePause   = time.Second          // before another attempt to read an unreadable page
 )
 
-// Deliver implements [webhooks.Deliveries]. Steps report in the order of their commits, before
+// Deliver implements [driver.Deliveries]. Steps report in the order of their commits, before
 // their callers return.
-func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
+func (s *Store) Deliver(ctx context.Context, to driver.Scheduler) error {
 	if err := s.takeTurn(ctx, s.delivering); err != nil {
 		return err
 	}
@@ -77,11 +77,11 @@ func (s *Store) takeTurn(ctx context.Context, turn chan struct{}) error {
 // direction.
 type pager struct {
 	store     *Store
-	scheduler webhooks.Scheduler
+	scheduler driver.Scheduler
 	left      [2]eventlog.Range // by bucket
 	bounded   bool              // left ends at the last number assigned when Deliver began
 	troubled  bool              // Trouble was reported
-	page      []webhooks.PendingDelivery
+	page      []driver.PendingDelivery
 }
 
 // read reports a page. It returns whether more pages follow, and the pause before the next one. If
@@ -121,12 +121,12 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 		last := tx.Bucket(bucketEvents).Sequence()
 		p.left, p.bounded = [2]eventlog.Range{{Last: last}, {Last: last}}, true
 	}
-	r := p.store.newPendingReader(tx, version, func(d webhooks.PendingDelivery) { p.page = append(p.page, d) })
+	r := p.store.newPendingReader(tx, version, func(d driver.PendingDelivery) { p.page = append(p.page, d) })
 	r.Full = func() bool { return len(p.page) >= pageDeliveries || time.Since(began) > pageTime }
 	p.page = p.page[:0]
 	left := r.Read(bucket, p.left[bucket])
 	if bucket == eventlog.Attempted { // lets the scheduler look up each webhook once
-		slices.SortStableFunc(p.page, func(a, b webhooks.PendingDelivery) int { return strings.Compare(a.Webhook.ID, b.Webhook.ID) })
+		slices.SortStableFunc(p.page, func(a, b driver.PendingDelivery) int { return strings.Compare(a.Webhook.ID, b.Webhook.ID) })
 	}
 	if len(p.page) > 0 {
 		p.scheduler.Add(p.page)
@@ -137,9 +137,9 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 
 // newPendingReader returns a reader that calls visit with each pending delivery of an existing
 // webhook. version is the version of webhookRows from before tx began.
-func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(webhooks.PendingDelivery)) *eventlog.PendingReader {
-	hooks := make(map[string]*webhooks.Webhook) // nil: deleted, or the account is being erased
-	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d webhooks.PendingDelivery) {
+func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(driver.PendingDelivery)) *eventlog.PendingReader {
+	hooks := make(map[string]*driver.Webhook) // nil: deleted, or the account is being erased
+	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d driver.PendingDelivery) {
 		w, known := hooks[string(webhook)]
 		if !known {
 			if found := s.webhookSeen(tx, version, string(webhook)); found != nil && !s.erasing.has(found.Account) {
@@ -166,12 +166,12 @@ func (s *Store) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWeb
 	return w
 }
 
-// Unreported implements [webhooks.Deliveries].
-func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
+// Unreported implements [driver.Deliveries].
+func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog driver.Backlog, err error) {
 	if err := s.writer.Applied(ctx); err != nil {
-		return webhooks.Backlog{}, err
+		return driver.Backlog{}, err
 	}
-	err = s.eachPending(ctx, s.feed.unreported(), func(now time.Time, d webhooks.PendingDelivery) {
+	err = s.eachPending(ctx, s.feed.unreported(), func(now time.Time, d driver.PendingDelivery) {
 		if webhookID != "" && d.Webhook.ID != webhookID {
 			return
 		}
@@ -181,7 +181,7 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webho
 		}
 	})
 	if err != nil {
-		return webhooks.Backlog{}, err
+		return driver.Backlog{}, err
 	}
 	if !backlog.OldestDue.IsZero() {
 		backlog.OldestDue = record.Round(backlog.OldestDue)
@@ -193,7 +193,7 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webho
 }
 
 // eachPending visits the pending deliveries in the given ranges, one per bucket.
-func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d webhooks.PendingDelivery)) (err error) {
+func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d driver.PendingDelivery)) (err error) {
 	version := s.webhookRows.Version()
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit
 	}
 	defer s.done(tx, catchFaults(), &err)
 	now := time.Now()
-	r := s.newPendingReader(tx, version, func(d webhooks.PendingDelivery) { visit(now, d) })
+	r := s.newPendingReader(tx, version, func(d driver.PendingDelivery) { visit(now, d) })
 	r.Full = func() bool { return ctx.Err() != nil }
 	for bucket, numbers := range ranges {
 		if !numbers.IsEmpty() {
@@ -211,7 +211,7 @@ func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit
 	return ctx.Err()
 }
 
-// Ping implements [webhooks.Deliveries].
+// Ping implements [driver.Deliveries].
 func (s *Store) Ping(ctx context.Context) (err error) {
 	tx, err := s.view(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // recorded runs Deliver with a Recorder until the test ends.
@@ -54,7 +54,7 @@ func TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew(t *testing.T) {
 	const events, retried = 300, 250
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	publishMany(t, s, events)
@@ -81,16 +81,16 @@ func TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew(t *testing.T) {
 func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing.T) {
 	const before, retried, meanwhile = 6000, 4500, 500
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	publishMany(t, s, before)
-	var results []webhooks.AttemptResult
-	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ time.Time, d webhooks.PendingDelivery) {
+	var results []driver.AttemptResult
+	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ time.Time, d driver.PendingDelivery) {
 		if len(results) < retried {
-			results = append(results, webhooks.AttemptResult{
-				DeliveryRef: webhooks.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number},
-				Outcome:     webhooks.Retry, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: 1, Status: 500},
+			results = append(results, driver.AttemptResult{
+				DeliveryRef: driver.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number},
+				Effect:      driver.Retry, RetryAfter: time.Hour, Attempt: driver.Attempt{Number: 1, Status: 500},
 			})
 		}
 	}); err != nil {
@@ -132,7 +132,7 @@ func TestPurge_ManyPending_SweepsForAllDeletedAtOnce(t *testing.T) {
 	const hooks, events = 5, 400
 	s := openTemp(t)
 	for i := range hooks {
-		if err := s.CreateWebhook(t.Context(), testWebhook(1+i), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(1+i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestPurge_ManyPending_SweepsForAllDeletedAtOnce(t *testing.T) {
 	if rows := pendingRows(t, s); rows != hooks*events {
 		t.Fatalf("%d rows, want %d", rows, hooks*events)
 	}
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if rows := pendingRows(t, s); rows != events {

@@ -14,9 +14,10 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func init() {
@@ -55,7 +56,7 @@ func TestFullDisk(t *testing.T) {
 		switch {
 		case outcome == "stored" && err == nil:
 			stored++
-		case outcome == "refused" && errors.Is(err, webhooks.ErrNotFound):
+		case outcome == "refused" && errors.Is(err, apierr.ErrNotFound):
 			refused++
 		default:
 			t.Errorf("%s was %s: %v", id, outcome, err)
@@ -80,7 +81,7 @@ func fillDisk(path string) error {
 	failures := 0
 	publish := func(i int) error {
 		id := fmt.Sprint("event-", i)
-		_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
+		_, err := s.Enqueue(context.Background(), driver.EncodedEvent{
 			ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 16<<10),
 		})
 		outcome := "stored"

@@ -11,7 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestAccounts_RowsOutOfOrder_ReturnsError: a loop that seeks from row to row ends also where a
@@ -46,7 +46,7 @@ func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 func TestDeliver_RowsOutOfOrder_ReportsTrouble(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 60 { // a row each

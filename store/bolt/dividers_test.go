@@ -10,7 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestEventsAreWrittenOnce: the pages that a commit writes for what it publishes are hardly more than that has bytes, also if
@@ -23,7 +23,7 @@ func TestEventsAreWrittenOnce(t *testing.T) {
 			for i := range commits {
 				var steps []func(*batch) error
 				for j := range c.events {
-					e := newTestEvent(s, webhooks.EncodedEvent{
+					e := newTestEvent(s, driver.EncodedEvent{
 						ID: fmt.Sprint("evt_", i, "_", j), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 					})
 					steps = append(steps, func(b *batch) error {
@@ -80,7 +80,7 @@ func TestDividersAfterAnErasedSegment(t *testing.T) {
 	s := openTemp(t)
 	publish := func(account string) {
 		t.Helper()
-		e := newTestEvent(s, webhooks.EncodedEvent{
+		e := newTestEvent(s, driver.EncodedEvent{
 			ID: "evt", Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 20_000),
 		})
 		err := together(t, s, func(b *batch) error {

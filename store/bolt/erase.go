@@ -13,7 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // erasing is the set of accounts under erasure: the keys of bucketErasures.
@@ -243,7 +243,7 @@ func (s *Store) closeAccount(ctx context.Context, account string) (erased store.
 			s.erasing.set(account, true)
 			s.alerts.forgetAccount(account)
 			s.log.ForgetAccount(account)
-			s.feed.forget(webhooks.Scope{Account: account})
+			s.feed.forget(driver.Scope{Account: account})
 		})
 		erased = e.erased
 		return e.put(b)

@@ -14,16 +14,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 func init() { roles["erase"] = eraseBesideOthers }
@@ -53,7 +53,7 @@ func TestEraseKilled(t *testing.T) {
 			}
 		}
 		s = open(t, dir)
-		err := s.CreateKey(t.Context(), apikeys.Key{ID: "new", Account: "gone", Hash: markedHash("new", 1)}, apikeys.CreateOptions{})
+		err := s.CreateKey(t.Context(), driver.Key{ID: "new", Account: "gone", Hash: markedHash("new", 1)}, driver.CreateOptions{})
 		if errors.Is(err, auth.ErrErasing) {
 			middle++
 			if erased := eraseRest(t, s, "gone"); erased != want {
@@ -81,23 +81,23 @@ func TestEraseKilled(t *testing.T) {
 func toErase(t *testing.T, s store.Store) store.Receipt {
 	t.Helper()
 	ctx := t.Context()
-	request := apikeys.CreateOptions{IdempotencyKey: "request", IdempotencyTTL: time.Hour}
+	request := driver.CreateOptions{IdempotencyKey: "request", IdempotencyTTL: time.Hour}
 	request.AuditEntry = audit.Entry{ID: "ntc", Account: "gone", Action: audit.KeyCreated, Pending: true, Target: audit.Target{Kind: audit.TargetKey, ID: "key"}}
-	must(t, s.CreateKey(ctx, apikeys.Key{ID: "key", Account: "gone", Hash: markedHash("gone", 1), Previous: markedHash("gone", 2)}, request))
+	must(t, s.CreateKey(ctx, driver.Key{ID: "key", Account: "gone", Hash: markedHash("gone", 1), Previous: markedHash("gone", 2)}, request))
 	for i := range eraseHooks {
-		must(t, s.CreateWebhook(ctx, webhooks.Webhook{
-			ID: fmt.Sprint("gone", i), Account: "gone", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true},
-			Events: []webhooks.EventType{alerts.TypeBalanceLow},
-		}, webhooks.CreateOptions{}))
+		must(t, s.CreateWebhook(ctx, driver.Webhook{
+			ID: fmt.Sprint("gone", i), Account: "gone", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: driver.WebhookHealth{Active: true},
+			Events: []driver.EventType{alerts.TypeBalanceLow},
+		}, driver.CreateOptions{}))
 	}
-	_, err := s.UpdateAlert(ctx, "gone", "series", func(step *alerts.Step) error { step.State = []byte("1"); return nil })
+	_, err := s.UpdateAlert(ctx, "gone", "series", func(step *driver.AlertStep) error { step.State = []byte("1"); return nil })
 	must(t, err)
-	must(t, s.CreateRecovery(ctx, webhooks.Recovery{ID: "recovery", Account: "gone", WebhookID: "gone0", States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
+	must(t, s.CreateRecovery(ctx, driver.Recovery{ID: "recovery", Account: "gone", WebhookID: "gone0", States: []driver.DeliveryState{driver.Dead}}, audit.Entry{}))
 	var wg sync.WaitGroup
 	for i := range eraseEvents {
 		wg.Go(func() {
-			event := webhooks.EncodedEvent{ID: fmt.Sprint("event", i), Account: "gone", Type: alerts.TypeBalanceLow, Body: []byte("body")}
-			if _, err := s.EnqueueOnce(ctx, event, []alerts.DedupKey{{Key: event.ID, Until: time.Now().Add(time.Hour)}}); err != nil {
+			event := driver.EncodedEvent{ID: fmt.Sprint("event", i), Account: "gone", Type: alerts.TypeBalanceLow, Body: []byte("body")}
+			if _, err := s.EnqueueOnce(ctx, event, []driver.DedupKey{{Key: event.ID, Until: time.Now().Add(time.Hour)}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -109,8 +109,8 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 		var list []storetest.Settlement
 		for i, task := range tasks {
 			list = append(list, storetest.Settlement{
-				Task: task, Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3],
-				Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()},
+				Task: task, Effect: []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry}[i%3],
+				Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now()},
 			})
 		}
 		_, err = storetest.WorkerOf(s).Settle(ctx, list)
@@ -149,13 +149,13 @@ func wantGone(t *testing.T, s store.Store) {
 	}
 	for n := range byte(2) {
 		_, err := s.KeyByHash(ctx, markedHash("gone", n+1))
-		found("KeyByHash", 0, err, apikeys.ErrNotFound)
+		found("KeyByHash", 0, err, apierr.ErrNotFound)
 	}
-	keys, err := s.ListKeys(ctx, "gone", apikeys.Page{Limit: 9})
+	keys, err := s.ListKeys(ctx, "gone", driver.ListQuery{Limit: 9})
 	found("ListKeys", len(keys), err, nil)
-	hooks, err := s.ListWebhooks(ctx, "gone", webhooks.Page{Limit: 9})
+	hooks, err := s.ListWebhooks(ctx, "gone", driver.ListQuery{Limit: 9})
 	found("ListWebhooks", len(hooks), err, nil)
-	events, err := s.ListEvents(ctx, "gone", webhooks.EventQuery{Limit: 9})
+	events, err := s.ListEvents(ctx, "gone", driver.EventQuery{Limit: 9})
 	found("ListEvents", len(events.Events), err, nil)
 	told, err := s.ListAuditEntries(ctx, "gone", audit.Query{Limit: 9})
 	found("ListAuditEntries", len(told.Entries), err, nil)
@@ -164,21 +164,21 @@ func wantGone(t *testing.T, s store.Store) {
 	for i := range eraseHooks {
 		id := fmt.Sprint("gone", i)
 		_, err := s.WebhookByID(ctx, "gone", id)
-		found("WebhookByID", 0, err, webhooks.ErrNotFound)
-		_, err = s.ListDeliveries(ctx, "gone", id, webhooks.DeliveryQuery{Limit: 9})
-		found("ListDeliveries", 0, err, webhooks.ErrNotFound)
+		found("WebhookByID", 0, err, apierr.ErrNotFound)
+		_, err = s.ListDeliveries(ctx, "gone", id, driver.DeliveryQuery{Limit: 9})
+		found("ListDeliveries", 0, err, apierr.ErrNotFound)
 		backlog, err := storetest.WorkerOf(s).Backlog(ctx, id)
 		found("Backlog", backlog.Pending, err, nil)
 	}
 	for i := range eraseEvents {
 		id := fmt.Sprint("event", i)
 		_, err := s.EventDeliveries(ctx, "gone", id)
-		found("EventDeliveries", 0, err, webhooks.ErrNotFound)
-		fresh, err := s.UnseenKeys(ctx, "gone", []alerts.DedupKey{{Key: id}})
+		found("EventDeliveries", 0, err, apierr.ErrNotFound)
+		fresh, err := s.UnseenKeys(ctx, "gone", []driver.DedupKey{{Key: id}})
 		found("UnseenKeys", 1-len(fresh), err, nil)
 	}
 	_, err = s.RecoveryByID(ctx, "gone", "recovery")
-	found("RecoveryByID", 0, err, webhooks.ErrNotFound)
+	found("RecoveryByID", 0, err, apierr.ErrNotFound)
 	tasks, err := storetest.WorkerOf(s).Claim(ctx, 9, "gone0", "gone1")
 	found("Claim", len(tasks), err, nil)
 	sizes, err := s.AccountSizes(ctx, []string{"gone"})
@@ -191,15 +191,15 @@ func wantGone(t *testing.T, s store.Store) {
 // and what was settled as delivered is.
 func wantKept(t *testing.T, s store.Store, published, delivered map[string]bool) {
 	t.Helper()
-	states, pending := make(map[string]webhooks.DeliveryState), 0
-	for query := (webhooks.DeliveryQuery{Limit: 1000}); ; {
+	states, pending := make(map[string]driver.DeliveryState), 0
+	for query := (driver.DeliveryQuery{Limit: 1000}); ; {
 		page, err := s.ListDeliveries(t.Context(), "other", "other", query)
 		must(t, err)
 		for _, d := range page.Deliveries {
 			if states[d.EventID] != "" {
 				t.Errorf("%s is listed twice", d.EventID)
 			}
-			if states[d.EventID] = d.State; d.State == webhooks.Pending {
+			if states[d.EventID] = d.State; d.State == driver.Pending {
 				pending++
 			}
 		}
@@ -213,7 +213,7 @@ func wantKept(t *testing.T, s store.Store, published, delivered map[string]bool)
 		}
 	}
 	for id := range delivered {
-		if states[id] != webhooks.Delivered {
+		if states[id] != driver.Delivered {
 			t.Errorf("%s was settled as delivered, and is %q", id, states[id])
 		}
 	}
@@ -231,10 +231,10 @@ func eraseBesideOthers(path string) error {
 		return err
 	}
 	ctx := context.Background()
-	hook := webhooks.Webhook{
-		ID: "other", Account: "other", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
+	hook := driver.Webhook{
+		ID: "other", Account: "other", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: driver.WebhookHealth{Active: true}, Events: []driver.EventType{alerts.TypeBalanceLow},
 	}
-	if err := s.CreateWebhook(ctx, hook, webhooks.CreateOptions{}); err != nil && !errors.Is(err, webhooks.ErrExists) {
+	if err := s.CreateWebhook(ctx, hook, driver.CreateOptions{}); err != nil && !errors.Is(err, apierr.ErrExists) {
 		return err
 	}
 	if _, _, err := s.EraseAccount(ctx, "gone", 20); err != nil {
@@ -252,7 +252,7 @@ func eraseBesideOthers(path string) error {
 		go func() {
 			for {
 				id := fmt.Sprint("event", mathrand.Uint64())
-				if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "other", Type: alerts.TypeBalanceLow, Body: []byte("body")}); err != nil {
+				if _, err := s.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: "other", Type: alerts.TypeBalanceLow, Body: []byte("body")}); err != nil {
 					failed <- err
 					return
 				}
@@ -269,7 +269,7 @@ func eraseBesideOthers(path string) error {
 					if task.Webhook.Account != "other" {
 						err = fmt.Errorf("claimed for %s, which is being erased", task.Webhook.Account)
 					}
-					list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+					list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 				}
 				if err == nil {
 					_, err = storetest.WorkerOf(s).Settle(ctx, list)

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/boltfault"
@@ -22,8 +22,8 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // erasable fills a store with an account of marked values among those of another, n events of
@@ -38,21 +38,21 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 		}
 	}
 	for _, account := range []string{"SECRETacct", "other"} {
-		request := apikeys.CreateOptions{IdempotencyKey: account + "request", IdempotencyTTL: time.Hour}
-		key := apikeys.Key{ID: account + "key", Account: account, Name: account + "name", Hash: markedHash(account, 1), Previous: markedHash(account, 2)}
+		request := driver.CreateOptions{IdempotencyKey: account + "request", IdempotencyTTL: time.Hour}
+		key := driver.Key{ID: account + "key", Account: account, Name: account + "name", Hash: markedHash(account, 1), Previous: markedHash(account, 2)}
 		must(s.CreateKey(ctx, key, request))
-		must(s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: key.ID, Hash: key.Hash, At: time.Now()}}))
+		must(s.RecordKeyUse(ctx, []driver.KeyUse{{Account: account, ID: key.ID, Hash: key.Hash, At: time.Now()}}))
 		for _, id := range []string{"a", "b"} {
-			must(s.CreateWebhook(ctx, webhooks.Webhook{
-				ID: account + id, Account: account, URL: "https://" + account + ".example", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: id == "a"},
-				Events: []webhooks.EventType{alerts.TypeBalanceLow},
-			}, webhooks.CreateOptions{}))
+			must(s.CreateWebhook(ctx, driver.Webhook{
+				ID: account + id, Account: account, URL: "https://" + account + ".example", Secret: signing.NewSecret(), WebhookHealth: driver.WebhookHealth{Active: id == "a"},
+				Events: []driver.EventType{alerts.TypeBalanceLow},
+			}, driver.CreateOptions{}))
 		}
-		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account + "recovery", Account: account, WebhookID: account + "a", States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
-		_, err := s.UpdateAlert(ctx, account, "series", func(step *alerts.Step) error { step.State = []byte(account); return nil })
+		must(s.CreateRecovery(ctx, driver.Recovery{ID: account + "recovery", Account: account, WebhookID: account + "a", States: []driver.DeliveryState{driver.Dead}}, audit.Entry{}))
+		_, err := s.UpdateAlert(ctx, account, "series", func(step *driver.AlertStep) error { step.State = []byte(account); return nil })
 		must(err)
-		_, err = s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account + "once", Account: account, Type: alerts.TypeBalanceLow, Body: []byte(account)},
-			[]alerts.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
+		_, err = s.EnqueueOnce(ctx, driver.EncodedEvent{ID: account + "once", Account: account, Type: alerts.TypeBalanceLow, Body: []byte(account)},
+			[]driver.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
 		must(err)
 	}
 	group := make(chan error)
@@ -60,7 +60,7 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 		go func() {
 			var err error
 			for _, account := range []string{"SECRETacct", "other"} {
-				_, failed := s.Enqueue(context.WithoutCancel(ctx), webhooks.EncodedEvent{
+				_, failed := s.Enqueue(context.WithoutCancel(ctx), driver.EncodedEvent{
 					ID: fmt.Sprintf("%s%d", account, i), Account: account, Type: alerts.TypeBalanceLow, Body: []byte(account),
 				})
 				err = errors.Join(err, failed)
@@ -77,8 +77,8 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 		var list []storetest.Settlement
 		for i, task := range tasks {
 			list = append(list, storetest.Settlement{
-				Task: task, Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, storetest.Release}[i%4],
-				Attempt: webhooks.Attempt{Number: task.Attempt, Response: task.Webhook.Account, Error: task.Webhook.Account, StartedAt: time.Now()},
+				Task: task, Effect: []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, storetest.Release}[i%4],
+				Attempt: driver.Attempt{Number: task.Attempt, Response: task.Webhook.Account, Error: task.Webhook.Account, StartedAt: time.Now()},
 			})
 		}
 		_, err = storetest.WorkerOf(s).Settle(ctx, list)
@@ -86,13 +86,13 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 	}
 	for more := true; more; { // indexes runs
 		var err error
-		more, err = s.Purge(ctx, webhooks.Purge{Limit: 100})
+		more, err = s.Purge(ctx, driver.Purge{Limit: 100})
 		must(err)
 	}
 	return store.Receipt{Keys: 1, Webhooks: 2, Events: n + 1, Deliveries: 2*n + 2, Recoveries: 1, Alerts: 1, DedupKeys: 1, IdempotencyKeys: 1}
 }
 
-func markedHash(account string, n byte) (hash apikeys.Hash) {
+func markedHash(account string, n byte) (hash driver.Hash) {
 	copy(hash.Sum[:], fmt.Sprintf("%s%032d", account, n))
 	return hash
 }
@@ -145,7 +145,7 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 	if diff := cmp.Diff(want, erased); diff != "" {
 		t.Errorf("receipt (-want +got):\n%s", diff)
 	}
-	page, err := s.ListDeliveries(t.Context(), "other", "othera", webhooks.DeliveryQuery{Limit: 9999})
+	page, err := s.ListDeliveries(t.Context(), "other", "othera", driver.DeliveryQuery{Limit: 9999})
 	if err != nil || len(page.Deliveries) != 2001 {
 		t.Errorf("the other's deliveries: %d, %v", len(page.Deliveries), err)
 	}
@@ -155,13 +155,13 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 	wantNoMark(t, dir)
 	s = open(t, dir)
 	defer func() { _ = s.Close() }()
-	if page, err = s.ListDeliveries(t.Context(), "other", "othera", webhooks.DeliveryQuery{Limit: 9999}); err != nil || len(page.Deliveries) != 2001 {
+	if page, err = s.ListDeliveries(t.Context(), "other", "othera", driver.DeliveryQuery{Limit: 9999}); err != nil || len(page.Deliveries) != 2001 {
 		t.Errorf("the other's deliveries after it was opened again: %d, %v", len(page.Deliveries), err)
 	}
 	backlog, err := storetest.WorkerOf(s).Backlog(t.Context(), "")
 	pending := 0
 	for _, d := range page.Deliveries {
-		if d.State == webhooks.Pending {
+		if d.State == driver.Pending {
 			pending++
 		}
 	}
@@ -194,10 +194,10 @@ func TestEraseGoesOnAfterKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := open(t, killed)
-		if _, err := again.KeyByHash(t.Context(), markedHash("SECRETacct", 1)); !errors.Is(err, apikeys.ErrNotFound) {
+		if _, err := again.KeyByHash(t.Context(), markedHash("SECRETacct", 1)); !errors.Is(err, apierr.ErrNotFound) {
 			t.Errorf("KeyByHash = %v", err)
 		}
-		if err := again.CreateKey(t.Context(), apikeys.Key{ID: "new", Account: "SECRETacct", Hash: markedHash("new", 1)}, apikeys.CreateOptions{}); !errors.Is(err, auth.ErrErasing) {
+		if err := again.CreateKey(t.Context(), driver.Key{ID: "new", Account: "SECRETacct", Hash: markedHash("new", 1)}, driver.CreateOptions{}); !errors.Is(err, auth.ErrErasing) {
 			t.Errorf("CreateKey = %v", err)
 		}
 		tasks, err := storetest.WorkerOf(again).Claim(t.Context(), 9999)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // idKinds make ids for events as a service or its host does.
@@ -157,7 +157,7 @@ func enqueueWithIDs(b *testing.B, s *bolt.Store, events int, account string, id 
 		r := rand.New(rand.NewPCG(uint64(p), uint64(time.Now().UnixNano())))
 		for i := p; i < events; i += publishers {
 			begun := time.Now()
-			_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
+			_, err := s.Enqueue(b.Context(), driver.EncodedEvent{
 				ID: id(r), Account: account, Type: alerts.TypeBalanceLow, Timestamp: begun, Body: body,
 			})
 			if err != nil {

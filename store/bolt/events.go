@@ -5,15 +5,15 @@ import (
 	"errors"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Enqueue implements [webhooks.Store].
-func (s *Store) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (deliveries int, err error) {
+// Enqueue implements [driver.WebhookStore].
+func (s *Store) Enqueue(ctx context.Context, event driver.EncodedEvent) (deliveries int, err error) {
 	// Prepared outside the step, so that other steps do not wait.
 	e := s.log.NewEvent(&event)
 	defer e.Release()
@@ -30,7 +30,7 @@ func (s *Store) enqueue(b *batch, e *eventlog.Event, only string) (deliveries in
 	if b.isErasing(e.Account) {
 		return 0, false, auth.ErrErasing
 	}
-	if known, err := b.log.Known(e); !errors.Is(err, webhooks.ErrNotFound) {
+	if known, err := b.log.Known(e); !errors.Is(err, apierr.ErrNotFound) {
 		return known.Deliveries, false, err
 	}
 	now := time.Now()
@@ -49,8 +49,8 @@ func (s *Store) enqueue(b *batch, e *eventlog.Event, only string) (deliveries in
 	return len(active), true, nil
 }
 
-// EventByID implements [webhooks.Store].
-func (s *Store) EventByID(ctx context.Context, account, eventID string) (found webhooks.EncodedEvent, err error) {
+// EventByID implements [driver.WebhookStore].
+func (s *Store) EventByID(ctx context.Context, account, eventID string) (found driver.EncodedEvent, err error) {
 	place := s.log.Find(account, eventID)
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (found w
 	return event.EncodedEvent, nil
 }
 
-// EventDeliveries implements [webhooks.Store].
-func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []webhooks.Delivery, err error) {
+// EventDeliveries implements [driver.WebhookStore].
+func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []driver.Delivery, err error) {
 	place := s.log.Find(account, eventID)
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	return log.Deliveries(&event)
 }
 
-// ListEvents implements [webhooks.Store].
-func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
+// ListEvents implements [driver.WebhookStore].
+func (s *Store) ListEvents(ctx context.Context, account string, query driver.EventQuery) (page driver.EventPage, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return page, err
@@ -92,26 +92,26 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 	return s.log.View(tx).ListEvents(ctx, account, query)
 }
 
-// ListDeliveries implements [webhooks.Store].
-func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (page webhooks.DeliveryPage, err error) {
+// ListDeliveries implements [driver.WebhookStore].
+func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query driver.DeliveryQuery) (page driver.DeliveryPage, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return page, err
 	}
 	defer s.done(tx, catchFaults(), &err)
 	if tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, webhookID)) == nil || s.erasing.has(account) {
-		return page, webhooks.ErrNotFound
+		return page, apierr.ErrNotFound
 	}
 	return s.log.View(tx).ListDeliveries(ctx, webhookID, query)
 }
 
 // dedupKeyOf returns the row of a deduplication key. Rows begin with their expiry.
-func dedupKeyOf(account string, n *alerts.DedupKey) []byte {
+func dedupKeyOf(account string, n *driver.DedupKey) []byte {
 	return append(record.NumberKey(uint64(n.Until.UnixMilli())), record.Prefixed(account, n.Key)...)
 }
 
-// UnseenKeys implements [webhooks.Store].
-func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []alerts.DedupKey) (fresh []int, err error) {
+// UnseenKeys implements [driver.WebhookStore].
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []driver.DedupKey) (fresh []int, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []aler
 	return fresh, nil
 }
 
-// EnqueueOnce implements [webhooks.Store].
-func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (deliveries int, err error) {
+// EnqueueOnce implements [driver.WebhookStore].
+func (s *Store) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, dedupKeys []driver.DedupKey) (deliveries int, err error) {
 	e, keys := s.log.NewEvent(&event), make([][]byte, len(dedupKeys))
 	defer e.Release()
 	for i := range dedupKeys {
@@ -139,7 +139,7 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 		}
 		for _, key := range keys {
 			if b.Get(bucketDedupKeys, key) != nil {
-				return webhooks.ErrExists
+				return apierr.ErrExists
 			}
 		}
 		for _, key := range keys {

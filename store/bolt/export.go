@@ -11,10 +11,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
@@ -196,7 +195,7 @@ func (e *exporter) request(row, value []byte) bool {
 	}
 	return e.add(row, &transfer.Request{
 		Account: account, Webhook: row[0] == webhookRequest[0], IdempotencyKey: name, At: made.At,
-		Made: apikeys.DuplicateRequestError{ID: made.ID, Fingerprint: made.Fingerprint}, KeyID: made.KeyID,
+		Made: driver.DuplicateRequestError{ID: made.ID, Fingerprint: made.Fingerprint}, KeyID: made.KeyID,
 	})
 }
 
@@ -219,7 +218,7 @@ func (e *exporter) dedupKey(row, _ []byte) bool {
 		return e.Skip(row)
 	}
 	until := time.UnixMilli(int64(binary.BigEndian.Uint64(row))).UTC()
-	return e.add(row, &transfer.DedupKey{Account: account, DedupKey: alerts.DedupKey{Key: key, Until: until}})
+	return e.add(row, &transfer.DedupKey{Account: account, DedupKey: driver.DedupKey{Key: key, Until: until}})
 }
 
 func (e *exporter) recovery(row, value []byte) bool {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // BenchmarkFailed measures listing what failed on one of ten webhooks, 11 deliveries, among so
@@ -46,7 +46,7 @@ func BenchmarkFailed(b *testing.B) {
 					}
 					ends := make([]storetest.Settlement, len(tasks))
 					for i, task := range tasks {
-						ends[i] = storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
+						ends[i] = storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{
 							Number: 1, StartedAt: time.Now(), Duration: time.Millisecond, Status: 200,
 						}}
 						if id == "" {
@@ -54,7 +54,7 @@ func BenchmarkFailed(b *testing.B) {
 						}
 						if done++; task.Webhook.ID == id && done/lanes >= next*step && next < dead {
 							next++
-							ends[i].Outcome, ends[i].Attempt.Status, ends[i].Attempt.Class = webhooks.GiveUp, 500, webhooks.ClassStatus
+							ends[i].Effect, ends[i].Attempt.Status, ends[i].Attempt.Class = driver.GiveUp, 500, driver.ClassStatus
 						}
 					}
 					if _, err := storetest.WorkerOf(s).Settle(b.Context(), ends); err != nil {
@@ -63,12 +63,12 @@ func BenchmarkFailed(b *testing.B) {
 				}
 			}
 			for more := true; more; { // as a service does once a minute
-				if more, err = s.Purge(b.Context(), webhooks.Purge{Limit: 1000}); err != nil {
+				if more, err = s.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 					b.Fatal(err)
 				}
 			}
 			for b.Loop() {
-				page, err := s.ListDeliveries(b.Context(), "acct_0", id, webhooks.DeliveryQuery{Failed: true, Limit: 50})
+				page, err := s.ListDeliveries(b.Context(), "acct_0", id, driver.DeliveryQuery{Failed: true, Limit: 50})
 				if err != nil || len(page.Deliveries) != dead || page.Next != "" {
 					b.Fatal(len(page.Deliveries), page.Next, err)
 				}

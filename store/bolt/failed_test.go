@@ -12,8 +12,8 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestFailedAcrossRows lists what failed where that is in many rows of the index, and few of
@@ -23,18 +23,18 @@ func TestFailedAcrossRows(t *testing.T) {
 	const lanes, rounds = 20, 28
 	s := openTemp(t)
 	for i := range lanes {
-		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	random := rand.New(rand.NewPCG(1, 1))
 	active := func(on bool) {
-		_, err := s.UpdateWebhook(t.Context(), "acct", "wh1", func(w *webhooks.Webhook, _ *audit.Entry) error { w.Active = on; return nil })
+		_, err := s.UpdateWebhook(t.Context(), "acct", "wh1", func(w *driver.Webhook, _ *audit.Entry) error { w.Active = on; return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	seen, settled := map[webhooks.DeliveryState]int{}, 0
+	seen, settled := map[driver.DeliveryState]int{}, 0
 	for round := range rounds {
 		if round%8 == 3 {
 			active(false)
@@ -60,25 +60,25 @@ func TestFailedAcrossRows(t *testing.T) {
 			}
 			var ends []storetest.Settlement
 			for _, task := range tasks {
-				outcome := webhooks.Deliver
+				outcome := driver.Deliver
 				switch random.IntN(400) {
 				case 0:
-					outcome = webhooks.GiveUp
+					outcome = driver.GiveUp
 				case 1, 2:
-					outcome = webhooks.Retry
+					outcome = driver.Retry
 				}
 				switch {
 				case task.Webhook.ID == "wh0" && round == 0:
-					outcome = webhooks.GiveUp // its only row is the first
+					outcome = driver.GiveUp // its only row is the first
 				case task.Webhook.ID == "wh0", task.Webhook.ID != "wh1" && round%8 != 0:
-					outcome = webhooks.Deliver
+					outcome = driver.Deliver
 				}
 				end := settlementOf(task, outcome)
-				if end.RetryAfter = 0; outcome == webhooks.Retry && round%2 == 0 {
+				if end.RetryAfter = 0; outcome == driver.Retry && round%2 == 0 {
 					end.RetryAfter = time.Hour
 				}
-				if outcome != webhooks.Deliver {
-					end.Attempt.Class = webhooks.ClassStatus
+				if outcome != driver.Deliver {
+					end.Attempt.Class = driver.ClassStatus
 				}
 				ends = append(ends, end)
 			}
@@ -88,7 +88,7 @@ func TestFailedAcrossRows(t *testing.T) {
 			settled += len(ends)
 		}
 		if round == rounds/2 { // what is skipped before is in the index from now on
-			purge := webhooks.Purge{Limit: 1000}
+			purge := driver.Purge{Limit: 1000}
 			for more := true; more; {
 				var err error
 				if more, err = s.Purge(t.Context(), purge); err != nil {
@@ -100,10 +100,10 @@ func TestFailedAcrossRows(t *testing.T) {
 			continue
 		}
 		for _, webhook := range []string{"wh1", "wh2", "wh0"} {
-			all := s.list(t, webhook, webhooks.DeliveryQuery{Limit: 1000})
-			all = slices.DeleteFunc(all, func(d webhooks.Delivery) bool { return !d.Failed() })
+			all := s.list(t, webhook, driver.DeliveryQuery{Limit: 1000})
+			all = slices.DeleteFunc(all, func(d driver.Delivery) bool { return !d.Failed() })
 			for _, limit := range []int{3, 1000} {
-				got := s.list(t, webhook, webhooks.DeliveryQuery{Failed: true, Limit: limit})
+				got := s.list(t, webhook, driver.DeliveryQuery{Failed: true, Limit: limit})
 				if want := eventsOf(all); !slices.Equal(eventsOf(got), want) {
 					t.Fatalf("%s in round %d: %d events failed, want %d", webhook, round, len(got), len(want))
 				}
@@ -112,7 +112,7 @@ func TestFailedAcrossRows(t *testing.T) {
 				seen[d.State]++
 			}
 			for i, d := range all {
-				if i%3 == 0 && d.State != webhooks.Pending {
+				if i%3 == 0 && d.State != driver.Pending {
 					if err := s.Redeliver(t.Context(), "acct", webhook, d.EventID, audit.Entry{}); err != nil {
 						t.Fatal(err)
 					}
@@ -120,7 +120,7 @@ func TestFailedAcrossRows(t *testing.T) {
 			}
 		}
 	}
-	if settled < record.MaxFailed*3/2 || seen[webhooks.Dead] == 0 || seen[webhooks.Skipped] == 0 || seen[webhooks.Pending] == 0 {
+	if settled < record.MaxFailed*3/2 || seen[driver.Dead] == 0 || seen[driver.Skipped] == 0 || seen[driver.Pending] == 0 {
 		t.Errorf("%d were settled, %v failed: the test tests too little", settled, seen)
 	}
 }
@@ -128,26 +128,26 @@ func TestFailedAcrossRows(t *testing.T) {
 // TestFailedRowsGo: what is delivered after all leaves nothing behind.
 func TestFailedRowsGo(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Enqueue(t.Context(), testEvent(1, 10)); err != nil {
 		t.Fatal(err)
 	}
 	for _, end := range []struct {
-		outcome webhooks.Outcome
+		outcome driver.Effect
 		rows    int
-	}{{webhooks.Retry, 1}, {webhooks.GiveUp, 1}, {webhooks.Deliver, 0}} {
+	}{{driver.Retry, 1}, {driver.GiveUp, 1}, {driver.Deliver, 0}} {
 		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1)
 		if err != nil || len(tasks) != 1 {
 			t.Fatal(tasks, err)
 		}
 		settlement := settlementOf(tasks[0], end.outcome)
-		settlement.RetryAfter, settlement.Attempt.Class = 0, webhooks.ClassStatus
+		settlement.RetryAfter, settlement.Attempt.Class = 0, driver.ClassStatus
 		if _, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{settlement}); err != nil {
 			t.Fatal(err)
 		}
-		if end.outcome == webhooks.GiveUp {
+		if end.outcome == driver.GiveUp {
 			if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(1, 10).ID, audit.Entry{}); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestFailedRowsGo(t *testing.T) {
 	}
 }
 
-func (s *Store) list(t *testing.T, webhook string, query webhooks.DeliveryQuery) (all []webhooks.Delivery) {
+func (s *Store) list(t *testing.T, webhook string, query driver.DeliveryQuery) (all []driver.Delivery) {
 	for {
 		page, err := s.ListDeliveries(t.Context(), "acct", webhook, query)
 		if err != nil {
@@ -180,7 +180,7 @@ func (s *Store) list(t *testing.T, webhook string, query webhooks.DeliveryQuery)
 	}
 }
 
-func eventsOf(list []webhooks.Delivery) (ids []string) {
+func eventsOf(list []driver.Delivery) (ids []string) {
 	for _, d := range list {
 		ids = append(ids, fmt.Sprint(d.EventID, " ", d.State))
 	}

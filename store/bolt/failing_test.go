@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -86,13 +86,13 @@ func failingStore(t *testing.T, around func(commit func() error) error) storetes
 func TestFailedSyncEndsWriting(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	s := open(t, dir).(*bolt.Store)
-	key := apikeys.Key{ID: "key", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{1}}}
-	webhook := webhooks.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow}}
-	event := func(id string) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}
+	key := driver.Key{ID: "key", Account: "acct", Hash: driver.Hash{Sum: [32]byte{1}}}
+	webhook := driver.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", WebhookHealth: driver.WebhookHealth{Active: true}, Events: []driver.EventType{alerts.TypeBalanceLow}}
+	event := func(id string) driver.EncodedEvent {
+		return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}
 	}
 	_, enqueued := s.Enqueue(ctx, event("unheard"))
-	if err := errors.Join(enqueued, s.CreateKey(ctx, key, apikeys.CreateOptions{}), s.CreateWebhook(ctx, webhook, webhooks.CreateOptions{})); err != nil {
+	if err := errors.Join(enqueued, s.CreateKey(ctx, key, driver.CreateOptions{}), s.CreateWebhook(ctx, webhook, driver.CreateOptions{})); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"settled", "owed"} {
@@ -114,17 +114,17 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	boltfault.Around(s, nil)
 
 	keep := func(state string, deferred bool) error {
-		_, err := s.UpdateAlert(ctx, "acct", "metric", func(step *alerts.Step) error {
+		_, err := s.UpdateAlert(ctx, "acct", "metric", func(step *driver.AlertStep) error {
 			step.State, step.Deferrable = []byte(state), deferred
 			return nil
 		})
 		return err
 	}
 	_, claimed := storetest.WorkerOf(s).Claim(ctx, 1)
-	_, settled := storetest.WorkerOf(s).Settle(ctx, []storetest.Settlement{{Task: tasks[0], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}}})
+	_, settled := storetest.WorkerOf(s).Settle(ctx, []storetest.Settlement{{Task: tasks[0], Effect: driver.Deliver, Attempt: driver.Attempt{Number: 1}}})
 	_, enqueued = s.Enqueue(ctx, event("refused"))
 	for name, err := range map[string]error{
-		"CreateKey": s.CreateKey(ctx, apikeys.Key{ID: "k2", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{2}}}, apikeys.CreateOptions{}),
+		"CreateKey": s.CreateKey(ctx, driver.Key{ID: "k2", Account: "acct", Hash: driver.Hash{Sum: [32]byte{2}}}, driver.CreateOptions{}),
 		"DeleteKey": s.DeleteKey(ctx, "acct", "key", nil, audit.Entry{}), "Enqueue": enqueued, "Claim": claimed, "Settle": settled,
 		"UpdateAlert": keep("state", false), "UpdateAlert, deferred": keep("state", true), "DeleteWebhook": s.DeleteWebhook(ctx, "acct", "wh", nil, audit.Entry{}),
 	} {

@@ -6,25 +6,25 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A feed passes reports to the scheduler of the current Deliver.
 type feed struct {
 	// mu is read-locked during each report, so that none is under way once end has returned.
 	mu        sync.RWMutex
-	scheduler webhooks.Scheduler // nil: Deliver is not running
+	scheduler driver.Scheduler // nil: Deliver is not running
 
 	leftMu sync.Mutex
 	left   [2]eventlog.Range // by bucket: not yet reported by Deliver
 
-	list []webhooks.PendingDelivery // buffer of published
+	list []driver.PendingDelivery // buffer of published
 }
 
 // everything is the range of all numbers, for each bucket.
 var everything = [2]eventlog.Range{{Last: math.MaxUint64}, {Last: math.MaxUint64}}
 
-func (f *feed) begin(to webhooks.Scheduler) {
+func (f *feed) begin(to driver.Scheduler) {
 	f.setLeft(everything)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,7 +38,7 @@ func (f *feed) end() {
 }
 
 // report calls do with the scheduler, if there is one.
-func (f *feed) report(do func(to webhooks.Scheduler)) {
+func (f *feed) report(do func(to driver.Scheduler)) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.scheduler != nil {
@@ -49,33 +49,33 @@ func (f *feed) report(do func(to webhooks.Scheduler)) {
 // published reports deliveries that are pending as published, with consecutive numbers from first
 // on. Call it in AfterCommit, whose functions run one at a time.
 func (f *feed) published(first uint64, to []*indexedWebhook, due time.Time) {
-	f.report(func(s webhooks.Scheduler) {
+	f.report(func(s driver.Scheduler) {
 		f.list = f.list[:0]
 		for i, w := range to {
-			f.list = append(f.list, webhooks.PendingDelivery{Number: first + uint64(i), Webhook: &w.Webhook, Due: due})
+			f.list = append(f.list, driver.PendingDelivery{Number: first + uint64(i), Webhook: &w.Webhook, Due: due})
 		}
 		s.Add(f.list)
 	})
 }
 
-func (f *feed) add(d webhooks.PendingDelivery) {
-	f.report(func(s webhooks.Scheduler) { s.Add([]webhooks.PendingDelivery{d}) })
+func (f *feed) add(d driver.PendingDelivery) {
+	f.report(func(s driver.Scheduler) { s.Add([]driver.PendingDelivery{d}) })
 }
 
 func (f *feed) probe(webhookID string) {
-	f.report(func(s webhooks.Scheduler) { s.Probe(webhookID) })
+	f.report(func(s driver.Scheduler) { s.Probe(webhookID) })
 }
 
-func (f *feed) webhook(w *webhooks.Webhook) {
-	f.report(func(s webhooks.Scheduler) { s.Webhook(w) })
+func (f *feed) webhook(w *driver.Webhook) {
+	f.report(func(s driver.Scheduler) { s.Webhook(w) })
 }
 
-func (f *feed) ended(refs []webhooks.DeliveryRef) {
-	f.report(func(s webhooks.Scheduler) { s.Ended(refs) })
+func (f *feed) ended(refs []driver.DeliveryRef) {
+	f.report(func(s driver.Scheduler) { s.Ended(refs) })
 }
 
-func (f *feed) forget(scope webhooks.Scope) {
-	f.report(func(s webhooks.Scheduler) { s.Forget(scope) })
+func (f *feed) forget(scope driver.Scope) {
+	f.report(func(s driver.Scheduler) { s.Forget(scope) })
 }
 
 func (f *feed) setLeft(left [2]eventlog.Range) {

@@ -6,10 +6,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestFieldsAreKept: what a later version says of a key or a webhook, and this one does not
@@ -18,11 +17,11 @@ func TestFieldsAreKept(t *testing.T) {
 	const field = "\x64\x01x"
 	s := openTemp(t)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Hash: apikeys.Hash{Sum: [32]byte{1}}, CreatedAt: now}
-	webhook := webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret(), CreatedAt: now}
+	key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Hash: driver.Hash{Sum: [32]byte{1}}, CreatedAt: now}
+	webhook := driver.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret(), CreatedAt: now}
 	keyRow, webhookRow := key.Hash.Sum[:], record.Prefixed("acct", "wh_1")
 	err := together(t, s, func(b *batch) error {
-		if err := putKey(b, key, apikeys.Key{}); err != nil {
+		if err := putKey(b, key, driver.Key{}); err != nil {
 			return err
 		}
 		if err := b.Put(bucketKeys, keyRow, append(record.EncodeKey(&key), field...)); err != nil {
@@ -37,7 +36,7 @@ func TestFieldsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotated := key
-	rotated.Hash, rotated.Previous, rotated.PreviousExpiresAt = apikeys.Hash{Sum: [32]byte{2}}, key.Hash, now.Add(time.Hour)
+	rotated.Hash, rotated.Previous, rotated.PreviousExpiresAt = driver.Hash{Sum: [32]byte{2}}, key.Hash, now.Add(time.Hour)
 	webhook.URL = "https://example.com/elsewhere"
 	err = together(t, s, func(b *batch) error {
 		if err := putKey(b, rotated, key); err != nil {

@@ -19,14 +19,14 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 func init() { roles["use flipped"] = useFlipped }
@@ -42,9 +42,9 @@ func TestFlippedBits_EveryMethod_ReturnsErrors(t *testing.T) {
 	copyFile(t, rich(t, 170), path)
 	s := openUnverified(t, path)
 	for i := range 400 { // so that the trees of keys have branches
-		key := apikeys.Key{ID: fmt.Sprintf("key_%03d", i), Account: "many", Name: "name", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}
+		key := driver.Key{ID: fmt.Sprintf("key_%03d", i), Account: "many", Name: "name", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}
 		key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), byte(i>>8)+1
-		must(t, s.CreateKey(t.Context(), key, apikeys.CreateOptions{}))
+		must(t, s.CreateKey(t.Context(), key, driver.CreateOptions{}))
 	}
 	must(t, s.Close())
 	verify(t, path)
@@ -157,14 +157,14 @@ func methods(s *bolt.Store) (list []method) {
 	ctx := context.Background()
 	now := time.Now()
 	add := func(name string, call func() error) { list = append(list, method{name, call}) }
-	key := func(i int) (id string, hash apikeys.Hash) {
+	key := func(i int) (id string, hash driver.Hash) {
 		hash.Sum[0], hash.Sum[1] = byte(i), byte(i>>8)+1
 		return fmt.Sprintf("key_%03d", i), hash
 	}
 	each := func(n int, call func(i int) error) func() error {
 		return func() (err error) {
 			for i := range n {
-				if failed := call(i); !errors.Is(failed, apikeys.ErrNotFound) && !errors.Is(failed, webhooks.ErrNotFound) {
+				if failed := call(i); !errors.Is(failed, apierr.ErrNotFound) && !errors.Is(failed, apierr.ErrNotFound) {
 					err = errors.Join(err, failed)
 				}
 			}
@@ -173,41 +173,41 @@ func methods(s *bolt.Store) (list []method) {
 	}
 	webhook := func(i int) string { return fmt.Sprintf("wh_%03d", i) }
 	event := func(i int) string { return fmt.Sprint("event-", i) }
-	encoded := func(id string) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{ID: id, Account: "many", Type: alerts.TypeBalanceLow, Timestamp: now, Body: []byte("{}")}
+	encoded := func(id string) driver.EncodedEvent {
+		return driver.EncodedEvent{ID: id, Account: "many", Type: alerts.TypeBalanceLow, Timestamp: now, Body: []byte("{}")}
 	}
 	var tasks []storetest.Task
-	var refs []webhooks.DeliveryRef
+	var refs []driver.DeliveryRef
 
 	add("KeyByHash", each(400, func(i int) error { _, hash := key(i); _, err := s.KeyByHash(ctx, hash); return err }))
 	add("KeyByHash", each(256, func(i int) error { // made up
-		_, err := s.KeyByHash(ctx, apikeys.Hash{Sum: [32]byte{byte(i), 200, 7}})
+		_, err := s.KeyByHash(ctx, driver.Hash{Sum: [32]byte{byte(i), 200, 7}})
 		return err
 	}))
 	add("KeyByID", each(400, func(i int) error { id, _ := key(i); _, err := s.KeyByID(ctx, "many", id); return err }))
-	add("ListKeys", func() error { _, err := s.ListKeys(ctx, "many", apikeys.Page{Limit: 1000}); return err })
+	add("ListKeys", func() error { _, err := s.ListKeys(ctx, "many", driver.ListQuery{Limit: 1000}); return err })
 	add("ExpiringKeys", func() error {
-		_, err := s.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: now.AddDate(100, 0, 0), Limit: 1000})
+		_, err := s.ExpiringKeys(ctx, driver.ExpiryQuery{Before: now.AddDate(100, 0, 0), Limit: 1000})
 		return err
 	})
 	add("WebhookByID", each(100, func(i int) error { _, err := s.WebhookByID(ctx, "many", webhook(i)); return err }))
-	add("ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "many", webhooks.Page{Limit: 1000}); return err })
-	add("FailingWebhooks", func() error { _, err := s.FailingWebhooks(ctx, now, webhooks.Page{Limit: 100}); return err })
-	add("OffWebhooks", func() error { _, err := s.OffWebhooks(ctx, webhooks.Page{Limit: 100}); return err })
-	add("HeldWebhooks", func() error { _, err := s.HeldWebhooks(ctx, webhooks.Page{Limit: 100}); return err })
+	add("ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "many", driver.ListQuery{Limit: 1000}); return err })
+	add("FailingWebhooks", func() error { _, err := s.FailingWebhooks(ctx, now, driver.ListQuery{Limit: 100}); return err })
+	add("OffWebhooks", func() error { _, err := s.OffWebhooks(ctx, driver.ListQuery{Limit: 100}); return err })
+	add("HeldWebhooks", func() error { _, err := s.HeldWebhooks(ctx, driver.ListQuery{Limit: 100}); return err })
 	add("EventByID", each(170, func(i int) error { _, err := s.EventByID(ctx, "many", event(i)); return err }))
 	add("EventDeliveries", each(170, func(i int) error { _, err := s.EventDeliveries(ctx, "many", event(i)); return err }))
-	add("ListEvents", func() error { _, err := s.ListEvents(ctx, "many", webhooks.EventQuery{Limit: 1000}); return err })
+	add("ListEvents", func() error { _, err := s.ListEvents(ctx, "many", driver.EventQuery{Limit: 1000}); return err })
 	add("ListEvents", func() error {
-		_, err := s.ListEvents(ctx, "many", webhooks.EventQuery{Limit: 1000, OldestFirst: true})
+		_, err := s.ListEvents(ctx, "many", driver.EventQuery{Limit: 1000, OldestFirst: true})
 		return err
 	})
 	add("ListDeliveries", each(100, func(i int) error {
-		_, err := s.ListDeliveries(ctx, "many", webhook(i), webhooks.DeliveryQuery{Limit: 1000})
+		_, err := s.ListDeliveries(ctx, "many", webhook(i), driver.DeliveryQuery{Limit: 1000})
 		return err
 	}))
 	add("ListDeliveries", each(10, func(i int) error {
-		_, err := s.ListDeliveries(ctx, "many", webhook(i), webhooks.DeliveryQuery{Limit: 1000, States: []webhooks.DeliveryState{webhooks.Dead}})
+		_, err := s.ListDeliveries(ctx, "many", webhook(i), driver.DeliveryQuery{Limit: 1000, States: []driver.DeliveryState{driver.Dead}})
 		return err
 	}))
 	add("ListAuditEntries", func() error { _, err := s.ListAuditEntries(ctx, "acct_1", audit.Query{Limit: 1000}); return err })
@@ -216,7 +216,7 @@ func methods(s *bolt.Store) (list []method) {
 	add("RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "many", "rec"); return err })
 	add("DueAlerts", func() error { _, err := s.DueAlerts(ctx, 100); return err })
 	add("UnseenKeys", func() error {
-		_, err := s.UnseenKeys(ctx, "acct_1", []alerts.DedupKey{{Key: "x", Until: now.Add(time.Hour)}})
+		_, err := s.UnseenKeys(ctx, "acct_1", []driver.DedupKey{{Key: "x", Until: now.Add(time.Hour)}})
 		return err
 	})
 	add("AccountSizes", func() error { _, err := s.AccountSizes(ctx, []string{"acct_1", "many"}); return err })
@@ -259,10 +259,10 @@ func methods(s *bolt.Store) (list []method) {
 		return err
 	})
 	add("Settle", func() error {
-		var results []webhooks.AttemptResult
+		var results []driver.AttemptResult
 		for i, ref := range refs[:min(len(refs), 10)] {
-			outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
-			results = append(results, webhooks.AttemptResult{DeliveryRef: ref, Outcome: outcome, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: 100, StartedAt: now}})
+			outcome := []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry}[i%3]
+			results = append(results, driver.AttemptResult{DeliveryRef: ref, Effect: outcome, RetryAfter: time.Hour, Attempt: driver.Attempt{Number: 100, StartedAt: now}})
 		}
 		_, err := s.Settle(ctx, results, nil)
 		return err
@@ -284,32 +284,32 @@ func methods(s *bolt.Store) (list []method) {
 	add("Backup", func() error { _, err := s.Backup(ctx, io.Discard); return err })
 
 	add("CreateKey", each(10, func(i int) error {
-		k := apikeys.Key{Account: "many", Name: "new", CreatedAt: now}
-		k.ID, k.Hash = fmt.Sprint("key_new", i), apikeys.Hash{Sum: [32]byte{byte(25 * i), 99}}
-		return s.CreateKey(ctx, k, apikeys.CreateOptions{IdempotencyKey: k.ID, IdempotencyTTL: time.Hour})
+		k := driver.Key{Account: "many", Name: "new", CreatedAt: now}
+		k.ID, k.Hash = fmt.Sprint("key_new", i), driver.Hash{Sum: [32]byte{byte(25 * i), 99}}
+		return s.CreateKey(ctx, k, driver.CreateOptions{IdempotencyKey: k.ID, IdempotencyTTL: time.Hour})
 	}))
 	add("UpdateKey", each(20, func(i int) error {
 		id, _ := key(20 * i)
-		_, err := s.UpdateKey(ctx, "many", id, func(k *apikeys.Key, _ *audit.Entry) error { k.Name = "renamed"; return nil })
+		_, err := s.UpdateKey(ctx, "many", id, func(k *driver.Key, _ *audit.Entry) error { k.Name = "renamed"; return nil })
 		return err
 	}))
 	add("RecordKeyUse", func() error {
-		var uses []apikeys.KeyUse
+		var uses []driver.KeyUse
 		for i := range 400 {
 			id, hash := key(i)
-			uses = append(uses, apikeys.KeyUse{Account: "many", ID: id, Hash: hash, At: now})
+			uses = append(uses, driver.KeyUse{Account: "many", ID: id, Hash: hash, At: now})
 		}
 		return s.RecordKeyUse(ctx, uses)
 	})
 	add("CreateWebhook", each(4, func(i int) error {
-		return s.CreateWebhook(ctx, webhooks.Webhook{Account: "many", ID: fmt.Sprint("wh_new", i), URL: "https://example.com/", CreatedAt: now}, webhooks.CreateOptions{})
+		return s.CreateWebhook(ctx, driver.Webhook{Account: "many", ID: fmt.Sprint("wh_new", i), URL: "https://example.com/", CreatedAt: now}, driver.CreateOptions{})
 	}))
 	add("UpdateWebhook", each(20, func(i int) error {
-		_, err := s.UpdateWebhook(ctx, "many", webhook(5*i), func(w *webhooks.Webhook, _ *audit.Entry) error { w.URL += "x"; return nil })
+		_, err := s.UpdateWebhook(ctx, "many", webhook(5*i), func(w *driver.Webhook, _ *audit.Entry) error { w.URL += "x"; return nil })
 		return err
 	}))
 	add("UpdateAlert", func() error {
-		_, err := s.UpdateAlert(ctx, "acct_1", "series", func(a *alerts.Step) error { a.State = append(a.State, 1); return nil })
+		_, err := s.UpdateAlert(ctx, "acct_1", "series", func(a *driver.AlertStep) error { a.State = append(a.State, 1); return nil })
 		return err
 	})
 	add("UpdateScan", func() error {
@@ -323,7 +323,7 @@ func methods(s *bolt.Store) (list []method) {
 	add("TakeAuditEntries", func() error { return s.TakeAuditEntries(ctx, []uint64{1, 2, 3}) })
 	add("Enqueue", each(10, func(i int) error { _, err := s.Enqueue(ctx, encoded(fmt.Sprint("new-", i))); return err }))
 	add("EnqueueOnce", func() error {
-		_, err := s.EnqueueOnce(ctx, encoded("once"), []alerts.DedupKey{{Key: "k", Until: now.Add(time.Hour)}})
+		_, err := s.EnqueueOnce(ctx, encoded("once"), []driver.DedupKey{{Key: "k", Until: now.Add(time.Hour)}})
 		return err
 	})
 	add("Claim", func() (err error) {
@@ -336,8 +336,8 @@ func methods(s *bolt.Store) (list []method) {
 	add("Settle", func() error {
 		var settled []storetest.Settlement
 		for i, task := range tasks {
-			outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
-			settled = append(settled, storetest.Settlement{Task: task, Outcome: outcome, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: now}})
+			outcome := []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry}[i%3]
+			settled = append(settled, storetest.Settlement{Task: task, Effect: outcome, RetryAfter: time.Hour, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: now}})
 		}
 		_, err := storetest.WorkerOf(s).Settle(ctx, settled)
 		return err
@@ -345,23 +345,23 @@ func methods(s *bolt.Store) (list []method) {
 	add("Redeliver", each(10, func(i int) error { return s.Redeliver(ctx, "many", webhook(i), event(17*i), audit.Entry{}) }))
 	add("Probe", each(4, func(i int) error { return s.Probe(ctx, "many", webhook(i)) }))
 	add("CreateRecovery", func() error {
-		return s.CreateRecovery(ctx, webhooks.Recovery{ID: "rec_new", Account: "many", WebhookID: "wh_002", CreatedAt: now, States: []webhooks.DeliveryState{webhooks.Delivered}}, audit.Entry{})
+		return s.CreateRecovery(ctx, driver.Recovery{ID: "rec_new", Account: "many", WebhookID: "wh_002", CreatedAt: now, States: []driver.DeliveryState{driver.Delivered}}, audit.Entry{})
 	})
 	add("AdvanceRecovery", each(4, func(int) error { _, err := s.AdvanceRecovery(ctx, 100); return err }))
 	add("Import", func() error {
-		return s.Import(ctx, []transfer.Record{&transfer.Key{Key: apikeys.Key{ID: "key_imported", Account: "other", Hash: apikeys.Hash{Sum: [32]byte{3, 3}}, CreatedAt: now}}})
+		return s.Import(ctx, []transfer.Record{&transfer.Key{Key: driver.Key{ID: "key_imported", Account: "other", Hash: driver.Hash{Sum: [32]byte{3, 3}}, CreatedAt: now}}})
 	})
 	add("DeleteKey", each(20, func(i int) error {
 		id, _ := key(20*i + 1)
-		return s.DeleteKey(ctx, "many", id, func(apikeys.Key) error { return nil }, audit.Entry{})
+		return s.DeleteKey(ctx, "many", id, func(driver.Key) error { return nil }, audit.Entry{})
 	}))
 	add("DeleteWebhook", each(10, func(i int) error {
-		return s.DeleteWebhook(ctx, "many", webhook(10*i), func(webhooks.Webhook) error { return nil }, audit.Entry{})
+		return s.DeleteWebhook(ctx, "many", webhook(10*i), func(driver.Webhook) error { return nil }, audit.Entry{})
 	}))
 	add("Purge", func() error {
 		later := now.Add(time.Minute)
 		for range 20 {
-			more, err := s.Purge(ctx, webhooks.Purge{Payloads: later, Attempts: later, EventIDs: later, DedupKeys: later, Limit: 100})
+			more, err := s.Purge(ctx, driver.Purge{Payloads: later, Attempts: later, EventIDs: later, DedupKeys: later, Limit: 100})
 			if err != nil || !more {
 				return err
 			}

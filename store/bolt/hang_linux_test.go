@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func init() { roles["hurry"] = createInAHurry }
@@ -69,7 +69,7 @@ func createInAHurry(path string) error {
 				key := someKey(fmt.Sprint("key", who, "-"), i)
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 				what := "unsure"
-				switch err := s.CreateKey(ctx, key, apikeys.CreateOptions{}); {
+				switch err := s.CreateKey(ctx, key, driver.CreateOptions{}); {
 				case err == nil:
 					what = "done"
 				case errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrReadOnly):

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Import implements [transfer.Store]. Events older than the file's last one are purged after all
@@ -37,19 +37,19 @@ type importer struct {
 	*batch
 	missing  []transfer.Record // not in the file
 	keys     map[string]bool   // by row
-	hashes   map[apikeys.Hash]bool
+	hashes   map[driver.Hash]bool
 	webhooks map[string]string // ID to account
 	open     map[string]bool   // webhooks with an unfinished recovery
 	once     map[string]bool   // other records, by kind and identity
 	told     knownAuditEntries
 
 	events  *eventlog.Import
-	pending []webhooks.PendingDelivery // deliveries of the events
+	pending []driver.PendingDelivery // deliveries of the events
 }
 
 func newImporter(b *batch) *importer {
 	m := &importer{
-		batch: b, told: make(knownAuditEntries), keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
+		batch: b, told: make(knownAuditEntries), keys: make(map[string]bool), hashes: make(map[driver.Hash]bool),
 		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
 	}
 	m.events = b.log.Import(m.found)
@@ -124,7 +124,7 @@ func (m *importer) lookKey(r *transfer.Key) (isNew bool, err error) {
 		return false, nil
 	}
 	m.keys[string(row)] = true
-	taken := hashTaken(m.batch, &r.Key, &apikeys.Key{}) || m.hashes[r.Hash] || !r.Previous.IsZero() && m.hashes[r.Previous]
+	taken := hashTaken(m.batch, &r.Key, &driver.Key{}) || m.hashes[r.Hash] || !r.Previous.IsZero() && m.hashes[r.Previous]
 	if taken {
 		return false, fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
 	}
@@ -156,7 +156,7 @@ func (m *importer) lookWebhook(r *transfer.Webhook) (isNew bool, err error) {
 // lookEvent reports whether an event is new.
 func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
 	for i := range r.Deliveries {
-		if d := &r.Deliveries[i]; d.State == webhooks.Pending && m.ownerOf(d.WebhookID) != r.Account {
+		if d := &r.Deliveries[i]; d.State == driver.Pending && m.ownerOf(d.WebhookID) != r.Account {
 			return false, fmt.Errorf("event %q of account %q: %w: it is pending for webhook %q, which is not there", r.ID, r.Account, transfer.ErrRecord, d.WebhookID)
 		}
 	}
@@ -173,14 +173,14 @@ func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
 }
 
 // found reports a pending delivery of an imported event after the commit.
-func (m *importer) found(webhook string, d webhooks.PendingDelivery) error {
+func (m *importer) found(webhook string, d driver.PendingDelivery) error {
 	w := m.store.indexed(m.batch, webhook)
 	if w == nil {
 		return record.ErrCorrupt
 	}
 	if len(m.pending) == 0 {
 		m.AfterCommit(func() {
-			m.store.feed.report(func(to webhooks.Scheduler) { to.Add(m.pending) })
+			m.store.feed.report(func(to driver.Scheduler) { to.Add(m.pending) })
 		})
 	}
 	d.Webhook = &w.Webhook
@@ -213,7 +213,7 @@ func (m *importer) add(r transfer.Record) error {
 	switch r := r.(type) {
 	case *transfer.Key:
 		s.keyCounts.add(m.batch, r.Account, 1)
-		if err := putKey(m.batch, r.Key, apikeys.Key{}); err != nil {
+		if err := putKey(m.batch, r.Key, driver.Key{}); err != nil {
 			return err
 		}
 		used := record.Uses{Any: record.Round(r.LastUsedAt), Current: record.Round(r.UsedAt), Previous: record.Round(r.PreviousUsedAt)}
@@ -291,7 +291,7 @@ func (m *importer) addRecovery(r *transfer.Recovery) error {
 		switch {
 		case err == nil:
 			added.Next = event.Number()
-		case !errors.Is(err, webhooks.ErrNotFound):
+		case !errors.Is(err, apierr.ErrNotFound):
 			return err
 		}
 	}

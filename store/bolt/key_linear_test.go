@@ -13,6 +13,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -22,6 +23,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // What follows says in another way what keys do, to compare answers with.
@@ -66,14 +68,14 @@ func (s keysState) step(op keyOp) (keysState, string) {
 		return s, s.verify(op)
 	case op.kind == "create":
 		if k.exists || holder >= 0 {
-			return s, apikeys.ErrExists.Error()
+			return s, apierr.ErrExists.Error()
 		}
 		*k = keyState{true, op.token, -1, op.expires, 0, op.scope}
 	case !k.exists:
-		return s, apikeys.ErrNotFound.Error()
+		return s, apierr.ErrNotFound.Error()
 	case op.kind == "rotate":
 		if holder >= 0 && holder != op.key {
-			return s, apikeys.ErrExists.Error()
+			return s, apierr.ErrExists.Error()
 		}
 		k.current, k.previous, k.grace = op.token, k.current, op.expires
 	case op.kind == "change":
@@ -204,10 +206,10 @@ type pausingStore struct {
 	world *keyWorld
 }
 
-func (pausingStore) RecordKeyUse(context.Context, []apikeys.KeyUse) error { return nil }
+func (pausingStore) RecordKeyUse(context.Context, []driver.KeyUse) error { return nil }
 
 // KeyByHash takes the steps of [Store.KeyByHash].
-func (s pausingStore) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
+func (s pausingStore) KeyByHash(ctx context.Context, hash driver.Hash) (key driver.Key, err error) {
 	if _, ok := s.keyRows.Get(hash); !ok {
 		version := s.keyRows.Version()
 		s.world.pause()
@@ -229,14 +231,14 @@ func (w *keyWorld) change(op keyOp) error {
 	ctx, account, id, hash := context.Background(), "acct", fmt.Sprint(op.key), w.tokens[op.token].Hash()
 	switch op.kind {
 	case "create":
-		key := apikeys.Key{
+		key := driver.Key{
 			ID: id, Account: account, Name: "key", Scopes: scopes.Of(op.scope), Hash: hash, CreatedAt: hour(0), ExpiresAt: hour(op.expires),
 		}
-		return w.store.CreateKey(ctx, key, apikeys.CreateOptions{})
+		return w.store.CreateKey(ctx, key, driver.CreateOptions{})
 	case "delete":
 		return w.store.DeleteKey(ctx, account, id, nil, audit.Entry{})
 	}
-	_, err := w.store.UpdateKey(ctx, account, id, func(k *apikeys.Key, _ *audit.Entry) error {
+	_, err := w.store.UpdateKey(ctx, account, id, func(k *driver.Key, _ *audit.Entry) error {
 		if op.kind == "rotate" {
 			k.Hash, k.Previous, k.PreviousExpiresAt = hash, k.Hash, hour(op.expires)
 		} else {
@@ -344,7 +346,7 @@ func explain(info porcupine.LinearizationInfo, history []porcupine.Operation) st
 
 // newTokens returns new tokens.
 func newTokens(t *testing.T) (tokens [4]apikeys.Token) {
-	service, err := apikeys.New(collector{make: func(apikeys.Key) {}}, apikeys.Config{})
+	service, err := apikeys.New(collector{make: func(driver.Key) {}}, apikeys.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,9 @@ package bolt
 import (
 	"bytes"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // defaultCachedKeys exceeds the keys that most services see in a day.
@@ -20,10 +20,10 @@ func CacheKeys(count int) Option { return func(s *Store) { s.keyRows = newKeyRow
 
 // keyRows are rows of the bucket of keys, by current or previous hash, in the form that
 // [record.DecodeKeyRow] takes.
-type keyRows = mirror.Mirror[apikeys.Hash, string]
+type keyRows = mirror.Mirror[driver.Hash, string]
 
 func newKeyRows(count int) *keyRows {
-	return mirror.New[apikeys.Hash](mirror.Options[string]{Max: count, Shards: min(64, 1+count/64), Second: true})
+	return mirror.New[driver.Hash](mirror.Options[string]{Max: count, Shards: min(64, 1+count/64), Second: true})
 }
 
 // maxCounts bounds the number of accounts in counts.

@@ -10,30 +10,30 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A oneKeyStore is a store of one key.
 type oneKeyStore struct {
 	*Store
 	t   *testing.T
-	key apikeys.Key
+	key driver.Key
 }
 
 func storeOneKey(t *testing.T) *oneKeyStore {
 	s := &oneKeyStore{Store: openTemp(t), t: t}
-	s.key = apikeys.Key{ID: "key", Account: "acct", Name: "old", Hash: hashNumber(1)}
-	if err := s.CreateKey(t.Context(), s.key, apikeys.CreateOptions{}); err != nil {
+	s.key = driver.Key{ID: "key", Account: "acct", Name: "old", Hash: hashNumber(1)}
+	if err := s.CreateKey(t.Context(), s.key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func hashNumber(n byte) (hash apikeys.Hash) {
+func hashNumber(n byte) (hash driver.Hash) {
 	hash.Sum[31] = n
 	return hash
 }
@@ -60,7 +60,7 @@ func (s *oneKeyStore) warm() {
 }
 
 func (s *oneKeyStore) rename(to string, fail func()) error {
-	_, err := s.UpdateKey(s.t.Context(), "acct", "key", func(k *apikeys.Key, _ *audit.Entry) error {
+	_, err := s.UpdateKey(s.t.Context(), "acct", "key", func(k *driver.Key, _ *audit.Entry) error {
 		k.Name = to
 		fail()
 		return nil
@@ -80,7 +80,7 @@ func TestKeysAreInMemory(t *testing.T) {
 		fails  bool
 	}{
 		{"last use", func() error {
-			return s.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", Hash: hashNumber(1), At: hour(1)}})
+			return s.RecordKeyUse(t.Context(), []driver.KeyUse{{Account: "acct", ID: "key", Hash: hashNumber(1), At: hour(1)}})
 		}, true, false},
 		{"rename", func() error { return s.rename("new", func() {}) }, false, false},
 		{"panic before writing", func() error { return s.rename("new", func() { panic("test") }) }, true, true},
@@ -118,7 +118,7 @@ func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
 	boltfault.Around(s.Store, func(commit func() error) error { return errors.Join(commit(), errBad) })
-	_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key, _ *audit.Entry) error {
+	_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *driver.Key, _ *audit.Entry) error {
 		k.Hash, k.Previous = hashNumber(2), hashNumber(3)
 		return nil
 	})
@@ -188,9 +188,9 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 	const count = 100
 	err := s.writer.Run(t.Context(), func(b *batch) error {
 		for i := range count {
-			key := apikeys.Key{ID: fmt.Sprint("key_", i), Account: "acct", Hash: hashNumber(byte(i + 1))}
+			key := driver.Key{ID: fmt.Sprint("key_", i), Account: "acct", Hash: hashNumber(byte(i + 1))}
 			key.Hash.Sum[0] = byte(i)
-			if err := putKey(b, key, apikeys.Key{}); err != nil {
+			if err := putKey(b, key, driver.Key{}); err != nil {
 				return err
 			}
 		}
@@ -222,23 +222,23 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 
 // TestKeysInMemoryAreWhole: a key in memory is as it is in the file, whichever of its hashes leads to it.
 func TestKeysInMemoryAreWhole(t *testing.T) {
-	key := apikeys.Key{
+	key := driver.Key{
 		ID: "key", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead, scopes.Scope("own:read")),
 		CreatedAt: hour(1), ExpiresAt: hour(2), CreatedBy: audit.Actor{Kind: audit.ActorPerson, ID: "ann"},
 		Hash: hashNumber(1), Hint: "sak_…k3Qz", Previous: hashNumber(2), PreviousHint: "old_…A1b2", PreviousExpiresAt: hour(3),
 		LastUsedAt: hour(4), PreviousUsedAt: hour(5),
 	}
-	for i := range reflect.TypeFor[apikeys.Key]().NumField() {
+	for i := range reflect.TypeFor[driver.Key]().NumField() {
 		if reflect.ValueOf(key).Field(i).IsZero() {
-			t.Errorf("%s is not set", reflect.TypeFor[apikeys.Key]().Field(i).Name)
+			t.Errorf("%s is not set", reflect.TypeFor[driver.Key]().Field(i).Name)
 		}
 	}
 	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // they are not in the record
 	s := openTemp(t)
-	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, hash := range []apikeys.Hash{hashNumber(1), hashNumber(2)} {
+	for _, hash := range []driver.Hash{hashNumber(1), hashNumber(2)} {
 		for range 3 {
 			if got, err := s.KeyByHash(t.Context(), hash); err != nil || got != key {
 				t.Errorf("got  %+v, %v\nwant %+v", got, err, key)

@@ -8,14 +8,15 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
+// CreateKey implements [driver.KeyStore].
+func (s *Store) CreateKey(ctx context.Context, key driver.Key, options driver.CreateOptions) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := b.checkCredential(key.Account, options.By); err != nil {
 			return err
@@ -27,16 +28,16 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 			return err
 		}
 		switch {
-		case b.Get(bucketAccounts, record.AccountKey(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
-			return apikeys.ErrExists
+		case b.Get(bucketAccounts, record.AccountKey(key.Account, key.ID)) != nil, hashTaken(b, &key, &driver.Key{}):
+			return apierr.ErrExists
 		case options.MaxCount > 0 && s.keyCounts.of(b, key.Account) >= options.MaxCount:
-			return apikeys.ErrLimit
+			return apierr.ErrLimit
 		}
 		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
 			return err
 		}
 		s.keyCounts.add(b, key.Account, 1)
-		if err := putKey(b, key, apikeys.Key{}); err != nil {
+		if err := putKey(b, key, driver.Key{}); err != nil {
 			return err
 		}
 		if err := b.tell(options.AuditEntry); err != nil {
@@ -53,15 +54,15 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 		return nil
 	}
 	key, _, err := keyByID(b.tx, record.AccountKey(account, by.KeyID))
-	if b.isErasing(account) || errors.Is(err, apikeys.ErrNotFound) || err == nil && !by.Matches(key.Hash.Sum, key.Previous.Sum) {
+	if b.isErasing(account) || errors.Is(err, apierr.ErrNotFound) || err == nil && !by.Matches(key.Hash.Sum, key.Previous.Sum) {
 		return auth.ErrCredentialChanged
 	}
 	return err
 }
 
-// KeyByHash implements [apikeys.Store]. Recently used hashes are cached; otherwise it costs one
+// KeyByHash implements [driver.KeyStore]. Recently used hashes are cached; otherwise it costs one
 // lookup in the file, or two for a previous hash.
-func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
+func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (key driver.Key, err error) {
 	if err := ctx.Err(); err != nil {
 		return key, err
 	}
@@ -74,10 +75,10 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.K
 		s.keyRows.Fill(hash, row, version)
 	}
 	if err := record.DecodeKeyRow(&key, hash.Sum[:], row); err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
 	if s.erasing.has(key.Account) {
-		return apikeys.Key{}, apikeys.ErrNotFound
+		return driver.Key{}, apierr.ErrNotFound
 	}
 	return key, nil
 }
@@ -101,7 +102,7 @@ func keyRow(tx *bbolt.Tx, hash []byte) (string, error) {
 		alias, value = value, bucket.Get(current)
 	}
 	if value == nil {
-		return "", apikeys.ErrNotFound
+		return "", apierr.ErrNotFound
 	}
 	if alias == nil {
 		return string(value), nil
@@ -109,7 +110,7 @@ func keyRow(tx *bbolt.Tx, hash []byte) (string, error) {
 	return string(alias) + string(value), nil
 }
 
-func readKey(tx *bbolt.Tx, key *apikeys.Key, hash []byte) error {
+func readKey(tx *bbolt.Tx, key *driver.Key, hash []byte) error {
 	row, err := keyRow(tx, hash)
 	if err != nil {
 		return err
@@ -117,25 +118,25 @@ func readKey(tx *bbolt.Tx, key *apikeys.Key, hash []byte) error {
 	return record.DecodeKeyRow(key, hash, row)
 }
 
-// KeyByID implements [apikeys.Store].
-func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Key, err error) {
+// KeyByID implements [driver.KeyStore].
+func (s *Store) KeyByID(ctx context.Context, account, id string) (key driver.Key, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return key, err
 	}
 	defer s.done(tx, catchFaults(), &err)
 	if s.erasing.has(account) {
-		return key, apikeys.ErrNotFound
+		return key, apierr.ErrNotFound
 	}
 	key, _, err = keyByID(tx, record.AccountKey(account, id))
 	return key, err
 }
 
 // keyByID returns the key, and its uses, some of which are fields of the key.
-func keyByID(tx *bbolt.Tx, row []byte) (key apikeys.Key, used record.Uses, err error) {
+func keyByID(tx *bbolt.Tx, row []byte) (key driver.Key, used record.Uses, err error) {
 	value := tx.Bucket(bucketAccounts).Get(row)
 	if value == nil {
-		return key, used, apikeys.ErrNotFound
+		return key, used, apierr.ErrNotFound
 	}
 	err = readKey(tx, &key, record.DecodeAccountRow(value).Hash)
 	used = record.DecodeUses(tx.Bucket(bucketKeyUses).Get(row))
@@ -143,8 +144,8 @@ func keyByID(tx *bbolt.Tx, row []byte) (key apikeys.Key, used record.Uses, err e
 	return key, used, err
 }
 
-// ListKeys implements [apikeys.Store].
-func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) (keys []apikeys.Key, err error) {
+// ListKeys implements [driver.KeyStore].
+func (s *Store) ListKeys(ctx context.Context, account string, page driver.ListQuery) (keys []driver.Key, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	}
 	prefix := record.AccountKey(account, "")
 	descend(tx.Bucket(bucketAccounts), prefix, page.After, func(id, _ []byte) bool {
-		var key apikeys.Key
+		var key driver.Key
 		if key, _, err = keyByID(tx, append(bytes.Clone(prefix), id...)); err != nil {
 			return false
 		}
@@ -165,12 +166,12 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	return keys, err
 }
 
-// UpdateKey implements [apikeys.Store].
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
-	var updated apikeys.Key
+// UpdateKey implements [driver.KeyStore].
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*driver.Key, *audit.Entry) error) (driver.Key, error) {
+	var updated driver.Key
 	err := s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(account) {
-			return apikeys.ErrNotFound
+			return apierr.ErrNotFound
 		}
 		row := record.AccountKey(account, id)
 		old, used, err := keyByID(b.tx, row)
@@ -184,7 +185,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		}
 		updated.ID, updated.Account, updated.CreatedAt, updated.CreatedBy = old.ID, old.Account, old.CreatedAt, old.CreatedBy
 		if hashTaken(b, &updated, &old) {
-			return apikeys.ErrExists
+			return apierr.ErrExists
 		}
 		if err := putKey(b, updated, old); err != nil {
 			return err
@@ -200,16 +201,16 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		return err
 	})
 	if err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
 	return updated, nil
 }
 
-// DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
+// DeleteKey implements [driver.KeyStore].
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(driver.Key) error, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(account) {
-			return apikeys.ErrNotFound
+			return apierr.ErrNotFound
 		}
 		row := record.AccountKey(account, id)
 		key, _, err := keyByID(b.tx, row)
@@ -236,7 +237,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 }
 
 // removeKey removes a key with its hashes and uses, but not its audit entries.
-func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
+func (s *Store) removeKey(b *batch, row []byte, key driver.Key) error {
 	s.keyCounts.add(b, key.Account, -1)
 	if err := b.Delete(bucketAccounts, row); err != nil {
 		return err
@@ -244,14 +245,14 @@ func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
 	if err := b.Delete(bucketKeyUses, row); err != nil {
 		return err
 	}
-	if err := b.listExpiry(&apikeys.Key{}, &key); err != nil {
+	if err := b.listExpiry(&driver.Key{}, &key); err != nil {
 		return err
 	}
 	return deleteHashes(b, key)
 }
 
-// RecordKeyUse implements [apikeys.Store].
-func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
+// RecordKeyUse implements [driver.KeyStore].
+func (s *Store) RecordKeyUse(ctx context.Context, list []driver.KeyUse) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		for _, use := range list {
 			row := record.AccountKey(use.Account, use.ID)
@@ -270,8 +271,8 @@ func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
 }
 
 // hashTaken reports whether a key other than old has one of key's hashes.
-func hashTaken(b *batch, key, old *apikeys.Key) bool {
-	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
+func hashTaken(b *batch, key, old *driver.Key) bool {
+	for _, hash := range []driver.Hash{key.Hash, key.Previous} {
 		own := hash == old.Hash || hash == old.Previous
 		if !own && !hash.IsZero() && b.Get(bucketKeys, hash.Sum[:]) != nil {
 			return true
@@ -281,7 +282,7 @@ func hashTaken(b *batch, key, old *apikeys.Key) bool {
 }
 
 // putKey replaces old by key; old is zero for a new key.
-func putKey(b *batch, key, old apikeys.Key) error {
+func putKey(b *batch, key, old driver.Key) error {
 	var fields []byte
 	if !old.Hash.IsZero() {
 		fields = bytes.Clone(record.KeyFields(b.Get(bucketKeys, old.Hash.Sum[:])))
@@ -313,7 +314,7 @@ const accountsFill = 0.75
 
 // putAccountKey sets the hash in the key's row, which also leads to the key's audit entries: to
 // those of a deleted key of the same ID, if the key is new.
-func putAccountKey(b *batch, key *apikeys.Key, hash []byte) error {
+func putAccountKey(b *batch, key *driver.Key, hash []byte) error {
 	row := record.AccountKey(key.Account, key.ID)
 	before := targetRow(b.tx, key.Account, audit.Target{Kind: audit.TargetKey, ID: key.ID})
 	value := record.AccountRow{Hash: hash, Last: lastAuditEntryOf(b.tx, before)}
@@ -326,8 +327,8 @@ func putAccountKey(b *batch, key *apikeys.Key, hash []byte) error {
 	return b.Put(bucketAccounts, row, value.Encode())
 }
 
-func deleteHashes(b *batch, key apikeys.Key) error {
-	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
+func deleteHashes(b *batch, key driver.Key) error {
+	for _, hash := range []driver.Hash{key.Hash, key.Previous} {
 		if hash.IsZero() {
 			continue
 		}
@@ -347,8 +348,8 @@ func putUses(b *batch, row []byte, used, before record.Uses) error {
 	return b.Put(bucketKeyUses, row, used.Encode())
 }
 
-// ExpiringKeys implements [apikeys.Store]. It omits unreadable keys, whose values are invalid.
-func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (list []apikeys.Key, err error) {
+// ExpiringKeys implements [driver.KeyStore]. It omits unreadable keys, whose values are invalid.
+func (s *Store) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (list []driver.Key, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -373,8 +374,8 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (li
 }
 
 // listExpiry replaces old's expiry row by key's.
-func (b *batch) listExpiry(key, old *apikeys.Key) error {
-	is, was := apikeys.ExpiryOf(key), apikeys.ExpiryOf(old)
+func (b *batch) listExpiry(key, old *driver.Key) error {
+	is, was := driver.ExpiryOf(key), driver.ExpiryOf(old)
 	if is.At.Equal(was.At) {
 		return nil
 	}

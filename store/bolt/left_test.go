@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
@@ -43,8 +43,8 @@ func TestLeft(t *testing.T) {
 		}
 	}
 	s := opened()
-	key := apikeys.Key{Account: "acct", ID: "key", Hash: apikeys.Hash{Sum: [32]byte{1}}}
-	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+	key := driver.Key{Account: "acct", ID: "key", Hash: driver.Hash{Sum: [32]byte{1}}}
+	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Leave(t.Context(), strings.Repeat("x", 4097)); err == nil {

@@ -9,10 +9,11 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestDeletionGoesInSteps: deleting a webhook touches none of the rows of what it is
@@ -23,7 +24,7 @@ func TestDeletionGoesInSteps(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)
 	for i := range 3 { // the first is inactive
-		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +49,7 @@ func TestDeletionGoesInSteps(t *testing.T) {
 		}
 		for i := 0; i < events; i += 99 {
 			list, err := s.EventDeliveries(t.Context(), "acct", testEvent(i, 0).ID)
-			if err != nil || len(list) != 2 || list[1].WebhookID != "wh2" || list[1].State != webhooks.Pending {
+			if err != nil || len(list) != 2 || list[1].WebhookID != "wh2" || list[1].State != driver.Pending {
 				t.Fatalf("after %d steps event %d has %+v, %v", steps, i, list, err)
 			}
 		}
@@ -56,15 +57,15 @@ func TestDeletionGoesInSteps(t *testing.T) {
 			t.Fatalf("after %d steps %d are pending, %v", steps, got.Pending, err)
 		}
 		before := pendingRows(t, s)
-		more, err := s.Purge(t.Context(), webhooks.Purge{Limit: limit})
+		more, err := s.Purge(t.Context(), driver.Purge{Limit: limit})
 		if removed := before - pendingRows(t, s); err != nil || !more || removed > 2*limit || steps > 3*events/limit {
 			t.Fatalf("step %d removed %d rows, %v, %v; want about %d and more", steps, removed, more, err, limit)
 		}
 	}
-	if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: limit}); err != nil { // finds that there is no more
+	if _, err := s.Purge(t.Context(), driver.Purge{Limit: limit}); err != nil { // finds that there is no more
 		t.Fatal(err)
 	}
-	if more, err := s.Purge(t.Context(), webhooks.Purge{Limit: limit}); more || err != nil {
+	if more, err := s.Purge(t.Context(), driver.Purge{Limit: limit}); more || err != nil {
 		t.Errorf("Purge = %v, %v with nothing left over", more, err)
 	}
 	if err := s.Close(); err != nil {
@@ -78,7 +79,7 @@ func TestPurge_ManyDeletedWebhooks_GoInOneStep(t *testing.T) {
 	const deleted = 20
 	s := openTemp(t)
 	for i := range deleted {
-		if err := s.CreateWebhook(t.Context(), testWebhook(1+i), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(1+i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,14 +94,14 @@ func TestPurge_ManyDeletedWebhooks_GoInOneStep(t *testing.T) {
 	}
 	later := time.Now().Add(time.Minute)
 	before := transactions(t, s)
-	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: later, Attempts: later, EventIDs: later, Limit: 1000}); err != nil {
+	if _, err := s.Purge(t.Context(), driver.Purge{Payloads: later, Attempts: later, EventIDs: later, Limit: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	if rows, commits := pendingRows(t, s), transactions(t, s)-before; rows != 0 || commits > 2 {
 		t.Errorf("after a purge %d rows are left, in %d commits; want 0 in 2 at most", rows, commits)
 	}
-	if _, err := s.EventByID(t.Context(), "acct", testEvent(0, 0).ID); !errors.Is(err, webhooks.ErrNotFound) {
-		t.Errorf("an event that is past its time: %v, want %v", err, webhooks.ErrNotFound)
+	if _, err := s.EventByID(t.Context(), "acct", testEvent(0, 0).ID); !errors.Is(err, apierr.ErrNotFound) {
+		t.Errorf("an event that is past its time: %v, want %v", err, apierr.ErrNotFound)
 	}
 }
 
@@ -116,14 +117,14 @@ func transactions(t *testing.T, s *Store) (id int) {
 // TestLeftoversExpire: what is left over when its time comes ends without a trace.
 func TestLeftoversExpire(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	publishMany(t, s, 20)
 	outcomes := together(t, s, func(b *batch) error {
 		return s.deleteWebhook(b, "acct", "wh1", nil)
 	}, func(b *batch) error { // it has looked for leftovers before
-		_, err := s.purge(b, &webhooks.Purge{Payloads: time.Now().Add(time.Hour), Limit: 100})
+		_, err := s.purge(b, &driver.Purge{Payloads: time.Now().Add(time.Hour), Limit: 100})
 		return err
 	})
 	if err := errors.Join(outcomes...); err != nil {
@@ -141,7 +142,7 @@ func TestLeftoversExpire(t *testing.T) {
 func TestSweepsRace(t *testing.T) {
 	const rounds, events = 5, 200
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for round := range rounds {
@@ -161,13 +162,13 @@ func TestSweepsRace(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				for range 20 {
-					if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 7}); err != nil {
+					if _, err := s.Purge(t.Context(), driver.Purge{Limit: 7}); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 		}
-		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Enqueue(t.Context(), testEvent(9000+round, 10)); err != nil {
@@ -181,7 +182,7 @@ func TestSweepsRace(t *testing.T) {
 		if err != nil || len(tasks) != 1 || tasks[0].Event.ID != testEvent(9000+round, 0).ID {
 			t.Fatalf("claimed %d, %v; want the last event", len(tasks), err)
 		}
-		if _, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{Task: tasks[0], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}}}); err != nil {
+		if _, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{Task: tasks[0], Effect: driver.Deliver, Attempt: driver.Attempt{Number: 1}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,21 +192,21 @@ func TestSweepsRace(t *testing.T) {
 // batch, nor later while its row is still there.
 func TestSettle_BesideADeletion_IsStale(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	publishMany(t, s, 2)
-	var refs []webhooks.DeliveryRef
-	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ time.Time, d webhooks.PendingDelivery) {
-		refs = append(refs, webhooks.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number})
+	var refs []driver.DeliveryRef
+	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ time.Time, d driver.PendingDelivery) {
+		refs = append(refs, driver.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number})
 	}); err != nil || len(refs) != 2 {
 		t.Fatalf("%d are pending, %v; want 2", len(refs), err)
 	}
-	stale := make([]webhooks.Settled, 2)
+	stale := make([]driver.Settled, 2)
 	settle := func(i int) func(*batch) error {
 		return func(b *batch) (err error) {
-			stale[i], err = s.settle(b, []webhooks.AttemptResult{{
-				DeliveryRef: refs[i], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1},
+			stale[i], err = s.settle(b, []driver.AttemptResult{{
+				DeliveryRef: refs[i], Effect: driver.Deliver, Attempt: driver.Attempt{Number: 1},
 			}}, nil)
 			return err
 		}
@@ -257,9 +258,9 @@ func retrySome(t *testing.T, s *Store, webhook string, n int) {
 	}
 	var settlements []storetest.Settlement
 	for _, task := range tasks {
-		s := storetest.Settlement{Task: task, Outcome: storetest.Release}
+		s := storetest.Settlement{Task: task, Effect: storetest.Release}
 		if task.Webhook.ID == webhook {
-			s.Outcome, s.RetryAfter, s.Attempt = webhooks.Retry, time.Hour, webhooks.Attempt{Number: 1, Status: 500}
+			s.Effect, s.RetryAfter, s.Attempt = driver.Retry, time.Hour, driver.Attempt{Number: 1, Status: 500}
 		}
 		settlements = append(settlements, s)
 	}

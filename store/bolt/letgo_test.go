@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestDamagedFileIsLetGo damages each page of a file in turn: with or without an error of Open, the
@@ -17,7 +17,7 @@ func TestDamagedFileIsLetGo(t *testing.T) {
 	path := filepath.Join(dir, "storage.db")
 	s := open(t, dir)
 	for i := range 50 {
-		if err := s.CreateKey(t.Context(), apikeys.Key{ID: string(rune('a' + i)), Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{byte(i + 1)}}}, apikeys.CreateOptions{}); err != nil {
+		if err := s.CreateKey(t.Context(), driver.Key{ID: string(rune('a' + i)), Account: "acct", Hash: driver.Hash{Sum: [32]byte{byte(i + 1)}}}, driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,7 +47,7 @@ func BenchmarkListKeys(b *testing.B) {
 			// Where to begin: in one account anywhere, in one of many at its end.
 			starts := []string{""}
 			for c.accounts == 1 {
-				page, err := api.Keys.List(b.Context(), "acct_0", apikeys.Page{After: starts[len(starts)-1], Limit: 1000})
+				page, err := api.Keys.List(b.Context(), "acct_0", apikeys.KeyQuery{After: starts[len(starts)-1], Limit: 1000})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -71,7 +71,7 @@ func BenchmarkListKeys(b *testing.B) {
 				for account, token := range tokens {
 					after := starts[rand.IntN(len(starts))]
 					start := time.Now()
-					page, err := api.Keys.List(b.Context(), account, apikeys.Page{After: after, Limit: 100})
+					page, err := api.Keys.List(b.Context(), account, apikeys.KeyQuery{After: after, Limit: 100})
 					lists = append(lists, time.Since(start))
 					if err != nil || len(page.Keys) < 100 {
 						b.Fatalf("%d keys, %v", len(page.Keys), err)

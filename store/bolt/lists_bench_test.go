@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // BenchmarkOperatorLists measures, among a million keys that expire within a year, of 1,000
@@ -34,7 +34,7 @@ func BenchmarkOperatorLists(b *testing.B) {
 		b.Run(fmt.Sprintf("expiring/accounts=%d", accounts), func(b *testing.B) {
 			for b.Loop() {
 				after := now.Add(time.Duration(rand.Int64N(int64(300 * 24 * time.Hour))))
-				list, err := s.ExpiringKeys(b.Context(), apikeys.ExpiryQuery{After: apikeys.Expiry{At: after}, Before: now.AddDate(1, 0, 0), Limit: 100})
+				list, err := s.ExpiringKeys(b.Context(), driver.ExpiryQuery{After: driver.Expiry{At: after}, Before: now.AddDate(1, 0, 0), Limit: 100})
 				if err != nil || len(list) != 100 {
 					b.Fatal(len(list), err)
 				}
@@ -66,22 +66,22 @@ func fillExpiring(b *testing.B, path string, keys, accounts int, now time.Time) 
 		b.Fatal(err)
 	}
 	Fill(b, s, keys, accounts)
-	var rows []apikeys.Expiry
+	var rows []driver.Expiry
 	err = s.writer.Run(b.Context(), func(batch *batch) error {
 		return batch.tx.Bucket(bucketKeys).ForEach(func(hash, value []byte) error {
-			var key apikeys.Key
+			var key driver.Key
 			if err := record.DecodeKey(&key, hash, value); err != nil {
 				return err
 			}
 			key.ExpiresAt = now.Add(time.Duration(rand.Int64N(int64(365 * 24 * time.Hour))))
-			rows = append(rows, apikeys.ExpiryOf(&key))
+			rows = append(rows, driver.ExpiryOf(&key))
 			return batch.Put(bucketKeys, bytes.Clone(hash), record.EncodeKey(&key))
 		})
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	slices.SortFunc(rows, func(a, b apikeys.Expiry) int { return bytes.Compare(record.ExpiryKey(a), record.ExpiryKey(b)) })
+	slices.SortFunc(rows, func(a, b driver.Expiry) int { return bytes.Compare(record.ExpiryKey(a), record.ExpiryKey(b)) })
 	err = s.writer.Run(b.Context(), func(batch *batch) error {
 		for _, row := range rows {
 			if err := batch.Put(bucketExpiry, record.ExpiryKey(row), nil); err != nil {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Load implements [webhooks.Deliveries]. Events published moments ago are in memory.
-func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+// Load implements [driver.Deliveries]. Events published moments ago are in memory.
+func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	defer debug.SetPanicOnFault(catchFaults())
 	l := &loader{store: s, ctx: context.WithoutCancel(ctx), now: time.Now()}
 	defer l.end()
-	list := make([]webhooks.LoadedDelivery, len(refs))
+	list := make([]driver.LoadedDelivery, len(refs))
 	for i, ref := range refs {
 		if l.load(ref, &list[i]); l.err != nil {
 			return nil, l.err
@@ -71,12 +71,12 @@ func (l *loader) end() {
 }
 
 // load sets d to the delivery.
-func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
-	d.State = webhooks.Unread // if a damaged page hides whether it is pending
+func (l *loader) load(ref driver.DeliveryRef, d *driver.LoadedDelivery) {
+	d.State = driver.Unread // if a damaged page hides whether it is pending
 	defer func() {
 		// A damaged page counts as a damaged record.
-		if p := recover(); p != nil && d.State == webhooks.Ready {
-			d.Webhook, d.Err = &webhooks.Webhook{ID: ref.WebhookID}, record.ErrCorrupt
+		if p := recover(); p != nil && d.State == driver.Ready {
+			d.Webhook, d.Err = &driver.Webhook{ID: ref.WebhookID}, record.ErrCorrupt
 		}
 	}()
 	w := l.webhook(ref.WebhookID)
@@ -84,21 +84,21 @@ func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
 		return
 	}
 	if w == nil || l.store.erasing.has(w.Account) {
-		d.State = webhooks.Gone
+		d.State = driver.Gone
 		return
 	}
 	event, at, held := l.store.log.Take(ref)
 	if held {
 		d.Due, d.Age = l.notLater(at), l.now.Sub(at)
 	} else if !l.begin() || !l.readPending(ref, d) {
-		d.State = webhooks.Gone
+		d.State = driver.Gone
 		return
 	}
 	if w.err == nil && !w.Claimable() {
-		d.State, d.Webhook = webhooks.Passive, &w.Webhook
+		d.State, d.Webhook = driver.Passive, &w.Webhook
 		return
 	}
-	d.State = webhooks.Ready
+	d.State = driver.Ready
 	if d.Event = event; !held {
 		event, err := l.log.EventOf(ref.Number)
 		d.Event, d.Err = event.EncodedEvent, err
@@ -107,7 +107,7 @@ func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
 		}
 	}
 	if d.Webhook = &w.Webhook; w.err != nil {
-		d.Webhook, d.Err = &webhooks.Webhook{ID: ref.WebhookID}, w.err
+		d.Webhook, d.Err = &driver.Webhook{ID: ref.WebhookID}, w.err
 	}
 }
 
@@ -142,7 +142,7 @@ func (l *loader) webhook(id string) *indexedWebhook {
 }
 
 // readPending sets the pending state of the delivery, and reports whether it is pending.
-func (l *loader) readPending(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) bool {
+func (l *loader) readPending(ref driver.DeliveryRef, d *driver.LoadedDelivery) bool {
 	p, pending := l.log.Pending(ref, l.now)
 	d.Due, d.Attempts, d.Before = p.Due, p.Attempts, p.Before
 	return pending

@@ -3,14 +3,14 @@ package bolt
 import (
 	"testing"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestClaimsOfWhatWasJustPublished begin no transaction: what they are about is in memory.
 func TestClaimsOfWhatWasJustPublished(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	worker := storetest.WorkerOf(s)

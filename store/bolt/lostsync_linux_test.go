@@ -15,12 +15,11 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 var (
@@ -63,7 +62,7 @@ func TestLostSyncs(t *testing.T) {
 		dir := t.TempDir()
 		s := open(t, dir)
 		for i := range keysBefore {
-			if err := s.CreateKey(t.Context(), someKey("old", i), apikeys.CreateOptions{}); err != nil {
+			if err := s.CreateKey(t.Context(), someKey("old", i), driver.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -118,8 +117,8 @@ func TestLostSyncs(t *testing.T) {
 	}
 }
 
-func someKey(name string, i int) apikeys.Key {
-	key := apikeys.Key{ID: fmt.Sprint(name, i), Account: "acct"}
+func someKey(name string, i int) driver.Key {
+	key := driver.Key{ID: fmt.Sprint(name, i), Account: "acct"}
 	copy(key.Hash.Sum[:], key.ID+" has this hash")
 	return key
 }
@@ -144,9 +143,9 @@ func changeKeys(path string, turn int) error {
 	}
 	for i := range keysChanged {
 		created, deleted := someKey(fmt.Sprint("new", turn, "-"), i), someKey("old", turn*keysChanged+i)
-		do("+"+created.ID, func() error { return s.CreateKey(context.Background(), created, apikeys.CreateOptions{}) })
+		do("+"+created.ID, func() error { return s.CreateKey(context.Background(), created, driver.CreateOptions{}) })
 		do("-"+deleted.ID, func() error { return s.DeleteKey(context.Background(), "acct", deleted.ID, nil, audit.Entry{}) })
-		_, _ = s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: created.ID, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 12_000)})
+		_, _ = s.Enqueue(context.Background(), driver.EncodedEvent{ID: created.ID, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 12_000)})
 	}
 	return s.Close()
 }
@@ -246,7 +245,7 @@ func (d *disk) check(t *testing.T, path string, file []byte) (wrong string) {
 	if err != nil {
 		return fmt.Sprint("the file does not open: ", err)
 	}
-	list, err := s.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9999})
+	list, err := s.ListKeys(t.Context(), "acct", driver.ListQuery{Limit: 9999})
 	_ = s.Close()
 	if err != nil {
 		return fmt.Sprint("the keys cannot be listed: ", err)

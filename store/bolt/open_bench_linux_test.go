@@ -17,8 +17,8 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var coldSizes = map[string]int64{"1GiB": 1 << 30, "10GB": 10e9}
@@ -89,10 +89,10 @@ func fillAndDie(path string, size int64) error {
 	if err != nil {
 		return err
 	}
-	webhook := webhooks.Webhook{
-		ID: "wh_1", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
+	webhook := driver.Webhook{
+		ID: "wh_1", Account: "acct", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true}, Events: []driver.EventType{alerts.TypeBalanceLow},
 	}
-	if err := s.CreateWebhook(context.Background(), webhook, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(context.Background(), webhook, driver.CreateOptions{}); err != nil {
 		return err
 	}
 	body := make([]byte, 4<<10)
@@ -101,7 +101,7 @@ func fillAndDie(path string, size int64) error {
 		all.Go(func() {
 			for i := p; err == nil; i += 256 {
 				id := fmt.Sprintf("evt_%016x", i*0x9e3779b97f4a7c15)
-				if _, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
+				if _, err := s.Enqueue(context.Background(), driver.EncodedEvent{
 					ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 				}); err != nil {
 					fmt.Fprintln(os.Stderr, err)

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // wantOpenError opens path and wants an error that names the file, and says and
@@ -83,7 +83,7 @@ func TestWait(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		time.Sleep(600 * time.Millisecond) // longer than Open waits unasked
-		err := before.CreateKey(context.Background(), apikeys.Key{ID: "key_1", Account: "acct_1", Hash: apikeys.Hash{Sum: [32]byte{1}}}, apikeys.CreateOptions{})
+		err := before.CreateKey(context.Background(), driver.Key{ID: "key_1", Account: "acct_1", Hash: driver.Hash{Sum: [32]byte{1}}}, driver.CreateOptions{})
 		ended <- errors.Join(err, before.Close())
 	}()
 	after, err := bolt.Open(path, bolt.Wait(time.Minute))

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 var purgedEvents = flag.Int("purged", 1_000_000, "how many events BenchmarkAfterPurge purges")
@@ -34,7 +34,7 @@ func BenchmarkAfterPurge(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := s.CreateWebhook(b.Context(), benchWebhook(0), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(b.Context(), benchWebhook(0), driver.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		n := 0
@@ -76,7 +76,7 @@ func BenchmarkAfterPurge(b *testing.B) {
 func maintain(b *testing.B, s *Store, before time.Time) {
 	for more := true; more; {
 		var err error
-		if more, err = s.Purge(b.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 1000}); err != nil {
+		if more, err = s.Purge(b.Context(), driver.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 1000}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -153,7 +153,7 @@ func BenchmarkFailingCommits(b *testing.B) {
 		size = 20 << 20
 	}
 	s := openTemp(b)
-	if err := s.CreateWebhook(b.Context(), benchWebhook(0), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(b.Context(), benchWebhook(0), driver.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	n := 0

@@ -11,9 +11,9 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/webhooks"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // spareState is how the pages of a file are used.
@@ -85,8 +85,8 @@ func publishFrom(t *testing.T, s *Store, from, to int) {
 	wg.Wait()
 }
 
-func spareEvent(i int) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{
+func spareEvent(i int) driver.EncodedEvent {
+	return driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 2048),
 	}
 }
@@ -96,7 +96,7 @@ func purgeEverything(tb testing.TB, s *Store) {
 	for more, n := true, 0; more; n++ {
 		var err error
 		now := time.Now().Add(time.Second)
-		if more, err = s.Purge(tb.Context(), webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, Limit: 1000}); err != nil {
+		if more, err = s.Purge(tb.Context(), driver.Purge{Payloads: now, Attempts: now, EventIDs: now, Limit: 1000}); err != nil {
 			tb.Fatal(err)
 		}
 		if n > 100_000 {
@@ -164,7 +164,7 @@ func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	border := time.Now()
 	publishFrom(t, s, 5400, 6000)
 	for more := true; more; {
-		if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 1000}); err != nil {
+		if more, err = s.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 1000}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -292,7 +292,7 @@ func TestParking_DiskFull_ParksLater(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	publishFrom(t, s, 0, 6000)
-	purge := webhooks.Purge{Payloads: time.Now().Add(time.Second), Attempts: time.Now().Add(time.Second), EventIDs: time.Now().Add(time.Second), Limit: 1000}
+	purge := driver.Purge{Payloads: time.Now().Add(time.Second), Attempts: time.Now().Add(time.Second), EventIDs: time.Now().Add(time.Second), Limit: 1000}
 	for more := true; more; {
 		if more, err = s.purgeStep(t.Context(), purge); err != nil {
 			t.Fatal(err)
@@ -320,7 +320,7 @@ func TestParking_WithinPurge_LeavesPagesListed(t *testing.T) {
 	end := time.Now().Add(time.Second)
 	for more := true; more; {
 		var err error
-		if more, err = s.purgeStep(t.Context(), webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end, Limit: 1000}); err != nil {
+		if more, err = s.purgeStep(t.Context(), driver.Purge{Payloads: end, Attempts: end, EventIDs: end, Limit: 1000}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Redeliver implements [webhooks.Store].
+// Redeliver implements [driver.WebhookStore].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := s.redeliver(b, account, webhookID, eventID); err != nil {
@@ -27,7 +28,7 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	}
 	webhook, err := s.webhookByID(b.tx, account, webhookID)
 	if err == nil && b.isErasing(account) {
-		err = webhooks.ErrNotFound
+		err = apierr.ErrNotFound
 	}
 	if err != nil {
 		return err
@@ -39,15 +40,15 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	log := b.log.View()
 	number, ok := event.DeliveryTo(webhookID)
 	if !ok || !log.HasBody(&event) {
-		return webhooks.ErrNotFound
+		return apierr.ErrNotFound
 	}
 	d, err := log.Delivery(&event, number, webhookID)
 	switch {
 	case err != nil:
 		return err
 	case d.State == "":
-		return webhooks.ErrNotFound
-	case d.State == webhooks.Pending:
+		return apierr.ErrNotFound
+	case d.State == driver.Pending:
 		return s.makeDue(b, number, webhookID)
 	}
 	err = s.addPending(b, &webhook, number, record.Pending{Attempts: lastNumber(&d), First: true})
@@ -55,7 +56,7 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	return err
 }
 
-// Probe implements [webhooks.Store].
+// Probe implements [driver.WebhookStore].
 func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 	if _, err := s.WebhookByID(ctx, account, webhookID); err != nil {
 		return err
@@ -68,8 +69,8 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 // webhook.
 func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 	b.AfterCommit(func() {
-		s.feed.report(func(to webhooks.Scheduler) {
-			to.Nudge(webhooks.DeliveryRef{WebhookID: webhook, Number: number})
+		s.feed.report(func(to driver.Scheduler) {
+			to.Nudge(driver.DeliveryRef{WebhookID: webhook, Number: number})
 			to.Probe(webhook)
 		})
 	})
@@ -83,7 +84,7 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 
 // endWait makes a pending delivery due now, if it is scheduled for later, and reports whether it
 // was.
-func (s *Store) endWait(b *batch, webhook *webhooks.Webhook, number uint64, now time.Time) (waits bool, err error) {
+func (s *Store) endWait(b *batch, webhook *driver.Webhook, number uint64, now time.Time) (waits bool, err error) {
 	p, asPublished, pending := b.log.Pending(number)
 	if asPublished || !pending || !p.Due.After(s.clock.Steady(now)) {
 		return false, nil
@@ -92,7 +93,7 @@ func (s *Store) endWait(b *batch, webhook *webhooks.Webhook, number uint64, now 
 }
 
 // lastNumber returns the number of the delivery's last attempt.
-func lastNumber(d *webhooks.Delivery) int {
+func lastNumber(d *driver.Delivery) int {
 	if len(d.Attempts) == 0 {
 		return 0
 	}
@@ -101,13 +102,13 @@ func lastNumber(d *webhooks.Delivery) int {
 
 // addPending makes a delivery pending and due now that was not pending, with the attempts and
 // priority of p.
-func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending) error {
+func (s *Store) addPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
 	p.Before = p.Attempts
 	return s.putPending(b, webhook, number, p)
 }
 
 // putPending stores and reports a delivery as due now.
-func (s *Store) putPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending) error {
+func (s *Store) putPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
 	p.Due = time.Now()
 	report := eventlog.Report(number, &p)
 	report.Webhook = webhook

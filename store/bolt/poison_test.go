@@ -9,8 +9,8 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestDamagedRecordBlocksNoOther damages an event and a webhook in the file. Both
@@ -20,16 +20,16 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := openUnverified(t, path)
 	for _, id := range []string{"wh_good", "wh_bad"} {
-		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-			ID: id, Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
-			Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
-		}, webhooks.CreateOptions{})
+		err := s.CreateWebhook(t.Context(), driver.Webhook{
+			ID: id, Account: "acct", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true},
+			Events: []driver.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
+		}, driver.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, id := range []string{"evt_bad", "evt_good"} {
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
+		_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,13 +48,13 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 	var settlements []storetest.Settlement
 	good := 0
 	for _, task := range tasks {
-		outcome := webhooks.GiveUp
+		outcome := driver.GiveUp
 		if task.Err == nil {
 			good++
-			outcome = webhooks.Deliver
+			outcome = driver.Deliver
 		}
 		settlements = append(settlements, storetest.Settlement{
-			Task: task, Outcome: outcome, Attempt: webhooks.Attempt{Number: task.Attempt},
+			Task: task, Effect: outcome, Attempt: driver.Attempt{Number: task.Attempt},
 		})
 	}
 	if len(tasks) != 4 || good != 1 {
@@ -68,9 +68,9 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range deliveries {
-		want := webhooks.Delivered
+		want := driver.Delivered
 		if d.WebhookID == "wh_bad" {
-			want = webhooks.Dead
+			want = driver.Dead
 		}
 		if d.State != want {
 			t.Errorf("%s is %s, want %s", d.WebhookID, d.State, want)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -36,7 +37,7 @@ func BenchmarkPublish(b *testing.B) {
 				b.Fatal(err)
 			}
 			webhook, err := service.Create(b.Context(), "acct_1", webhooks.CreateParams{
-				URL: "https://example.com/hooks", Events: []webhooks.EventType{alerts.TypeBalanceLow},
+				URL: "https://example.com/hooks", Events: []driver.EventType{alerts.TypeBalanceLow},
 			})
 			if err != nil {
 				b.Fatal(err)

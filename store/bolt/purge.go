@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Now implements [webhooks.Store].
+// Now implements [driver.WebhookStore].
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	tx, err := s.view(ctx) // fails if the store is closed
 	if err != nil {
@@ -19,9 +19,9 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return s.clock.Time(), tx.Rollback()
 }
 
-// Purge implements [webhooks.Store]. It also indexes complete runs, removes rows of deleted
+// Purge implements [driver.WebhookStore]. It also indexes complete runs, removes rows of deleted
 // webhooks, marks the clock, and keeps the list of free pages and the root bucket short.
-func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	if more, err = s.purgeStep(ctx, purge); err != nil {
 		return more, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	return more || parking, nil
 }
 
-func (s *Store) purgeStep(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+func (s *Store) purgeStep(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	purge = purge.Doubting(s.clock.Doubt())
 	sweeping, err := s.sweep(ctx, purge.Limit, func(b *batch, removed int) error {
 		if more = removed >= purge.Limit; more {
@@ -48,7 +48,7 @@ func (s *Store) purgeStep(ctx context.Context, purge webhooks.Purge) (more bool,
 }
 
 // purge is the step of Purge.
-func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
+func (s *Store) purge(b *batch, purge *driver.Purge) (more bool, err error) {
 	if err := b.Flush(); err != nil {
 		return false, err
 	}
@@ -143,7 +143,7 @@ func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, remove
 		}
 		w.bucket, w.left = eventlog.AsPublished, eventlog.Range{Last: math.MaxUint64}
 	}
-	var found []webhooks.DeliveryRef
+	var found []driver.DeliveryRef
 	left := w.left
 	if w.ids != nil {
 		if found, left, err = s.findLeftovers(ctx, limit); err != nil {
@@ -189,7 +189,7 @@ func (s *Store) deletedWebhooks(ctx context.Context) (ids map[string]bool, err e
 }
 
 // findLeftovers searches the sweep's current bucket, and returns the range that remains.
-func (s *Store) findLeftovers(ctx context.Context, limit int) (found []webhooks.DeliveryRef, left eventlog.Range, err error) {
+func (s *Store) findLeftovers(ctx context.Context, limit int) (found []driver.DeliveryRef, left eventlog.Range, err error) {
 	began := time.Now()
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -198,9 +198,9 @@ func (s *Store) findLeftovers(ctx context.Context, limit int) (found []webhooks.
 	defer s.done(tx, catchFaults(), &err)
 	r := eventlog.PendingReader{View: s.log.View(tx), Now: began}
 	r.Full = func() bool { return len(found) >= limit || time.Since(began) > maxSweepTime }
-	r.Visit = func(webhook []byte, d webhooks.PendingDelivery) {
+	r.Visit = func(webhook []byte, d driver.PendingDelivery) {
 		if s.sweeper.ids[string(webhook)] {
-			found = append(found, webhooks.DeliveryRef{WebhookID: string(webhook), Number: d.Number})
+			found = append(found, driver.DeliveryRef{WebhookID: string(webhook), Number: d.Number})
 		}
 	}
 	return found, r.Read(s.sweeper.bucket, s.sweeper.left), nil
@@ -208,7 +208,7 @@ func (s *Store) findLeftovers(ctx context.Context, limit int) (found []webhooks.
 
 // removeLeftovers removes rows, and at the end of a sweep its webhooks from bucketDeleted. It skips
 // webhooks that are no longer listed, which were erased: their IDs may be in use again.
-func (b *batch) removeLeftovers(found []webhooks.DeliveryRef, ends bool) error {
+func (b *batch) removeLeftovers(found []driver.DeliveryRef, ends bool) error {
 	if len(found) == 0 && !ends {
 		return nil
 	}

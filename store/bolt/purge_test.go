@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState: events of one commit are of several moments.
@@ -15,7 +15,7 @@ import (
 func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
 	const events = 8 // whose first attempts are packed
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var steps []func(*batch) error
@@ -30,7 +30,7 @@ func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
 	if err := errors.Join(together(t, s, steps...)...); err != nil {
 		t.Fatal(err)
 	}
-	settle := func(outcome webhooks.Outcome) {
+	settle := func(outcome driver.Effect) {
 		t.Helper()
 		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), events)
 		if err != nil || len(tasks) != events {
@@ -44,27 +44,27 @@ func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	settle(webhooks.GiveUp)
+	settle(driver.GiveUp)
 	for i := range events {
 		if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(i, 0).ID, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	settle(webhooks.Deliver)
-	list := s.list(t, "wh1", webhooks.DeliveryQuery{Limit: events})
+	settle(driver.Deliver)
+	list := s.list(t, "wh1", driver.DeliveryQuery{Limit: events})
 	border := list[len(list)/2].PublishedAt
 	if !list[len(list)-1].PublishedAt.Before(border) {
 		t.Fatal("coverage precondition failed: the events were published at the same time")
 	}
 	for more := true; more; {
 		var err error
-		if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, Limit: 100}); err != nil {
+		if more, err = s.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, Limit: 100}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, d := range s.list(t, "wh1", webhooks.DeliveryQuery{Limit: events}) {
-		if d.State != webhooks.Delivered {
-			t.Errorf("got %s %s after the purge, want %s", d.EventID, d.State, webhooks.Delivered)
+	for _, d := range s.list(t, "wh1", driver.DeliveryQuery{Limit: events}) {
+		if d.State != driver.Delivered {
+			t.Errorf("got %s %s after the purge, want %s", d.EventID, d.State, driver.Delivered)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // BenchmarkQueue measures the queue alone: events are stored by 256 publishers,
@@ -80,7 +80,7 @@ func BenchmarkBacklog(b *testing.B) {
 		parallel(4, 4, func(p int) {
 			for i := 0; while(); i++ {
 				began := time.Now()
-				_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
+				_, err := s.Enqueue(b.Context(), driver.EncodedEvent{
 					ID: fmt.Sprint("evt_", name, round, p, "_", i), Account: "others", Type: alerts.TypeBalanceLow, Timestamp: began,
 				})
 				if err != nil {
@@ -144,10 +144,10 @@ func heap() float64 {
 func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 	b.Helper()
 	parallel(256, accounts*each, func(i int) {
-		err := s.CreateWebhook(b.Context(), webhooks.Webhook{
-			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/each), URL: "https://example.com/hooks", WebhookHealth: webhooks.WebhookHealth{Active: true},
-			Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
-		}, webhooks.CreateOptions{})
+		err := s.CreateWebhook(b.Context(), driver.Webhook{
+			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/each), URL: "https://example.com/hooks", WebhookHealth: driver.WebhookHealth{Active: true},
+			Events: []driver.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
+		}, driver.CreateOptions{})
 		if err != nil {
 			b.Error(err)
 		}
@@ -159,7 +159,7 @@ func enqueueAll(b *testing.B, s *bolt.Store, accounts, events int, name string) 
 	b.Helper()
 	body := make([]byte, 256)
 	parallel(256, events, func(i int) {
-		_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
+		_, err := s.Enqueue(b.Context(), driver.EncodedEvent{
 			ID: fmt.Sprintf("evt_%s_%018d", name, i), Account: fmt.Sprint("acct_", i%accounts), Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 		})
 		if err != nil {
@@ -188,12 +188,12 @@ func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
 	}
 	settlements := make([]storetest.Settlement, len(tasks))
 	for i, task := range tasks {
-		settlements[i] = storetest.Settlement{Task: task, Attempt: webhooks.Attempt{
+		settlements[i] = storetest.Settlement{Task: task, Attempt: driver.Attempt{
 			Number: task.Attempt, StartedAt: time.Now(), Duration: time.Millisecond, Status: 200, Response: "ok",
 		}}
-		settlements[i].Outcome = webhooks.Deliver
+		settlements[i].Effect = driver.Deliver
 		if putOff > 0 {
-			settlements[i].Outcome, settlements[i].RetryAfter = webhooks.Retry, putOff
+			settlements[i].Effect, settlements[i].RetryAfter = driver.Retry, putOff
 		}
 	}
 	if _, err := storetest.WorkerOf(s).Settle(b.Context(), settlements); err != nil {

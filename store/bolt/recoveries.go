@@ -7,26 +7,27 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, entry audit.Entry) error {
+// CreateRecovery implements [driver.WebhookStore].
+func (s *Store) CreateRecovery(ctx context.Context, created driver.Recovery, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(created.Account) {
 			return auth.ErrErasing
 		}
 		if b.Get(bucketWebhooks, record.Prefixed(created.Account, created.WebhookID)) == nil {
-			return webhooks.ErrNotFound
+			return apierr.ErrNotFound
 		}
 		if b.Get(bucketRecoveries, []byte(created.ID)) != nil {
-			return webhooks.ErrExists
+			return apierr.ErrExists
 		}
 		if b.Get(bucketOpenRecoveries, []byte(created.WebhookID)) != nil {
-			return webhooks.ErrRecovering
+			return driver.ErrRecovering
 		}
 		r := record.Recovery{Recovery: created}
 		if r.To.IsZero() {
@@ -47,8 +48,8 @@ func afterAll(last time.Time) time.Time {
 	return last.Add(time.Millisecond)
 }
 
-// RecoveryByID implements [webhooks.Store].
-func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found webhooks.Recovery, err error) {
+// RecoveryByID implements [driver.WebhookStore].
+func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found driver.Recovery, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return found, err
@@ -56,12 +57,12 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found web
 	defer s.done(tx, catchFaults(), &err)
 	r, err := recoveryByID(tx, id)
 	if err == nil && (r.Account != account || s.erasing.has(account)) {
-		return found, webhooks.ErrNotFound
+		return found, apierr.ErrNotFound
 	}
 	return r.Recovery, err
 }
 
-// AdvanceRecovery implements [webhooks.Store].
+// AdvanceRecovery implements [driver.WebhookStore].
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
 	var last []byte
 	again := false
@@ -110,10 +111,10 @@ func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 		r.Done = true
 		return nil
 	}
-	query := webhooks.DeliveryQuery{States: r.States, From: r.From, To: r.To}
+	query := driver.DeliveryQuery{States: r.States, From: r.From, To: r.To}
 	now := time.Now()
-	r.Next, r.Done, err = b.log.View().Walk(r.WebhookID, &query, r.Next, limit, func(n uint64, d *webhooks.Delivery) error {
-		if d.State == webhooks.Pending {
+	r.Next, r.Done, err = b.log.View().Walk(r.WebhookID, &query, r.Next, limit, func(n uint64, d *driver.Delivery) error {
+		if d.State == driver.Pending {
 			waits, err := s.endWait(b, &webhook, n, now)
 			if waits {
 				r.Recovered++
@@ -129,7 +130,7 @@ func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 func recoveryByID(tx *bbolt.Tx, id string) (record.Recovery, error) {
 	value := tx.Bucket(bucketRecoveries).Get([]byte(id))
 	if value == nil {
-		return record.Recovery{}, webhooks.ErrNotFound
+		return record.Recovery{}, apierr.ErrNotFound
 	}
 	return record.DecodeRecovery(id, value)
 }
@@ -149,7 +150,7 @@ func putRecovery(b *batch, r *record.Recovery) error {
 }
 
 // putRecoveryRow stores a recovery. For a new recovery, it removes the webhook's oldest ones in
-// excess of webhooks.MaxRecoveries.
+// excess of driver.MaxRecoveries.
 func putRecoveryRow(b *batch, r *record.Recovery) error {
 	isNew := b.Get(bucketRecoveries, []byte(r.ID)) == nil
 	if err := b.Put(bucketRecoveries, []byte(r.ID), r.Encode()); err != nil || !isNew {
@@ -163,7 +164,7 @@ func putRecoveryRow(b *batch, r *record.Recovery) error {
 	}
 	// A damaged row counts as empty.
 	ids, _ := record.DecodeIDs(b.Get(bucketWebhookRecoveries, []byte(r.WebhookID)))
-	for ids = append(ids, r.ID); len(ids) > webhooks.MaxRecoveries; ids = ids[1:] {
+	for ids = append(ids, r.ID); len(ids) > driver.MaxRecoveries; ids = ids[1:] {
 		if err := forgetRecovery(b, ids[0]); err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead: a recovery that is not past its time costs a purge nothing. Here its record
@@ -19,10 +19,10 @@ func TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead(t *testing.T) {
 	create := func(i int, at time.Time) {
 		t.Helper()
 		w := testWebhook(1 + i)
-		if err := s.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), w, driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		r := webhooks.Recovery{ID: "rec_" + w.ID, Account: w.Account, WebhookID: w.ID, States: []webhooks.DeliveryState{webhooks.Dead}, CreatedAt: at}
+		r := driver.Recovery{ID: "rec_" + w.ID, Account: w.Account, WebhookID: w.ID, States: []driver.DeliveryState{driver.Dead}, CreatedAt: at}
 		if err := s.CreateRecovery(t.Context(), r, audit.Entry{}); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead(t *testing.T) {
 		return recoveries, times
 	}
 	for want := old - limit; ; want = max(0, want-limit) {
-		more, err := s.Purge(t.Context(), webhooks.Purge{Attempts: now.Add(-time.Minute), Limit: limit})
+		more, err := s.Purge(t.Context(), driver.Purge{Attempts: now.Add(-time.Minute), Limit: limit})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead(t *testing.T) {
 			break
 		}
 	}
-	if _, err := s.Purge(t.Context(), webhooks.Purge{Attempts: now.Add(time.Minute), Limit: limit}); err != nil {
+	if _, err := s.Purge(t.Context(), driver.Purge{Attempts: now.Add(time.Minute), Limit: limit}); err != nil {
 		t.Fatal(err)
 	}
 	if recoveries, times := rows(); recoveries != 0 || times != 0 {

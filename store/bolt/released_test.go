@@ -25,6 +25,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/storageapitest"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -154,7 +155,7 @@ func (o *owner) fill() {
 	fails.Script(storageapitest.Status(500))
 	no, threshold, url := false, uint64(7_500_000_000), off.URL+"elsewhere?a=b"
 	_, err = api.Webhooks.Update(ctx, account, off.Webhook.ID, webhooks.UpdateParams{
-		Active: &no, Threshold: &threshold, URL: &url, Events: []webhooks.EventType{alerts.TypeBalanceLow},
+		Active: &no, Threshold: &threshold, URL: &url, Events: []driver.EventType{alerts.TypeBalanceLow},
 	})
 	must(o.T, err)
 	_, err = api.Webhooks.RotateSecret(ctx, account, two.Webhook.ID, webhooks.RotateParams{Grace: 30 * 24 * time.Hour})
@@ -170,7 +171,7 @@ func (o *owner) fill() {
 	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_given", Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
 	time.Sleep(48 * time.Hour) // the attempts of two days
 	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_late", Account: account, Data: alerts.BandwidthLimitReached{UsedBytes: 1, LimitBytes: 1, Period: month}}))
-	job, err := api.Webhooks.Recover(ctx, account, well.Webhook.ID, webhooks.RecoverParams{States: []webhooks.DeliveryState{webhooks.Delivered}})
+	job, err := api.Webhooks.Recover(ctx, account, well.Webhook.ID, webhooks.RecoverParams{States: []driver.DeliveryState{driver.Delivered}})
 	must(o.T, err)
 	o.recoveries[job.ID] = account
 	time.Sleep(time.Minute)
@@ -202,15 +203,15 @@ func show(t *testing.T, api *storageapi.Handler, account string, recoveries map[
 	t.Helper()
 	ctx := t.Context()
 	a := &accountHolding{Secrets: map[string][]string{}, Deliveries: map[string][]any{}, Recoveries: map[string]any{}}
-	for key, err := range api.Keys.All(ctx, account) {
+	for key, err := range api.Keys.All(ctx, account, apikeys.KeyQuery{}) {
 		must(t, err)
 		a.Keys = append(a.Keys, plain(t, key))
 	}
-	for webhook, err := range api.Webhooks.All(ctx, account) {
+	for webhook, err := range api.Webhooks.All(ctx, account, webhooks.WebhookQuery{}) {
 		must(t, err)
 		a.Webhooks = append(a.Webhooks, plain(t, webhook))
 		a.Secrets[webhook.ID] = []string{webhook.Secret.Reveal(), webhook.PreviousSecret.Reveal()}
-		for delivery, err := range api.Webhooks.AllDeliveries(ctx, account, webhook.ID, webhooks.DeliveryQuery{}) {
+		for delivery, err := range api.Webhooks.AllDeliveries(ctx, account, webhook.ID, driver.DeliveryQuery{}) {
 			must(t, err)
 			whole, err := api.Webhooks.Delivery(ctx, account, webhook.ID, delivery.EventID)
 			must(t, err)
@@ -332,7 +333,7 @@ func checkOff(t *testing.T, api *storageapi.Handler) {
 	t.Helper()
 	want, got := map[string]bool{}, map[string]bool{}
 	for _, account := range []string{"acct_1", "acct_2"} {
-		for webhook, err := range api.Webhooks.All(t.Context(), account) {
+		for webhook, err := range api.Webhooks.All(t.Context(), account, webhooks.WebhookQuery{}) {
 			must(t, err)
 			if !webhook.Active {
 				want[webhook.ID] = true
@@ -353,14 +354,14 @@ func checkExpiring(t *testing.T, api *storageapi.Handler) {
 	t.Helper()
 	var want, got []string
 	for _, account := range []string{"acct_1", "acct_2"} {
-		for key, err := range api.Keys.All(t.Context(), account) {
+		for key, err := range api.Keys.All(t.Context(), account, apikeys.KeyQuery{}) {
 			must(t, err)
 			if !key.ExpiresAt.IsZero() {
 				want = append(want, key.ID)
 			}
 		}
 	}
-	for key, err := range api.Keys.AllExpiring(t.Context(), time.Now().AddDate(100, 0, 0)) {
+	for key, err := range api.Keys.AllExpiring(t.Context(), time.Time{}, time.Now().AddDate(100, 0, 0)) {
 		must(t, err)
 		got = append(got, key.ID)
 	}
@@ -411,7 +412,7 @@ func deliverAll(t *testing.T, api *storageapi.Handler, want *holding) {
 	kit := storageapitest.New(t, storageapitest.Handler(api))
 	pending := make(map[*storageapitest.Receiver]int)
 	for account, a := range want.Accounts {
-		for webhook, err := range api.Webhooks.All(t.Context(), account) {
+		for webhook, err := range api.Webhooks.All(t.Context(), account, webhooks.WebhookQuery{}) {
 			must(t, err)
 			if !webhook.Active {
 				continue
@@ -425,7 +426,7 @@ func deliverAll(t *testing.T, api *storageapi.Handler, want *holding) {
 			}
 			pending[receiver] = 0
 			for _, delivery := range a.Deliveries[webhook.ID] {
-				if delivery.(map[string]any)["State"] == string(webhooks.Pending) {
+				if delivery.(map[string]any)["State"] == string(driver.Pending) {
 					pending[receiver]++
 				}
 			}

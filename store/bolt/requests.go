@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // The kinds of requests, which are prefixes of their keys.
@@ -71,7 +71,7 @@ func (r *requests) add(b *batch, kind, account string, n int) {
 
 // check returns ErrIdempotencyKeys if the account has stored as many requests as it may. Otherwise,
 // at the limit, it removes some expired ones.
-func (r *requests) check(b *batch, kind, account string, options *apikeys.CreateOptions) error {
+func (r *requests) check(b *batch, kind, account string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (r *requests) check(b *batch, kind, account string, options *apikeys.Create
 		return nil
 	}
 	if f := made.full; f.most == options.MaxIdempotencyKeys && f.lifetime == options.IdempotencyTTL && time.Now().Before(f.until) {
-		return apikeys.ErrIdempotencyKeys
+		return apierr.ErrIdempotencyKeys
 	}
 	oldest, known := time.Time{}, 0
 	var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
@@ -101,13 +101,13 @@ func (r *requests) check(b *batch, kind, account string, options *apikeys.Create
 	if known >= options.MaxIdempotencyKeys {
 		made.full = fullness{options.MaxIdempotencyKeys, options.IdempotencyTTL, oldest.Add(options.IdempotencyTTL)}
 		r.rows.Keep(kind+account, made)
-		return apikeys.ErrIdempotencyKeys
+		return apierr.ErrIdempotencyKeys
 	}
 	return r.forget(b, old, since)
 }
 
 // repeated returns a DuplicateRequestError if the account has made the request before, or nil.
-func (b *batch) repeated(kind, account string, options *apikeys.CreateOptions) error {
+func (b *batch) repeated(kind, account string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
 	}
@@ -122,24 +122,24 @@ func (b *batch) repeated(kind, account string, options *apikeys.CreateOptions) e
 	if before.At.Before(since(options)) {
 		return nil
 	}
-	return &apikeys.DuplicateRequestError{ID: before.ID, Fingerprint: before.Fingerprint}
+	return &driver.DuplicateRequestError{ID: before.ID, Fingerprint: before.Fingerprint}
 }
 
 // ofWebhook replaces errors of package apikeys by errors of package webhooks; it returns other
 // errors unchanged.
 func ofWebhook(err error) error {
-	var duplicate *apikeys.DuplicateRequestError
+	var duplicate *driver.DuplicateRequestError
 	switch {
 	case errors.As(err, &duplicate):
-		return (*webhooks.DuplicateRequestError)(duplicate)
-	case errors.Is(err, apikeys.ErrIdempotencyKeys):
-		return webhooks.ErrIdempotencyKeys
+		return (*driver.DuplicateRequestError)(duplicate)
+	case errors.Is(err, apierr.ErrIdempotencyKeys):
+		return apierr.ErrIdempotencyKeys
 	}
 	return err
 }
 
 // note stores a request that has created something, if it has an idempotency key.
-func (r *requests) note(b *batch, kind, account, id string, options *apikeys.CreateOptions) error {
+func (r *requests) note(b *batch, kind, account, id string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (r *requests) note(b *batch, kind, account, id string, options *apikeys.Cre
 }
 
 // since returns the time before which requests have expired.
-func since(options *apikeys.CreateOptions) time.Time {
+func since(options *driver.CreateOptions) time.Time {
 	return record.Round(time.Now().Add(-options.IdempotencyTTL))
 }
 

@@ -8,10 +8,10 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TestRequestsDoNotPileUp makes requests for ten days, at times many at once: no more
@@ -39,14 +39,14 @@ func testRequestsDoNotPileUp(t *testing.T) {
 	begun := time.Now()
 	request := func(hour int, name string) {
 		time.Sleep(time.Until(begun.Add(time.Duration(hour) * time.Hour)))
-		options := apikeys.CreateOptions{IdempotencyKey: name, IdempotencyTTL: aDay * time.Hour}
-		key := apikeys.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
+		options := driver.CreateOptions{IdempotencyKey: name, IdempotencyTTL: aDay * time.Hour}
+		key := driver.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
 		key.Hash.Sum = [32]byte{byte(n), byte(n >> 8), 1}
 		n++
 		if err := s.CreateKey(t.Context(), key, options); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: key.ID, Account: "acct"}, webhooks.CreateOptions{IdempotencyKey: name, IdempotencyTTL: aDay * time.Hour}); err != nil {
+		if err := s.CreateWebhook(t.Context(), driver.Webhook{ID: key.ID, Account: "acct"}, driver.CreateOptions{IdempotencyKey: name, IdempotencyTTL: aDay * time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,16 +72,16 @@ func TestCountsAfterAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	one := apikeys.CreateOptions{MaxCount: 1}
-	key := func(n byte) apikeys.Key {
-		key := apikeys.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
+	one := driver.CreateOptions{MaxCount: 1}
+	key := func(n byte) driver.Key {
+		key := driver.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
 		key.Hash.Sum[0] = n
 		return key
 	}
 	err = s.writer.Run(t.Context(), func(b *batch) error {
 		s.keyCounts.of(b, "acct")
 		s.keyCounts.add(b, "acct", 1)
-		if err := putKey(b, key(1), apikeys.Key{}); err != nil {
+		if err := putKey(b, key(1), driver.Key{}); err != nil {
 			return err
 		}
 		return record.ErrCorrupt
@@ -92,7 +92,7 @@ func TestCountsAfterAFailure(t *testing.T) {
 	if err := s.CreateKey(t.Context(), key(2), one); err != nil {
 		t.Errorf("the first key: %v", err)
 	}
-	if err := s.CreateKey(t.Context(), key(3), one); err != apikeys.ErrLimit {
+	if err := s.CreateKey(t.Context(), key(3), one); err != apierr.ErrLimit {
 		t.Errorf("the second key: %v, want ErrLimit", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // BenchmarkRestore restores a file with 200,000 pending deliveries for 100 webhooks, of which
@@ -28,13 +28,13 @@ func BenchmarkRestore(b *testing.B) {
 	noError(b, err)
 	for i := range hooks {
 		id := fmt.Sprintf("wh_%06d", i)
-		noError(b, s.CreateWebhook(b.Context(), webhooks.Webhook{
-			ID: id, Account: "acct", URL: "https://example.com/" + id, WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
-		}, webhooks.CreateOptions{}))
+		noError(b, s.CreateWebhook(b.Context(), driver.Webhook{
+			ID: id, Account: "acct", URL: "https://example.com/" + id, WebhookHealth: driver.WebhookHealth{Active: true}, Events: []driver.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
+		}, driver.CreateOptions{}))
 	}
 	publish := func(n int) {
 		for i := range n {
-			_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{ID: fmt.Sprintf("evt_%d_%d", n, i), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 256)})
+			_, err := s.Enqueue(b.Context(), driver.EncodedEvent{ID: fmt.Sprintf("evt_%d_%d", n, i), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 256)})
 			noError(b, err)
 		}
 	}
@@ -49,7 +49,7 @@ func BenchmarkRestore(b *testing.B) {
 		noError(b, err)
 		var settled []storetest.Settlement
 		for _, task := range tasks {
-			settled = append(settled, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}})
+			settled = append(settled, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}})
 		}
 		_, err = storetest.WorkerOf(s).Settle(b.Context(), settled)
 		noError(b, err)

@@ -15,15 +15,14 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestRestore_ValueImportedElsewhereSince_Works: a key's value that was deleted since the backup and imported
@@ -36,22 +35,22 @@ func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
 				c := newCopier(t)
 				ctx := t.Context()
 				hash, next := markedHash("moved", 1), markedHash("next", 2)
-				noError(t, c.s.CreateKey(ctx, apikeys.Key{ID: "m", Account: "m", Hash: hash, ExpiresAt: time.Now().Add(time.Hour)}, apikeys.CreateOptions{}))
+				noError(t, c.s.CreateKey(ctx, driver.Key{ID: "m", Account: "m", Hash: hash, ExpiresAt: time.Now().Add(time.Hour)}, driver.CreateOptions{}))
 				backup := c.live()
 				if rotated {
-					_, err := c.s.UpdateKey(ctx, "m", "m", func(k *apikeys.Key, _ *audit.Entry) error { k.Hash = next; return nil })
+					_, err := c.s.UpdateKey(ctx, "m", "m", func(k *driver.Key, _ *audit.Entry) error { k.Hash = next; return nil })
 					noError(t, err)
 				} else {
 					noError(t, c.s.DeleteKey(ctx, "m", "m", nil, audit.Entry{}))
 				}
-				noError(t, c.s.Import(ctx, []transfer.Record{&transfer.Key{Key: apikeys.Key{ID: to.ID, Account: to.Account, Hash: hash}}}))
+				noError(t, c.s.Import(ctx, []transfer.Record{&transfer.Key{Key: driver.Key{ID: to.ID, Account: to.Account, Hash: hash}}}))
 
 				s := restoreFrom(t, backup, c.closed())
 				key, err := s.KeyByHash(ctx, hash)
 				noError(t, err)
 				want(t, "key of the value", boltops.Ref{Account: key.Account, ID: key.ID}, to)
 				for _, account := range []string{"a", "m", "z"} {
-					if _, err := s.ListKeys(ctx, account, apikeys.Page{Limit: 9}); err != nil {
+					if _, err := s.ListKeys(ctx, account, driver.ListQuery{Limit: 9}); err != nil {
 						t.Errorf("ListKeys of %s: %v", account, err)
 					}
 				}
@@ -75,13 +74,13 @@ func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
 		t.Run("to "+account, func(t *testing.T) {
 			c := newCopier(t)
 			ctx := t.Context()
-			hook := webhooks.Webhook{
-				ID: "wh", Account: "m", URL: "https://example.com/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(),
-				Events: []webhooks.EventType{alerts.TypeBalanceLow},
+			hook := driver.Webhook{
+				ID: "wh", Account: "m", URL: "https://example.com/", Secret: signing.NewSecret(), WebhookHealth: driver.WebhookHealth{Active: true}, CreatedAt: time.Now(),
+				Events: []driver.EventType{alerts.TypeBalanceLow},
 			}
-			noError(t, c.s.CreateWebhook(ctx, hook, webhooks.CreateOptions{}))
+			noError(t, c.s.CreateWebhook(ctx, hook, driver.CreateOptions{}))
 			publish := func(account, id string) {
-				_, err := c.s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
+				_, err := c.s.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
 				noError(t, err)
 			}
 			publish("m", "before")
@@ -95,7 +94,7 @@ func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
 			want(t, "released", release(t, s), 1)
 			want(t, "claimed", pending(t, s), []string{"since to "})
 			for _, one := range []string{"m", account} {
-				list, err := s.ListWebhooks(ctx, one, webhooks.Page{Limit: 9})
+				list, err := s.ListWebhooks(ctx, one, driver.ListQuery{Limit: 9})
 				noError(t, err)
 				want(t, "webhooks of "+one, len(list), map[bool]int{true: 1}[one == account])
 			}
@@ -121,36 +120,36 @@ func restoreFrom(t *testing.T, backup, abandoned string) *bolt.Store {
 func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 	c := newCopier(t)
 	ctx := t.Context()
-	noError(t, c.s.CreateWebhook(ctx, webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(),
-		Events: []webhooks.EventType{alerts.TypeBalanceLow},
-	}, webhooks.CreateOptions{}))
+	noError(t, c.s.CreateWebhook(ctx, driver.Webhook{
+		ID: "wh", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret(), WebhookHealth: driver.WebhookHealth{Active: true}, CreatedAt: time.Now(),
+		Events: []driver.EventType{alerts.TypeBalanceLow},
+	}, driver.CreateOptions{}))
 	backup := c.live()
-	event := func(id string) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)}
+	event := func(id string) driver.EncodedEvent {
+		return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)}
 	}
-	dedup := []alerts.DedupKey{{Key: "told", Until: time.Now().Add(time.Hour)}}
+	dedup := []driver.DedupKey{{Key: "told", Until: time.Now().Add(time.Hour)}}
 	_, err := c.s.EnqueueOnce(ctx, event("delivered"), dedup)
 	noError(t, err)
-	_, err = c.s.UpdateAlert(ctx, "acct", "series", func(step *alerts.Step) error { step.State = []byte("told"); return nil })
+	_, err = c.s.UpdateAlert(ctx, "acct", "series", func(step *driver.AlertStep) error { step.State = []byte("told"); return nil })
 	noError(t, err)
 	tasks, err := storetest.WorkerOf(c.s).Claim(ctx, 9)
 	noError(t, err)
 	for _, task := range tasks {
-		_, err := storetest.WorkerOf(c.s).Settle(ctx, []storetest.Settlement{{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}}})
+		_, err := storetest.WorkerOf(c.s).Settle(ctx, []storetest.Settlement{{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}}})
 		noError(t, err)
 	}
 	_, err = c.s.Enqueue(ctx, event("expired"))
 	noError(t, err)
 	time.Sleep(2 * time.Millisecond)
-	purge := webhooks.Purge{Payloads: time.Now(), Limit: 9}
+	purge := driver.Purge{Payloads: time.Now(), Limit: 9}
 	for more := true; more; {
 		more, err = c.s.Purge(ctx, purge)
 		noError(t, err)
 	}
 	_, err = c.s.Enqueue(ctx, event("pending"))
 	noError(t, err)
-	var lists [][]webhooks.Delivery
+	var lists [][]driver.Delivery
 	for _, id := range []string{"delivered", "expired", "pending"} {
 		list, err := c.s.EventDeliveries(ctx, "acct", id)
 		noError(t, err)
@@ -169,7 +168,7 @@ func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 	if unseen, err := s.UnseenKeys(ctx, "acct", dedup); len(unseen) > 0 || err != nil {
 		t.Errorf("the alert would be told again: %v, %v", unseen, err)
 	}
-	_, err = s.UpdateAlert(ctx, "acct", "series", func(step *alerts.Step) error {
+	_, err = s.UpdateAlert(ctx, "acct", "series", func(step *driver.AlertStep) error {
 		want(t, "what the alert remembers", string(step.State), "told")
 		return nil
 	})
@@ -247,7 +246,7 @@ func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 }
 
 // keysOf returns the hashes and the names of all keys of a file.
-func keysOf(t *testing.T, path string) (hashes []apikeys.Hash, refs []boltops.Ref) {
+func keysOf(t *testing.T, path string) (hashes []driver.Hash, refs []boltops.Ref) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy.db")
 	copyFile(t, path, copied)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
@@ -16,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A copier makes copies of a file, in the ways in which backups are made.
@@ -102,8 +104,8 @@ func TestRestore_AbandonedFileWentOn_Believed(t *testing.T) {
 		for _, written := range []bool{true, false} {
 			t.Run(fmt.Sprint(age, " written ", written), func(t *testing.T) {
 				c := newCopier(t)
-				key := apikeys.Key{ID: "key", Account: "acct", Hash: markedHash("key", 1)}
-				noError(t, c.s.CreateKey(t.Context(), key, apikeys.CreateOptions{}))
+				key := driver.Key{ID: "key", Account: "acct", Hash: markedHash("key", 1)}
+				noError(t, c.s.CreateKey(t.Context(), key, driver.CreateOptions{}))
 				backup := c.live()
 				c.pass(age)
 				if written {
@@ -111,7 +113,7 @@ func TestRestore_AbandonedFileWentOn_Believed(t *testing.T) {
 				}
 				s := restoreFrom(t, backup, c.closed())
 				_, err := s.KeyByHash(t.Context(), key.Hash)
-				if deleted := errors.Is(err, apikeys.ErrNotFound); deleted != written {
+				if deleted := errors.Is(err, apierr.ErrNotFound); deleted != written {
 					t.Errorf("KeyByHash: got %v, want the key deleted: %v", err, written)
 				}
 			})

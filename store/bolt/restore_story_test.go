@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/scopes"
@@ -22,9 +22,9 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A story fills stores at random and runs steps of long jobs between the operations.
@@ -39,7 +39,7 @@ type story struct {
 
 	keys, hooks, events, others int
 	erasing                     map[string]bool
-	purging                     webhooks.Purge // the run that goes on
+	purging                     driver.Purge // the run that goes on
 	times                       []time.Time
 	counts                      map[string]int // of operations, and of backups within jobs
 }
@@ -138,12 +138,12 @@ func (s *story) operate(to store.Store, account string) {
 	case 18:
 		_, err = to.AdvanceRecovery(ctx, 1+s.rand.IntN(20))
 	case 19:
-		_, err = to.UpdateAlert(ctx, account, "series", func(step *alerts.Step) error {
+		_, err = to.UpdateAlert(ctx, account, "series", func(step *driver.AlertStep) error {
 			step.State = fmt.Append(nil, s.rand.IntN(99))
 			return nil
 		})
 	}
-	if err != nil && !s.erasing[account] && !errors.Is(err, webhooks.ErrRecovering) {
+	if err != nil && !s.erasing[account] && !errors.Is(err, driver.ErrRecovering) {
 		s.t.Fatalf("operation %d of account %s: %v", kind, account, err)
 	}
 	s.counts[fmt.Sprint("operation ", kind)]++
@@ -160,11 +160,11 @@ func (s *story) entry(account, action, kind, id string) audit.Entry {
 func (s *story) createKey(ctx context.Context, to store.Store, account string) error {
 	s.keys++
 	id := fmt.Sprintf("key_%04d", s.keys)
-	key := apikeys.Key{ID: id, Account: account, Name: id, Hash: markedHash(id, 1), CreatedAt: time.Now(), Scopes: scopes.All()}
+	key := driver.Key{ID: id, Account: account, Name: id, Hash: markedHash(id, 1), CreatedAt: time.Now(), Scopes: scopes.All()}
 	if s.rand.IntN(2) == 0 {
 		key.ExpiresAt = time.Now().Add(30 * 24 * time.Hour)
 	}
-	options := apikeys.CreateOptions{AuditEntry: s.entry(account, string(audit.KeyCreated), string(audit.TargetKey), id)}
+	options := driver.CreateOptions{AuditEntry: s.entry(account, string(audit.KeyCreated), string(audit.TargetKey), id)}
 	if s.rand.IntN(2) == 0 {
 		options.IdempotencyKey, options.IdempotencyTTL = id, 24*time.Hour
 	}
@@ -173,17 +173,17 @@ func (s *story) createKey(ctx context.Context, to store.Store, account string) e
 
 // changeKey rotates, uses or deletes a key.
 func (s *story) changeKey(ctx context.Context, to store.Store, account string) error {
-	list, err := to.ListKeys(ctx, account, apikeys.Page{Limit: 99})
+	list, err := to.ListKeys(ctx, account, driver.ListQuery{Limit: 99})
 	if err != nil || len(list) == 0 {
 		return err
 	}
 	key := list[s.rand.IntN(len(list))]
 	switch s.rand.IntN(3) {
 	case 0:
-		return to.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: key.ID, Hash: key.Hash, At: time.Now()}})
+		return to.RecordKeyUse(ctx, []driver.KeyUse{{Account: account, ID: key.ID, Hash: key.Hash, At: time.Now()}})
 	case 1:
 		s.others++
-		_, err = to.UpdateKey(ctx, account, key.ID, func(k *apikeys.Key, n *audit.Entry) error {
+		_, err = to.UpdateKey(ctx, account, key.ID, func(k *driver.Key, n *audit.Entry) error {
 			k.Previous, k.PreviousExpiresAt = k.Hash, time.Now().Add(time.Hour)
 			k.Hash = markedHash(fmt.Sprint(key.ID, "-", s.others), 2)
 			*n = s.entry(account, string(audit.KeyRotated), string(audit.TargetKey), key.ID)
@@ -197,19 +197,19 @@ func (s *story) changeKey(ctx context.Context, to store.Store, account string) e
 func (s *story) createWebhook(ctx context.Context, to store.Store, account string) error {
 	s.hooks++
 	id := fmt.Sprintf("wh_%s%04d", account, s.hooks)
-	options := webhooks.CreateOptions{AuditEntry: s.entry(account, string(audit.WebhookCreated), string(audit.TargetWebhook), id)}
+	options := driver.CreateOptions{AuditEntry: s.entry(account, string(audit.WebhookCreated), string(audit.TargetWebhook), id)}
 	if s.rand.IntN(2) == 0 {
 		options.IdempotencyKey, options.IdempotencyTTL = id, 24*time.Hour
 	}
-	return to.CreateWebhook(ctx, webhooks.Webhook{
-		ID: id, Account: account, URL: "https://" + account + ".example/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: s.rand.IntN(4) > 0}, CreatedAt: time.Now(),
-		Events: []webhooks.EventType{alerts.TypeBalanceLow},
+	return to.CreateWebhook(ctx, driver.Webhook{
+		ID: id, Account: account, URL: "https://" + account + ".example/", Secret: signing.NewSecret(), WebhookHealth: driver.WebhookHealth{Active: s.rand.IntN(4) > 0}, CreatedAt: time.Now(),
+		Events: []driver.EventType{alerts.TypeBalanceLow},
 	}, options)
 }
 
 // changeWebhook turns a webhook on or off, holds it or deletes it.
 func (s *story) changeWebhook(ctx context.Context, to store.Store, account string) error {
-	list, err := to.ListWebhooks(ctx, account, webhooks.Page{Limit: 99})
+	list, err := to.ListWebhooks(ctx, account, driver.ListQuery{Limit: 99})
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -217,7 +217,7 @@ func (s *story) changeWebhook(ctx context.Context, to store.Store, account strin
 	if what == 2 {
 		return to.DeleteWebhook(ctx, account, id, nil, s.entry(account, string(audit.WebhookDeleted), string(audit.TargetWebhook), id))
 	}
-	_, err = to.UpdateWebhook(ctx, account, id, func(w *webhooks.Webhook, _ *audit.Entry) error {
+	_, err = to.UpdateWebhook(ctx, account, id, func(w *driver.Webhook, _ *audit.Entry) error {
 		if what == 0 {
 			w.Active = !w.Active
 		} else {
@@ -234,12 +234,12 @@ func (s *story) publish(ctx context.Context, to store.Store, account string) err
 	done := make(chan error, n)
 	for range n {
 		s.events++
-		e := webhooks.EncodedEvent{
+		e := driver.EncodedEvent{
 			ID: fmt.Sprintf("evt_%06d", s.events), Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(),
 			Body: bytes.Repeat([]byte("b"), 1+s.rand.IntN(300)),
 		}
 		if s.rand.IntN(8) == 0 {
-			_, err := to.EnqueueOnce(ctx, e, []alerts.DedupKey{{Key: e.ID, Until: time.Now().Add(time.Hour)}})
+			_, err := to.EnqueueOnce(ctx, e, []driver.DedupKey{{Key: e.ID, Until: time.Now().Add(time.Hour)}})
 			done <- err
 			continue
 		}
@@ -262,12 +262,12 @@ func (s *story) deliver(ctx context.Context, to store.Store) error {
 		return err
 	}
 	var list []storetest.Settlement
-	outcomes := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, storetest.Release}
+	outcomes := []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, storetest.Release}
 	for _, task := range tasks {
-		end := storetest.Settlement{Task: task, Outcome: outcomes[s.rand.IntN(len(outcomes))]}
-		end.Attempt = webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Response: "response"}
-		if end.Outcome == webhooks.GiveUp || end.Outcome == webhooks.Retry {
-			end.Attempt.Class, end.RetryAfter = webhooks.ClassStatus, time.Duration(s.rand.Int64N(int64(time.Hour)))
+		end := storetest.Settlement{Task: task, Effect: outcomes[s.rand.IntN(len(outcomes))]}
+		end.Attempt = driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Response: "response"}
+		if end.Effect == driver.GiveUp || end.Effect == driver.Retry {
+			end.Attempt.Class, end.RetryAfter = driver.ClassStatus, time.Duration(s.rand.Int64N(int64(time.Hour)))
 		}
 		list = append(list, end)
 	}
@@ -276,18 +276,18 @@ func (s *story) deliver(ctx context.Context, to store.Store) error {
 }
 
 func (s *story) redeliver(ctx context.Context, to store.Store, account string) error {
-	hooks, err := to.ListWebhooks(ctx, account, webhooks.Page{Limit: 99})
+	hooks, err := to.ListWebhooks(ctx, account, driver.ListQuery{Limit: 99})
 	if err != nil || len(hooks) == 0 {
 		return err
 	}
 	hook := hooks[s.rand.IntN(len(hooks))]
-	page, err := to.ListDeliveries(ctx, account, hook.ID, webhooks.DeliveryQuery{Limit: 20, States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Delivered, webhooks.Skipped}})
+	page, err := to.ListDeliveries(ctx, account, hook.ID, driver.DeliveryQuery{Limit: 20, States: []driver.DeliveryState{driver.Dead, driver.Delivered, driver.Skipped}})
 	if err != nil {
 		return err
 	}
 	for _, d := range page.Deliveries {
 		err := to.Redeliver(ctx, account, hook.ID, d.EventID, audit.Entry{})
-		if err != nil && !errors.Is(err, webhooks.ErrNotFound) { // its body is purged
+		if err != nil && !errors.Is(err, apierr.ErrNotFound) { // its body is purged
 			return err
 		}
 	}
@@ -295,21 +295,21 @@ func (s *story) redeliver(ctx context.Context, to store.Store, account string) e
 }
 
 func (s *story) recover(ctx context.Context, to store.Store, account string) error {
-	hooks, err := to.ListWebhooks(ctx, account, webhooks.Page{Limit: 99})
+	hooks, err := to.ListWebhooks(ctx, account, driver.ListQuery{Limit: 99})
 	if err != nil || len(hooks) == 0 {
 		return err
 	}
 	s.others++
-	return to.CreateRecovery(ctx, webhooks.Recovery{
+	return to.CreateRecovery(ctx, driver.Recovery{
 		ID: fmt.Sprintf("rec_%06d", s.others), Account: account, WebhookID: hooks[s.rand.IntN(len(hooks))].ID, CreatedAt: time.Now(),
-		States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped},
+		States: []driver.DeliveryState{driver.Dead, driver.Skipped},
 	}, audit.Entry{})
 }
 
 // purge takes a step of a purge, or begins one.
 func (s *story) purge() {
 	if s.purging.Limit == 0 {
-		s.purging = webhooks.Purge{Limit: 1 + s.rand.IntN(60)}
+		s.purging = driver.Purge{Limit: 1 + s.rand.IntN(60)}
 		pick := func() time.Time {
 			if len(s.times) == 0 || s.rand.IntN(8) == 0 {
 				return time.Now().Add(time.Millisecond) // all is past retention
@@ -325,7 +325,7 @@ func (s *story) purge() {
 	more, err := s.file.Purge(s.t.Context(), s.purging)
 	noError(s.t, err)
 	if !more {
-		s.purging = webhooks.Purge{}
+		s.purging = driver.Purge{}
 	}
 	s.counts["purge"]++
 }
@@ -408,7 +408,7 @@ func TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable(t *testing.T
 	}
 	end := time.Now().Add(time.Hour)
 	for more := true; more; steps++ {
-		more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end, DedupKeys: end, AuditEntries: end, Limit: 500})
+		more, err = s.Purge(t.Context(), driver.Purge{Payloads: end, Attempts: end, EventIDs: end, DedupKeys: end, AuditEntries: end, Limit: 500})
 		noError(t, err)
 		wantRestorableAfter(steps)
 	}

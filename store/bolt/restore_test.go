@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/testclock"
@@ -25,6 +26,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -72,12 +74,12 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 		h.tokens[name], h.keys[name] = token, boltops.Ref{Account: "acct", ID: key.ID}
 	}
 	createHook := func(name string) {
-		w, err := hooks.Create(ctx, "acct", webhooks.CreateParams{URL: "https://example.com/" + name, Events: []webhooks.EventType{alerts.TypeBalanceLow}})
+		w, err := hooks.Create(ctx, "acct", webhooks.CreateParams{URL: "https://example.com/" + name, Events: []driver.EventType{alerts.TypeBalanceLow}})
 		noError(t, err)
 		h.hooks[name] = boltops.Ref{Account: "acct", ID: w.ID}
 	}
 	publish := func(id string) {
-		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
+		_, err := s.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
 		noError(t, err)
 	}
 	// deliver settles all that is pending, except what is to stay so.
@@ -86,9 +88,9 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 		noError(t, err)
 		var settled []storetest.Settlement
 		for _, task := range tasks {
-			end := storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}}
+			end := storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}}
 			if slices.Contains(except, task.Event.ID) {
-				end.Outcome = storetest.Release
+				end.Effect = storetest.Release
 			}
 			settled = append(settled, end)
 		}
@@ -301,7 +303,7 @@ func TestRestoreFromTheAbandonedFile(t *testing.T) {
 	}
 	want(t, "released", release(t, s), 3)
 	want(t, "claimed after it", pending(t, s), pending(t, old))
-	if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "late delivered", Account: "acct", Type: alerts.TypeBalanceLow}); n != 3 || err != nil {
+	if n, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "late delivered", Account: "acct", Type: alerts.TypeBalanceLow}); n != 3 || err != nil {
 		t.Errorf("published again: %d deliveries, %v; want the 3 of before", n, err)
 	}
 	for name := range h.hooks {
@@ -336,13 +338,13 @@ func TestRestoreErasesAccounts(t *testing.T) {
 		s, err := bolt.Open(h.path())
 		noError(t, err)
 		want(t, name+": values that are valid", h.valid(t, s), nil)
-		hooks, err := s.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+		hooks, err := s.ListWebhooks(t.Context(), "acct", driver.ListQuery{Limit: 9})
 		noError(t, err)
 		if len(hooks) > 0 || info.AccountsErased != 1 {
 			t.Errorf("%s: %d webhooks are left; %+v", name, len(hooks), info)
 		}
 		for _, event := range []string{"early", "since", "never", "late delivered", "late pending"} {
-			if _, err := s.EventDeliveries(t.Context(), "acct", event); !errors.Is(err, webhooks.ErrNotFound) {
+			if _, err := s.EventDeliveries(t.Context(), "acct", event); !errors.Is(err, apierr.ErrNotFound) {
 				t.Errorf("%s: %s is left: %v", name, event, err)
 			}
 		}
@@ -391,7 +393,7 @@ func TestRestoreOfAFork(t *testing.T) {
 	noError(t, err)
 	s, err := bolt.Open(fork)
 	noError(t, err)
-	_, err = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "forked", Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"forked"`)})
+	_, err = s.Enqueue(t.Context(), driver.EncodedEvent{ID: "forked", Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"forked"`)})
 	noError(t, err)
 	noError(t, s.Close())
 	info, err := boltops.Restore(h.path(), h.abandoned, boltops.Fence{Abandoned: fork})
@@ -637,7 +639,7 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	noError(t, err)
 	system.RunAhead(time.Hour) // so that it is marked
 	for more := true; more; {
-		more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 100})
+		more, err = s.Purge(t.Context(), driver.Purge{Limit: 100})
 		noError(t, err)
 	}
 	noError(t, s.Close())
@@ -711,7 +713,7 @@ func TestRestoreForgetsCursors(t *testing.T) {
 	noError(t, err)
 	enqueue := func(s *bolt.Store, id string) {
 		t.Helper()
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
+		_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
 		noError(t, err)
 	}
 	enqueue(s, "early")
@@ -722,7 +724,7 @@ func TestRestoreForgetsCursors(t *testing.T) {
 	for i := range 9 {
 		enqueue(s, fmt.Sprint("lost-", i))
 	}
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 99}
+	query := driver.EventQuery{OldestFirst: true, Limit: 99}
 	page, err := s.ListEvents(t.Context(), "acct", query)
 	noError(t, err)
 	query.After = page.Resume

@@ -8,14 +8,14 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // The bucket that has all others, which each commit writes, is one page again once it fits: small buckets stand in it,
 // and bbolt by itself never merges what it has split for them.
 func TestRootIsMerged(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", Events: []webhooks.EventType{alerts.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: true}}, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), driver.Webhook{ID: "wh_1", Account: "acct", Events: []driver.EventType{alerts.TypeBalanceLow}, WebhookHealth: driver.WebhookHealth{Active: true}}, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	isSplit := func() bool {
@@ -53,7 +53,7 @@ func TestRootIsMerged(t *testing.T) {
 		t.Helper()
 		for more := true; more; {
 			var err error
-			if more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 100}); err != nil {
+			if more, err = s.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -115,13 +115,13 @@ func TestRootIsMergedBesideCommits(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for i := range 50 {
-			if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+			if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 				t.Error(err)
 			}
 		}
 	}()
 	for {
-		if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 100}); err != nil {
+		if _, err := s.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil {
 			t.Fatal(err)
 		}
 		select {

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A process that is killed while it seals the secrets of a file leaves a data key, sealed and plain
@@ -33,7 +33,7 @@ func TestOpen_KilledWhileSealing_SealsTheRest(t *testing.T) {
 	secrets := map[string]signing.Secret{"wh_1": signing.NewSecret(), "wh_2": signing.NewSecret()}
 	key := s.dataKey
 	for _, id := range []string{"wh_1", "wh_2"} {
-		if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: id, Account: "acct", URL: "https://example.com/", Secret: secrets[id]}, webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), driver.Webhook{ID: id, Account: "acct", URL: "https://example.com/", Secret: secrets[id]}, driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.dataKey = nil // the second one stays in plain text

@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // ring returns a Keyring of keys that are all of one byte.
@@ -39,7 +39,7 @@ func ring(t *testing.T, bytesOfKeys string) *signing.Keyring {
 // and opened with the wrong keys on the way.
 func TestSealing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	var all []webhooks.Webhook
+	var all []driver.Webhook
 	use := func(what string, options ...bolt.Option) {
 		t.Helper()
 		s, err := bolt.Open(path, options...)
@@ -49,13 +49,13 @@ func TestSealing(t *testing.T) {
 		defer func() { _ = s.Close() }()
 		var made sync.WaitGroup
 		for range 1200 { // more than one step
-			w := webhooks.Webhook{
-				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
-				Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
+			w := driver.Webhook{
+				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true},
+				Events: []driver.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
 				PreviousSecret: signing.NewSecret(),
 			}
 			made.Go(func() {
-				if err := s.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
+				if err := s.CreateWebhook(t.Context(), w, driver.CreateOptions{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -179,11 +179,11 @@ func TestSealedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := signing.NewSecret(), signing.NewSecret()
-	err = s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: first}, webhooks.CreateOptions{})
+	err = s.CreateWebhook(t.Context(), driver.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: first}, driver.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *webhooks.Webhook, _ *audit.Entry) error {
+	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *driver.Webhook, _ *audit.Entry) error {
 		w.Secret, w.PreviousSecret = second, w.Secret
 		return nil
 	})

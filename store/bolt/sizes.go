@@ -9,14 +9,14 @@ import (
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // AccountSizes implements [store.Sizer]. It counts each account in a separate read transaction,
 // because a long one would prevent the reuse of freed pages.
 func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
 	pending := make(map[string]int) // by webhook
-	err := s.eachPending(ctx, everything, func(_ time.Time, d webhooks.PendingDelivery) { pending[d.Webhook.ID]++ })
+	err := s.eachPending(ctx, everything, func(_ time.Time, d driver.PendingDelivery) { pending[d.Webhook.ID]++ })
 	if err != nil {
 		return nil, err
 	}

@@ -16,12 +16,11 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -205,7 +204,7 @@ func dump(t *testing.T, s *Store) (map[string]string, int) {
 // workWith publishes an event and delivers all that is due.
 func workWith(ctx context.Context, s *Store) error {
 	const id = "zz-afterwards"
-	n, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 500)})
+	n, err := s.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 500)})
 	if err != nil || n == 0 {
 		return fmt.Errorf("Enqueue = %d, %v", n, err)
 	}
@@ -222,7 +221,7 @@ func workWith(ctx context.Context, s *Store) error {
 			if task.Err != nil {
 				return fmt.Errorf("%s to %s: %w", task.Event.ID, task.Webhook.ID, task.Err)
 			}
-			settlements = append(settlements, settlementOf(task, webhooks.Deliver))
+			settlements = append(settlements, settlementOf(task, driver.Deliver))
 		}
 		if stale, err := storetest.WorkerOf(s).Settle(ctx, settlements); err != nil || len(stale) > 0 {
 			return fmt.Errorf("Settle = %v, %v", stale, err)
@@ -233,17 +232,17 @@ func workWith(ctx context.Context, s *Store) error {
 		return fmt.Errorf("%d deliveries of %d, %v", len(deliveries), n, err)
 	}
 	for _, d := range deliveries[:n] {
-		if d.State == webhooks.Pending {
+		if d.State == driver.Pending {
 			return fmt.Errorf("%s to %s is %s", d.EventID, d.WebhookID, d.State)
 		}
 	}
 	return nil
 }
 
-func settlementOf(task storetest.Task, outcome webhooks.Outcome) storetest.Settlement {
+func settlementOf(task storetest.Task, outcome driver.Effect) storetest.Settlement {
 	return storetest.Settlement{
-		Task: task, Outcome: outcome, RetryAfter: time.Hour,
-		Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now().Truncate(time.Millisecond), Error: "refused"},
+		Task: task, Effect: outcome, RetryAfter: time.Hour,
+		Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now().Truncate(time.Millisecond), Error: "refused"},
 	}
 }
 
@@ -260,10 +259,10 @@ func fillForChanges(t *testing.T, path string) *Store {
 		}
 	}
 	for i := range 40 {
-		must(s.CreateKey(t.Context(), testKey(i), apikeys.CreateOptions{}))
+		must(s.CreateKey(t.Context(), testKey(i), driver.CreateOptions{}))
 	}
 	for i := range 8 {
-		must(s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}))
+		must(s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}))
 	}
 	for i := range 60 {
 		_, err := s.Enqueue(t.Context(), testEvent(i, 500))
@@ -273,21 +272,21 @@ func fillForChanges(t *testing.T, path string) *Store {
 	return s
 }
 
-func testKey(i int) apikeys.Key {
-	key := apikeys.Key{ID: fmt.Sprint("key", i), Account: "acct", Name: "a key", Scopes: scopes.All()}
+func testKey(i int) driver.Key {
+	key := driver.Key{ID: fmt.Sprint("key", i), Account: "acct", Name: "a key", Scopes: scopes.All()}
 	key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), 1
 	return key
 }
 
-func testWebhook(i int) webhooks.Webhook {
-	return webhooks.Webhook{
-		ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i > 0},
-		Events: []webhooks.EventType{alerts.TypeBalanceLow},
+func testWebhook(i int) driver.Webhook {
+	return driver.Webhook{
+		ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: i > 0},
+		Events: []driver.EventType{alerts.TypeBalanceLow},
 	}
 }
 
-func testEvent(i, size int) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{
+func testEvent(i, size int) driver.EncodedEvent {
+	return driver.EncodedEvent{
 		ID: fmt.Sprintf("evt%04d", i), Account: "acct", Type: alerts.TypeBalanceLow,
 		Timestamp: time.Now().Truncate(time.Millisecond), Body: bytes.Repeat([]byte{'x'}, size),
 	}
@@ -301,7 +300,7 @@ func settleSome(ctx context.Context, s *Store) error {
 	}
 	var settlements []storetest.Settlement
 	for i, task := range tasks {
-		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp, storetest.Release}[i%4]
+		outcome := []driver.Effect{driver.Deliver, driver.Retry, driver.GiveUp, storetest.Release}[i%4]
 		settlements = append(settlements, settlementOf(task, outcome))
 	}
 	_, err = storetest.WorkerOf(s).Settle(ctx, settlements)
@@ -315,26 +314,26 @@ var changes = []struct {
 	do   func(context.Context, *Store) error
 }{
 	{"CreateKey", func(ctx context.Context, s *Store) error {
-		return s.CreateKey(ctx, testKey(100), apikeys.CreateOptions{})
+		return s.CreateKey(ctx, testKey(100), driver.CreateOptions{})
 	}},
 	{"UpdateKey", func(ctx context.Context, s *Store) error {
-		_, err := s.UpdateKey(ctx, "acct", "key7", func(key *apikeys.Key, _ *audit.Entry) error {
+		_, err := s.UpdateKey(ctx, "acct", "key7", func(key *driver.Key, _ *audit.Entry) error {
 			key.Previous, key.Hash = key.Hash, testKey(101).Hash
 			return nil
 		})
 		return err
 	}},
 	{"RecordKeyUse", func(ctx context.Context, s *Store) error {
-		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key7", At: time.Now()}, {Account: "acct", ID: "key8", At: time.Now()}})
+		return s.RecordKeyUse(ctx, []driver.KeyUse{{Account: "acct", ID: "key7", At: time.Now()}, {Account: "acct", ID: "key8", At: time.Now()}})
 	}},
 	{"DeleteKey", func(ctx context.Context, s *Store) error {
 		return s.DeleteKey(ctx, "acct", "key7", nil, audit.Entry{})
 	}},
 	{"CreateWebhook", func(ctx context.Context, s *Store) error {
-		return s.CreateWebhook(ctx, testWebhook(100), webhooks.CreateOptions{})
+		return s.CreateWebhook(ctx, testWebhook(100), driver.CreateOptions{})
 	}},
 	{"UpdateWebhook", func(ctx context.Context, s *Store) error {
-		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *webhooks.Webhook, _ *audit.Entry) error {
+		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *driver.Webhook, _ *audit.Entry) error {
 			w.Active = false
 			return nil
 		})
@@ -349,40 +348,40 @@ var changes = []struct {
 		return err
 	}},
 	{"UpdateAlert", func(ctx context.Context, s *Store) error {
-		_, err := s.UpdateAlert(ctx, "acct", "series", func(step *alerts.Step) error {
+		_, err := s.UpdateAlert(ctx, "acct", "series", func(step *driver.AlertStep) error {
 			step.State = []byte("state")
-			step.Events = []alerts.StepEvent{{EncodedEvent: testEvent(200, 500)}, {EncodedEvent: testEvent(201, 500), WebhookID: "wh1"}}
+			step.Events = []driver.AlertEvent{{EncodedEvent: testEvent(200, 500)}, {EncodedEvent: testEvent(201, 500), WebhookID: "wh1"}}
 			return nil
 		})
 		return err
 	}},
 	{"CreateWebhook that makes an alert due", func(ctx context.Context, s *Store) error {
-		return s.CreateWebhook(ctx, testWebhook(101), webhooks.CreateOptions{})
+		return s.CreateWebhook(ctx, testWebhook(101), driver.CreateOptions{})
 	}},
 	{"UpdateAlert that was due", func(ctx context.Context, s *Store) error {
-		_, err := s.UpdateAlert(ctx, "acct", "series", func(*alerts.Step) error { return nil })
+		_, err := s.UpdateAlert(ctx, "acct", "series", func(*driver.AlertStep) error { return nil })
 		return err
 	}},
 	{"UpdateScan", func(ctx context.Context, s *Store) error {
 		return s.UpdateScan(ctx, func([]byte) ([]byte, error) { return []byte("state"), nil })
 	}},
 	{"EnqueueOnce", func(ctx context.Context, s *Store) error {
-		_, err := s.EnqueueOnce(ctx, testEvent(300, 500), []alerts.DedupKey{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
+		_, err := s.EnqueueOnce(ctx, testEvent(300, 500), []driver.DedupKey{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
 		return err
 	}},
 	{"Settle", settleSome},
 	{"Redeliver", func(ctx context.Context, s *Store) error {
 		deliveries, err := s.EventDeliveries(ctx, "acct", testEvent(0, 0).ID)
 		for _, d := range deliveries {
-			if d.State == webhooks.Delivered {
+			if d.State == driver.Delivered {
 				return s.Redeliver(ctx, "acct", d.WebhookID, d.EventID, audit.Entry{})
 			}
 		}
 		return errors.Join(err, errors.New("nothing is delivered"))
 	}},
 	{"CreateRecovery", func(ctx context.Context, s *Store) error {
-		return s.CreateRecovery(ctx, webhooks.Recovery{
-			ID: "rec", Account: "acct", WebhookID: "wh0", States: []webhooks.DeliveryState{webhooks.Skipped}, To: time.Now().Add(time.Hour),
+		return s.CreateRecovery(ctx, driver.Recovery{
+			ID: "rec", Account: "acct", WebhookID: "wh0", States: []driver.DeliveryState{driver.Skipped}, To: time.Now().Add(time.Hour),
 		}, audit.Entry{})
 	}},
 	{"AdvanceRecovery", func(ctx context.Context, s *Store) error {
@@ -398,7 +397,7 @@ var changes = []struct {
 	}},
 	{"Purge", func(ctx context.Context, s *Store) error {
 		now := time.Now().Add(time.Hour)
-		_, err := s.Purge(ctx, webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, DedupKeys: now, Limit: 100})
+		_, err := s.Purge(ctx, driver.Purge{Payloads: now, Attempts: now, EventIDs: now, DedupKeys: now, Limit: 100})
 		return err
 	}},
 }

@@ -8,10 +8,10 @@ import (
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 func TestTransfer(t *testing.T) {
@@ -39,11 +39,11 @@ func TestImportedIsKept(t *testing.T) {
 	var records []transfer.Record
 	for a := range accounts {
 		account, id := fmt.Sprint("acct_", a), fmt.Sprint("wh_", a)
-		records = append(records, &transfer.Webhook{Webhook: webhooks.Webhook{Account: account, ID: id, URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}}})
+		records = append(records, &transfer.Webhook{Webhook: driver.Webhook{Account: account, ID: id, URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true}}})
 		for i := range events {
-			d := transfer.Delivery{WebhookID: id, State: webhooks.Pending, Made: 1, Wait: -time.Duration(i+1) * time.Minute}
+			d := transfer.Delivery{WebhookID: id, State: driver.Pending, Made: 1, Wait: -time.Duration(i+1) * time.Minute}
 			event := &transfer.Event{PublishedAt: begin.Add(time.Duration(i) * step * time.Millisecond), Deliveries: []transfer.Delivery{d}}
-			event.EncodedEvent = webhooks.EncodedEvent{ID: fmt.Sprint("evt_", i), Account: account, Body: []byte("{}")}
+			event.EncodedEvent = driver.EncodedEvent{ID: fmt.Sprint("evt_", i), Account: account, Body: []byte("{}")}
 			if i == 0 {
 				event.NoBody, event.Forgotten, event.Body, event.Deliveries = true, true, nil, nil
 			}
@@ -77,7 +77,7 @@ func TestImportedIsKept(t *testing.T) {
 	if again, err := transfer.Summarize(t.Context(), s, ""); err != nil || after.Compare(again) != nil {
 		t.Error("imported again: ", after.Compare(again), err)
 	}
-	if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "evt_0", Account: "acct_0", Body: []byte("{}")}); err != nil || n != 0 {
+	if n, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "evt_0", Account: "acct_0", Body: []byte("{}")}); err != nil || n != 0 {
 		t.Error(n, err)
 	}
 	if list, err := s.EventDeliveries(t.Context(), "acct_0", "evt_0"); err != nil || len(list) != 0 {
@@ -95,7 +95,7 @@ func TestImportedIsKept(t *testing.T) {
 	for i := range events { // what is older ends, in whatever order it was imported; nothing else does
 		border := begin.Add(time.Duration(i)*step*time.Millisecond + 1)
 		for more := true; more; {
-			if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: begin, EventIDs: begin, Limit: 3}); err != nil {
+			if more, err = s.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: begin, EventIDs: begin, Limit: 3}); err != nil {
 				t.Fatal(err)
 			}
 		}

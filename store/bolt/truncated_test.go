@@ -11,7 +11,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func init() { roles["open"] = openAndSay }
@@ -24,7 +24,7 @@ func TestTruncatedFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	for i := range 50 {
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
+		_, err := s.Enqueue(t.Context(), driver.EncodedEvent{
 			ID: fmt.Sprint("event-", i), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 8<<10),
 		})
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testhook"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -30,7 +31,7 @@ func BenchmarkPublishBesideUses(b *testing.B) {
 		b.Fatal(err)
 	}
 	_, err = hooks.Create(b.Context(), "acct_1", webhooks.CreateParams{
-		URL: "https://example.com/hooks", Events: []webhooks.EventType{alerts.TypeBalanceLow},
+		URL: "https://example.com/hooks", Events: []driver.EventType{alerts.TypeBalanceLow},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -15,9 +15,11 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // BenchmarkVerify measures KeyService.Verify on a file of many keys, of which some are asked for: "hot" a thousand,
@@ -40,7 +42,7 @@ func BenchmarkVerify(b *testing.B) {
 			}
 			s, tokens := filled(b, count)
 			var contenders []func(token string) error
-			for _, store := range []apikeys.Store{s, copied(b, s), mapOf(b, s)} {
+			for _, store := range []driver.KeyStore{s, copied(b, s), mapOf(b, s)} {
 				contenders = append(contenders, verifier(b, store))
 			}
 			bare := copyOf(b, s.db)
@@ -127,7 +129,7 @@ func benchmarkKeyMemory(b *testing.B, s *Store, tokens []string) {
 	for b.Loop() {
 		for _, token := range tokens {
 			for range 3 {
-				if _, err := s.KeyByHash(b.Context(), apikeys.Hash{Sum: sha256.Sum256([]byte(token))}); err != nil {
+				if _, err := s.KeyByHash(b.Context(), driver.Hash{Sum: sha256.Sum256([]byte(token))}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -162,7 +164,7 @@ func copied(b *testing.B, s *Store) *Store {
 }
 
 // verifier returns the Verify of a service on the store.
-func verifier(b *testing.B, store apikeys.Store) func(token string) error {
+func verifier(b *testing.B, store driver.KeyStore) func(token string) error {
 	service, err := apikeys.New(store, apikeys.Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -174,29 +176,29 @@ func verifier(b *testing.B, store apikeys.Store) func(token string) error {
 
 // A mapStore has all keys in a map.
 type mapStore struct {
-	apikeys.Store
+	driver.KeyStore
 	mu   sync.RWMutex
-	keys map[apikeys.Hash]*apikeys.Key
+	keys map[driver.Hash]*driver.Key
 }
 
-func (m *mapStore) KeyByHash(_ context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+func (m *mapStore) KeyByHash(_ context.Context, hash driver.Hash) (driver.Key, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	key := m.keys[hash]
 	if key == nil {
-		return apikeys.Key{}, apikeys.ErrNotFound
+		return driver.Key{}, apierr.ErrNotFound
 	}
 	return *key, nil
 }
 
-func (m *mapStore) RecordKeyUse(context.Context, []apikeys.KeyUse) error { return nil }
+func (m *mapStore) RecordKeyUse(context.Context, []driver.KeyUse) error { return nil }
 
 // mapOf returns a store of the same keys in a map.
 func mapOf(b *testing.B, s *Store) *mapStore {
-	m := &mapStore{keys: make(map[apikeys.Hash]*apikeys.Key)}
+	m := &mapStore{keys: make(map[driver.Hash]*driver.Key)}
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketKeys).ForEach(func(hash, value []byte) error {
-			key := new(apikeys.Key)
+			key := new(driver.Key)
 			if err := record.DecodeKey(key, hash, value); err != nil {
 				return err
 			}
@@ -250,12 +252,12 @@ func copyOf(b *testing.B, db *bbolt.DB) *bbolt.DB {
 // used, and returns their tokens.
 func Fill(b *testing.B, s *Store, count, accounts int) []string {
 	type made struct {
-		key   apikeys.Key
+		key   driver.Key
 		row   []byte
 		token string
 	}
 	var all []made
-	taken := func(key apikeys.Key) { all = append(all, made{key, record.AccountKey(key.Account, key.ID), ""}) }
+	taken := func(key driver.Key) { all = append(all, made{key, record.AccountKey(key.Account, key.ID), ""}) }
 	service, err := apikeys.New(collector{make: taken}, apikeys.Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -304,11 +306,11 @@ func Fill(b *testing.B, s *Store, count, accounts int) []string {
 
 // A collector is a store that only takes note of the keys created.
 type collector struct {
-	apikeys.Store
-	make func(apikeys.Key)
+	driver.KeyStore
+	make func(driver.Key)
 }
 
-func (c collector) CreateKey(_ context.Context, key apikeys.Key, _ apikeys.CreateOptions) error {
+func (c collector) CreateKey(_ context.Context, key driver.Key, _ driver.CreateOptions) error {
 	c.make(key)
 	return nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // rich returns the path of a closed file with rows in all buckets, but for those of what never
@@ -34,26 +34,26 @@ func rich(t *testing.T, events int) string {
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
 	for i := range 100 {
-		must(t, s.CreateWebhook(t.Context(), webhooks.Webhook{
-			Account: "many", ID: fmt.Sprintf("wh_%03d", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i%10 > 0}, Held: i == 99, CreatedAt: time.Now(),
-			Events: []webhooks.EventType{alerts.TypeBalanceLow},
-		}, webhooks.CreateOptions{IdempotencyKey: fmt.Sprint(i), IdempotencyTTL: time.Hour}))
+		must(t, s.CreateWebhook(t.Context(), driver.Webhook{
+			Account: "many", ID: fmt.Sprintf("wh_%03d", i), URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: i%10 > 0}, Held: i == 99, CreatedAt: time.Now(),
+			Events: []driver.EventType{alerts.TypeBalanceLow},
+		}, driver.CreateOptions{IdempotencyKey: fmt.Sprint(i), IdempotencyTTL: time.Hour}))
 	}
 	for i := range events {
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event-", i), Account: "many", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+		_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint("event-", i), Account: "many", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
 		must(t, err)
 	}
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 100)
 	must(t, err)
 	settlements := make([]storetest.Settlement, len(tasks))
 	for i, task := range tasks {
-		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
-		settlements[i] = storetest.Settlement{Task: task, Outcome: outcome, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ErrorClass("x")}}
+		outcome := []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry}[i%3]
+		settlements[i] = storetest.Settlement{Task: task, Effect: outcome, RetryAfter: time.Hour, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: driver.ErrorClass("x")}}
 	}
 	_, err = storetest.WorkerOf(s).Settle(t.Context(), settlements)
 	must(t, err)
 	for more := true; more; {
-		more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 1000})
+		more, err = s.Purge(t.Context(), driver.Purge{Limit: 1000})
 		must(t, err)
 	}
 	target := audit.Target{Kind: audit.TargetWebhook, ID: "wh_001"}
@@ -62,7 +62,7 @@ func rich(t *testing.T, events int) string {
 		{ID: "aud_1", Account: "many", Action: audit.WebhookRecovered, Target: target},
 	})
 	must(t, err)
-	must(t, s.CreateRecovery(t.Context(), webhooks.Recovery{ID: "rec", Account: "many", WebhookID: "wh_001", CreatedAt: time.Now(), States: []webhooks.DeliveryState{webhooks.Dead}}, audit.Entry{}))
+	must(t, s.CreateRecovery(t.Context(), driver.Recovery{ID: "rec", Account: "many", WebhookID: "wh_001", CreatedAt: time.Now(), States: []driver.DeliveryState{driver.Dead}}, audit.Entry{}))
 	return name + ".db"
 }
 

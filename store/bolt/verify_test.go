@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -65,7 +66,7 @@ func TestVerifySealed(t *testing.T) {
 	must(t, err)
 	hooks, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	must(t, err)
-	_, err = hooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}})
+	_, err = hooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []driver.EventType{alerts.TypeBalanceLow}})
 	must(t, err)
 	must(t, s.Close())
 	verify(t, path)

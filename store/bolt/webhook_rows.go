@@ -9,7 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // maxIndexed bounds the number of cached webhooks, about a KiB each, and the number of accounts and
@@ -32,7 +32,7 @@ func newAccountRows() *accountRows {
 
 // An indexedWebhook is shared and must not be changed.
 type indexedWebhook struct {
-	webhooks.Webhook
+	driver.Webhook
 	err error // decoding error; such a webhook gets no deliveries and has no subscriptions
 }
 
@@ -105,7 +105,7 @@ func (s *Store) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
 func (s *Store) decodeIndexed(account, id string, value []byte) *indexedWebhook {
 	w, err := record.DecodeWebhook(account, id, value, s.dataKey)
 	if err != nil {
-		w = webhooks.Webhook{Account: account, ID: id}
+		w = driver.Webhook{Account: account, ID: id}
 	}
 	return &indexedWebhook{w, err}
 }
@@ -132,13 +132,13 @@ func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 // subscribers are the webhooks of an account subscribed to an event type. They are shared and must
 // not be changed.
 type subscribers struct {
-	to               webhooks.EventType
+	to               driver.EventType
 	active, inactive []string          // IDs
 	hooks            []*indexedWebhook // the active ones
 }
 
 // subscribedTo returns the subscribers of an event type.
-func (a *accountWebhooks) subscribedTo(t webhooks.EventType) subscribers {
+func (a *accountWebhooks) subscribedTo(t driver.EventType) subscribers {
 	if a.subscribers == nil {
 		a.subscribers = a.allSubscribers()
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestWebhookRows changes webhooks at random, in batches some of whose steps and commits
@@ -100,7 +100,7 @@ func claimAtRandom(t *testing.T, s *Store, random *rand.Rand) {
 	}
 	var settlements []storetest.Settlement
 	for _, task := range tasks {
-		settlements = append(settlements, settlementOf(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp}[random.IntN(2)]))
+		settlements = append(settlements, settlementOf(task, []driver.Effect{driver.Deliver, driver.GiveUp}[random.IntN(2)]))
 	}
 	if _, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil {
 		t.Fatal(err)
@@ -155,11 +155,11 @@ func urls(list []*indexedWebhook) (urls []string) {
 func TestWebhooksInDoubtAreReadFromTheFile(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
-	if err := s.CreateWebhook(t.Context(), webhook, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	boltfault.Around(s, func(commit func() error) error { return errors.Join(commit(), errBad) })
-	_, err := s.UpdateWebhook(t.Context(), webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
+	_, err := s.UpdateWebhook(t.Context(), webhook.Account, webhook.ID, func(w *driver.Webhook, _ *audit.Entry) error {
 		w.URL = "https://after.example.com/"
 		return nil
 	})
@@ -183,7 +183,7 @@ func TestWebhooksInDoubtAreReadFromTheFile(t *testing.T) {
 func TestClaimBesideAChange(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
-	if err := s.CreateWebhook(t.Context(), webhook, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// A file that has to grow would wait for the reader below.

@@ -6,17 +6,17 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, with webhooks.CreateOptions) error {
-	options := apikeys.CreateOptions{
+// CreateWebhook implements [driver.WebhookStore].
+func (s *Store) CreateWebhook(ctx context.Context, webhook driver.Webhook, with driver.CreateOptions) error {
+	options := driver.CreateOptions{
 		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
 		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
 	}
@@ -31,7 +31,7 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, wit
 	}
 }
 
-func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, options *apikeys.CreateOptions) error {
+func (s *Store) createWebhook(ctx context.Context, webhook *driver.Webhook, options *driver.CreateOptions) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := b.checkCredential(webhook.Account, options.By); err != nil {
 			return err
@@ -44,9 +44,9 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 		}
 		switch {
 		case b.Get(bucketWebhookIDs, []byte(webhook.ID)) != nil:
-			return webhooks.ErrExists
+			return apierr.ErrExists
 		case options.MaxCount > 0 && len(s.accountWebhooks(b, webhook.Account).list) >= options.MaxCount:
-			return webhooks.ErrLimit
+			return apierr.ErrLimit
 		case b.hasLeftovers(webhook.ID):
 			return errLeftovers
 		}
@@ -69,8 +69,8 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 	})
 }
 
-// WebhookByID implements [webhooks.Store].
-func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook webhooks.Webhook, err error) {
+// WebhookByID implements [driver.WebhookStore].
+func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook driver.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return webhook, err
@@ -79,16 +79,16 @@ func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook we
 	return s.webhookByID(tx, account, id)
 }
 
-func (s *Store) webhookByID(tx *bbolt.Tx, account, id string) (webhooks.Webhook, error) {
+func (s *Store) webhookByID(tx *bbolt.Tx, account, id string) (driver.Webhook, error) {
 	value := tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, id))
 	if value == nil || s.erasing.has(account) {
-		return webhooks.Webhook{}, webhooks.ErrNotFound
+		return driver.Webhook{}, apierr.ErrNotFound
 	}
 	return record.DecodeWebhook(account, id, value, s.dataKey)
 }
 
-// ListWebhooks implements [webhooks.Store].
-func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) (list []webhooks.Webhook, err error) {
+// ListWebhooks implements [driver.WebhookStore].
+func (s *Store) ListWebhooks(ctx context.Context, account string, page driver.ListQuery) (list []driver.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 		return nil, nil
 	}
 	descend(tx.Bucket(bucketWebhooks), record.Prefixed(account, ""), page.After, func(id, value []byte) bool {
-		var webhook webhooks.Webhook
+		var webhook driver.Webhook
 		if webhook, err = record.DecodeWebhook(account, string(id), value, s.dataKey); err != nil {
 			return false
 		}
@@ -108,13 +108,13 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 	return list, err
 }
 
-// UpdateWebhook implements [webhooks.Store].
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
-	var updated webhooks.Webhook
+// UpdateWebhook implements [driver.WebhookStore].
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*driver.Webhook, *audit.Entry) error) (driver.Webhook, error) {
+	var updated driver.Webhook
 	err := s.writer.Run(ctx, func(b *batch) error {
 		old, err := s.webhookByID(b.tx, account, id)
 		if err == nil && b.isErasing(account) {
-			err = webhooks.ErrNotFound
+			err = apierr.ErrNotFound
 		}
 		if err != nil {
 			return err
@@ -138,13 +138,13 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		return err
 	})
 	if err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	return updated, nil
 }
 
-// DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
+// DeleteWebhook implements [driver.WebhookStore].
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(driver.Webhook) error, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := s.deleteWebhook(b, account, id, check); err != nil {
 			return err
@@ -153,10 +153,10 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	})
 }
 
-func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.Webhook) error) error {
+func (s *Store) deleteWebhook(b *batch, account, id string, check func(driver.Webhook) error) error {
 	row := record.Prefixed(account, id)
 	if b.Get(bucketWebhooks, row) == nil || b.isErasing(account) {
-		return webhooks.ErrNotFound
+		return apierr.ErrNotFound
 	}
 	if check != nil { // without check, unreadable webhooks can be deleted
 		webhook, err := s.webhookByID(b.tx, account, id)
@@ -173,7 +173,7 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	if err := s.markDue(b, account); err != nil {
 		return err
 	}
-	b.AfterCommit(func() { s.feed.forget(webhooks.Scope{WebhookID: id}) })
+	b.AfterCommit(func() { s.feed.forget(driver.Scope{WebhookID: id}) })
 	return b.noteDeleted(account, id)
 }
 
@@ -199,7 +199,7 @@ func (s *Store) removeWebhook(b *batch, account, id string) error {
 
 // putWebhook stores and reports a webhook. It sets the record's version to the old version plus 1,
 // regardless of the caller's version.
-func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
+func (s *Store) putWebhook(b *batch, webhook *driver.Webhook) error {
 	account, id := webhook.Account, webhook.ID
 	row := record.Prefixed(account, id)
 	old, next := b.Get(bucketWebhooks, row), *webhook
@@ -215,7 +215,7 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 }
 
 // list adds the webhook to the lists that should have it, and removes it from the others.
-func (b *batch) list(w *webhooks.Webhook) error {
+func (b *batch) list(w *driver.Webhook) error {
 	for _, list := range schema.WebhookLists {
 		var account []byte
 		if list.Has(w) {
@@ -228,26 +228,26 @@ func (b *batch) list(w *webhooks.Webhook) error {
 	return nil
 }
 
-// FailingWebhooks implements [webhooks.Store]. It omits unreadable webhooks: nothing is sent to
+// FailingWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to
 // them.
-func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
-	return s.listed(ctx, bucketFailing, page, func(w *webhooks.Webhook) bool {
+func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]driver.Webhook, error) {
+	return s.listed(ctx, bucketFailing, page, func(w *driver.Webhook) bool {
 		return !w.FailingSince.IsZero() && !w.FailingSince.After(since)
 	})
 }
 
-// OffWebhooks implements [webhooks.Store]. It omits unreadable webhooks: nothing is sent to them.
-func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
-	return s.listed(ctx, bucketOff, page, func(*webhooks.Webhook) bool { return true })
+// OffWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to them.
+func (s *Store) OffWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
+	return s.listed(ctx, bucketOff, page, func(*driver.Webhook) bool { return true })
 }
 
-// HeldWebhooks implements [webhooks.Store]. It omits unreadable webhooks: nothing is sent to them.
-func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
-	return s.listed(ctx, bucketHeld, page, func(*webhooks.Webhook) bool { return true })
+// HeldWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to them.
+func (s *Store) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
+	return s.listed(ctx, bucketHeld, page, func(*driver.Webhook) bool { return true })
 }
 
 // listed returns a page of the webhooks in a bucket of IDs for which has returns true.
-func (s *Store) listed(ctx context.Context, bucket []byte, page webhooks.Page, has func(*webhooks.Webhook) bool) (list []webhooks.Webhook, err error) {
+func (s *Store) listed(ctx context.Context, bucket []byte, page driver.ListQuery, has func(*driver.Webhook) bool) (list []driver.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var yearEvents = flag.Int("events", 36_500, "how many events TestYear publishes in its year")
@@ -36,10 +36,10 @@ func TestYear(t *testing.T) {
 		}
 		defer func() { _ = s.Close() }()
 		for i := range lanes {
-			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-				ID: fmt.Sprintf("wh_%02d", i), Account: fmt.Sprintf("acct_%02d", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i > 0},
-				Events: []webhooks.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
-			}, webhooks.CreateOptions{})
+			err := s.CreateWebhook(t.Context(), driver.Webhook{
+				ID: fmt.Sprintf("wh_%02d", i), Account: fmt.Sprintf("acct_%02d", i), URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: i > 0},
+				Events: []driver.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
+			}, driver.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestYear(t *testing.T) {
 			for p := range publishers {
 				wg.Go(func() {
 					for n := p; n < *yearEvents/365; n += publishers {
-						_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
+						_, err := s.Enqueue(t.Context(), driver.EncodedEvent{
 							ID: fmt.Sprintf("evt_%03d_%06d", day, n), Account: fmt.Sprintf("acct_%02d", n%lanes),
 							Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 						})
@@ -90,12 +90,12 @@ func TestYear(t *testing.T) {
 
 // tellOf tells of so many files that expire in a week.
 func tellOf(t *testing.T, s *Store, files int) {
-	event := webhooks.EncodedEvent{
+	event := driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%x", time.Now().UnixNano()), Account: "acct_00", Type: alerts.TypeFilesExpiring, Timestamp: time.Now(),
 	}
-	var dedupKeys []alerts.DedupKey
+	var dedupKeys []driver.DedupKey
 	for i := range files {
-		dedupKeys = append(dedupKeys, alerts.DedupKey{Key: fmt.Sprintf("file_%026d", i), Until: time.Now().AddDate(0, 0, 7)})
+		dedupKeys = append(dedupKeys, driver.DedupKey{Key: fmt.Sprintf("file_%026d", i), Until: time.Now().AddDate(0, 0, 7)})
 	}
 	if _, err := s.EnqueueOnce(t.Context(), event, dedupKeys); err != nil {
 		t.Fatal(err)
@@ -114,11 +114,11 @@ func deliverAll(t *testing.T, s *Store) {
 		}
 		settlements := make([]storetest.Settlement, len(tasks))
 		for i, task := range tasks {
-			outcome := webhooks.Deliver
+			outcome := driver.Deliver
 			if task.Ref.Number%10 == 0 {
-				outcome = webhooks.GiveUp
+				outcome = driver.GiveUp
 			}
-			settlements[i] = storetest.Settlement{Task: task, Outcome: outcome, Attempt: webhooks.Attempt{
+			settlements[i] = storetest.Settlement{Task: task, Effect: outcome, Attempt: driver.Attempt{
 				Number: task.Attempt, StartedAt: time.Now(), Duration: time.Millisecond, Status: 200, Response: "thank you",
 			}}
 		}
@@ -133,7 +133,7 @@ func purgeAll(t *testing.T, s *Store) {
 	now := time.Now()
 	for more := true; more; {
 		var err error
-		more, err = s.Purge(t.Context(), webhooks.Purge{
+		more, err = s.Purge(t.Context(), driver.Purge{
 			Payloads: now.AddDate(0, 0, -30), Attempts: now.AddDate(0, 0, -90), EventIDs: now.AddDate(0, 0, -90),
 			DedupKeys: now.AddDate(0, 0, -1), Limit: 1000,
 		})

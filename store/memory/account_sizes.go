@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // AccountSizes implements [store.Sizer].
@@ -15,7 +15,7 @@ func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.Ac
 	defer s.mu.Unlock()
 	pending := make(map[string]int)
 	for _, d := range s.deliveries {
-		if d.State == webhooks.Pending {
+		if d.State == driver.Pending {
 			pending[d.event.Account]++
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // An alert is the state of an account's series.
@@ -17,14 +17,14 @@ type alert struct {
 	due   bool
 }
 
-// UpdateAlert implements [alerts.Store].
-func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (int, error) {
+// UpdateAlert implements [driver.AlertStore].
+func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (int, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer s.mu.Unlock()
 	name := ref{account, series}
-	step := alerts.Step{Webhooks: func() []webhooks.Webhook { return s.webhooksOf(account) }}
+	step := driver.AlertStep{Webhooks: func() []driver.Webhook { return s.webhooksOf(account) }}
 	a := s.alerts[name]
 	if a != nil {
 		step.State, step.Due = a.state, a.due
@@ -48,8 +48,8 @@ func (s *Store) UpdateAlert(ctx context.Context, account, series string, change 
 }
 
 // webhooksOf returns copies of all webhooks of the account.
-func (s *Store) webhooksOf(account string) []webhooks.Webhook {
-	list := make([]webhooks.Webhook, 0, len(s.webhooks[account]))
+func (s *Store) webhooksOf(account string) []driver.Webhook {
+	list := make([]driver.Webhook, 0, len(s.webhooks[account]))
 	for _, r := range s.webhooks[account] {
 		list = append(list, copyOf(*r.record))
 	}
@@ -65,22 +65,22 @@ func (s *Store) markDue(account string) {
 	}
 }
 
-// DueAlerts implements [alerts.Store]. It scans all alerts.
-func (s *Store) DueAlerts(ctx context.Context, limit int) ([]alerts.Series, error) {
+// DueAlerts implements [driver.AlertStore]. It scans all alerts.
+func (s *Store) DueAlerts(ctx context.Context, limit int) ([]driver.AlertSeries, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	var due []alerts.Series
+	var due []driver.AlertSeries
 	for name, a := range s.alerts {
 		if a.due && len(due) < limit {
-			due = append(due, alerts.Series{Account: name.account, Name: name.id})
+			due = append(due, driver.AlertSeries{Account: name.account, Name: name.id})
 		}
 	}
 	return due, nil
 }
 
-// UpdateScan implements [alerts.Store].
+// UpdateScan implements [driver.AlertStore].
 func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -99,8 +99,8 @@ type dedupKey struct {
 	until        int64 // milliseconds
 }
 
-// UnseenKeys implements [alerts.Store].
-func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []alerts.DedupKey) ([]int, error) {
+// UnseenKeys implements [driver.AlertStore].
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []driver.DedupKey) ([]int, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -114,15 +114,15 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []aler
 	return fresh, nil
 }
 
-// EnqueueOnce implements [alerts.Store].
-func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (int, error) {
+// EnqueueOnce implements [driver.AlertStore].
+func (s *Store) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, dedupKeys []driver.DedupKey) (int, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer s.mu.Unlock()
 	for _, n := range dedupKeys {
 		if s.dedupKeys[dedupKey{event.Account, n.Key, n.Until.UnixMilli()}] {
-			return 0, webhooks.ErrExists
+			return 0, apierr.ErrExists
 		}
 	}
 	for _, n := range dedupKeys {

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // BenchmarkDeliveries measures a delivery from Enqueue to Settle.
@@ -17,12 +17,12 @@ func BenchmarkDeliveries(b *testing.B) {
 		b.Run(fmt.Sprintf("webhooks=%d/claim=%d", c.hooks, c.claim), func(b *testing.B) {
 			s := memory.New()
 			for i := range c.hooks {
-				w := webhooks.Webhook{
+				w := driver.Webhook{
 					ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct", i), URL: "https://example.com/",
-					Events: []webhooks.EventType{alerts.TypeBalanceLow},
+					Events: []driver.EventType{alerts.TypeBalanceLow},
 				}
 				w.Active = true
-				if err := s.CreateWebhook(b.Context(), w, webhooks.CreateOptions{}); err != nil {
+				if err := s.CreateWebhook(b.Context(), w, driver.CreateOptions{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -30,7 +30,7 @@ func BenchmarkDeliveries(b *testing.B) {
 			for b.Loop() {
 				for range c.claim {
 					made++
-					e := webhooks.EncodedEvent{ID: fmt.Sprintf("evt_%026d", made), Account: fmt.Sprint("acct", made%c.hooks), Type: alerts.TypeBalanceLow, Body: []byte("{}")}
+					e := driver.EncodedEvent{ID: fmt.Sprintf("evt_%026d", made), Account: fmt.Sprint("acct", made%c.hooks), Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 					if _, err := s.Enqueue(b.Context(), e); err != nil {
 						b.Fatal(err)
 					}
@@ -41,7 +41,7 @@ func BenchmarkDeliveries(b *testing.B) {
 				}
 				ends := make([]storetest.Settlement, len(tasks))
 				for i, task := range tasks {
-					ends[i] = storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}}
+					ends[i] = storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now()}}
 				}
 				if _, err := storetest.WorkerOf(s).Settle(b.Context(), ends); err != nil {
 					b.Fatal(err)

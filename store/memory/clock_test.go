@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // The clock must stay ahead for a day before a purge may end pending deliveries.
@@ -17,17 +17,17 @@ func TestPurge_ClockSetAhead_KeepsPendingForADay(t *testing.T) {
 		var system testclock.Clock
 		s := New()
 		s.clock.Now = system.Now
-		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-			ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{alerts.TypeBalanceLow},
-		}, webhooks.CreateOptions{})
+		err := s.CreateWebhook(t.Context(), driver.Webhook{
+			ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true}, Events: []driver.EventType{alerts.TypeBalanceLow},
+		}, driver.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "evt", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "evt", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
-		state := func() webhooks.DeliveryState {
-			if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(ahead - 30*day), Limit: 9}); err != nil {
+		state := func() driver.DeliveryState {
+			if _, err := s.Purge(t.Context(), driver.Purge{Payloads: time.Now().Add(ahead - 30*day), Limit: 9}); err != nil {
 				t.Fatal(err)
 			}
 			list, err := s.EventDeliveries(t.Context(), "acct", "evt")
@@ -39,12 +39,12 @@ func TestPurge_ClockSetAhead_KeepsPendingForADay(t *testing.T) {
 		time.Sleep(time.Hour)
 		system.RunAhead(ahead)
 		for range 24 {
-			if got := state(); got != webhooks.Pending {
+			if got := state(); got != driver.Pending {
 				t.Fatalf("delivery is %s within a day after the clock was set, want pending", got)
 			}
 			time.Sleep(time.Hour)
 		}
-		if got := state(); got != webhooks.Dead {
+		if got := state(); got != driver.Dead {
 			t.Errorf("delivery is %s a day after the clock was set, want dead", got)
 		}
 	})

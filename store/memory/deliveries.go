@@ -6,9 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 var errNoPayload = errors.New("the event's payload was purged")
@@ -16,8 +17,8 @@ var errNoPayload = errors.New("the event's payload was purged")
 // maxReported is the maximum number of deliveries in one report.
 const maxReported = 1000
 
-// Deliver implements [webhooks.Deliveries].
-func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
+// Deliver implements [driver.Deliveries].
+func (s *Store) Deliver(ctx context.Context, to driver.Scheduler) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 }
 
 // follow reports later steps to the scheduler, and returns the pending deliveries.
-func (s *Store) follow(to webhooks.Scheduler) (pending []webhooks.PendingDelivery) {
+func (s *Store) follow(to driver.Scheduler) (pending []driver.PendingDelivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.feed = to; to == nil {
@@ -52,7 +53,7 @@ func (s *Store) follow(to webhooks.Scheduler) (pending []webhooks.PendingDeliver
 	}
 	for _, e := range s.log {
 		for _, d := range e.deliveries {
-			if d.State == webhooks.Pending {
+			if d.State == driver.Pending {
 				pending = append(pending, s.report(d))
 			}
 		}
@@ -61,41 +62,41 @@ func (s *Store) follow(to webhooks.Scheduler) (pending []webhooks.PendingDeliver
 }
 
 // report returns the scheduler's view of a pending delivery.
-func (s *Store) report(d *delivery) webhooks.PendingDelivery {
-	return webhooks.PendingDelivery{
+func (s *Store) report(d *delivery) driver.PendingDelivery {
+	return driver.PendingDelivery{
 		Number: d.event.seq, Webhook: s.webhooks.find(d.event.Account, d.WebhookID), // exists while a delivery to it is pending
 		Due: d.due, Attempts: d.made(), Before: d.before, Recovered: d.recovered, First: d.first,
 	}
 }
 
 // added reports new pending deliveries to the scheduler.
-func (s *Store) added(list ...webhooks.PendingDelivery) {
+func (s *Store) added(list ...driver.PendingDelivery) {
 	if s.feed != nil && len(list) > 0 {
 		s.feed.Add(list)
 	}
 }
 
-// Load implements [webhooks.Deliveries].
-func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+// Load implements [driver.Deliveries].
+func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	now, found := s.clock.Time().Add(-s.clock.Doubt()), make([]webhooks.LoadedDelivery, len(refs))
+	now, found := s.clock.Time().Add(-s.clock.Doubt()), make([]driver.LoadedDelivery, len(refs))
 	for i, r := range refs {
 		d := s.deliveries[r]
-		if d == nil || d.State != webhooks.Pending {
+		if d == nil || d.State != driver.Pending {
 			continue
 		}
 		w := s.webhooks.find(d.event.Account, r.WebhookID)
-		found[i] = webhooks.LoadedDelivery{
-			State: webhooks.Passive, Webhook: w, Age: now.Sub(d.event.published),
+		found[i] = driver.LoadedDelivery{
+			State: driver.Passive, Webhook: w, Age: now.Sub(d.event.published),
 			Attempts: d.made(), Before: d.before, Due: d.due,
 		}
 		if !w.Claimable() {
 			continue
 		}
-		found[i].State, found[i].Event = webhooks.Ready, d.event.EncodedEvent
+		found[i].State, found[i].Event = driver.Ready, d.event.EncodedEvent
 		if d.event.noBody {
 			found[i].Err = errNoPayload
 		}
@@ -103,9 +104,9 @@ func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	return found, nil
 }
 
-// Settle implements [webhooks.Deliveries].
-func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
-	var settled webhooks.Settled
+// Settle implements [driver.Deliveries].
+func (s *Store) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (driver.Settled, error) {
+	var settled driver.Settled
 	if err := s.begin(ctx); err != nil {
 		return settled, err
 	}
@@ -123,30 +124,30 @@ func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, he
 	return settled, nil
 }
 
-func (s *Store) settle(r *webhooks.AttemptResult) bool {
+func (s *Store) settle(r *driver.AttemptResult) bool {
 	d := s.deliveries[r.DeliveryRef]
-	if d == nil || d.State != webhooks.Pending || d.made() >= r.Attempt.Number {
+	if d == nil || d.State != driver.Pending || d.made() >= r.Attempt.Number {
 		return false
 	}
 	attempt := r.Attempt
 	attempt.StartedAt = stored(attempt.StartedAt)
-	d.Attempts = slices.DeleteFunc(d.Attempts, func(old webhooks.Attempt) bool {
-		return old.Number <= attempt.Number-webhooks.MaxAttempts
+	d.Attempts = slices.DeleteFunc(d.Attempts, func(old driver.Attempt) bool {
+		return old.Number <= attempt.Number-driver.MaxAttempts
 	})
 	d.Attempts = append(d.Attempts, attempt)
-	switch r.Outcome {
-	case webhooks.Retry:
+	switch r.Effect {
+	case driver.Retry:
 		d.first = false
 		d.makeDue(time.Now().Add(r.RetryAfter))
-	case webhooks.Deliver:
-		d.State, d.NextAttemptAt = webhooks.Delivered, time.Time{}
-	case webhooks.GiveUp:
-		d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
+	case driver.Deliver:
+		d.State, d.NextAttemptAt = driver.Delivered, time.Time{}
+	case driver.GiveUp:
+		d.State, d.NextAttemptAt = driver.Dead, time.Time{}
 	}
 	return true
 }
 
-func (s *Store) setHealth(h *webhooks.HealthChange) bool {
+func (s *Store) setHealth(h *driver.HealthChange) bool {
 	w := s.webhooks.find(h.Account, h.WebhookID)
 	if w == nil || w.Version != h.Version {
 		return false
@@ -160,7 +161,7 @@ func (s *Store) setHealth(h *webhooks.HealthChange) bool {
 	return true
 }
 
-// Redeliver implements [webhooks.Store].
+// Redeliver implements [driver.WebhookStore].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -168,13 +169,13 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	defer s.mu.Unlock()
 	e := s.events[ref{account, eventID}]
 	if e == nil || e.noBody || s.webhooks.find(account, webhookID) == nil {
-		return webhooks.ErrNotFound
+		return apierr.ErrNotFound
 	}
 	d := e.find(webhookID)
 	if d == nil {
-		return webhooks.ErrNotFound
+		return apierr.ErrNotFound
 	}
-	if pending := d.State == webhooks.Pending; pending {
+	if pending := d.State == driver.Pending; pending {
 		d.recovered, d.first = false, true
 		d.makeDue(time.Now())
 		if s.feed != nil {
@@ -189,14 +190,14 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	return nil
 }
 
-// Probe implements [webhooks.Store].
+// Probe implements [driver.WebhookStore].
 func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	if s.webhooks.find(account, webhookID) == nil {
-		return webhooks.ErrNotFound
+		return apierr.ErrNotFound
 	}
 	s.probe(webhookID)
 	return nil
@@ -208,9 +209,9 @@ func (s *Store) probe(webhookID string) {
 	}
 }
 
-// Unreported implements [webhooks.Deliveries]. It scans all deliveries.
-func (s *Store) Unreported(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
-	var backlog webhooks.Backlog
+// Unreported implements [driver.Deliveries]. It scans all deliveries.
+func (s *Store) Unreported(ctx context.Context, webhookID string) (driver.Backlog, error) {
+	var backlog driver.Backlog
 	if err := s.begin(ctx); err != nil {
 		return backlog, err
 	}
@@ -229,7 +230,7 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (webhooks.Back
 	}
 	now := time.Now()
 	for r, d := range s.deliveries {
-		if d.State != webhooks.Pending || webhookID != "" && webhookID != r.WebhookID {
+		if d.State != driver.Pending || webhookID != "" && webhookID != r.WebhookID {
 			continue
 		}
 		backlog.Pending++
@@ -241,7 +242,7 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (webhooks.Back
 	return backlog, nil
 }
 
-// Ping implements [webhooks.Deliveries].
+// Ping implements [driver.Deliveries].
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.begin(ctx); err != nil {
 		return err

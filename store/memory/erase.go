@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // EraseAccount implements [store.Eraser]. It needs only one step.
@@ -25,7 +25,7 @@ func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased
 	}
 	delete(s.webhooks, account)
 	if s.feed != nil {
-		s.feed.Forget(webhooks.Scope{Account: account})
+		s.feed.Forget(driver.Scope{Account: account})
 	}
 	s.log = slices.DeleteFunc(s.log, func(e *event) bool {
 		if e.Account != account {

@@ -5,28 +5,29 @@ import (
 	"context"
 	"slices"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// EventByID implements [webhooks.Store].
-func (s *Store) EventByID(ctx context.Context, account, eventID string) (webhooks.EncodedEvent, error) {
+// EventByID implements [driver.WebhookStore].
+func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.EncodedEvent, error) {
 	if err := s.begin(ctx); err != nil {
-		return webhooks.EncodedEvent{}, err
+		return driver.EncodedEvent{}, err
 	}
 	defer s.mu.Unlock()
 	e := s.events[ref{account, eventID}]
 	if e == nil {
-		return webhooks.EncodedEvent{}, webhooks.ErrNotFound
+		return driver.EncodedEvent{}, apierr.ErrNotFound
 	}
 	found := e.EncodedEvent
 	found.Body = bytes.Clone(found.Body) // so that the caller cannot change the stored body
 	return found, nil
 }
 
-// ListEvents implements [webhooks.Store]. It scans all events.
-func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (webhooks.EventPage, error) {
+// ListEvents implements [driver.WebhookStore]. It scans all events.
+func (s *Store) ListEvents(ctx context.Context, account string, query driver.EventQuery) (driver.EventPage, error) {
 	if err := s.begin(ctx); err != nil {
-		return webhooks.EventPage{}, err
+		return driver.EventPage{}, err
 	}
 	defer s.mu.Unlock()
 	log := slices.Clone(s.log)
@@ -37,7 +38,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 			log = log[:at]
 		}
 	}
-	var page webhooks.EventPage
+	var page driver.EventPage
 	if query.OldestFirst {
 		page.Resume = s.cursors.Encode(s.lastSeq + 1)
 	} else {
@@ -45,7 +46,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 	}
 	var last uint64
 	for _, e := range log {
-		listed := webhooks.StoredEvent{ID: e.ID, Type: e.Type, Timestamp: e.Timestamp, PublishedAt: e.published, HasBody: !e.noBody}
+		listed := driver.StoredEvent{ID: e.ID, Type: e.Type, Timestamp: e.Timestamp, PublishedAt: e.published, HasBody: !e.noBody}
 		if e.Account != account || !query.Matches(&listed) {
 			continue
 		}

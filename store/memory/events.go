@@ -6,12 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // An event is a stored event.
 type event struct {
-	webhooks.EncodedEvent
+	driver.EncodedEvent
 	seq        uint64
 	published  time.Time
 	matched    int         // number of deliveries at first
@@ -21,18 +22,18 @@ type event struct {
 
 // A delivery is a delivery of an event to a webhook.
 type delivery struct {
-	webhooks.Delivery
+	driver.Delivery
 	event   *event
-	settled webhooks.DeliveryState // state before the delivery was last made pending
+	settled driver.DeliveryState // state before the delivery was last made pending
 
-	// The fields below are for pending deliveries, as in [webhooks.PendingDelivery].
+	// The fields below are for pending deliveries, as in [driver.PendingDelivery].
 	due              time.Time
 	before           int
 	recovered, first bool
 }
 
-// Enqueue implements [webhooks.Store].
-func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (int, error) {
+// Enqueue implements [driver.WebhookStore].
+func (s *Store) Enqueue(ctx context.Context, encoded driver.EncodedEvent) (int, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
@@ -43,7 +44,7 @@ func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (int
 
 // enqueue stores an event for the webhook only, or for all subscribed webhooks if only is empty. It
 // returns the number of initially pending deliveries, and whether the event is new.
-func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries int, isNew bool) {
+func (s *Store) enqueue(encoded driver.EncodedEvent, only string) (deliveries int, isNew bool) {
 	name := ref{encoded.Account, encoded.ID}
 	if known := s.events[name]; known != nil {
 		return known.matched, false
@@ -53,14 +54,14 @@ func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries 
 	now := time.Now()
 	s.published = s.publication()
 	e := &event{EncodedEvent: encoded, seq: s.lastSeq, published: s.published}
-	var pending []webhooks.PendingDelivery
+	var pending []driver.PendingDelivery
 	for _, r := range s.webhooks[e.Account] {
 		w := r.record
 		if !slices.Contains(w.Events, e.Type) || only != "" && only != w.ID {
 			continue
 		}
 		d := &delivery{event: e}
-		d.Delivery = webhooks.Delivery{EventID: e.ID, WebhookID: w.ID, Type: e.Type, PublishedAt: e.published, State: webhooks.Skipped}
+		d.Delivery = driver.Delivery{EventID: e.ID, WebhookID: w.ID, Type: e.Type, PublishedAt: e.published, State: driver.Skipped}
 		e.deliveries = append(e.deliveries, d)
 		s.deliveries[d.ref()] = d
 		if w.Active {
@@ -81,7 +82,7 @@ func (s *Store) publication() time.Time { return stored(s.clock.Published(s.publ
 
 // makePending makes a new or settled delivery pending.
 func (d *delivery) makePending(due time.Time, recovered, first bool) {
-	d.settled, d.State = d.State, webhooks.Pending
+	d.settled, d.State = d.State, driver.Pending
 	d.before, d.recovered, d.first = d.made(), recovered, first
 	d.makeDue(due)
 }
@@ -91,15 +92,15 @@ func (d *delivery) makeDue(due time.Time) { d.due, d.NextAttemptAt = due, stored
 // settleAgain restores the state that a pending delivery had before, and reports whether it was
 // settled.
 func (d *delivery) settleAgain() bool {
-	if d.settled != webhooks.Delivered && d.settled != webhooks.Dead {
+	if d.settled != driver.Delivered && d.settled != driver.Dead {
 		return false
 	}
 	d.State, d.NextAttemptAt = d.settled, time.Time{}
 	return true
 }
 
-func (d *delivery) ref() webhooks.DeliveryRef {
-	return webhooks.DeliveryRef{WebhookID: d.WebhookID, Number: d.event.seq}
+func (d *delivery) ref() driver.DeliveryRef {
+	return driver.DeliveryRef{WebhookID: d.WebhookID, Number: d.event.seq}
 }
 
 // made returns the number of the last attempt.
@@ -125,23 +126,23 @@ func (s *Store) remove(d *delivery) {
 }
 
 // copied returns a copy of the delivery for callers.
-func (d *delivery) copied() webhooks.Delivery {
+func (d *delivery) copied() driver.Delivery {
 	out := d.Delivery
 	out.Attempts = slices.Clone(d.Attempts)
 	return out
 }
 
-// EventDeliveries implements [webhooks.Store].
-func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) ([]webhooks.Delivery, error) {
+// EventDeliveries implements [driver.WebhookStore].
+func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) ([]driver.Delivery, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
 	e := s.events[ref{account, eventID}]
 	if e == nil {
-		return nil, webhooks.ErrNotFound
+		return nil, apierr.ErrNotFound
 	}
-	list := make([]webhooks.Delivery, 0, len(e.deliveries))
+	list := make([]driver.Delivery, 0, len(e.deliveries))
 	for _, d := range e.deliveries {
 		list = append(list, d.copied())
 	}

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Accounts implements [transfer.Store].
@@ -95,7 +94,7 @@ func (s *Store) rows(kind transfer.Kind, account string) map[string]transfer.Rec
 	case transfer.KindDedupKey:
 		for k := range s.dedupKeys {
 			until := time.UnixMilli(k.until).UTC()
-			add(&transfer.DedupKey{Account: k.account, DedupKey: alerts.DedupKey{Key: k.key, Until: until}}, k.key, until.Format(time.RFC3339Nano))
+			add(&transfer.DedupKey{Account: k.account, DedupKey: driver.DedupKey{Key: k.key, Until: until}}, k.key, until.Format(time.RFC3339Nano))
 		}
 	case transfer.KindScan:
 		if account == "" && len(s.scanState) > 0 {
@@ -178,9 +177,9 @@ func (s *Store) exportedEvent(e *event) *transfer.Event {
 	}
 	for _, d := range e.deliveries {
 		to := transfer.Delivery{WebhookID: d.WebhookID, State: d.State, Attempts: slices.Clone(d.Attempts)}
-		if d.State == webhooks.Pending {
+		if d.State == driver.Pending {
 			to.Made, to.Before, to.Recovered, to.First = d.made(), d.before, d.recovered, d.first
-			if d.settled == webhooks.Delivered || d.settled == webhooks.Dead {
+			if d.settled == driver.Delivered || d.settled == driver.Dead {
 				to.Settled = d.settled
 			}
 			if to.AsPublished = to.Made == 0 && !d.recovered && !d.NextAttemptAt.After(e.published); !to.AsPublished {

@@ -6,25 +6,26 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// ListDeliveries implements [webhooks.Store]. It scans all events.
-func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (webhooks.DeliveryPage, error) {
+// ListDeliveries implements [driver.WebhookStore]. It scans all events.
+func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query driver.DeliveryQuery) (driver.DeliveryPage, error) {
 	if err := s.begin(ctx); err != nil {
-		return webhooks.DeliveryPage{}, err
+		return driver.DeliveryPage{}, err
 	}
 	defer s.mu.Unlock()
 	if s.webhooks.find(account, webhookID) == nil {
-		return webhooks.DeliveryPage{}, webhooks.ErrNotFound
+		return driver.DeliveryPage{}, apierr.ErrNotFound
 	}
 	log := s.log
 	if query.After != "" {
 		after, _ := s.cursors.Decode(query.After)
 		log = log[:s.search(after)]
 	}
-	var page webhooks.DeliveryPage
+	var page driver.DeliveryPage
 	var last uint64
 	for _, e := range slices.Backward(log) {
 		d := e.find(webhookID)
@@ -49,24 +50,24 @@ func (s *Store) search(seq uint64) int {
 
 // A recovery is a recovery with its progress.
 type recovery struct {
-	webhooks.Recovery
+	driver.Recovery
 	next uint64 // number of the event to continue with
 }
 
-// CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, entry audit.Entry) error {
+// CreateRecovery implements [driver.WebhookStore].
+func (s *Store) CreateRecovery(ctx context.Context, r driver.Recovery, entry audit.Entry) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	if s.webhooks.find(r.Account, r.WebhookID) == nil {
-		return webhooks.ErrNotFound
+		return apierr.ErrNotFound
 	}
 	if slices.ContainsFunc(s.recoveries, func(other *recovery) bool { return other.ID == r.ID }) {
-		return webhooks.ErrExists
+		return apierr.ErrExists
 	}
 	if slices.ContainsFunc(s.recoveries, func(other *recovery) bool { return other.WebhookID == r.WebhookID && !other.Done }) {
-		return webhooks.ErrRecovering
+		return driver.ErrRecovering
 	}
 	r.States = slices.Clone(r.States)
 	if r.To.IsZero() {
@@ -88,16 +89,16 @@ func (s *Store) keepRecovery(r *recovery) {
 			n++
 		}
 	}
-	if n > webhooks.MaxRecoveries {
+	if n > driver.MaxRecoveries {
 		i := slices.IndexFunc(s.recoveries, ofWebhook)
 		s.recoveries = slices.Delete(s.recoveries, i, i+1)
 	}
 }
 
-// RecoveryByID implements [webhooks.Store].
-func (s *Store) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
+// RecoveryByID implements [driver.WebhookStore].
+func (s *Store) RecoveryByID(ctx context.Context, account, id string) (driver.Recovery, error) {
 	if err := s.begin(ctx); err != nil {
-		return webhooks.Recovery{}, err
+		return driver.Recovery{}, err
 	}
 	defer s.mu.Unlock()
 	for _, r := range s.recoveries {
@@ -107,10 +108,10 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (webhooks.
 			return found, nil
 		}
 	}
-	return webhooks.Recovery{}, webhooks.ErrNotFound
+	return driver.Recovery{}, apierr.ErrNotFound
 }
 
-// AdvanceRecovery implements [webhooks.Store].
+// AdvanceRecovery implements [driver.WebhookStore].
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return false, err
@@ -131,15 +132,15 @@ func (s *Store) advance(r *recovery, limit int) {
 		r.Done = true
 		return
 	}
-	query := webhooks.DeliveryQuery{States: r.States, From: r.From, To: r.To}
+	query := driver.DeliveryQuery{States: r.States, From: r.From, To: r.To}
 	now, rest := time.Now(), s.log[s.search(r.next):]
-	var due []webhooks.PendingDelivery
+	var due []driver.PendingDelivery
 	for _, e := range rest[:min(limit, len(rest))] {
 		r.next = e.seq + 1
 		d := e.find(r.WebhookID)
 		switch {
 		case d == nil || e.noBody || !query.Matches(&d.Delivery):
-		case d.State != webhooks.Pending:
+		case d.State != driver.Pending:
 			d.makePending(now, true, false)
 			due = append(due, s.report(d))
 		case d.due.After(now):
@@ -152,7 +153,7 @@ func (s *Store) advance(r *recovery, limit int) {
 	r.Done = len(rest) <= limit
 }
 
-// Now implements [webhooks.Store].
+// Now implements [driver.WebhookStore].
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	if err := s.begin(ctx); err != nil {
 		return time.Time{}, err
@@ -161,15 +162,15 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return s.clock.Time(), nil
 }
 
-// Purge implements [webhooks.Store].
-func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+// Purge implements [driver.WebhookStore].
+func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return false, err
 	}
 	defer s.mu.Unlock()
 	purge = purge.Doubting(s.clock.Doubt())
 	purged := 0
-	var ended []webhooks.DeliveryRef
+	var ended []driver.DeliveryRef
 	for _, e := range s.log {
 		if purged == purge.Limit {
 			more = true
@@ -198,18 +199,18 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 
 // purge removes the expired parts of an event, and reports whether there were any. It appends the
 // deliveries that were pending to ended.
-func (s *Store) purge(e *event, purge *webhooks.Purge, ended *[]webhooks.DeliveryRef) (removed bool) {
+func (s *Store) purge(e *event, purge *driver.Purge, ended *[]driver.DeliveryRef) (removed bool) {
 	if e.published.Before(purge.Payloads) && !e.noBody {
 		e.Body, e.noBody, removed = nil, true, true
 	}
 	for _, d := range slices.Clone(e.deliveries) {
-		if e.noBody && d.State == webhooks.Pending {
-			d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
-			d.Attempts = append(d.Attempts, webhooks.ExpiredAttempt(d.made()+1, time.Now()))
+		if e.noBody && d.State == driver.Pending {
+			d.State, d.NextAttemptAt = driver.Dead, time.Time{}
+			d.Attempts = append(d.Attempts, driver.ExpiredAttempt(d.made()+1, time.Now()))
 			*ended = append(*ended, d.ref())
 			removed = true
 		}
-		if e.published.Before(purge.Attempts) && d.State != webhooks.Pending {
+		if e.published.Before(purge.Attempts) && d.State != driver.Pending {
 			s.remove(d)
 			removed = true
 		}

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A forgotten event is identified by its time of publication as well, since a later event may have
@@ -32,7 +31,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 		return err
 	}
 	defer s.mu.Unlock()
-	fits := conflicts{store: s, hashes: make(map[apikeys.Hash]ref), owners: make(map[string]string), open: make(map[string]string)}
+	fits := conflicts{store: s, hashes: make(map[driver.Hash]ref), owners: make(map[string]string), open: make(map[string]string)}
 	for _, r := range records {
 		if err := fits.check(r); err != nil {
 			return err
@@ -47,7 +46,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 // conflicts finds records that cannot be imported, before any is added.
 type conflicts struct {
 	store  *Store
-	hashes map[apikeys.Hash]ref
+	hashes map[driver.Hash]ref
 	owners map[string]string // accounts by the IDs of webhooks and recoveries
 	open   map[string]string // unfinished recoveries by webhook
 }
@@ -64,7 +63,7 @@ func (c *conflicts) check(r transfer.Record) error {
 	case *transfer.Event:
 		for i := range r.Deliveries {
 			d := &r.Deliveries[i]
-			if owner, _ := c.ownerOf(d.WebhookID); d.State == webhooks.Pending && owner != r.Account {
+			if owner, _ := c.ownerOf(d.WebhookID); d.State == driver.Pending && owner != r.Account {
 				return fmt.Errorf("event %q of account %q: %w: pending for unknown webhook %q", r.ID, r.Account, transfer.ErrRecord, d.WebhookID)
 			}
 		}
@@ -79,7 +78,7 @@ func (c *conflicts) checkKey(r *transfer.Key) error {
 	if c.store.keys.find(r.Account, r.ID) != nil {
 		return nil
 	}
-	for _, hash := range []apikeys.Hash{r.Hash, r.Previous} {
+	for _, hash := range []driver.Hash{r.Hash, r.Previous} {
 		owner, inUse := c.hashes[hash]
 		if c.store.byHash[hash] != nil || inUse && owner != name {
 			return fmt.Errorf("key %q of account %q: one of its hashes %w", r.ID, r.Account, transfer.ErrConflict)
@@ -204,7 +203,7 @@ func (s *Store) addEvent(r *transfer.Event) {
 
 func (s *Store) addDelivery(e *event, from *transfer.Delivery) {
 	d := &delivery{event: e, settled: from.Settled, before: from.Before, recovered: from.Recovered, first: from.First}
-	d.Delivery = webhooks.Delivery{
+	d.Delivery = driver.Delivery{
 		EventID: e.ID, WebhookID: from.WebhookID, Type: e.Type, PublishedAt: e.published, State: from.State, Attempts: slices.Clone(from.Attempts),
 	}
 	for i := range d.Attempts {
@@ -212,7 +211,7 @@ func (s *Store) addDelivery(e *event, from *transfer.Delivery) {
 	}
 	e.deliveries = append(e.deliveries, d)
 	s.deliveries[d.ref()] = d
-	if d.State != webhooks.Pending {
+	if d.State != driver.Pending {
 		return
 	}
 	now := time.Now()

@@ -7,20 +7,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A key is a stored key.
 type key struct {
-	apikeys.Key
+	driver.Key
 	usedAt time.Time // last use with its Hash
 }
 
 // usedBy returns when the key was last used with hash, if hash belongs to it.
-func (k *key) usedBy(hash apikeys.Hash) time.Time {
+func (k *key) usedBy(hash driver.Hash) time.Time {
 	switch hash {
 	case k.Hash:
 		return k.usedAt
@@ -30,8 +31,8 @@ func (k *key) usedBy(hash apikeys.Hash) time.Time {
 	return time.Time{}
 }
 
-// CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apikeys.CreateOptions) error {
+// CreateKey implements [driver.KeyStore].
+func (s *Store) CreateKey(ctx context.Context, created driver.Key, options driver.CreateOptions) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -44,11 +45,11 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 	}
 	switch {
 	case s.keys.find(created.Account, created.ID) != nil, s.hashInUse(&created, nil):
-		return apikeys.ErrExists
+		return apierr.ErrExists
 	case options.MaxCount > 0 && len(s.keys[created.Account]) >= options.MaxCount:
-		return apikeys.ErrLimit
+		return apierr.ErrLimit
 	case s.keyRequests.full(created.Account, &options):
-		return apikeys.ErrIdempotencyKeys
+		return apierr.ErrIdempotencyKeys
 	}
 	k := &key{Key: copyOfKey(created)}
 	k.LastUsedAt, k.PreviousUsedAt = time.Time{}, time.Time{}
@@ -71,92 +72,92 @@ func (s *Store) checkCredential(account string, by auth.Credential) error {
 	return nil
 }
 
-// KeyByHash implements [apikeys.Store].
-func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+// KeyByHash implements [driver.KeyStore].
+func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (driver.Key, error) {
 	if err := s.begin(ctx); err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
 	defer s.mu.Unlock()
 	found := s.byHash[hash]
 	if found == nil {
-		return apikeys.Key{}, apikeys.ErrNotFound
+		return driver.Key{}, apierr.ErrNotFound
 	}
 	unused := copyOfKey(found.Key)
 	unused.LastUsedAt, unused.PreviousUsedAt = time.Time{}, time.Time{}
 	return unused, nil
 }
 
-// KeyByID implements [apikeys.Store].
-func (s *Store) KeyByID(ctx context.Context, account, id string) (apikeys.Key, error) {
+// KeyByID implements [driver.KeyStore].
+func (s *Store) KeyByID(ctx context.Context, account, id string) (driver.Key, error) {
 	if err := s.begin(ctx); err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
 	defer s.mu.Unlock()
 	found := s.keys.find(account, id)
 	if found == nil {
-		return apikeys.Key{}, apikeys.ErrNotFound
+		return driver.Key{}, apierr.ErrNotFound
 	}
 	return copyOfKey(found.Key), nil
 }
 
-// ListKeys implements [apikeys.Store].
-func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+// ListKeys implements [driver.KeyStore].
+func (s *Store) ListKeys(ctx context.Context, account string, page driver.ListQuery) ([]driver.Key, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	list := []apikeys.Key{}
+	list := []driver.Key{}
 	for k := range s.keys.page(account, page.After, page.Limit) {
 		list = append(list, copyOfKey(k.Key))
 	}
 	return list, nil
 }
 
-// ExpiringKeys implements [apikeys.Store]. It scans all keys.
-func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]apikeys.Key, error) {
+// ExpiringKeys implements [driver.KeyStore]. It scans all keys.
+func (s *Store) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) ([]driver.Key, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
 	after, before := query.After, stored(query.Before)
 	after.At = stored(after.At)
-	var list []apikeys.Key
+	var list []driver.Key
 	for _, rows := range s.keys {
 		for _, row := range rows {
 			k := row.record
-			if !k.ExpiresAt.IsZero() && k.ExpiresAt.Before(before) && compareExpiry(apikeys.ExpiryOf(&k.Key), after) > 0 {
+			if !k.ExpiresAt.IsZero() && k.ExpiresAt.Before(before) && compareExpiry(driver.ExpiryOf(&k.Key), after) > 0 {
 				list = append(list, copyOfKey(k.Key))
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b apikeys.Key) int { return compareExpiry(apikeys.ExpiryOf(&a), apikeys.ExpiryOf(&b)) })
+	slices.SortFunc(list, func(a, b driver.Key) int { return compareExpiry(driver.ExpiryOf(&a), driver.ExpiryOf(&b)) })
 	return list[:min(len(list), query.Limit)], nil
 }
 
-func compareExpiry(a, b apikeys.Expiry) int {
+func compareExpiry(a, b driver.Expiry) int {
 	return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Account, b.Account), strings.Compare(a.ID, b.ID))
 }
 
-// UpdateKey implements [apikeys.Store].
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
+// UpdateKey implements [driver.KeyStore].
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*driver.Key, *audit.Entry) error) (driver.Key, error) {
 	if err := s.begin(ctx); err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
 	defer s.mu.Unlock()
 	k := s.keys.find(account, id)
 	if k == nil {
-		return apikeys.Key{}, apikeys.ErrNotFound
+		return driver.Key{}, apierr.ErrNotFound
 	}
 	changed := copyOfKey(k.Key)
 	var entry audit.Entry
 	if err := change(&changed, &entry); err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt, changed.CreatedBy, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.CreatedBy, k.LastUsedAt
 	changed.PreviousUsedAt = k.usedBy(changed.Previous)
 	changed = copyOfKey(changed)
 	if s.hashInUse(&changed, k) {
-		return apikeys.Key{}, apikeys.ErrExists
+		return driver.Key{}, apierr.ErrExists
 	}
 	s.unindex(k)
 	*k = key{changed, k.usedBy(changed.Hash)}
@@ -165,15 +166,15 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	return copyOfKey(changed), nil
 }
 
-// DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
+// DeleteKey implements [driver.KeyStore].
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(driver.Key) error, entry audit.Entry) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	k := s.keys.find(account, id)
 	if k == nil {
-		return apikeys.ErrNotFound
+		return apierr.ErrNotFound
 	}
 	if check != nil {
 		if err := check(copyOfKey(k.Key)); err != nil {
@@ -188,8 +189,8 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 	return nil
 }
 
-// RecordKeyUse implements [apikeys.Store].
-func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+// RecordKeyUse implements [driver.KeyStore].
+func (s *Store) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -203,7 +204,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 }
 
 // use records a use of the key with hash.
-func (k *key) use(hash apikeys.Hash, at time.Time) {
+func (k *key) use(hash driver.Hash, at time.Time) {
 	k.LastUsedAt = later(k.LastUsedAt, at)
 	switch {
 	case hash == k.Hash:
@@ -221,8 +222,8 @@ func later(a, b time.Time) time.Time {
 }
 
 // hashInUse reports whether a hash of the key belongs to a key other than old.
-func (s *Store) hashInUse(k *apikeys.Key, old *key) bool {
-	for _, hash := range []apikeys.Hash{k.Hash, k.Previous} {
+func (s *Store) hashInUse(k *driver.Key, old *key) bool {
+	for _, hash := range []driver.Hash{k.Hash, k.Previous} {
 		if owner := s.byHash[hash]; owner != nil && owner != old {
 			return true
 		}
@@ -232,7 +233,7 @@ func (s *Store) hashInUse(k *apikeys.Key, old *key) bool {
 
 // index adds the key's hashes to the index.
 func (s *Store) index(k *key) {
-	for _, hash := range []apikeys.Hash{k.Hash, k.Previous} {
+	for _, hash := range []driver.Hash{k.Hash, k.Previous} {
 		if !hash.IsZero() {
 			s.byHash[hash] = k
 		}
@@ -246,7 +247,7 @@ func (s *Store) unindex(k *key) {
 }
 
 // copyOfKey returns a deep copy of a key with times as stored.
-func copyOfKey(key apikeys.Key) apikeys.Key {
+func copyOfKey(key driver.Key) driver.Key {
 	copier := fields.Copier()
 	key.Fields(&copier)
 	return key

@@ -15,12 +15,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 var _ store.Store = (*Store)(nil)
@@ -31,40 +30,40 @@ type Store struct {
 	closed bool
 
 	keys   table[key]
-	byHash map[apikeys.Hash]*key // current and previous hashes, without the zero hash
+	byHash map[driver.Hash]*key // current and previous hashes, without the zero hash
 
 	keyRequests, webhookRequests requests
 
-	webhooks   table[webhooks.Webhook]
+	webhooks   table[driver.Webhook]
 	webhookIDs map[string]bool    // of all accounts
 	events     map[ref]*event     // by ID
 	log        []*event           // in the order of storing
 	forgotten  map[forgotten]bool // events in log whose ID is no longer known
-	deliveries map[webhooks.DeliveryRef]*delivery
+	deliveries map[driver.DeliveryRef]*delivery
 	recoveries []*recovery // unfinished ones in round-robin order
 	cursors    cursor.Key  // encrypts event numbers in cursors
 	alerts     map[ref]*alert
 	dedupKeys  map[dedupKey]bool
 	entries    auditLog
-	scanState  []byte // see [alerts.Store]
+	scanState  []byte // see [driver.AlertStore]
 	lastSeq    uint64
 	published  time.Time // time of the last publication
 	clock      clock.Clock
 
-	feed       webhooks.Scheduler // receives steps; nil: none
-	delivering chan struct{}      // full during Deliver
-	closing    chan struct{}      // closed by Close
+	feed       driver.Scheduler // receives steps; nil: none
+	delivering chan struct{}    // full during Deliver
+	closing    chan struct{}    // closed by Close
 }
 
 // New returns an empty store.
 func New() *Store {
 	s := &Store{
 		keys:       make(table[key]),
-		byHash:     make(map[apikeys.Hash]*key),
-		webhooks:   make(table[webhooks.Webhook]),
+		byHash:     make(map[driver.Hash]*key),
+		webhooks:   make(table[driver.Webhook]),
 		webhookIDs: make(map[string]bool),
 		events:     make(map[ref]*event),
-		deliveries: make(map[webhooks.DeliveryRef]*delivery),
+		deliveries: make(map[driver.DeliveryRef]*delivery),
 		alerts:     make(map[ref]*alert),
 		dedupKeys:  make(map[dedupKey]bool),
 		forgotten:  make(map[forgotten]bool),

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // requests are the requests that created keys or webhooks, by idempotency key.
@@ -17,7 +17,7 @@ type requests struct {
 // A request is a creation with an idempotency key.
 type request struct {
 	name ref
-	made apikeys.DuplicateRequestError
+	made driver.DuplicateRequestError
 	at   time.Time
 	by   string // ID of the API key that made the request; empty: none
 }
@@ -26,7 +26,7 @@ type request struct {
 const forgetStep = 8
 
 // before returns the result of the account's earlier request with the same idempotency key.
-func (r *requests) before(account string, options *apikeys.CreateOptions) (made *apikeys.DuplicateRequestError, known bool) {
+func (r *requests) before(account string, options *driver.CreateOptions) (made *driver.DuplicateRequestError, known bool) {
 	before, known := r.known[ref{account, options.IdempotencyKey}]
 	if !known || time.Since(before.at) > options.IdempotencyTTL {
 		return nil, false
@@ -35,7 +35,7 @@ func (r *requests) before(account string, options *apikeys.CreateOptions) (made 
 }
 
 // full reports whether the account has reached its limit of remembered requests.
-func (r *requests) full(account string, options *apikeys.CreateOptions) bool {
+func (r *requests) full(account string, options *driver.CreateOptions) bool {
 	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.count[account] < options.MaxIdempotencyKeys {
 		return false
 	}
@@ -44,14 +44,14 @@ func (r *requests) full(account string, options *apikeys.CreateOptions) bool {
 }
 
 // note records a creation if options has an idempotency key.
-func (r *requests) note(account, id string, options *apikeys.CreateOptions) {
+func (r *requests) note(account, id string, options *driver.CreateOptions) {
 	if options.IdempotencyKey == "" {
 		return
 	}
 	if r.known == nil {
 		r.known, r.count = make(map[ref]request), make(map[string]int)
 	}
-	noted := request{ref{account, options.IdempotencyKey}, apikeys.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, time.Now(), options.By.KeyID}
+	noted := request{ref{account, options.IdempotencyKey}, driver.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, time.Now(), options.By.KeyID}
 	if _, known := r.known[noted.name]; !known {
 		r.count[account]++
 	}

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
-	options := apikeys.CreateOptions{
+// CreateWebhook implements [driver.WebhookStore].
+func (s *Store) CreateWebhook(ctx context.Context, w driver.Webhook, with driver.CreateOptions) error {
+	options := driver.CreateOptions{
 		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
 		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
 	}
@@ -26,15 +26,15 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		return err
 	}
 	if made, known := s.webhookRequests.before(w.Account, &options); known {
-		return (*webhooks.DuplicateRequestError)(made)
+		return (*driver.DuplicateRequestError)(made)
 	}
 	switch {
 	case s.webhookIDs[w.ID]:
-		return webhooks.ErrExists
+		return apierr.ErrExists
 	case options.MaxCount > 0 && len(s.webhooks[w.Account]) >= options.MaxCount:
-		return webhooks.ErrLimit
+		return apierr.ErrLimit
 	case s.webhookRequests.full(w.Account, &options):
-		return webhooks.ErrIdempotencyKeys
+		return apierr.ErrIdempotencyKeys
 	}
 	w = copyOf(w)
 	w.Version = 1
@@ -46,46 +46,46 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 	return nil
 }
 
-// WebhookByID implements [webhooks.Store].
-func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
+// WebhookByID implements [driver.WebhookStore].
+func (s *Store) WebhookByID(ctx context.Context, account, id string) (driver.Webhook, error) {
 	if err := s.begin(ctx); err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	defer s.mu.Unlock()
 	w := s.webhooks.find(account, id)
 	if w == nil {
-		return webhooks.Webhook{}, webhooks.ErrNotFound
+		return driver.Webhook{}, apierr.ErrNotFound
 	}
 	return copyOf(*w), nil
 }
 
-// ListWebhooks implements [webhooks.Store].
-func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) ([]webhooks.Webhook, error) {
+// ListWebhooks implements [driver.WebhookStore].
+func (s *Store) ListWebhooks(ctx context.Context, account string, page driver.ListQuery) ([]driver.Webhook, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	list := []webhooks.Webhook{}
+	list := []driver.Webhook{}
 	for w := range s.webhooks.page(account, page.After, page.Limit) {
 		list = append(list, copyOf(*w))
 	}
 	return list, nil
 }
 
-// UpdateWebhook implements [webhooks.Store].
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
+// UpdateWebhook implements [driver.WebhookStore].
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*driver.Webhook, *audit.Entry) error) (driver.Webhook, error) {
 	if err := s.begin(ctx); err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	defer s.mu.Unlock()
 	w := s.webhooks.find(account, id)
 	if w == nil {
-		return webhooks.Webhook{}, webhooks.ErrNotFound
+		return driver.Webhook{}, apierr.ErrNotFound
 	}
 	changed := copyOf(*w)
 	var entry audit.Entry
 	if err := change(&changed, &entry); err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt, changed.Version = w.ID, w.Account, w.CreatedAt, w.Version
 	s.markDue(account)
@@ -93,15 +93,15 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	return copyOf(*s.change(changed)), nil
 }
 
-// DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
+// DeleteWebhook implements [driver.WebhookStore].
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(driver.Webhook) error, entry audit.Entry) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	w := s.webhooks.find(account, id)
 	if w == nil {
-		return webhooks.ErrNotFound
+		return apierr.ErrNotFound
 	}
 	if check != nil {
 		if err := check(copyOf(*w)); err != nil {
@@ -109,7 +109,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		}
 	}
 	for r, d := range s.deliveries {
-		if r.WebhookID == id && d.State == webhooks.Pending && !d.settleAgain() {
+		if r.WebhookID == id && d.State == driver.Pending && !d.settleAgain() {
 			s.remove(d)
 		}
 	}
@@ -118,14 +118,14 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	s.markDue(account)
 	s.entries.add(entry)
 	if s.feed != nil {
-		s.feed.Forget(webhooks.Scope{WebhookID: id})
+		s.feed.Forget(driver.Scope{WebhookID: id})
 	}
 	return nil
 }
 
 // change stores a changed webhook and returns it. The stored webhook is shared: it must be
 // replaced, never modified.
-func (s *Store) change(w webhooks.Webhook) *webhooks.Webhook {
+func (s *Store) change(w driver.Webhook) *driver.Webhook {
 	w = copyOf(w)
 	w.Version++
 	s.webhooks.replace(w.Account, w.ID, &w)
@@ -136,42 +136,42 @@ func (s *Store) change(w webhooks.Webhook) *webhooks.Webhook {
 }
 
 // copyOf returns a deep copy of w with times as stored.
-func copyOf(w webhooks.Webhook) webhooks.Webhook {
+func copyOf(w driver.Webhook) driver.Webhook {
 	fields.Copy(&w)
 	return w
 }
 
-// FailingWebhooks implements [webhooks.Store].
-func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
+// FailingWebhooks implements [driver.WebhookStore].
+func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]driver.Webhook, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	return s.webhooksWith(page, func(w *webhooks.Webhook) bool {
+	return s.webhooksWith(page, func(w *driver.Webhook) bool {
 		return w.Claimable() && w.FailedAgain && !w.FailingSince.IsZero() && !w.FailingSince.After(since)
 	}), nil
 }
 
-// OffWebhooks implements [webhooks.Store].
-func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+// OffWebhooks implements [driver.WebhookStore].
+func (s *Store) OffWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	return s.webhooksWith(page, func(w *webhooks.Webhook) bool { return !w.Active }), nil
+	return s.webhooksWith(page, func(w *driver.Webhook) bool { return !w.Active }), nil
 }
 
-// HeldWebhooks implements [webhooks.Store].
-func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+// HeldWebhooks implements [driver.WebhookStore].
+func (s *Store) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	return s.webhooksWith(page, func(w *webhooks.Webhook) bool { return w.Held }), nil
+	return s.webhooksWith(page, func(w *driver.Webhook) bool { return w.Held }), nil
 }
 
 // webhooksWith returns a page of the webhooks of all accounts for which has returns true.
-func (s *Store) webhooksWith(page webhooks.Page, has func(*webhooks.Webhook) bool) (list []webhooks.Webhook) {
+func (s *Store) webhooksWith(page driver.ListQuery, has func(*driver.Webhook) bool) (list []driver.Webhook) {
 	for _, rows := range s.webhooks {
 		for _, row := range rows {
 			if w := row.record; has(w) && (page.After == "" || w.ID < page.After) {
@@ -179,6 +179,6 @@ func (s *Store) webhooksWith(page webhooks.Page, has func(*webhooks.Webhook) boo
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b webhooks.Webhook) int { return strings.Compare(b.ID, a.ID) })
+	slices.SortFunc(list, func(a, b driver.Webhook) int { return strings.Compare(b.ID, a.ID) })
 	return list[:min(len(list), page.Limit)]
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// UpdateAlert implements [alerts.Store]. A step that changes nothing only reads one row, and the
+// UpdateAlert implements [driver.AlertStore]. A step that changes nothing only reads one row, and the
 // webhooks if change calls Webhooks. Other steps run change again in a transaction, with the
 // account locked.
-func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*alerts.Step) error) (deliveries int, err error) {
+func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	idle := false
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		kept, step, err := s.alertStep(ctx, s.planned(conn), account, series, change)
@@ -36,7 +36,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account, series string, change 
 	return s.enqueued(account, deliveries, err)
 }
 
-func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account, series string, change func(*alerts.Step) error) (deliveries int, err error) {
+func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account, series string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	if err := s.lockOpen(ctx, tx, account); err != nil {
 		return 0, err
 	}
@@ -71,14 +71,14 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account, series stri
 
 // alertStep runs change on the state of an alert, and returns the state before and the step. In a
 // transaction it locks the webhooks that change reads.
-func (s *Store) alertStep(ctx context.Context, db querier, account, series string, change func(*alerts.Step) error) (kept, step alerts.Step, err error) {
+func (s *Store) alertStep(ctx context.Context, db querier, account, series string, change func(*driver.AlertStep) error) (kept, step driver.AlertStep, err error) {
 	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and series = $2`), account, series).Scan(&kept.State, &kept.Due)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return kept, step, err
 	}
 	var failed error
-	step = alerts.Step{State: bytes.Clone(kept.State), Due: kept.Due}
-	step.Webhooks = func() []webhooks.Webhook {
+	step = driver.AlertStep{State: bytes.Clone(kept.State), Due: kept.Due}
+	step.Webhooks = func() []driver.Webhook {
 		list, err := s.readable(ctx, db, account)
 		failed = errors.Join(failed, err)
 		return list
@@ -88,7 +88,7 @@ func (s *Store) alertStep(ctx context.Context, db querier, account, series strin
 }
 
 // readable returns the account's readable webhooks, ascending by id.
-func (s *Store) readable(ctx context.Context, db querier, account string) (list []webhooks.Webhook, err error) {
+func (s *Store) readable(ctx context.Context, db querier, account string) (list []driver.Webhook, err error) {
 	// The webhooks are in the order in which settling locks them.
 	sql := selectWebhooks + `where w.account = $1 order by w.no`
 	if _, locks := db.(pgx.Tx); locks {
@@ -105,7 +105,7 @@ func (s *Store) readable(ctx context.Context, db querier, account string) (list 
 		}
 		return nil
 	})
-	slices.SortFunc(list, func(a, b webhooks.Webhook) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b driver.Webhook) int { return strings.Compare(a.ID, b.ID) })
 	return list, err
 }
 
@@ -115,26 +115,26 @@ func (s *Store) markDue(ctx context.Context, tx pgx.Tx, account string) error {
 	return err
 }
 
-func scanSeries(row pgx.Row) (series alerts.Series, err error) {
+func scanSeries(row pgx.Row) (series driver.AlertSeries, err error) {
 	err = row.Scan(&series.Account, &series.Name)
 	return series, err
 }
 
-// DueAlerts implements [alerts.Store].
-func (s *Store) DueAlerts(ctx context.Context, limit int) ([]alerts.Series, error) {
+// DueAlerts implements [driver.AlertStore].
+func (s *Store) DueAlerts(ctx context.Context, limit int) ([]driver.AlertSeries, error) {
 	return collect(ctx, s, scanSeries, `select account, series from storageapi.alerts where due limit $1`, limit)
 }
 
 // columns returns the keys and times of deduplication keys.
-func columns(dedupKeys []alerts.DedupKey) (keys []string, until []time.Time) {
+func columns(dedupKeys []driver.DedupKey) (keys []string, until []time.Time) {
 	for _, n := range dedupKeys {
 		keys, until = append(keys, n.Key), append(until, utc(n.Until))
 	}
 	return keys, until
 }
 
-// UnseenKeys implements [alerts.Store].
-func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []alerts.DedupKey) ([]int, error) {
+// UnseenKeys implements [driver.AlertStore].
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []driver.DedupKey) ([]int, error) {
 	keys, until := columns(dedupKeys)
 	return collect(ctx, s, scanInt, `
 		select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
@@ -144,15 +144,15 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []aler
 
 var noteDedupKeys = query("note_dedup_keys")
 
-// EnqueueOnce implements [alerts.Store]. It waits for transactions that are storing one of the
+// EnqueueOnce implements [driver.AlertStore]. It waits for transactions that are storing one of the
 // keys.
-func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []alerts.DedupKey) (deliveries int, err error) {
+func (s *Store) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, dedupKeys []driver.DedupKey) (deliveries int, err error) {
 	keys, until := columns(dedupKeys)
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var known int
 		err := tx.QueryRow(ctx, s.sql(noteDedupKeys), event.Account, keys, until).Scan(&known)
 		if err == nil && known > 0 {
-			err = webhooks.ErrExists
+			err = apierr.ErrExists
 		}
 		if err == nil {
 			deliveries, _, err = s.enqueue(ctx, tx, &event, "")
@@ -162,7 +162,7 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 	return s.enqueued(event.Account, deliveries, err)
 }
 
-// UpdateScan implements [alerts.Store]. The state is in a mark, which the step locks. It
+// UpdateScan implements [driver.AlertStore]. The state is in a mark, which the step locks. It
 // returns [ErrClock] if this node's clock is wrong.
 func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	if err := s.checkClock(ctx); err != nil {

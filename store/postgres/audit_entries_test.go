@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // entryNo returns the nth audit entry of what has that id.
@@ -30,10 +29,10 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 	own, _ := migrated(t, "fsync=off") // a server of its own
 	dsn := own.Config().ConnString()
 	nodes := []*postgres.Store{openOn(t, own), openOn(t, own)}
-	if err := nodes[0].CreateKey(t.Context(), keyNo(1), apikeys.CreateOptions{}); err != nil {
+	if err := nodes[0].CreateKey(t.Context(), keyNo(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := nodes[0].CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
+	if err := nodes[0].CreateWebhook(t.Context(), newWebhook("acct", "wh"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,13 +41,13 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 		group.Go(func() {
 			for ctx.Err() == nil { // errors are what this is about
 				if s := nodes[i%2]; i < 3 {
-					_, _ = s.UpdateKey(t.Context(), "acct", "key_1", func(k *apikeys.Key, n *audit.Entry) error {
+					_, _ = s.UpdateKey(t.Context(), "acct", "key_1", func(k *driver.Key, n *audit.Entry) error {
 						count, _ := strconv.Atoi(k.Name)
 						k.Name, *n = strconv.Itoa(count+1), entryNo(audit.TargetKey, "key_1", count+1)
 						return nil
 					})
 				} else {
-					_, _ = s.UpdateWebhook(t.Context(), "acct", "wh", func(w *webhooks.Webhook, n *audit.Entry) error {
+					_, _ = s.UpdateWebhook(t.Context(), "acct", "wh", func(w *driver.Webhook, n *audit.Entry) error {
 						w.Threshold++
 						*n = entryNo(audit.TargetWebhook, "wh", int(w.Threshold))
 						return nil
@@ -64,8 +63,8 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 	cancel()
 	group.Wait()
 
-	var key apikeys.Key
-	var webhook webhooks.Webhook
+	var key driver.Key
+	var webhook driver.Webhook
 	var pending []audit.Numbered
 	for try := 0; ; try++ { // a connection that was cut may be met once more
 		var err error

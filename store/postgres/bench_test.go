@@ -17,10 +17,10 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -53,10 +53,10 @@ func endpoints(t testing.TB, s *postgres.Store, n int) {
 		group.Go(func() {
 			for i := worker; i < n; i += 32 {
 				id := fmt.Sprintf("wh_%06d", i)
-				if err := s.CreateWebhook(context.Background(), webhooks.Webhook{
-					ID: id, Account: "acct_" + id, URL: "https://example.com/" + id, Events: []webhooks.EventType{alerts.TypeBalanceLow},
-					WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: secret, CreatedAt: time.Now(),
-				}, webhooks.CreateOptions{}); err != nil {
+				if err := s.CreateWebhook(context.Background(), driver.Webhook{
+					ID: id, Account: "acct_" + id, URL: "https://example.com/" + id, Events: []driver.EventType{alerts.TypeBalanceLow},
+					WebhookHealth: driver.WebhookHealth{Active: true}, Secret: secret, CreatedAt: time.Now(),
+				}, driver.CreateOptions{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -183,7 +183,7 @@ func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 				}
 				var list []storetest.Settlement
 				for _, task := range tasks {
-					list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+					list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
 				}
 				at = time.Now()
 				stale, err := storetest.WorkerOf(s).Settle(context.Background(), list)

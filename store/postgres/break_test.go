@@ -16,9 +16,9 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A meanwhile does something once, between the answer to a statement and what follows from it.
@@ -71,7 +71,7 @@ func onlyTask(t *testing.T, s *postgres.Store) storetest.Task {
 
 func publishOne(t *testing.T, s *postgres.Store, id string) {
 	t.Helper()
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+	if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 		t.Error(err)
 	}
 }
@@ -92,7 +92,7 @@ func TestRedeliverBesideSettling(t *testing.T) {
 		}
 	}
 	m.do.Store(&do)
-	settleAs(t, s, task, webhooks.GiveUp)
+	settleAs(t, s, task, driver.GiveUp)
 	if m.do.Load() != nil {
 		t.Fatal("nothing was done meanwhile")
 	}
@@ -116,7 +116,7 @@ func TestWebhookReadLate(t *testing.T) {
 		t.Fatalf("Backlog = %+v, %v; want 2 pending", b, err)
 	}
 	turn := func(s *postgres.Store, on bool) {
-		if _, err := s.UpdateWebhook(t.Context(), task.Webhook.Account, task.Webhook.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
+		if _, err := s.UpdateWebhook(t.Context(), task.Webhook.Account, task.Webhook.ID, func(w *driver.Webhook, _ *audit.Entry) error {
 			w.Active = on
 			return nil
 		}); err != nil {
@@ -140,7 +140,7 @@ func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 	endpoints(t, s, 1)
 	w := onlyTask(t, s).Webhook
 	turn := func(on bool) {
-		if _, err := other.UpdateWebhook(t.Context(), w.Account, w.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
+		if _, err := other.UpdateWebhook(t.Context(), w.Account, w.ID, func(w *driver.Webhook, _ *audit.Entry) error {
 			w.Active = on
 			return nil
 		}); err != nil {
@@ -192,7 +192,7 @@ func TestCrashOfAServerProcess(t *testing.T) {
 		t.Skip(err)
 	}
 	eventually(t, "an event is published after the crash", func() bool {
-		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "after", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
+		_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "after", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
 		return err == nil
 	})
 	eventually(t, "it is delivered", func() bool {
@@ -211,7 +211,7 @@ func TestClaimCutShort(t *testing.T) {
 	if _, err := storetest.WorkerOf(s).Claim(t.Context(), 1); err != nil { // it looks
 		t.Fatal(err)
 	}
-	if _, err := open(t, m.option).UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *webhooks.Webhook, _ *audit.Entry) error {
+	if _, err := open(t, m.option).UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *driver.Webhook, _ *audit.Entry) error {
 		w.Active = false
 		return nil
 	}); err != nil {

@@ -13,10 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // changesOf takes the changes that were noted, a line each: the kind and, element by element,
@@ -65,8 +66,8 @@ func TestChangesAreNoted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	event := func(id string) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}
+	event := func(id string) driver.EncodedEvent {
+		return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 	}
 	enqueue := func(id string) {
 		t.Helper()
@@ -75,7 +76,7 @@ func TestChangesAreNoted(t *testing.T) {
 	}
 	enqueue("to none")
 	for _, id := range []string{"a", "b"} {
-		must(s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}))
+		must(s.CreateWebhook(t.Context(), newWebhook("acct", id), driver.CreateOptions{}))
 	}
 	wantChanges(t, name)
 	enqueue("first")
@@ -98,7 +99,7 @@ func TestChangesAreNoted(t *testing.T) {
 		s.Published("acct")
 	}
 	wantChanges(t, name, "0 a:one <nil> b:one <nil>", "0 a:two <nil> b:two <nil>")
-	_, err := s.EnqueueOnce(t.Context(), event("once"), []alerts.DedupKey{{Key: "key", Until: time.Now().Add(time.Hour)}})
+	_, err := s.EnqueueOnce(t.Context(), event("once"), []driver.DedupKey{{Key: "key", Until: time.Now().Add(time.Hour)}})
 	must(err)
 	wantChanges(t, name, "0 a:once b:once")
 
@@ -119,10 +120,10 @@ func TestChangesAreNoted(t *testing.T) {
 
 	must(s.Probe(t.Context(), "acct", "a"))
 	wantChanges(t, name, "3 a:none")
-	if err := s.Probe(t.Context(), "other", "a"); !errors.Is(err, webhooks.ErrNotFound) {
+	if err := s.Probe(t.Context(), "other", "a"); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("Probe of another account's = %v", err)
 	}
-	_, err = s.UpdateWebhook(t.Context(), "acct", "a", func(w *webhooks.Webhook, _ *audit.Entry) error { w.Active = false; return nil })
+	_, err = s.UpdateWebhook(t.Context(), "acct", "a", func(w *driver.Webhook, _ *audit.Entry) error { w.Active = false; return nil })
 	must(err)
 	wantChanges(t, name, "2 a:none")
 	enqueue("to b, skipped for a")
@@ -132,12 +133,12 @@ func TestChangesAreNoted(t *testing.T) {
 	wantChanges(t, name, "1 a:to b, skipped for a", "4 b:first")
 	must(s.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
 	wantChanges(t, name, "2 b:none")
-	must(s.CreateWebhook(t.Context(), newWebhook("acct", "c"), webhooks.CreateOptions{}))
+	must(s.CreateWebhook(t.Context(), newWebhook("acct", "c"), driver.CreateOptions{}))
 	if _, err := postgres.HoldAll(t.Context(), pool(t), option); err != nil {
 		t.Fatal(err)
 	}
 	wantChanges(t, name, "2 a:none c:none")
-	if err := s.DeleteWebhook(t.Context(), "acct", "a", func(webhooks.Webhook) error { return undo }, audit.Entry{}); !errors.Is(err, undo) {
+	if err := s.DeleteWebhook(t.Context(), "acct", "a", func(driver.Webhook) error { return undo }, audit.Entry{}); !errors.Is(err, undo) {
 		t.Fatal(err)
 	}
 	wantChanges(t, name)
@@ -147,11 +148,11 @@ func TestChangesAreNoted(t *testing.T) {
 func TestRedeliveredIsDueFirst(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,10 +182,10 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 	s := open(t, option)
 	const theirs, free = "theirs", "free"
 	for _, account := range []string{theirs, free} {
-		if err := s.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook(account, account), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: account, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: account, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,7 +195,7 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 		update shard_owners set node = 8 where shard = shard_of('`+free+`')`) // which has died
 	changesOf(t, name)
 	soon := time.Now().Add(time.Minute)
-	state := func(account string) (state webhooks.DeliveryState) {
+	state := func(account string) (state driver.DeliveryState) {
 		t.Helper()
 		list, err := s.EventDeliveries(t.Context(), account, account)
 		if err != nil {
@@ -205,12 +206,12 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 		}
 		return state
 	}
-	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: soon, Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 100}); err != nil {
+	if _, err := s.Purge(t.Context(), driver.Purge{Payloads: soon, Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 100}); err != nil {
 		t.Fatal(err)
 	}
 	wantChanges(t, name)
 	for _, account := range []string{theirs, free} {
-		if got := state(account); got != webhooks.Dead {
+		if got := state(account); got != driver.Dead {
 			t.Errorf("the delivery of %s is %q, want dead", account, got)
 		}
 	}
@@ -221,11 +222,11 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 func TestOwnerHearsOfAnotherNode(t *testing.T) {
 	option := inSchema(t)
 	owner, other := open(t, option, postgres.PollEvery(time.Millisecond)), open(t, option) // each claim of the owner looks
-	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+		if _, err := other.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -253,7 +254,7 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	settleAs(t, owner, claim("0"), webhooks.Deliver)
+	settleAs(t, owner, claim("0"), driver.Deliver)
 	redeliver("3") // it is pending
 	redeliver("0") // it was settled
 	again := claim("0")
@@ -264,13 +265,13 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 
 	purge := func() {
 		t.Helper()
-		if _, err := other.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(time.Minute), Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 100}); err != nil {
+		if _, err := other.Purge(t.Context(), driver.Purge{Payloads: time.Now().Add(time.Minute), Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 100}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	states := func() (list string) {
 		t.Helper()
-		page, err := other.ListDeliveries(t.Context(), "acct", "a", webhooks.DeliveryQuery{Limit: 9})
+		page, err := other.ListDeliveries(t.Context(), "acct", "a", driver.DeliveryQuery{Limit: 9})
 		if err != nil {
 			t.Fatal(err)
 		}

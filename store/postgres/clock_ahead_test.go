@@ -9,11 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 const month = 744 * time.Hour
@@ -59,7 +58,7 @@ func (s *aheadStore) must(err error) {
 func (s *aheadStore) publish(prefix string, n int) {
 	s.t.Helper()
 	for i := range n {
-		_, err := s.Enqueue(s.t.Context(), webhooks.EncodedEvent{
+		_, err := s.Enqueue(s.t.Context(), driver.EncodedEvent{
 			ID: fmt.Sprint(prefix, i), Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`{}`),
 		})
 		s.must(err)
@@ -86,7 +85,7 @@ func purgeAt(t *testing.T, node *postgres.Store, now time.Time) {
 	before := now.Add(-30 * 24 * time.Hour)
 	for more := true; more; {
 		var err error
-		more, err = node.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, DedupKeys: before, AuditEntries: before, Limit: 100})
+		more, err = node.Purge(t.Context(), driver.Purge{Payloads: before, Attempts: before, EventIDs: before, DedupKeys: before, AuditEntries: before, Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +143,7 @@ func TestPurge_ClockAMonthAheadForAMinute_KeepsWhatIsPending(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAheadStore(t)
-			s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
+			s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))
 			s.publish("event", 20)
 			_, err := s.AddAuditEntries(t.Context(), []audit.Entry{entryNo(audit.TargetAccount, "", 1)})
 			s.must(err)
@@ -180,7 +179,7 @@ func TestPurge_ClockAMonthAheadForAMinute_KeepsWhatIsPending(t *testing.T) {
 func TestPurge_ClockAMonthAheadForADay_IsBelieved(t *testing.T) {
 	s := newAheadStore(t)
 	other := s.node()
-	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
+	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))
 	s.publish("event", 5)
 	maintain(t, s.Store)
 	bodies := func() (n int) {
@@ -219,10 +218,10 @@ func TestDoubt_ClockAMonthAhead_IsAMonth(t *testing.T) {
 func TestCreate_ClockAMonthAhead_KnowsTheIdempotencyKeys(t *testing.T) {
 	s := newAheadStore(t)
 	create := func(id string) error {
-		hash := apikeys.Hash{}
+		hash := driver.Hash{}
 		copy(hash.Sum[:], id)
-		return s.CreateKey(t.Context(), apikeys.Key{ID: id, Account: "acct", Hash: hash},
-			apikeys.CreateOptions{IdempotencyKey: "request " + id[:1], IdempotencyTTL: 24 * time.Hour, MaxIdempotencyKeys: 3})
+		return s.CreateKey(t.Context(), driver.Key{ID: id, Account: "acct", Hash: hash},
+			driver.CreateOptions{IdempotencyKey: "request " + id[:1], IdempotencyTTL: 24 * time.Hour, MaxIdempotencyKeys: 3})
 	}
 	s.must(create("a1"))
 	s.ahead(month)
@@ -268,7 +267,7 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 	for name, looks := range map[string]bool{"a node looked": true, "no node looked": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newAheadStore(t)
-			s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
+			s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))
 			s.publish("retried", 3)
 			var tasks []storetest.Task
 			eventually(t, "three tasks", func() bool {
@@ -277,24 +276,24 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 				tasks = append(tasks, more...)
 				return len(tasks) == 3
 			})
-			settle := func(task storetest.Task, outcome webhooks.Outcome, after time.Duration) {
+			settle := func(task storetest.Task, outcome driver.Effect, after time.Duration) {
 				t.Helper()
 				stale, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{
-					Task: task, Outcome: outcome, RetryAfter: after,
-					Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Class: webhooks.ClassStatus, Status: 503, Error: "503"},
+					Task: task, Effect: outcome, RetryAfter: after,
+					Attempt: driver.Attempt{Number: 1, StartedAt: time.Now(), Class: driver.ClassStatus, Status: 503, Error: "503"},
 				}})
 				s.must(err)
 				if len(stale) > 0 {
 					t.Fatal("a settlement is stale")
 				}
 			}
-			settle(tasks[2], webhooks.GiveUp, 0)
+			settle(tasks[2], driver.GiveUp, 0)
 			s.ahead(month)
 			if looks {
 				maintain(t, s.Store)
 			}
-			settle(tasks[0], webhooks.Retry, 0)
-			settle(tasks[1], webhooks.Retry, 20*time.Hour)
+			settle(tasks[0], driver.Retry, 0)
+			settle(tasks[1], driver.Retry, 20*time.Hour)
 			s.publish("published", 3)
 			s.must(s.Redeliver(t.Context(), "acct", "a", tasks[2].Event.ID, audit.Entry{}))
 			s.ahead(0)
@@ -319,13 +318,13 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 func TestDeliver_ClockSetRight_RetriesAreDueSoon(t *testing.T) {
 	t.Parallel()
 	s := newAheadStore(t)
-	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
+	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))
 	s.publish("retried", 1)
 	worker := storetest.WorkerOf(s)
 	tasks, err := worker.Await(t.Context(), 1)
 	s.must(err)
 	_, err = worker.Settle(t.Context(), []storetest.Settlement{{
-		Task: tasks[0], Outcome: webhooks.Retry, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Class: webhooks.ClassStatus, Status: 503, Error: "503"},
+		Task: tasks[0], Effect: driver.Retry, Attempt: driver.Attempt{Number: 1, StartedAt: time.Now(), Class: driver.ClassStatus, Status: 503, Error: "503"},
 	}})
 	s.must(err)
 	_, err = pool(t).Exec(t.Context(), `update `+quoted(s.schema)+`.clock set seen = seen - interval '50 minutes'`) // as if not observed since
@@ -356,13 +355,13 @@ func TestDeliver_ClockSetRight_RetriesAreDueSoon(t *testing.T) {
 // follows the list misses none.
 func TestEnqueue_ClockAYearAhead_TimesAreAnHourAheadAtMost(t *testing.T) {
 	s := newAheadStore(t)
-	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 99}
+	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))
+	query := driver.EventQuery{OldestFirst: true, Limit: 99}
 	s.publish("before", 1)
 	s.ahead(365 * 24 * time.Hour)
 	s.publish("ahead", 1)
 	maintain(t, s.Store)
-	s.must(s.CreateRecovery(t.Context(), webhooks.Recovery{ID: "recovery", Account: "acct", WebhookID: "a"}, audit.Entry{}))
+	s.must(s.CreateRecovery(t.Context(), driver.Recovery{ID: "recovery", Account: "acct", WebhookID: "a"}, audit.Entry{}))
 	wantPage(t, s.Store, &query, false, "before0", "ahead0")
 	tx, err := s.pool.Begin(t.Context())
 	s.must(err)
@@ -375,7 +374,7 @@ func TestEnqueue_ClockAYearAhead_TimesAreAnHourAheadAtMost(t *testing.T) {
 	s.must(tx.Commit(t.Context()))
 	s.publish("right", 1)
 	wantPage(t, s.Store, &query, false, "late", "after0", "right0")
-	page, err := s.ListEvents(t.Context(), "acct", webhooks.EventQuery{OldestFirst: true, Limit: 99})
+	page, err := s.ListEvents(t.Context(), "acct", driver.EventQuery{OldestFirst: true, Limit: 99})
 	s.must(err)
 	for _, e := range page.Events {
 		if until := time.Until(e.PublishedAt); until > 61*time.Minute {

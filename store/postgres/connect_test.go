@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -118,7 +118,7 @@ func TestSilence(t *testing.T) {
 	s := openAt(t, r, "pool_max_conns=30", option)
 	endpoints(t, s, 1)
 	enqueue := func(id string) error {
-		_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow})
+		_, err := s.Enqueue(context.Background(), driver.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow})
 		return err
 	}
 	calls := map[string]func() error{
@@ -126,12 +126,12 @@ func TestSilence(t *testing.T) {
 		"Enqueue another": func() error { return enqueue("b") },
 		"Enqueue a third": func() error { return enqueue("c") },
 		"UpdateWebhook": func() error {
-			_, err := s.UpdateWebhook(context.Background(), "acct_wh_000000", "wh_000000", func(*webhooks.Webhook, *audit.Entry) error { return nil })
+			_, err := s.UpdateWebhook(context.Background(), "acct_wh_000000", "wh_000000", func(*driver.Webhook, *audit.Entry) error { return nil })
 			return err
 		},
 		"KeyByHash": func() error { _, err := s.KeyByHash(context.Background(), hashNo(1)); return err },
 		"RecordKeyUse": func() error {
-			return s.RecordKeyUse(context.Background(), []apikeys.KeyUse{{Account: "a", ID: "b", At: time.Now()}})
+			return s.RecordKeyUse(context.Background(), []driver.KeyUse{{Account: "a", ID: "b", At: time.Now()}})
 		},
 		"Claim": func() error {
 			for begun := time.Now(); ; {
@@ -187,7 +187,7 @@ func TestDeliveriesAfterSilence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hook [hooks]webhooks.Webhook
+	var hook [hooks]driver.Webhook
 	for i := range hook {
 		if hook[i], err = service.Create(t.Context(), fmt.Sprint("acct_", i), webhooks.CreateParams{URL: receiver.URL, Events: alerts.EventTypes()}); err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestDeliveriesAfterSilence(t *testing.T) {
 		inside.Add(1)
 		first := sync.OnceFunc(inside.Done)
 		group.Go(func() {
-			_, err := s.UpdateWebhook(context.Background(), w.Account, w.ID, func(*webhooks.Webhook, *audit.Entry) error {
+			_, err := s.UpdateWebhook(context.Background(), w.Account, w.ID, func(*driver.Webhook, *audit.Entry) error {
 				first()
 				<-silent
 				return nil

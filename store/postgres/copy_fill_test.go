@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A load is what fillStore puts into a store: in all, spread over the accounts.
@@ -26,12 +25,12 @@ func loadAccount(i int) string { return fmt.Sprintf("acct_%06d", i) }
 
 func loadEvent(i int) string { return fmt.Sprintf("evt_%08d", i) }
 
-func loadHash(i int) apikeys.Hash {
-	return apikeys.Hash{Sum: sha256.Sum256(fmt.Append(nil, "key ", i))}
+func loadHash(i int) driver.Hash {
+	return driver.Hash{Sum: sha256.Sum256(fmt.Append(nil, "key ", i))}
 }
 
-func loadPrevious(i int) apikeys.Hash {
-	return apikeys.Hash{Sum: sha256.Sum256(fmt.Append(nil, "previous ", i))}
+func loadPrevious(i int) driver.Hash {
+	return driver.Hash{Sum: sha256.Sum256(fmt.Append(nil, "previous ", i))}
 }
 
 // fillStore fills a store: every tenth key has a previous value in its grace, every account a
@@ -46,25 +45,25 @@ func fillStore(t testing.TB, s store.Store, l load) {
 	slices.SortFunc(places, func(a, b int) int { x, y := loadHash(a).Sum, loadHash(b).Sum; return slices.Compare(x[:], y[:]) })
 	atOnce(t, l.keys, func(n int) error {
 		i := places[n]
-		key := apikeys.Key{
+		key := driver.Key{
 			ID: fmt.Sprintf("key_%08d", i), Account: loadAccount(i % l.accounts), Name: "a key of some service", Scopes: scopes.Of(scopes.FilesRead, scopes.FilesWrite),
 			CreatedAt: now, Hash: loadHash(i),
 		}
 		if i%10 == 0 {
 			key.Previous, key.PreviousExpiresAt = loadPrevious(i), now.Add(24*time.Hour)
 		}
-		return s.CreateKey(context.Background(), key, apikeys.CreateOptions{})
+		return s.CreateKey(context.Background(), key, driver.CreateOptions{})
 	})
 	atOnce(t, l.accounts, func(i int) error {
-		return s.CreateWebhook(context.Background(), webhooks.Webhook{
-			ID: fmt.Sprintf("wh_%06d", i), Account: loadAccount(i), URL: "https://example.com/hook", Events: []webhooks.EventType{alerts.TypeBalanceLow},
-			WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: now,
-		}, webhooks.CreateOptions{})
+		return s.CreateWebhook(context.Background(), driver.Webhook{
+			ID: fmt.Sprintf("wh_%06d", i), Account: loadAccount(i), URL: "https://example.com/hook", Events: []driver.EventType{alerts.TypeBalanceLow},
+			WebhookHealth: driver.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: now,
+		}, driver.CreateOptions{})
 	})
 	body := fmt.Appendf(nil, `{"data":"%0240d"}`, 0)
 	enqueue := func(from, n int) {
 		atOnce(t, n, func(i int) error {
-			_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
+			_, err := s.Enqueue(context.Background(), driver.EncodedEvent{
 				ID: loadEvent(from + i), Account: loadAccount(i % l.accounts), Type: alerts.TypeBalanceLow, Timestamp: now, Body: body,
 			})
 			return err
@@ -75,7 +74,7 @@ func fillStore(t testing.TB, s store.Store, l load) {
 		tasks, err := storetest.WorkerOf(s).Claim(context.Background(), 5000)
 		var settlements []storetest.Settlement
 		for _, task := range tasks {
-			settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
+			settlements = append(settlements, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{
 				Number: task.Attempt, StartedAt: now, Duration: 20 * time.Millisecond, Status: 200, Response: "OK",
 			}})
 		}

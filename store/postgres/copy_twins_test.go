@@ -14,15 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -93,18 +92,18 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	begin := hook
 	hook = fmt.Sprint(hook, "_", w.deleted[hook])
 	at := twinTime.Add(time.Duration(n) * time.Second)
-	hash := apikeys.Hash{Sum: sha256.Sum256(fmt.Append(nil, key, n))}
-	choice, states := w.r.IntN(3), []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped, webhooks.Delivered}
+	hash := driver.Hash{Sum: sha256.Sum256(fmt.Append(nil, key, n))}
+	choice, states := w.r.IntN(3), []driver.DeliveryState{driver.Dead, driver.Skipped, driver.Delivered}
 	secret := signing.NewSecret()
-	options := apikeys.CreateOptions{IdempotencyKey: w.some("request_", 40), Fingerprint: sha256.Sum256([]byte(key)), IdempotencyTTL: time.Hour}
+	options := driver.CreateOptions{IdempotencyKey: w.some("request_", 40), Fingerprint: sha256.Sum256([]byte(key)), IdempotencyTTL: time.Hour}
 	switch w.r.IntN(13) {
 	case 0:
 		return "CreateKey", func(s store.Store) any {
-			return fmt.Sprint(s.CreateKey(ctx, apikeys.Key{Account: account, ID: key, Name: key, Scopes: scopes.Of(scopes.FilesRead), CreatedAt: at, Hash: hash}, options))
+			return fmt.Sprint(s.CreateKey(ctx, driver.Key{Account: account, ID: key, Name: key, Scopes: scopes.Of(scopes.FilesRead), CreatedAt: at, Hash: hash}, options))
 		}
 	case 1:
 		return "UpdateKey", func(s store.Store) any {
-			changed, err := s.UpdateKey(ctx, account, key, func(k *apikeys.Key, _ *audit.Entry) error {
+			changed, err := s.UpdateKey(ctx, account, key, func(k *driver.Key, _ *audit.Entry) error {
 				k.Previous, k.PreviousExpiresAt, k.Hash = k.Hash, at.Add(time.Hour), hash
 				return nil
 			})
@@ -115,17 +114,17 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	case 3:
 		return "RecordKeyUse", func(s store.Store) any {
 			k, err := s.KeyByID(ctx, account, key)
-			return fmt.Sprint(err, s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: key, Hash: k.Hash, At: at}}))
+			return fmt.Sprint(err, s.RecordKeyUse(ctx, []driver.KeyUse{{Account: account, ID: key, Hash: k.Hash, At: at}}))
 		}
 	case 4:
 		return "CreateWebhook", func(s store.Store) any {
-			return fmt.Sprint(s.CreateWebhook(ctx, webhooks.Webhook{
-				Account: account, ID: hook, URL: "https://example.com/" + hook, Events: []webhooks.EventType{alerts.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: choice > 0}, Secret: secret, CreatedAt: at,
-			}, webhooks.CreateOptions{IdempotencyKey: options.IdempotencyKey, Fingerprint: options.Fingerprint, IdempotencyTTL: options.IdempotencyTTL}))
+			return fmt.Sprint(s.CreateWebhook(ctx, driver.Webhook{
+				Account: account, ID: hook, URL: "https://example.com/" + hook, Events: []driver.EventType{alerts.TypeBalanceLow}, WebhookHealth: driver.WebhookHealth{Active: choice > 0}, Secret: secret, CreatedAt: at,
+			}, driver.CreateOptions{IdempotencyKey: options.IdempotencyKey, Fingerprint: options.Fingerprint, IdempotencyTTL: options.IdempotencyTTL}))
 		}
 	case 5:
 		return "UpdateWebhook", func(s store.Store) any {
-			_, err := s.UpdateWebhook(ctx, account, hook, func(w *webhooks.Webhook, _ *audit.Entry) error {
+			_, err := s.UpdateWebhook(ctx, account, hook, func(w *driver.Webhook, _ *audit.Entry) error {
 				w.Active, w.PreviousSecret, w.PreviousSecretExpiresAt, w.Secret = choice > 0, w.Secret, at, secret
 				return nil
 			})
@@ -141,7 +140,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		}
 	case 7, 8:
 		return "Enqueue", func(s store.Store) any {
-			n, err := s.Enqueue(ctx, webhooks.EncodedEvent{Account: account, ID: event, Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte(event)})
+			n, err := s.Enqueue(ctx, driver.EncodedEvent{Account: account, ID: event, Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte(event)})
 			return fmt.Sprint(n, err)
 		}
 	case 9:
@@ -150,7 +149,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		return "Redeliver", func(s store.Store) any { return fmt.Sprint(s.Redeliver(ctx, account, hook, event, audit.Entry{})) }
 	case 11:
 		return "Recovery", func(s store.Store) any {
-			err := s.CreateRecovery(ctx, webhooks.Recovery{ID: fmt.Sprint("rec_", n), Account: account, WebhookID: hook, States: states[:1+choice], To: twinTime, CreatedAt: at}, audit.Entry{})
+			err := s.CreateRecovery(ctx, driver.Recovery{ID: fmt.Sprint("rec_", n), Account: account, WebhookID: hook, States: states[:1+choice], To: twinTime, CreatedAt: at}, audit.Entry{})
 			if choice == 0 { // the others are under way when the store is copied
 				for more := true; more && err == nil; {
 					more, err = s.AdvanceRecovery(ctx, 1000)
@@ -160,7 +159,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		}
 	default:
 		return "UpdateAlert", func(s store.Store) any {
-			_, err := s.UpdateAlert(ctx, account, "series", func(step *alerts.Step) error {
+			_, err := s.UpdateAlert(ctx, account, "series", func(step *driver.AlertStep) error {
 				step.State = fmt.Append(step.State, n)
 				return nil
 			})
@@ -181,12 +180,12 @@ func (w *twins) deliver(ctx context.Context, s store.Store, at time.Time) (claim
 	var settlements []storetest.Settlement
 	for _, task := range tasks {
 		claimed = append(claimed, fmt.Sprintf("%s %q to %s: %d after %d", task.Event.ID, task.Event.Body, task.Webhook.ID, task.Attempt, task.Before))
-		end := storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}}
+		end := storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}}
 		switch sha256.Sum256([]byte(task.Event.ID + task.Webhook.ID))[0] % 4 {
 		case 0:
-			end.Outcome, end.RetryAfter, end.Attempt.Status, end.Attempt.Class = webhooks.Retry, time.Hour, 503, webhooks.ClassStatus
+			end.Effect, end.RetryAfter, end.Attempt.Status, end.Attempt.Class = driver.Retry, time.Hour, 503, driver.ClassStatus
 		case 1:
-			end.Outcome, end.Attempt.Status, end.Attempt.Class = webhooks.GiveUp, 404, webhooks.ClassStatus
+			end.Effect, end.Attempt.Status, end.Attempt.Class = driver.GiveUp, 404, driver.ClassStatus
 		}
 		settlements = append(settlements, end)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/pause"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 const (
@@ -18,12 +18,12 @@ const (
 	retryReadMax = time.Second
 )
 
-// Deliver implements [webhooks.Deliveries]. It makes this process a node that owns an equal part of
+// Deliver implements [driver.Deliveries]. It makes this process a node that owns an equal part of
 // the shards. A group is a shard.
 //
 // It returns an error that wraps [ErrClock] once this node's clock differs too much from the
 // database's. It reports other errors as trouble, and tries again.
-func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
+func (s *Store) Deliver(ctx context.Context, to driver.Scheduler) error {
 	leave, ok := s.node.Enter()
 	if !ok {
 		return store.ErrClosed
@@ -100,10 +100,10 @@ func (o *ownedShards) want() {
 // wake makes the loop recompute when the next read is due.
 func (r *feedReader) wake() { pause.Wake(r.woken) }
 
-// Unreported implements [webhooks.Deliveries]. It takes 0.1 s for a million pending deliveries.
-func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
+// Unreported implements [driver.Deliveries]. It takes 0.1 s for a million pending deliveries.
+func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog driver.Backlog, err error) {
 	if err := s.readFeedNow(ctx); err != nil {
-		return webhooks.Backlog{}, err
+		return driver.Backlog{}, err
 	}
 	args := []any{append([]int16{}, s.owned.loaded()...)}
 	sql := unreported
@@ -122,7 +122,7 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webho
 		return s.planned(conn).QueryRow(ctx, s.sql(`select count(*) from storageapi.webhooks where held`)).Scan(&backlog.Held)
 	})
 	if err != nil {
-		return webhooks.Backlog{}, err
+		return driver.Backlog{}, err
 	}
 	return backlog, nil
 }
@@ -148,7 +148,7 @@ func (s *Store) readFeedNow(ctx context.Context) error {
 	return s.readFeed(ctx)
 }
 
-// Ping implements [webhooks.Deliveries].
+// Ping implements [driver.Deliveries].
 func (s *Store) Ping(ctx context.Context) error {
 	_, err := only(ctx, s, scanInt, `select max(version) from storageapi.versions`)
 	return err

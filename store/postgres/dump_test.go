@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Whenever pg_dump comes, all that is pending then is in it, and is delivered where it is
@@ -34,7 +34,7 @@ func TestDump(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	var mu sync.Mutex
-	var published []webhooks.EncodedEvent
+	var published []driver.EncodedEvent
 	defer group.Wait()
 	defer stop()
 	for n, s := range nodes {
@@ -47,14 +47,14 @@ func TestDump(t *testing.T) {
 				}
 				var settlements []storetest.Settlement
 				for _, task := range tasks {
-					settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+					settlements = append(settlements, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 				}
 				if _, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil { // some may be stale
 					t.Error(err)
 					return
 				}
 				for _, task := range tasks { // as many are published as are done
-					event := webhooks.EncodedEvent{
+					event := driver.EncodedEvent{
 						ID: fmt.Sprintf("evt_%d_%d", n, i), Account: task.Webhook.Account, Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 					}
 					if _, err := s.Enqueue(t.Context(), event); err != nil {
@@ -78,8 +78,8 @@ func TestDump(t *testing.T) {
 			time.Sleep(700 * time.Millisecond)
 		}
 	})
-	pending := make(map[*pgxpool.Pool]int)                   // in what was restored
-	known := make(map[*pgxpool.Pool][]webhooks.EncodedEvent) // that were published before the dump
+	pending := make(map[*pgxpool.Pool]int)                 // in what was restored
+	known := make(map[*pgxpool.Pool][]driver.EncodedEvent) // that were published before the dump
 	for i := range dumps {
 		mu.Lock()
 		before := slices.Clone(published)
@@ -121,7 +121,7 @@ func TestDump(t *testing.T) {
 			if err := restored.QueryRow(t.Context(), count).Scan(&after); err != nil || after != events {
 				t.Errorf("of %d events that were published before, %d are new here, %v", len(known[restored]), after-events, err)
 			}
-			more, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct_wh_000001", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
+			more, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "new", Account: "acct_wh_000001", Type: alerts.TypeBalanceLow, Body: []byte("{}")})
 			if err != nil || more != 1 {
 				t.Fatalf("Enqueue of a new one = %d, %v", more, err)
 			}
@@ -143,7 +143,7 @@ func deliverAll(t *testing.T, s *postgres.Store, n int) {
 			t.Fatal(err)
 		}
 		for _, task := range tasks {
-			settleAs(t, s, task, webhooks.Deliver)
+			settleAs(t, s, task, driver.Deliver)
 		}
 		if done += len(tasks); len(tasks) == 0 {
 			time.Sleep(10 * time.Millisecond)

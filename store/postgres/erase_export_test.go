@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -32,7 +33,7 @@ func TestExportAccountBesideErase(t *testing.T) {
 	_, _, err = api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All(), IdempotencyKey: "request"})
 	must(err)
 	for _, url := range []string{"https://a.example", "https://b.example"} {
-		_, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: url, Events: []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}})
+		_, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: url, Events: []driver.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}})
 		must(err)
 	}
 	for range 3 {

@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestErase_PublicationOpen_ReceiptComesAfterItsEnd: an erasure, also one that is cut short and goes on at another
@@ -39,14 +40,14 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 				}
 			}
 			for _, account := range []string{"acct", "other"} {
-				must(s.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{}))
+				must(s.CreateWebhook(t.Context(), newWebhook(account, account), driver.CreateOptions{}))
 			}
 			begin := func(account, id string) pgx.Tx {
 				t.Helper()
 				tx, err := pool(t).Begin(t.Context())
 				must(err)
 				t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-				_, err = s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("SECRET")})
+				_, err = s.EnqueueTx(t.Context(), tx, driver.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("SECRET")})
 				must(err)
 				return tx
 			}
@@ -75,7 +76,7 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 			}
 			// Others publish as ever, and what they leave open is not waited for.
 			later := begin("other", "open")
-			_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "beside", Account: "other", Type: alerts.TypeBalanceLow})
+			_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "beside", Account: "other", Type: alerts.TypeBalanceLow})
 			must(err)
 			if _, err := s.Enqueue(t.Context(), encoded("refused")); !errors.Is(err, auth.ErrErasing) {
 				t.Errorf("Enqueue while an erasure waits = %v, want ErrErasing", err)
@@ -111,7 +112,7 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 			}, cmp.Ignore())); diff != "" {
 				t.Errorf("receipt (-want +got):\n%s", diff)
 			}
-			if _, err := other.EventByID(t.Context(), "acct", "late"); !errors.Is(err, webhooks.ErrNotFound) {
+			if _, err := other.EventByID(t.Context(), "acct", "late"); !errors.Is(err, apierr.ErrNotFound) {
 				t.Errorf("EventByID after the erasure = %v, want ErrNotFound", err)
 			}
 			for _, table := range []string{"event_log", "event_ids"} {
@@ -127,7 +128,7 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 // TestErase_NothingOpen_WaitsForNothing: with no open publication an erasure takes no more steps than it has to.
 func TestErase_NothingOpen_WaitsForNothing(t *testing.T) {
 	s := open(t, inSchema(t))
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	steps := 0

@@ -10,15 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestEraseLeavesNoRows: an erasure that goes from node to node, as it does when nodes are killed in
@@ -36,37 +35,37 @@ func TestEraseLeavesNoRows(t *testing.T) {
 		}
 	}
 	const n = 100
-	mark := func(account string, last byte) (hash apikeys.Hash) {
+	mark := func(account string, last byte) (hash driver.Hash) {
 		copy(hash.Sum[:], account)
 		hash.Sum[31] = last
 		return hash
 	}
 	for _, account := range []string{"SECRETacct", "other"} {
-		request := apikeys.CreateOptions{IdempotencyKey: account, IdempotencyTTL: time.Hour}
-		must(s.CreateKey(ctx, apikeys.Key{ID: account + "key", Account: account, Name: account, Hash: mark(account, 1), Previous: mark(account, 2)}, request))
-		must(s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: account + "key", Hash: mark(account, 1), At: time.Now()}}))
+		request := driver.CreateOptions{IdempotencyKey: account, IdempotencyTTL: time.Hour}
+		must(s.CreateKey(ctx, driver.Key{ID: account + "key", Account: account, Name: account, Hash: mark(account, 1), Previous: mark(account, 2)}, request))
+		must(s.RecordKeyUse(ctx, []driver.KeyUse{{Account: account, ID: account + "key", Hash: mark(account, 1), At: time.Now()}}))
 		for _, id := range []string{"a", "b", "gone"} {
-			must(s.CreateWebhook(ctx, webhooks.Webhook{
-				ID: account + id, Account: account, URL: "https://" + account, WebhookHealth: webhooks.WebhookHealth{Active: id != "b"}, Secret: signing.NewSecret(), Events: []webhooks.EventType{"type"},
-			}, webhooks.CreateOptions{}))
+			must(s.CreateWebhook(ctx, driver.Webhook{
+				ID: account + id, Account: account, URL: "https://" + account, WebhookHealth: driver.WebhookHealth{Active: id != "b"}, Secret: signing.NewSecret(), Events: []driver.EventType{"type"},
+			}, driver.CreateOptions{}))
 		}
-		_, err := s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account, Account: account, Type: "type", Body: []byte(account)},
-			[]alerts.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
+		_, err := s.EnqueueOnce(ctx, driver.EncodedEvent{ID: account, Account: account, Type: "type", Body: []byte(account)},
+			[]driver.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
 		must(err)
-		_, err = s.UpdateAlert(ctx, account, "metric", func(step *alerts.Step) error { step.State = []byte(account); return nil })
+		_, err = s.UpdateAlert(ctx, account, "metric", func(step *driver.AlertStep) error { step.State = []byte(account); return nil })
 		must(err)
-		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account, Account: account, WebhookID: account + "a"}, audit.Entry{}))
+		must(s.CreateRecovery(ctx, driver.Recovery{ID: account, Account: account, WebhookID: account + "a"}, audit.Entry{}))
 		for i := range n {
-			_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(account, i), Account: account, Type: "type", Body: []byte(account)})
+			_, err := s.Enqueue(ctx, driver.EncodedEvent{ID: fmt.Sprint(account, i), Account: account, Type: "type", Body: []byte(account)})
 			must(err)
 		}
 	}
 	tasks, err := storetest.WorkerOf(s).Claim(ctx, 2*n)
 	must(err)
 	for i, task := range tasks {
-		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
-		_, err := storetest.WorkerOf(s).Settle(ctx, []storetest.Settlement{{Task: task, Outcome: outcome, RetryAfter: time.Hour,
-			Attempt: webhooks.Attempt{Number: 1, Error: task.Webhook.Account, Response: task.Webhook.Account, StartedAt: time.Now()}}})
+		outcome := []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry}[i%3]
+		_, err := storetest.WorkerOf(s).Settle(ctx, []storetest.Settlement{{Task: task, Effect: outcome, RetryAfter: time.Hour,
+			Attempt: driver.Attempt{Number: 1, Error: task.Webhook.Account, Response: task.Webhook.Account, StartedAt: time.Now()}}})
 		must(err)
 	}
 	for _, node := range nodes {
@@ -83,11 +82,11 @@ func TestEraseLeavesNoRows(t *testing.T) {
 		for i, node := range nodes {
 			eventually(t, fmt.Sprintf("node %d knows that the key is gone", i), func() bool {
 				_, err := node.KeyByHash(ctx, mark("SECRETacct", 1))
-				return errors.Is(err, apikeys.ErrNotFound)
+				return errors.Is(err, apierr.ErrNotFound)
 			})
 		}
 		if more {
-			if err := nodes[(steps+1)%len(nodes)].CreateKey(ctx, apikeys.Key{ID: "new", Account: "SECRETacct", Hash: mark("new", 1)}, apikeys.CreateOptions{}); !errors.Is(err, auth.ErrErasing) {
+			if err := nodes[(steps+1)%len(nodes)].CreateKey(ctx, driver.Key{ID: "new", Account: "SECRETacct", Hash: mark("new", 1)}, driver.CreateOptions{}); !errors.Is(err, auth.ErrErasing) {
 				t.Fatalf("CreateKey = %v, want ErrErasing", err)
 			}
 		}

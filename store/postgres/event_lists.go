@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // eventByID selects the event $2 of the account $1.
@@ -19,10 +19,10 @@ const eventByID = `
 	cross join lateral (select type, at, trace from storageapi.event_log where event between i.event and i.event order by event limit 1) e
 	left join lateral (select body from storageapi.event_bodies where event = i.event limit 1) b on true`
 
-// EventByID implements [webhooks.Store].
-func (s *Store) EventByID(ctx context.Context, account, eventID string) (webhooks.EncodedEvent, error) {
-	e, err := only(ctx, s, func(row pgx.Row) (webhooks.EncodedEvent, error) {
-		e := webhooks.EncodedEvent{ID: eventID, Account: account}
+// EventByID implements [driver.WebhookStore].
+func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.EncodedEvent, error) {
+	e, err := only(ctx, s, func(row pgx.Row) (driver.EncodedEvent, error) {
+		e := driver.EncodedEvent{ID: eventID, Account: account}
 		err := row.Scan(&e.Type, (*instant)(&e.Timestamp), &e.Body, &e.TraceContext)
 		return e, err
 	}, eventByID, account, eventID)
@@ -34,13 +34,13 @@ var (
 	oldestFirst = strings.ReplaceAll(newestFirst, "event desc", "event asc")
 )
 
-// ListEvents implements [webhooks.Store]. An open transaction of the host that has published, see
+// ListEvents implements [driver.WebhookStore]. An open transaction of the host that has published, see
 // [Store.EnqueueTx], delays lists with the oldest event first, of all accounts. These lists end
 // before the events published since it began. Such a page waits up to a second for the transaction,
 // and then has a Next if published events are missing. So commit soon. If the host's role for
 // publishing is not the Store's, grant the Store's role pg_read_all_stats. Otherwise, as without
 // track_activities, these lists are empty while such a transaction is open.
-func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
+func (s *Store) ListEvents(ctx context.Context, account string, query driver.EventQuery) (page driver.EventPage, err error) {
 	from, to := numberAfter(query.From), int64(math.MaxInt64)
 	if !query.To.IsZero() {
 		to = numberAfter(query.To)
@@ -76,7 +76,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 		})
 		switch {
 		case err != nil:
-			return webhooks.EventPage{}, err
+			return driver.EventPage{}, err
 		case page.Next == "": // complete
 			page.Resume = s.cursors.events.Encode(uint64(max(settled-1, 0)))
 			return page, nil
@@ -85,7 +85,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 			return page, nil
 		}
 		if err := wait(ctx, pause); err != nil {
-			return webhooks.EventPage{}, err
+			return driver.EventPage{}, err
 		}
 	}
 }
@@ -98,7 +98,7 @@ const (
 
 // eventPage returns the events with numbers in [from, to) that are below settled. It sets Next if
 // it omits any.
-func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query webhooks.EventQuery, from, to, settled int64) (page webhooks.EventPage, err error) {
+func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query driver.EventQuery, from, to, settled int64) (page driver.EventPage, err error) {
 	var types []string
 	if len(query.Types) > 0 {
 		types = texts(query.Types)
@@ -113,7 +113,7 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	}
 	last := max(from-1, 0)
 	var number int64
-	var e webhooks.StoredEvent
+	var e driver.StoredEvent
 	_, err = pgx.ForEachRow(rows, []any{&number, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.HasBody}, func() error {
 		if len(page.Events) == query.Limit || number >= settled {
 			page.Next = s.cursors.events.Encode(uint64(last))

@@ -12,16 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
-func encoded(id string) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}
+func encoded(id string) driver.EncodedEvent {
+	return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}
 }
 
 // follow returns the ids of the next page, and goes on behind it.
-func follow(t *testing.T, s *postgres.Store, query *webhooks.EventQuery) (ids []string, more bool) {
+func follow(t *testing.T, s *postgres.Store, query *driver.EventQuery) (ids []string, more bool) {
 	t.Helper()
 	page, err := s.ListEvents(t.Context(), "acct", *query)
 	if err != nil {
@@ -35,7 +35,7 @@ func follow(t *testing.T, s *postgres.Store, query *webhooks.EventQuery) (ids []
 }
 
 // wantPage checks the next page, and whether there is more, and goes on behind it.
-func wantPage(t *testing.T, s *postgres.Store, query *webhooks.EventQuery, wantMore bool, want ...string) {
+func wantPage(t *testing.T, s *postgres.Store, query *driver.EventQuery, wantMore bool, want ...string) {
 	t.Helper()
 	if got, more := follow(t, s, query); !cmp.Equal(got, want) || more != wantMore {
 		t.Errorf("a page of %q, more %v, want %q, %v", got, more, want, wantMore)
@@ -78,7 +78,7 @@ func TestFollowBesideOpenTransactions(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	go func() { group.Wait(); close(ended) }()
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 5}
+	query := driver.EventQuery{OldestFirst: true, Limit: 5}
 	seen := make(map[string]int)
 	var followed []string
 	for last := false; ; {
@@ -104,7 +104,7 @@ func TestFollowBesideOpenTransactions(t *testing.T) {
 	if len(seen) != hosts*each {
 		t.Errorf("%d events are listed, want %d", len(seen), hosts*each)
 	}
-	again, _ := follow(t, s, &webhooks.EventQuery{OldestFirst: true, Limit: 1000})
+	again, _ := follow(t, s, &driver.EventQuery{OldestFirst: true, Limit: 1000})
 	if diff := cmp.Diff(again, followed); diff != "" {
 		t.Errorf("the list is not what was followed (-list +followed):\n%s", diff)
 	}
@@ -123,12 +123,12 @@ func TestFollowWhileOneStaysOpen(t *testing.T) {
 	if _, err := s.EnqueueTx(t.Context(), tx, encoded("late")); err != nil {
 		t.Fatal(err)
 	}
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	query := driver.EventQuery{OldestFirst: true, Limit: 9}
 	wantPage(t, s, &query, false, "before") // nothing else is published
 	enqueueOne(t, s, "after")
 	wantPage(t, s, &query, true)
-	wantPage(t, s, &webhooks.EventQuery{OldestFirst: true, Limit: 1}, true, "before")
-	newest := webhooks.EventQuery{Limit: 9} // is not held up
+	wantPage(t, s, &driver.EventQuery{OldestFirst: true, Limit: 1}, true, "before")
+	newest := driver.EventQuery{Limit: 9} // is not held up
 	wantPage(t, s, &newest, false, "after", "before")
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestFollowBesideAnotherRole(t *testing.T) {
 	if _, err := s.EnqueueTx(t.Context(), tx, encoded("late")); err != nil {
 		t.Fatal(err)
 	}
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	query := driver.EventQuery{OldestFirst: true, Limit: 9}
 	wantPage(t, s, &query, true)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestFollowBesideAnotherRole(t *testing.T) {
 func TestFollowWithTheClockSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
-	query := webhooks.EventQuery{OldestFirst: true, From: time.Now().Add(-time.Minute), Limit: 9}
+	query := driver.EventQuery{OldestFirst: true, From: time.Now().Add(-time.Minute), Limit: 9}
 	enqueueOne(t, s, "first")
 	const hour = 3600 * 1_000_000 * 4096
 	if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.event_log set event = event + $1`, int64(hour)); err != nil {
@@ -200,7 +200,7 @@ func TestFollowWithTheClockSetBack(t *testing.T) {
 func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	query := driver.EventQuery{OldestFirst: true, Limit: 9}
 	enqueueOne(t, s, "first")
 	wantPage(t, s, &query, false, "first")
 	wantPage(t, s, &query, false)
@@ -227,7 +227,7 @@ func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 // stands back: the event has a number of before the transaction began.
 func TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing(t *testing.T) {
 	s := newAheadStore(t)
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	query := driver.EventQuery{OldestFirst: true, Limit: 9}
 	s.publish("first", 1)
 	s.ahead(-30 * time.Minute)
 	tx, err := s.pool.Begin(t.Context())
@@ -263,7 +263,7 @@ func TestFollowBesideUntrackedActivity(t *testing.T) {
 		t.Fatal(err)
 	}
 	enqueueOne(t, s, "after")
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	query := driver.EventQuery{OldestFirst: true, Limit: 9}
 	wantPage(t, s, &query, true)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestFollowAfterAMove(t *testing.T) {
 	for _, s := range []*postgres.Store{target, source} {
 		enqueueOne(t, s, "event")
 	}
-	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	query := driver.EventQuery{OldestFirst: true, Limit: 9}
 	for _, s := range []*postgres.Store{source, target} {
 		wantPage(t, s, &query, false, "event")
 	}

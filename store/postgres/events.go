@@ -10,8 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // An event's number is the time of publishing, in microseconds since epoch, times perMicrosecond,
@@ -83,7 +84,7 @@ var matchedOf = `
 
 // enqueue stores an event for the webhook only, or for all subscribed webhooks if only is empty. It
 // returns the event's initial number of deliveries, and whether the event is new.
-func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
+func (s *Store) enqueue(ctx context.Context, db querier, encoded *driver.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
 	for try := 1; ; try++ {
 		var place int
 		err := db.QueryRow(ctx, s.sql(enqueueOne), encoded.Account, encoded.ID, string(encoded.Type), utc(encoded.Timestamp),
@@ -104,7 +105,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 }
 
 // storedBody returns the column value of a body, which must not be null.
-func storedBody(encoded *webhooks.EncodedEvent) []byte {
+func storedBody(encoded *driver.EncodedEvent) []byte {
 	if encoded.Body == nil {
 		return []byte{}
 	}
@@ -123,7 +124,7 @@ func numberAfter(t time.Time) int64 {
 // none converts pgx.ErrNoRows to ErrNotFound.
 func none(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return webhooks.ErrNotFound
+		return apierr.ErrNotFound
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 var endExpiredPending = query("end_expired")
@@ -15,7 +15,7 @@ var endExpiredPending = query("end_expired")
 // endExpired ends up to limit pending deliveries whose payloads are past, the oldest first and even
 // during an attempt, and returns their number. On other nodes, Load returns Gone for them.
 func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error) {
-	expired := webhooks.ExpiredAttempt(0, time.Now())
+	expired := driver.ExpiredAttempt(0, time.Now())
 	type row struct{ Webhook, Event int64 }
 	var gone []row
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -25,13 +25,13 @@ func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error
 	if err != nil {
 		return 0, err
 	}
-	var refs []webhooks.DeliveryRef
+	var refs []driver.DeliveryRef
 	o := &s.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range gone {
 		if w := o.byNo[r.Webhook]; w != nil {
-			refs = append(refs, webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.Event)})
+			refs = append(refs, driver.DeliveryRef{WebhookID: w.id, Number: uint64(r.Event)})
 		}
 	}
 	if o.scheduler != nil && len(refs) > 0 {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 const (
@@ -104,7 +104,7 @@ type exportedEvent struct {
 // An exportedDelivery is assembled from rows.
 type exportedDelivery struct {
 	transfer.Delivery
-	settled webhooks.DeliveryState // the last state of an attempt that settled the delivery
+	settled driver.DeliveryState // the last state of an attempt that settled the delivery
 }
 
 // load returns the events that fit into a page, at least one, in the order given.
@@ -186,7 +186,7 @@ func (e *exporter) loadDeliveries(ctx context.Context, events map[int64]*exporte
 		return of.deliveries[webhook]
 	}
 	batch := &pgx.Batch{}
-	pending := transfer.Delivery{State: webhooks.Pending}
+	pending := transfer.Delivery{State: driver.Pending}
 	var due time.Time
 	var wait time.Duration // time until the delivery is due
 	batch.Queue(e.sql(exportPending), hooks.live, least, most).Query(eachRow(func() error {
@@ -220,9 +220,9 @@ func (d *exportedDelivery) log(r *historyRow) {
 // that was pending for a deleted webhook does not.
 func (d *exportedDelivery) end() bool {
 	switch {
-	case d.State != webhooks.Pending:
+	case d.State != driver.Pending:
 		d.State = d.settled
-	case d.settled != webhooks.Skipped:
+	case d.settled != driver.Skipped:
 		d.Settled = d.settled
 	}
 	return d.State != ""

@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Publishing tells how many send events, and how many events wait to be sent.
@@ -225,7 +225,7 @@ func (s *Store) Join(t interface {
 		t.Fatal(err)
 	}
 	return func(d time.Duration) (n int) {
-		due := make(map[webhooks.DeliveryRef]time.Time)
+		due := make(map[driver.DeliveryRef]time.Time)
 		for _, r := range recorder.Reports() {
 			if r.Method == "Add" {
 				due[r.Ref] = r.Pending.Due
@@ -268,17 +268,17 @@ type Counter struct {
 // Count counts what is reported to a scheduler of the counter.
 func (s *Store) Count() *Counter { return &Counter{Store: s, of: make(map[string]map[uint64]int)} }
 
-// Deliver implements [webhooks.Deliveries].
-func (c *Counter) Deliver(ctx context.Context, to webhooks.Scheduler) error {
+// Deliver implements [driver.Deliveries].
+func (c *Counter) Deliver(ctx context.Context, to driver.Scheduler) error {
 	return c.Store.Deliver(ctx, countedScheduler{to, c})
 }
 
 type countedScheduler struct {
-	webhooks.Scheduler
+	driver.Scheduler
 	counter *Counter
 }
 
-func (s countedScheduler) Add(list []webhooks.PendingDelivery) {
+func (s countedScheduler) Add(list []driver.PendingDelivery) {
 	c := s.counter
 	c.mu.Lock()
 	for i := range list {

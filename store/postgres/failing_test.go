@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -86,7 +86,7 @@ func TestFailingCommits(t *testing.T) {
 			Mend: func() store.Store {
 				lossy.Store(false)
 				p.Reset() // what was cut and is idle
-				if _, err := s.KeyByHash(t.Context(), apikeys.Hash{}); errors.Is(err, store.ErrClosed) {
+				if _, err := s.KeyByHash(t.Context(), driver.Hash{}); errors.Is(err, store.ErrClosed) {
 					return open(t, schema)
 				}
 				return s
@@ -132,13 +132,13 @@ func TestCloseOverALostConnection(t *testing.T) {
 // that the store is closed.
 func TestCloseKeepsNobodyWaiting(t *testing.T) {
 	s := open(t, inSchema(t))
-	key := apikeys.Key{ID: "key", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{1}}}
-	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+	key := driver.Key{ID: "key", Account: "acct", Hash: driver.Hash{Sum: [32]byte{1}}}
+	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	under, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- s.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { close(under); <-release; return nil }, audit.Entry{})
+		ended <- s.DeleteKey(t.Context(), "acct", "key", func(driver.Key) error { close(under); <-release; return nil }, audit.Entry{})
 	}()
 	<-under
 	go func() { ended <- s.Close() }()

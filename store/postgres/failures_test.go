@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // logged puts n events of the account of wh_000000 into the log, as delivered at the first
@@ -36,7 +36,7 @@ const loggedPending = `;
 // the number of pages.
 func failedOf(t testing.TB, s *postgres.Store, limit int) (events []string, pages int) {
 	t.Helper()
-	query := webhooks.DeliveryQuery{Failed: true, Limit: limit}
+	query := driver.DeliveryQuery{Failed: true, Limit: limit}
 	for {
 		page, err := s.ListDeliveries(t.Context(), "acct_wh_000000", "wh_000000", query)
 		if err != nil {
@@ -136,7 +136,7 @@ func BenchmarkFailed(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				at := time.Now()
-				page, err := s.ListDeliveries(b.Context(), "acct_wh_000000", "wh_000000", webhooks.DeliveryQuery{Failed: true, Limit: 20})
+				page, err := s.ListDeliveries(b.Context(), "acct_wh_000000", "wh_000000", driver.DeliveryQuery{Failed: true, Limit: 20})
 				if err != nil || len(page.Deliveries) < 20 {
 					b.Fatalf("%d deliveries, %v", len(page.Deliveries), err)
 				}

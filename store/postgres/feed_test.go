@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Each event is delivered once, however late its transaction is committed: those that are open
@@ -25,8 +25,8 @@ func TestLookBesideOpenTransactions(t *testing.T) {
 	option := inSchema(t)
 	s, other := open(t, option), open(t, option)
 	endpoints(t, s, hooks)
-	event := func(kind string, i int) webhooks.EncodedEvent {
-		return webhooks.EncodedEvent{
+	event := func(kind string, i int) driver.EncodedEvent {
+		return driver.EncodedEvent{
 			ID: fmt.Sprintf("%s_%d", kind, i), Account: fmt.Sprintf("acct_wh_%06d", i%hooks), Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 		}
 	}
@@ -47,7 +47,7 @@ func TestLookBesideOpenTransactions(t *testing.T) {
 		var settlements []storetest.Settlement
 		for _, task := range tasks {
 			seen[task.Event.ID]++
-			settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+			settlements = append(settlements, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 		}
 		if stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil || len(stale) > 0 {
 			t.Fatal(stale, err)

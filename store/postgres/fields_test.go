@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // An older node must keep the fields of a newer one when it changes a key or a webhook, and must
@@ -19,12 +18,12 @@ func TestFields_OfNewerNode_AreKeptOrRefused(t *testing.T) {
 	s := open(t, option)
 	defer func() { _ = s.Close() }()
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Hint: "sak_…k3Qz", Hash: apikeys.Hash{Sum: [32]byte{1}}, CreatedAt: now}
-	webhook := webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Threshold: 1<<64 - 1, Secret: signing.NewSecret(), CreatedAt: now}
-	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+	key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Hint: "sak_…k3Qz", Hash: driver.Hash{Sum: [32]byte{1}}, CreatedAt: now}
+	webhook := driver.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Threshold: 1<<64 - 1, Secret: signing.NewSecret(), CreatedAt: now}
+	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateWebhook(t.Context(), webhook, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	add := func(field string) {
@@ -36,14 +35,14 @@ func TestFields_OfNewerNode_AreKeptOrRefused(t *testing.T) {
 		}
 	}
 	add("\x64\x01x")
-	rotated, err := s.UpdateKey(t.Context(), "acct", "key_1", func(k *apikeys.Key, _ *audit.Entry) error {
-		k.Previous, k.PreviousHint, k.Hash, k.Hint = k.Hash, k.Hint, apikeys.Hash{Sum: [32]byte{2}}, "sak_…2222"
+	rotated, err := s.UpdateKey(t.Context(), "acct", "key_1", func(k *driver.Key, _ *audit.Entry) error {
+		k.Previous, k.PreviousHint, k.Hash, k.Hint = k.Hash, k.Hint, driver.Hash{Sum: [32]byte{2}}, "sak_…2222"
 		return nil
 	})
 	if err != nil || rotated.PreviousHint != key.Hint {
 		t.Fatalf("UpdateKey = %+v, %v", rotated, err)
 	}
-	changed, err := s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *webhooks.Webhook, _ *audit.Entry) error {
+	changed, err := s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *driver.Webhook, _ *audit.Entry) error {
 		w.Active = true
 		return nil
 	})
@@ -62,9 +61,9 @@ func TestFields_OfNewerNode_AreKeptOrRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		count++
-		var record fields.Record = new(apikeys.Key)
+		var record fields.Record = new(driver.Key)
 		if count == 3 {
-			record = new(webhooks.Webhook)
+			record = new(driver.Webhook)
 		}
 		if unknown := fields.Unknown(nil, string(packed), record); string(unknown) != "\x64\x01x" {
 			t.Errorf("row %d keeps %q of %q", count, unknown, packed)

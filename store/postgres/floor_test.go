@@ -13,11 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A contest measures what the store does beside the least that PostgreSQL could be
@@ -117,7 +116,7 @@ func BenchmarkPublish(b *testing.B) {
 			body := []byte(fmt.Sprintf("%0300d", 1))
 			c := contest{server: server, names: [2]string{"publish", "insert"}}
 			c.do[0] = func(i int64) error {
-				_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
+				_, err := s.Enqueue(context.Background(), driver.EncodedEvent{
 					ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 				})
 				return err
@@ -180,7 +179,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-func hashNo(i int64) (h apikeys.Hash) {
+func hashNo(i int64) (h driver.Hash) {
 	copy(h.Sum[:], fmt.Sprintf("%032d", i*7919))
 	return h
 }
@@ -191,8 +190,8 @@ func manyKeys(b *testing.B, s *postgres.Store, n int64) {
 	for worker := range int64(32) {
 		group.Go(func() {
 			for i := worker; i < n; i += 32 {
-				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_" + fmt.Sprint(i%100), Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
-				if err := s.CreateKey(context.Background(), key, apikeys.CreateOptions{}); err != nil {
+				key := driver.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_" + fmt.Sprint(i%100), Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
+				if err := s.CreateKey(context.Background(), key, driver.CreateOptions{}); err != nil {
 					b.Error(err)
 				}
 			}

@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -94,7 +94,7 @@ func (f *fleet) arrived(tasks []storetest.Task) (list []storetest.Settlement) {
 	defer f.mu.Unlock()
 	for _, task := range tasks {
 		f.took = append(f.took, at.Sub(task.Event.Timestamp))
-		list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+		list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
 	}
 	return list
 }
@@ -119,7 +119,7 @@ func (f *fleet) settle(b *testing.B, s *postgres.Store, results <-chan []storete
 }
 
 // A publishing is one of the ways to publish an event.
-type publishing func(context.Context, webhooks.EncodedEvent) error
+type publishing func(context.Context, driver.EncodedEvent) error
 
 // publish publishes at the rate for so long, however late the nodes are, and returns how many
 // events once all are settled, or a minute after. An event's time is when its turn was.
@@ -134,7 +134,7 @@ func (f *fleet) publish(b *testing.B, rate int, during time.Duration, do func(i 
 			for j := i; j < events; j += publishers {
 				at := begun.Add(time.Duration(j) * time.Second / time.Duration(rate))
 				time.Sleep(time.Until(at))
-				if err := do(j)(context.Background(), webhooks.EncodedEvent{
+				if err := do(j)(context.Background(), driver.EncodedEvent{
 					ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
 					Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte(`{"a":1}`),
 				}); err != nil {
@@ -159,7 +159,7 @@ func (f *fleet) publish(b *testing.B, rate int, during time.Duration, do func(i 
 func (f *fleet) enqueue(i int) publishing { return enqueueOn(f.nodes[i%len(f.nodes)]) }
 
 func enqueueOn(s *postgres.Store) publishing {
-	return func(ctx context.Context, event webhooks.EncodedEvent) error {
+	return func(ctx context.Context, event driver.EncodedEvent) error {
 		_, err := s.Enqueue(ctx, event)
 		return err
 	}
@@ -310,7 +310,7 @@ func BenchmarkArrival(b *testing.B) {
 	s := openOn(b, p)
 	endpoints(b, s, *benchEndpoints)
 	inTransaction := func(told bool) publishing {
-		return func(ctx context.Context, event webhooks.EncodedEvent) error {
+		return func(ctx context.Context, event driver.EncodedEvent) error {
 			err := pgx.BeginFunc(ctx, p, func(tx pgx.Tx) error {
 				_, err := s.EnqueueTx(ctx, tx, event)
 				return err
@@ -372,7 +372,7 @@ func BenchmarkUnderWay(b *testing.B) {
 			}
 			var list []storetest.Settlement
 			for _, task := range tasks {
-				list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+				list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
 			}
 			if stale, err := storetest.WorkerOf(s).Settle(b.Context(), list); err != nil || len(stale) > 0 {
 				b.Fatalf("Settle = %v, %v", stale, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // However many publish the id of an event that a transaction of the host's has published
@@ -37,11 +37,11 @@ func publishHeld(t *testing.T, together bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	enqueue := func(ctx context.Context, id string) (int, error) {
-		return s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
+		return s.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow})
 	}
 	tx, err := pool(t).Begin(t.Context())
 	if err != nil {
@@ -49,7 +49,7 @@ func publishHeld(t *testing.T, together bool) {
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	for i := range held {
-		if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: fmt.Sprint("held_", i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+		if _, err := s.EnqueueTx(t.Context(), tx, driver.EncodedEvent{ID: fmt.Sprint("held_", i), Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 const (
@@ -33,18 +34,18 @@ const attemptColumns = `a.number, a.state, a.status, a.started_at, a.took, a.cla
 
 // A history assembles deliveries from rows.
 type history struct {
-	deliveries []webhooks.Delivery
+	deliveries []driver.Delivery
 	events     []int64
 }
 
 func (h *history) add(r *historyRow) {
 	n := len(h.deliveries)
 	if n == 0 || h.events[n-1] != r.event || h.deliveries[n-1].WebhookID != r.webhookID {
-		d := webhooks.Delivery{
-			EventID: r.eventID, WebhookID: r.webhookID, Type: webhooks.EventType(r.eventType), PublishedAt: publishedAt(r.event),
+		d := driver.Delivery{
+			EventID: r.eventID, WebhookID: r.webhookID, Type: driver.EventType(r.eventType), PublishedAt: publishedAt(r.event),
 		}
 		if r.due != nil {
-			d.State, d.NextAttemptAt = webhooks.Pending, utc(*r.due)
+			d.State, d.NextAttemptAt = driver.Pending, utc(*r.due)
 		}
 		h.deliveries, h.events = append(h.deliveries, d), append(h.events, r.event)
 		n++
@@ -62,19 +63,19 @@ func (h *history) add(r *historyRow) {
 }
 
 // attempt returns the attempt of a row that has one.
-func (r *historyRow) attempt() webhooks.Attempt {
-	return webhooks.Attempt{
+func (r *historyRow) attempt() driver.Attempt {
+	return driver.Attempt{
 		Number: *r.number, StartedAt: loaded(r.startedAt), Duration: time.Duration(*r.took) * time.Microsecond, Status: *r.status,
-		Class: webhooks.ErrorClass(*r.class), Error: *r.reason, Response: *r.response,
+		Class: driver.ErrorClass(*r.class), Error: *r.reason, Response: *r.response,
 	}
 }
 
 // settledStates maps the state of a delivery's last attempt to the delivery's state, if it is not
 // pending.
-var settledStates = map[int16]webhooks.DeliveryState{stateDelivered: webhooks.Delivered, stateDead: webhooks.Dead, stateSkipped: webhooks.Skipped}
+var settledStates = map[int16]driver.DeliveryState{stateDelivered: driver.Delivered, stateDead: driver.Dead, stateSkipped: driver.Skipped}
 
 // settledAs returns the state of the attempt that settles a delivery as state.
-func settledAs(state webhooks.DeliveryState) int16 {
+func settledAs(state driver.DeliveryState) int16 {
 	for of, known := range settledStates {
 		if known == state {
 			return of
@@ -99,8 +100,8 @@ func (h *history) query(ctx context.Context, db querier, sql string, args ...any
 
 var deliveriesOfEvent = query("deliveries_of_event")
 
-// EventDeliveries implements [webhooks.Store].
-func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []webhooks.Delivery, err error) {
+// EventDeliveries implements [driver.WebhookStore].
+func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []driver.Delivery, err error) {
 	var h history
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		h = history{}
@@ -110,7 +111,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	case err != nil:
 		return nil, err
 	case len(h.deliveries) == 0:
-		return nil, webhooks.ErrNotFound
+		return nil, apierr.ErrNotFound
 	}
 	for _, d := range h.deliveries[1:] {
 		if d.State != "" {
@@ -120,16 +121,16 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	return list, nil
 }
 
-// ListDeliveries implements [webhooks.Store]. It reads failed deliveries from failure_log. For
+// ListDeliveries implements [driver.WebhookStore]. It reads failed deliveries from failure_log. For
 // other states it reads at most maxSteps times leastStep deliveries for a page, or more for larger
 // pages.
-func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (page webhooks.DeliveryPage, err error) {
+func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query driver.DeliveryQuery) (page driver.DeliveryPage, err error) {
 	from, to := numberAt(query.From), int64(1<<63-1)
 	if !query.To.IsZero() {
 		to = numberAfter(query.To)
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		page = webhooks.DeliveryPage{}
+		page = driver.DeliveryPage{}
 		no, err := s.webhookNo(ctx, s.planned(conn), account, webhookID)
 		if err != nil {
 			return err
@@ -140,12 +141,12 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		return s.listDeliveries(ctx, conn, no, webhookID, &query, from, to, &page)
 	})
 	if err != nil {
-		return webhooks.DeliveryPage{}, err
+		return driver.DeliveryPage{}, err
 	}
 	return page, nil
 }
 
-func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64, webhookID string, query *webhooks.DeliveryQuery, from, to int64, page *webhooks.DeliveryPage) error {
+func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64, webhookID string, query *driver.DeliveryQuery, from, to int64, page *driver.DeliveryPage) error {
 	of, step := list, query.Limit+1
 	whole := query.Failed && len(query.States) == 0 // read until the page is full or the list ends
 	if query.OnlyFailed() {

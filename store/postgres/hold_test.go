@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -25,7 +26,7 @@ func TestHoldAll(t *testing.T) {
 	endpoints(t, s, 2)
 	publish := func(id string) {
 		t.Helper()
-		event := webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}
+		event := driver.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}
 		if n, err := s.Enqueue(t.Context(), event); n != 1 || err != nil {
 			t.Fatalf("Enqueue = %d, %v", n, err)
 		}

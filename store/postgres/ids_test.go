@@ -15,8 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // An idTest has a store, and a webhook of the account acct that is on and one that is off.
@@ -32,7 +33,7 @@ func newIDTest(t *testing.T) *idTest {
 	for _, id := range []string{"on", "off"} {
 		w := newWebhook("acct", id)
 		w.Active = id == "on"
-		if err := s.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), w, driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,8 +67,8 @@ func (s *idTest) change() {
 	}
 }
 
-func event(id string) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}"), Timestamp: time.Now()}
+func event(id string) driver.EncodedEvent {
+	return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}"), Timestamp: time.Now()}
 }
 
 func (s *idTest) publish(id string) {
@@ -230,7 +231,7 @@ func TestPurge_PreparedTransaction_IDsGoOn(t *testing.T) {
 		defer func() { _, _ = pool(t).Exec(context.Background(), `rollback prepared 'ids'`) }()
 	}
 	for range 2 {
-		if _, err := s.Purge(t.Context(), webhooks.Purge{EventIDs: time.Now().Add(-3 * time.Hour), Limit: 1}); err != nil {
+		if _, err := s.Purge(t.Context(), driver.Purge{EventIDs: time.Now().Add(-3 * time.Hour), Limit: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,7 +240,7 @@ func TestPurge_PreparedTransaction_IDsGoOn(t *testing.T) {
 	}
 	in(t, s.schema, `update partitions set below = 1 where kind = 'event_ids'`) // as if these had passed
 	for range 2 {
-		if _, err := s.Purge(t.Context(), webhooks.Purge{EventIDs: time.Now().Add(-3 * time.Hour), Limit: 1}); err != nil {
+		if _, err := s.Purge(t.Context(), driver.Purge{EventIDs: time.Now().Add(-3 * time.Hour), Limit: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,7 +303,7 @@ func TestPastIDs(t *testing.T) {
 	s := newIDTest(t)
 	s.publish("a")
 	s.mark()
-	if _, err := s.EventByID(t.Context(), "acct", "a"); !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := s.EventByID(t.Context(), "acct", "a"); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("EventByID of what is past = %v, want ErrNotFound", err)
 	}
 	s.publish("a")
@@ -324,7 +325,7 @@ func TestPastIDs(t *testing.T) {
 	tables := func() int {
 		return s.count(`select count(*) from pg_inherits where inhparent = $1::text::regclass`, quoted(s.schema)+".event_ids")
 	}
-	if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 1}); err != nil || tables() != 1 {
+	if _, err := s.Purge(t.Context(), driver.Purge{Limit: 1}); err != nil || tables() != 1 {
 		t.Fatalf("%d parts of the IDs are there, %v, want 1", tables(), err)
 	}
 	s.publish("a")

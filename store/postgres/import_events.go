@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 const (
@@ -76,7 +76,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 		for j := range e.Deliveries {
 			d := &e.Deliveries[j]
 			name := owned{e.Account, d.WebhookID}
-			if known := i.webhooks[name]; d.State == webhooks.Pending && (known.no == 0 || known.gone) {
+			if known := i.webhooks[name]; d.State == driver.Pending && (known.no == 0 || known.gone) {
 				return fmt.Errorf("event %q of account %q: %w: it is pending for webhook %q, which is not there", e.ID, e.Account, transfer.ErrRecord, d.WebhookID)
 			}
 			webhook, err := i.pastWebhook(ctx, name)
@@ -86,7 +86,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 			if e.number >= i.attemptsFrom {
 				attempts = appendAttempts(attempts, e.number, webhook, d)
 			}
-			if d.State != webhooks.Pending {
+			if d.State != driver.Pending {
 				continue
 			}
 			due := i.now.Add(d.Wait)
@@ -105,7 +105,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 		}
 	}
 	// Redelivered events are due before the page's other deliveries of their webhook. (That order
-	// only needs to last until a restart, see [webhooks.History].)
+	// only needs to last until a restart, see [driver.History].)
 	for _, row := range first {
 		webhook := row[0].(int64)
 		soonest[webhook] = soonest[webhook].Add(-time.Millisecond)
@@ -201,9 +201,9 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 func appendAttempts(rows [][]any, number, webhook int64, d *transfer.Delivery) [][]any {
 	attempts, settled, state := d.Attempts, len(d.Attempts)-1, d.State
 	switch d.State {
-	case webhooks.Skipped:
-		attempts, settled = append([]webhooks.Attempt{{}}, attempts...), 0
-	case webhooks.Pending:
+	case driver.Skipped:
+		attempts, settled = append([]driver.Attempt{{}}, attempts...), 0
+	case driver.Pending:
 		state = d.Settled
 		for settled >= 0 && (state == "" || attempts[settled].Number > d.Before) {
 			settled--

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
@@ -38,12 +38,12 @@ func (i *importer) addKeys(ctx context.Context) error {
 	for _, r := range i.keys {
 		accounts, ids, hashes = append(accounts, r.Account), append(ids, r.ID), append(hashes, sum(r.Hash), sum(r.Previous))
 	}
-	known, taken := make(map[owned]bool), make(map[apikeys.Hash]bool)
+	known, taken := make(map[owned]bool), make(map[driver.Hash]bool)
 	var name owned
 	var hash hashColumn
 	batch := &pgx.Batch{}
 	batch.Queue(i.sql(knownKeys), accounts, ids).Query(eachRow(func() error { known[name] = true; return nil }, &name.account, &name.id))
-	batch.Queue(i.sql(takenHashes), hashes).Query(eachRow(func() error { taken[apikeys.Hash(hash)] = true; return nil }, &hash))
+	batch.Queue(i.sql(takenHashes), hashes).Query(eachRow(func() error { taken[driver.Hash(hash)] = true; return nil }, &hash))
 	if err := i.tx.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (i *importer) addKeys(ctx context.Context) error {
 			return fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
 		}
 		taken[r.Hash], taken[r.Previous] = true, !r.Previous.IsZero()
-		rows = append(rows, keyValues(&r.Key, r.Hash, apikeys.Hash{}, r.Previous, nil))
+		rows = append(rows, keyValues(&r.Key, r.Hash, driver.Hash{}, r.Previous, nil))
 		if !r.Previous.IsZero() {
-			rows = append(rows, keyValues(&r.Key, r.Previous, r.Hash, apikeys.Hash{}, nil))
+			rows = append(rows, keyValues(&r.Key, r.Previous, r.Hash, driver.Hash{}, nil))
 		}
 		for _, use := range []struct {
 			hash []byte

@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.previous, k.previous_expires_at, k.fields`
@@ -29,7 +30,7 @@ const keyByID = `select ` + keyColumns + keyUses + ` from storageapi.keys k wher
 const lockPackedKey = `select ` + keyColumns + keyUses + `, k.fields from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null for update`
 
 // A hashColumn scans a hash; null leaves it unchanged.
-type hashColumn apikeys.Hash
+type hashColumn driver.Hash
 
 func (h *hashColumn) ScanBytes(sum []byte) error {
 	copy(h.Sum[:], sum)
@@ -45,7 +46,7 @@ func (p *packedColumn) ScanBytes(packed []byte) error {
 }
 
 // scanKey reads keyColumns, keyUses if uses is set, and the columns of more.
-func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
+func scanKey(row pgx.Row, uses bool, more ...any) (key driver.Key, err error) {
 	var names []string
 	var packed packedColumn
 	var next hashColumn
@@ -55,12 +56,12 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 		columns = append(columns, (*instant)(&key.LastUsedAt), (*instant)(&key.PreviousUsedAt))
 	}
 	if err := row.Scan(append(columns, more...)...); err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
 	if key.Scopes, err = scopes.FromNames(names); err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
-	if next := apikeys.Hash(next); !next.IsZero() {
+	if next := driver.Hash(next); !next.IsZero() {
 		key.Hash, key.Previous = next, key.Hash
 	}
 	walk := fields.Unpacker(string(packed))
@@ -70,13 +71,13 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	return key, walk.Err()
 }
 
-func scanUsedKey(row pgx.Row) (apikeys.Key, error) { return scanKey(row, true) }
-func scanBareKey(row pgx.Row) (apikeys.Key, error) { return scanKey(row, false) }
+func scanUsedKey(row pgx.Row) (driver.Key, error) { return scanKey(row, true) }
+func scanBareKey(row pgx.Row) (driver.Key, error) { return scanKey(row, false) }
 
 // found converts pgx.ErrNoRows to ErrNotFound.
-func found(key apikeys.Key, err error) (apikeys.Key, error) {
+func found(key driver.Key, err error) (driver.Key, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = apikeys.ErrNotFound
+		err = apierr.ErrNotFound
 	}
 	return key, err
 }
@@ -88,7 +89,7 @@ func packed(r fields.Record, unknown []byte) []byte {
 }
 
 // sum returns the column value of a hash: null if it is zero.
-func sum(hash apikeys.Hash) []byte {
+func sum(hash driver.Hash) []byte {
 	if hash.IsZero() {
 		return nil
 	}
@@ -103,14 +104,14 @@ func optional(text string) *string {
 	return &text
 }
 
-// CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
+// CreateKey implements [driver.KeyStore].
+func (s *Store) CreateKey(ctx context.Context, key driver.Key, options driver.CreateOptions) error {
 	return s.create(ctx, keyRequests, key.Account, key.ID, &options, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.insertKey(ctx, tx, &key, options.AuditEntry); err != nil {
 			return err
 		}
 		const count = `select count(*) from storageapi.keys where account = $1 and next is null`
-		return s.checkLimit(ctx, tx, count, key.Account, options.MaxCount, apikeys.ErrLimit)
+		return s.checkLimit(ctx, tx, count, key.Account, options.MaxCount, apierr.ErrLimit)
 	})
 }
 
@@ -135,9 +136,9 @@ const insertKey = `
 
 // insertKey adds the rows of a key, or returns ErrExists if another key has its id or one of its
 // hashes. It waits for transactions that are adding such a key.
-func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, entry audit.Entry) error {
+func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *driver.Key, entry audit.Entry) error {
 	batch := &pgx.Batch{}
-	s.queueKey(batch, key, key.Hash, apikeys.Hash{}, key.Previous, nil)
+	s.queueKey(batch, key, key.Hash, driver.Hash{}, key.Previous, nil)
 	s.queuePrevious(batch, key, nil)
 	if err := s.queueAuditEntry(batch, entry); err != nil {
 		return err
@@ -146,18 +147,18 @@ func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, entr
 }
 
 // queuePrevious queues the row of a key's previous hash, if any.
-func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key, unknown []byte) {
+func (s *Store) queuePrevious(batch *pgx.Batch, key *driver.Key, unknown []byte) {
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
-		s.queueKey(batch, key, key.Previous, key.Hash, apikeys.Hash{}, unknown)
+		s.queueKey(batch, key, key.Previous, key.Hash, driver.Hash{}, unknown)
 	}
 }
 
-func (s *Store) queueKey(batch *pgx.Batch, key *apikeys.Key, hash, next, previous apikeys.Hash, unknown []byte) {
+func (s *Store) queueKey(batch *pgx.Batch, key *driver.Key, hash, next, previous driver.Hash, unknown []byte) {
 	batch.Queue(s.sql(insertKey), keyValues(key, hash, next, previous, unknown)...)
 }
 
 // keyValues are the values of insertKey, with packed fields that this version does not know.
-func keyValues(key *apikeys.Key, hash, next, previous apikeys.Hash, unknown []byte) []any {
+func keyValues(key *driver.Key, hash, next, previous driver.Hash, unknown []byte) []any {
 	return []any{
 		sum(hash), sum(next), key.Account, key.ID, key.Name, key.Scopes.Names(), utc(key.CreatedAt), stored(key.ExpiresAt), sum(previous),
 		stored(key.PreviousExpiresAt), packed(key, unknown),
@@ -167,26 +168,26 @@ func keyValues(key *apikeys.Key, hash, next, previous apikeys.Hash, unknown []by
 // taken converts a unique violation to ErrExists.
 func taken(err error) error {
 	if code(err) == uniqueViolation {
-		return apikeys.ErrExists
+		return apierr.ErrExists
 	}
 	return err
 }
 
-// KeyByID implements [apikeys.Store].
-func (s *Store) KeyByID(ctx context.Context, account, id string) (apikeys.Key, error) {
+// KeyByID implements [driver.KeyStore].
+func (s *Store) KeyByID(ctx context.Context, account, id string) (driver.Key, error) {
 	return found(only(ctx, s, scanUsedKey, keyByID, account, id))
 }
 
-// ListKeys implements [apikeys.Store].
-func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+// ListKeys implements [driver.KeyStore].
+func (s *Store) ListKeys(ctx context.Context, account string, page driver.ListQuery) ([]driver.Key, error) {
 	return collect(ctx, s, scanUsedKey, `select `+keyColumns+keyUses+`
 		from storageapi.keys k where k.account = $1 and k.next is null and ($2 = '' or k.id < $2) order by k.id desc limit $3`, account, page.After, page.Limit)
 }
 
-// ExpiringKeys implements [apikeys.Store].
-func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (keys []apikeys.Key, err error) {
+// ExpiringKeys implements [driver.KeyStore].
+func (s *Store) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (keys []driver.Key, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		keys, err = rowsOf(ctx, s.with(conn, indexed, inOrder), func(row pgx.CollectableRow) (apikeys.Key, error) { return scanUsedKey(row) },
+		keys, err = rowsOf(ctx, s.with(conn, indexed, inOrder), func(row pgx.CollectableRow) (driver.Key, error) { return scanUsedKey(row) },
 			s.sql(expiringKeys), utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
 		return err
 	})
@@ -199,15 +200,15 @@ const expiringKeys = `select ` + keyColumns + keyUses + `
 	and not exists (select from storageapi.erasures e where e.account = k.account)
 	order by k.expires_at, k.account, k.id limit $5`
 
-// UpdateKey implements [apikeys.Store]. The key is locked while change runs.
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *audit.Entry) error) (changed apikeys.Key, err error) {
+// UpdateKey implements [driver.KeyStore]. The key is locked while change runs.
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*driver.Key, *audit.Entry) error) (changed driver.Key, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var newer packedColumn
 		old, err := found(scanKey(tx.QueryRow(ctx, s.sql(lockPackedKey), account, id), true, &newer))
 		if err != nil {
 			return err
 		}
-		unknown := fields.Unknown(nil, string(newer), new(apikeys.Key))
+		unknown := fields.Unknown(nil, string(newer), new(driver.Key))
 		key := old
 		fields.Copy(&key)
 		var entry audit.Entry
@@ -234,18 +235,18 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		return err
 	})
 	if err != nil {
-		return apikeys.Key{}, err
+		return driver.Key{}, err
 	}
 	return changed, nil
 }
 
 // lockKey returns a key and locks it until the transaction ends.
-func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (apikeys.Key, error) {
+func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (driver.Key, error) {
 	return found(scanUsedKey(tx.QueryRow(ctx, s.sql(keyByID+` for update`), account, id)))
 }
 
-// DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, entry audit.Entry) error {
+// DeleteKey implements [driver.KeyStore].
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(driver.Key) error, entry audit.Entry) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		key, err := s.lockKey(ctx, tx, account, id)
 		if err != nil {
@@ -269,12 +270,12 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 
 var recordKeyUses = query("record_key_uses")
 
-// RecordKeyUse implements [apikeys.Store]. It locks the keys against deletion, in a fixed order.
-func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+// RecordKeyUse implements [driver.KeyStore]. It locks the keys against deletion, in a fixed order.
+func (s *Store) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		batch := s.batch(indexed)
-		batch.Queue(s.sql(recordKeyUses), column(uses, func(u apikeys.KeyUse) string { return u.Account }), column(uses, func(u apikeys.KeyUse) string { return u.ID }),
-			column(uses, func(u apikeys.KeyUse) []byte { return u.Hash.Sum[:] }), column(uses, func(u apikeys.KeyUse) time.Time { return utc(u.At) }))
+		batch.Queue(s.sql(recordKeyUses), column(uses, func(u driver.KeyUse) string { return u.Account }), column(uses, func(u driver.KeyUse) string { return u.ID }),
+			column(uses, func(u driver.KeyUse) []byte { return u.Hash.Sum[:] }), column(uses, func(u driver.KeyUse) time.Time { return utc(u.At) }))
 		return conn.SendBatch(ctx, batch).Close()
 	})
 }

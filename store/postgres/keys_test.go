@@ -10,16 +10,18 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
 // keyNo is a key of that number, with its hash.
-func keyNo(i int64) apikeys.Key {
-	return apikeys.Key{ID: fmt.Sprint("key_", i), Account: "acct", Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
+func keyNo(i int64) driver.Key {
+	return driver.Key{ID: fmt.Sprint("key_", i), Account: "acct", Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
 }
 
 // listens has a node listen until the test ends, and returns once it does.
@@ -84,7 +86,7 @@ func TestKeyByHash_ManyAtOnce_ShareStatements(t *testing.T) {
 	schema, option := migratedSchema(t)
 	creator := open(t, option)
 	for i := range int64(keys) {
-		if err := creator.CreateKey(t.Context(), keyNo(i), apikeys.CreateOptions{}); err != nil {
+		if err := creator.CreateKey(t.Context(), keyNo(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +128,7 @@ func TestKeyByHash_ManyAtOnce_ShareStatements(t *testing.T) {
 		case canceled:
 			lookUp(ctx, i, context.Canceled)
 		case keys:
-			lookUp(t.Context(), unknown, apikeys.ErrNotFound)
+			lookUp(t.Context(), unknown, apierr.ErrNotFound)
 		default:
 			lookUp(t.Context(), i, nil)
 		}
@@ -146,7 +148,7 @@ func TestKeyByHash_ContextEndsDuringSharedStatement_ReturnsAtOnce(t *testing.T) 
 	schema, option := migratedSchema(t)
 	creator := open(t, option)
 	for i := range int64(keys) {
-		if err := creator.CreateKey(t.Context(), keyNo(i), apikeys.CreateOptions{}); err != nil {
+		if err := creator.CreateKey(t.Context(), keyNo(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

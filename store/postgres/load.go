@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -27,14 +27,14 @@ var (
 	loadedRows   = query("loaded_rows")
 )
 
-// Load implements [webhooks.Deliveries]. The claimed deliveries must still be this node's when
+// Load implements [driver.Deliveries]. The claimed deliveries must still be this node's when
 // their rows are read: if the node's term may be over by then, all are Unread.
-func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	s.steps.RUnlock()
-	l := loader{Store: s, list: make([]webhooks.LoadedDelivery, len(refs))}
+	l := loader{Store: s, list: make([]driver.LoadedDelivery, len(refs))}
 	node := s.node.Current()
 	if node != 0 {
 		l.find(refs)
@@ -49,7 +49,7 @@ func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	}
 	if node == 0 || s.node.Current() != node { // this process stood still; others may own the shards
 		for i := range l.list {
-			l.list[i].State = webhooks.Unread
+			l.list[i].State = driver.Unread
 		}
 		return l.list, nil
 	}
@@ -61,7 +61,7 @@ func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 // A loader reads deliveries of webhooks in memory; other webhooks are not this node's.
 type loader struct {
 	*Store
-	list   []webhooks.LoadedDelivery
+	list   []driver.LoadedDelivery
 	rows   []loadRow
 	events map[int64]*loadEvent
 	found  map[int64]decodedWebhook // webhooks read by this call
@@ -82,12 +82,12 @@ type loadRow struct {
 
 // A loadEvent is an event, possibly for several webhooks.
 type loadEvent struct {
-	webhooks.EncodedEvent
+	driver.EncodedEvent
 	hasBody bool // the event has a body, which may not have been read
 }
 
 // find finds the webhooks in memory.
-func (l *loader) find(refs []webhooks.DeliveryRef) {
+func (l *loader) find(refs []driver.DeliveryRef) {
 	o := &l.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *loader) scanEvents(rows pgx.Rows) error {
 	l.events = make(map[int64]*loadEvent, len(l.rows))
 	var no int64
 	var event bool
-	var e webhooks.EncodedEvent
+	var e driver.EncodedEvent
 	_, err := pgx.ForEachRow(rows, []any{&no, &event, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.TraceContext, &e.Body}, func() error {
 		known := l.events[no]
 		switch {
@@ -185,15 +185,15 @@ func (l *loader) judge() {
 		}
 		// A body is missing because the call's other bodies reach maxBytes.
 		if webhook.webhook == nil || webhook.version < r.version || event.hasBody && event.Body == nil {
-			to.State = webhooks.Unread
+			to.State = driver.Unread
 			continue
 		}
-		*to = webhooks.LoadedDelivery{
-			State: webhooks.Ready, Webhook: webhook.webhook, Attempts: r.attempts, Before: r.before,
+		*to = driver.LoadedDelivery{
+			State: driver.Ready, Webhook: webhook.webhook, Attempts: r.attempts, Before: r.before,
 			Due: l.owned.due(r.due, r.attempts, r.before), Age: max(0, l.now.Sub(publishedAt(r.event))),
 		}
 		if !webhook.webhook.Claimable() {
-			to.State = webhooks.Passive
+			to.State = driver.Passive
 			continue
 		}
 		to.Event, to.Err = event.EncodedEvent, webhook.err
@@ -207,7 +207,7 @@ func (l *loader) judge() {
 // checkPayloads reports missing payloads as errNewer if the schema is newer than this node, since
 // payloads may be stored elsewhere by then.
 func (l *loader) checkPayloads(ctx context.Context) {
-	lost := func(d webhooks.LoadedDelivery) bool { return d.Err == errNoPayload }
+	lost := func(d driver.LoadedDelivery) bool { return d.Err == errNoPayload }
 	if !slices.ContainsFunc(l.list, lost) {
 		return
 	}

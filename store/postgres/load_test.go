@@ -16,9 +16,9 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // slowRows returns connections with a statement timeout to a schema where pending deliveries take the
@@ -113,7 +113,7 @@ func accountsIn(t testing.TB, s *postgres.Store, n int) (accounts []string, besi
 			in[postgres.ShardOf(account)] = account
 			accounts = append(accounts, account)
 		}
-		if err := s.CreateWebhook(t.Context(), newWebhook(account, "wh_"+account), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook(account, "wh_"+account), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +145,7 @@ func (l *logLines) option() postgres.Option {
 // publishTo publishes an event of the account, which has one webhook.
 func publishTo(t testing.TB, s *postgres.Store, account, id string) {
 	t.Helper()
-	event := webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}
+	event := driver.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 	if n, err := s.Enqueue(t.Context(), event); n != 1 || err != nil {
 		t.Fatalf("Enqueue = %d, %v", n, err)
 	}
@@ -276,10 +276,10 @@ func TestLoading_PublishedMeanwhile_IsClaimedOnce(t *testing.T) {
 		publishTo(t, s, account, id)
 	}
 	eventually(t, "the first four are claimed", func() bool { return claimed() == 4 })
-	settleAs(t, counter, of["delivered"], webhooks.Deliver)
-	settleAs(t, counter, of["dead"], webhooks.GiveUp)
+	settleAs(t, counter, of["delivered"], driver.Deliver)
+	settleAs(t, counter, of["dead"], driver.GiveUp)
 	if stale, err := storetest.WorkerOf(counter).Settle(t.Context(), []storetest.Settlement{{
-		Task: of["retried"], Outcome: webhooks.Retry, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
+		Task: of["retried"], Effect: driver.Retry, RetryAfter: time.Hour, Attempt: driver.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
 	}}); err != nil || len(stale) > 0 {
 		t.Fatal(stale, err)
 	}

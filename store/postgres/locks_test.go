@@ -11,9 +11,9 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // traced returns a store on connections of its own, with which the server knows it by
@@ -64,8 +64,8 @@ func failing(tasks []storetest.Task) (list []storetest.Settlement) {
 	for i := range tasks {
 		task := tasks[len(tasks)-1-i]
 		list = append(list, storetest.Settlement{
-			Task: task, Outcome: webhooks.Retry, RetryAfter: time.Minute,
-			Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: task.Webhook.CreatedAt, Class: webhooks.ClassConnect},
+			Task: task, Effect: driver.Retry, RetryAfter: time.Minute,
+			Attempt: driver.Attempt{Number: task.Attempt, StartedAt: task.Webhook.CreatedAt, Class: driver.ClassConnect},
 		})
 	}
 	return list
@@ -79,7 +79,7 @@ func TestDeletingBesideSettling(t *testing.T) {
 	endpoints(t, s, 1)
 	const account, id = "acct_wh_000000", "wh_000000"
 	for i := range 6 {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: account, Type: alerts.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint(i), Account: account, Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestDeletingBesideSettling(t *testing.T) {
 	first := failing(tasks)
 	var late []storetest.Settlement
 	var group sync.WaitGroup
-	err = s.DeleteWebhook(t.Context(), account, id, func(webhooks.Webhook) error {
+	err = s.DeleteWebhook(t.Context(), account, id, func(driver.Webhook) error {
 		late = failing(claimed(t, s)) // it is there still
 		group.Go(func() {
 			if _, err := storetest.WorkerOf(s).Settle(t.Context(), first); err != nil {
@@ -119,11 +119,11 @@ func TestAlertBesideSettling(t *testing.T) {
 	schema, option := migratedSchema(t)
 	s, failed := traced(t, name, option)
 	for _, id := range []string{"b", "a"} { // not in the order of their ids
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+	if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	list := failing(claimed(t, s))
@@ -143,7 +143,7 @@ func TestAlertBesideSettling(t *testing.T) {
 	})
 	waits(t, name, 1)
 	group.Go(func() {
-		_, err := s.UpdateAlert(t.Context(), "acct", "series", func(step *alerts.Step) error {
+		_, err := s.UpdateAlert(t.Context(), "acct", "series", func(step *driver.AlertStep) error {
 			var ids []string
 			for _, w := range step.Webhooks() {
 				ids = append(ids, w.ID)

@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/batch"
 )
 
@@ -23,11 +24,11 @@ const (
 
 // A lookup is a call of KeyByHash that shares a statement with others.
 type lookup struct {
-	hash apikeys.Hash
+	hash driver.Hash
 	done chan struct{}
 
 	// The result, once done is closed. A key without an ID was not found.
-	key apikeys.Key
+	key driver.Key
 	err error // the statement's error
 }
 
@@ -37,9 +38,9 @@ func (s *Store) startLookups() {
 	})
 }
 
-// KeyByHash implements [apikeys.Store]. It looks up one row by primary key, as every request does:
+// KeyByHash implements [driver.KeyStore]. It looks up one row by primary key, as every request does:
 // with its own statement, or together with other calls that arrive while such statements run.
-func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (driver.Key, error) {
 	if s.lookups.Enter() {
 		defer s.lookups.Leave()
 		return s.lookUpAlone(ctx, hash)
@@ -52,30 +53,30 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, 
 	case <-l.done:
 	case <-ctx.Done():
 		s.lookups.Withdraw(l)
-		return apikeys.Key{}, failure(ctx, ctx.Err())
+		return driver.Key{}, failure(ctx, ctx.Err())
 	}
 	switch {
 	case l.err != nil: // perhaps caused by another key
 		return s.lookUpAlone(ctx, hash)
 	case l.key.ID == "":
-		return apikeys.Key{}, apikeys.ErrNotFound
+		return driver.Key{}, apierr.ErrNotFound
 	}
 	return l.key, nil
 }
 
-func (s *Store) lookUpAlone(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+func (s *Store) lookUpAlone(ctx context.Context, hash driver.Hash) (driver.Key, error) {
 	return found(only(ctx, s, scanBareKey, keyByHash, hash.Sum[:]))
 }
 
 // lookUpAll looks up a batch. It takes the batch after it has a connection.
 func (s *Store) lookUpAll(take func() []*lookup) {
 	wanted := sync.OnceValue(take)
-	keys := make(map[apikeys.Hash]apikeys.Key)
+	keys := make(map[driver.Hash]driver.Key)
 	err := s.read(context.Background(), func(ctx context.Context, conn *pgxpool.Conn) error {
 		hashes := column(wanted(), func(l *lookup) []byte { return l.hash.Sum[:] })
 		_, err := rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (hash hashColumn, err error) {
 			key, err := scanKey(row, false, &hash)
-			keys[apikeys.Hash(hash)] = key
+			keys[driver.Hash(hash)] = key
 			return hash, err
 		}, s.sql(keysByHashes), hashes)
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -41,11 +42,11 @@ func dispatch(ctx context.Context, t testing.TB, s store.Store, limit int, tell 
 	}
 }
 
-func settleAs(t *testing.T, s store.Store, task storetest.Task, outcome webhooks.Outcome) {
+func settleAs(t *testing.T, s store.Store, task storetest.Task, outcome driver.Effect) {
 	t.Helper()
 	stale, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{
-		Task: task, Outcome: outcome,
-		Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+		Task: task, Effect: outcome,
+		Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: driver.ClassConnect},
 	}})
 	if err != nil || len(stale) > 0 {
 		t.Fatal(stale, err)
@@ -77,7 +78,7 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, task := range claimed(t, s) {
-			settleAs(t, s, task, webhooks.Outcome(2+settled%2))
+			settleAs(t, s, task, driver.Effect(2+settled%2))
 			settled++
 		}
 	}
@@ -146,8 +147,8 @@ func TestSettlingInAnyOrder(t *testing.T) {
 			for j, task := range tasks {
 				if j%settlers == i {
 					mine = append(mine, storetest.Settlement{
-						Task: task, Outcome: webhooks.GiveUp,
-						Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+						Task: task, Effect: driver.GiveUp,
+						Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: driver.ClassConnect},
 					})
 				}
 			}

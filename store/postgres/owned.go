@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/feed"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // ownedShards is a node's state of its shards, with the scheduler that receives their pending
@@ -24,7 +24,7 @@ type ownedShards struct {
 	clock   databaseClock
 
 	mu        sync.Mutex
-	scheduler webhooks.Scheduler // from Deliver; nil: nothing is reported
+	scheduler driver.Scheduler // from Deliver; nil: nothing is reported
 	byNo      map[int64]*ownedWebhook
 	byID      map[string]*ownedWebhook
 	shards    map[int16]*feed.Snapshot // shards in memory, read up to the snapshot
@@ -53,14 +53,14 @@ type ownedWebhook struct {
 	id, account string
 	shard       int16
 	version     uint64
-	health      webhooks.WebhookHealth
+	health      driver.WebhookHealth
 	held        bool
 	kept        decodedWebhook
 }
 
 // brief returns the webhook without the fields that only an attempt needs.
-func (w *ownedWebhook) brief() *webhooks.Webhook {
-	return &webhooks.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held}
+func (w *ownedWebhook) brief() *driver.Webhook {
+	return &driver.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held}
 }
 
 // maxKept is the maximum number of webhooks kept for attempts, about 1 KiB each. Load reads the
@@ -70,8 +70,8 @@ const maxKept = 16_384
 // A decodedWebhook is a decoded, shared webhook.
 type decodedWebhook struct {
 	version uint64
-	webhook *webhooks.Webhook // nil: not kept
-	err     error             // a secret cannot be read
+	webhook *driver.Webhook // nil: not kept
+	err     error           // a secret cannot be read
 }
 
 // keep keeps a webhook for attempts, and evicts others above maxKept.
@@ -92,7 +92,7 @@ func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
 }
 
 // begin starts reporting pending deliveries to a scheduler; end stops it.
-func (o *ownedShards) begin(to webhooks.Scheduler) {
+func (o *ownedShards) begin(to driver.Scheduler) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.scheduler, o.troubles, o.reported, o.joined, o.complete = to, [troubles]error{}, nil, false, false
@@ -113,7 +113,7 @@ func (s *Store) owns(shard int16) bool {
 }
 
 // groupOf returns the group of a shard, which is never 0.
-func groupOf(shard int16) webhooks.Group { return webhooks.Group(shard) + 1 }
+func groupOf(shard int16) driver.Group { return driver.Group(shard) + 1 }
 
 // PauseShards implements [shards.Host]. No new attempts begin in the shards; running ones go on.
 func (s nodeStore) PauseShards(shards []int16) {
@@ -151,7 +151,7 @@ func (s nodeStore) UnloadShards(shards []int16) {
 	defer o.mu.Unlock()
 	for _, shard := range shards {
 		if o.scheduler != nil && o.shards[shard] != nil {
-			o.scheduler.Forget(webhooks.Scope{Group: groupOf(shard)})
+			o.scheduler.Forget(driver.Scope{Group: groupOf(shard)})
 		}
 		delete(o.shards, shard)
 		delete(o.paused, shard)
@@ -215,7 +215,7 @@ func (o *ownedShards) deleted(no int64) {
 func (o *ownedShards) gone(w *ownedWebhook) {
 	o.forget(w)
 	if o.scheduler != nil {
-		o.scheduler.Forget(webhooks.Scope{WebhookID: w.id})
+		o.scheduler.Forget(driver.Scope{WebhookID: w.id})
 	}
 }
 
@@ -224,7 +224,7 @@ func (o *ownedShards) erased(no int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w := o.byNo[no]; w != nil && o.scheduler != nil {
-		o.scheduler.Forget(webhooks.Scope{Account: w.account})
+		o.scheduler.Forget(driver.Scope{Account: w.account})
 	}
 }
 
@@ -255,7 +255,7 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 
 // updated reports a webhook that this node has just changed, if it is known: running attempts end
 // soon, and their results are judged by the new state.
-func (o *ownedShards) updated(webhook webhooks.Webhook) {
+func (o *ownedShards) updated(webhook driver.Webhook) {
 	fields.Copy(&webhook)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -294,8 +294,8 @@ func (o *ownedShards) report(rows []queuedRow) {
 
 // add is report, for callers with the lock and a scheduler.
 func (o *ownedShards) add(rows []queuedRow) {
-	list := make([]webhooks.PendingDelivery, 0, len(rows))
-	briefs := make(map[int64]*webhooks.Webhook)
+	list := make([]driver.PendingDelivery, 0, len(rows))
+	briefs := make(map[int64]*driver.Webhook)
 	for i := range rows {
 		r := &rows[i]
 		w := o.byNo[r.webhook]
@@ -307,7 +307,7 @@ func (o *ownedShards) add(rows []queuedRow) {
 			webhook = w.brief()
 			briefs[w.no] = webhook
 		}
-		list = append(list, webhooks.PendingDelivery{
+		list = append(list, driver.PendingDelivery{
 			Number: uint64(r.event), Webhook: webhook, Group: groupOf(w.shard), Due: o.due(r.due, r.attempts, r.before),
 			Attempts: r.attempts, Before: r.before, Recovered: r.recovered, First: r.first,
 		})
@@ -342,7 +342,7 @@ func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWeb
 			o.scheduler.Webhook(webhook)
 		}
 		if r.kind == changeNudge && r.there {
-			o.scheduler.Nudge(webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.event)})
+			o.scheduler.Nudge(driver.DeliveryRef{WebhookID: w.id, Number: uint64(r.event)})
 		}
 		if r.kind == changeFirst || r.kind == changeNudge || r.kind == changeProbe {
 			o.scheduler.Probe(w.id)

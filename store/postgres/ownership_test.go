@@ -16,9 +16,9 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 const shards = 256
@@ -842,7 +842,7 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 			mu.Lock()
 			for _, task := range tasks {
 				claims[task.Event.ID]++
-				list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
+				list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
 			}
 			mu.Unlock()
 			if len(tasks) == 0 {
@@ -875,7 +875,7 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 	group.Go(func() {
 		defer close(done)
 		for i := range events {
-			event := webhooks.EncodedEvent{ID: fmt.Sprint("event_", i), Account: fmt.Sprintf("acct_wh_%06d", i%hooks), Type: alerts.TypeBalanceLow, Body: []byte("{}")}
+			event := driver.EncodedEvent{ID: fmt.Sprint("event_", i), Account: fmt.Sprintf("acct_wh_%06d", i%hooks), Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 			if n, err := publisher.Enqueue(t.Context(), event); n != 1 || err != nil {
 				t.Errorf("Enqueue = %d, %v", n, err)
 				return

@@ -15,9 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // parted is a store whose tables are in parts that end when the test wants it.
@@ -31,7 +31,7 @@ type parted struct {
 func newParted(t *testing.T) *parted {
 	name, option := migratedSchema(t)
 	s := &parted{open(t, option, postgres.PollEvery(time.Millisecond)), t, name, option}
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -100,8 +100,8 @@ func (s *parted) publish(ids ...string) {
 	}
 }
 
-func ofAcct(id string) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`"` + id + `"`)}
+func ofAcct(id string) driver.EncodedEvent {
+	return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`"` + id + `"`)}
 }
 
 // purge purges to the end all that was published before.
@@ -109,14 +109,14 @@ func (s *parted) purge(before time.Time) {
 	s.t.Helper()
 	for more := true; more; {
 		var err error
-		if more, err = s.Purge(s.t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 100}); err != nil {
+		if more, err = s.Purge(s.t.Context(), driver.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 100}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 }
 
 // deliver claims what is due, wants these events of it, with their bodies, and settles it.
-func (s *parted) deliver(outcome webhooks.Outcome, want ...string) {
+func (s *parted) deliver(outcome driver.Effect, want ...string) {
 	s.t.Helper()
 	var got []string
 	for end := time.Now().Add(10 * time.Second); len(got) < len(want) && time.Now().Before(end); {
@@ -138,14 +138,14 @@ func (s *parted) deliver(outcome webhooks.Outcome, want ...string) {
 func (s *parted) want(want ...string) {
 	s.t.Helper()
 	var deliveries, events []string
-	page, err := s.ListDeliveries(s.t.Context(), "acct", "a", webhooks.DeliveryQuery{Limit: 100})
+	page, err := s.ListDeliveries(s.t.Context(), "acct", "a", driver.DeliveryQuery{Limit: 100})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, d := range page.Deliveries {
 		deliveries = append(deliveries, d.EventID)
 	}
-	list, err := s.ListEvents(s.t.Context(), "acct", webhooks.EventQuery{Limit: 100})
+	list, err := s.ListEvents(s.t.Context(), "acct", driver.EventQuery{Limit: 100})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -176,9 +176,9 @@ func (s *parted) count(sql string, args ...any) (n int) {
 func TestPartsAreDropped(t *testing.T) {
 	s := newParted(t)
 	s.publish("1", "2", "3")
-	s.deliver(webhooks.Deliver, "1", "2", "3")
+	s.deliver(driver.Deliver, "1", "2", "3")
 	s.publish("failed")
-	s.deliver(webhooks.GiveUp, "failed")
+	s.deliver(driver.GiveUp, "failed")
 	s.publish("owed")
 	s.split()
 	s.publish("late")
@@ -198,10 +198,10 @@ func TestPartsAreDropped(t *testing.T) {
 		t.Errorf("%d of them are noted", n)
 	}
 	s.want("young")
-	s.deliver(webhooks.Deliver, "young")
+	s.deliver(driver.Deliver, "young")
 	s.want("young")
 	s.publish("1") // its id is forgotten
-	s.deliver(webhooks.Deliver, "1")
+	s.deliver(driver.Deliver, "1")
 	s.want("1", "young")
 }
 
@@ -209,7 +209,7 @@ func TestPartsAreDropped(t *testing.T) {
 func TestPartsAreDroppedOfIdle(t *testing.T) {
 	s := newParted(t)
 	s.publish("1")
-	s.deliver(webhooks.Deliver, "1")
+	s.deliver(driver.Deliver, "1")
 	s.purge(s.split())
 	if n := s.first(); n != 0 {
 		t.Errorf("%d first parts are there, want none", n)
@@ -222,7 +222,7 @@ func TestPartsAreDroppedOfIdle(t *testing.T) {
 func TestPurgeBesideABackup(t *testing.T) {
 	s := newParted(t)
 	s.publish("1", "2")
-	s.deliver(webhooks.Deliver, "1", "2")
+	s.deliver(driver.Deliver, "1", "2")
 	border := s.split()
 	tx, err := pool(t).Begin(t.Context())
 	if err != nil {
@@ -264,7 +264,7 @@ func TestPurgeBesideABackup(t *testing.T) {
 	if n := s.first(); n != 0 {
 		t.Errorf("%d first parts are there, want none", n)
 	}
-	s.deliver(webhooks.Deliver, "young", "younger")
+	s.deliver(driver.Deliver, "young", "younger")
 }
 
 // runOut has the parts be those until half an hour ago.
@@ -288,7 +288,7 @@ func TestPublish_NoPartReady_ClockOfEventsStands(t *testing.T) {
 	s := newParted(t)
 	s.runOut()
 	s.publish("1", "2", "3")
-	s.deliver(webhooks.Deliver, "1", "2", "3")
+	s.deliver(driver.Deliver, "1", "2", "3")
 	if n := s.count(`select count(*) from {}.event_log where event < $1`, numberOf(time.Now().Add(-34*time.Minute))); n != 3 {
 		t.Errorf("%d events have numbers from five minutes before the end of the parts, want 3", n)
 	}
@@ -330,10 +330,10 @@ func TestPartsAhead(t *testing.T) {
 	} {
 		s := newParted(t)
 		for range 3 {
-			var purge webhooks.Purge
+			var purge driver.Purge
 			if age > 0 {
 				long := time.Now().Add(-age)
-				purge = webhooks.Purge{Payloads: long, Attempts: long, EventIDs: long}
+				purge = driver.Purge{Payloads: long, Attempts: long, EventIDs: long}
 			}
 			purge.Limit = 1
 			if _, err := s.Purge(t.Context(), purge); err != nil {
@@ -367,7 +367,7 @@ func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)
 	s.publish("1")
-	s.deliver(webhooks.Deliver, "1")
+	s.deliver(driver.Deliver, "1")
 	border := s.split()
 	s.publish("young")
 	ctx, stop := context.WithCancel(t.Context())
@@ -396,10 +396,10 @@ func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
 	for round := 0; (s.first() > 0 || made() < len(partedTables)) && round < 15; round++ {
 		// A node each time: it does not try again at once.
 		node := open(t, s.option)
-		if _, err := node.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 100}); err != nil {
+		if _, err := node.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 100}); err != nil {
 			t.Error(err)
 		}
-		if _, err := node.Purge(t.Context(), webhooks.Purge{Limit: 100}); err != nil { // parts of 30 days
+		if _, err := node.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil { // parts of 30 days
 			t.Error(err)
 		}
 	}
@@ -435,7 +435,7 @@ func TestPurge_PartKeptForAnHour_Fails(t *testing.T) {
 		t.Fatal(err)
 	}
 	purge := func(ago time.Duration) error {
-		_, err := open(t, s.option).Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(-ago), Limit: 100})
+		_, err := open(t, s.option).Purge(t.Context(), driver.Purge{Payloads: time.Now().Add(-ago), Limit: 100})
 		return err
 	}
 	if err := purge(90 * time.Minute); err != nil {
@@ -480,12 +480,12 @@ func TestPurgeOfTheFuture(t *testing.T) {
 	s.Published("acct")
 	s.want("young", "open")
 	s.publish("young", "open") // their ids are known
-	s.deliver(webhooks.Deliver, "open", "young")
+	s.deliver(driver.Deliver, "open", "young")
 	s.want("young", "open")
 	s.purge(time.Now().Add(time.Hour))
 	s.want()
 	s.publish("young")
-	s.deliver(webhooks.Deliver, "young")
+	s.deliver(driver.Deliver, "young")
 }
 
 // A Purge may end anywhere, for its context or its connection, and others may purge meanwhile.
@@ -507,7 +507,7 @@ func TestPurgeCutShort(t *testing.T) {
 		border := s.split()
 		young = append(young, fmt.Sprint("young", round))
 		s.publish(young[len(young)-1])
-		purge := webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 7}
+		purge := driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 7}
 		var group sync.WaitGroup
 		for _, by := range []*postgres.Store{s.Store, far} {
 			group.Go(func() {
@@ -542,7 +542,7 @@ func TestPurgeCutShort(t *testing.T) {
 			select from pg_class where relname = p.name and relnamespace = (select oid from pg_namespace where nspname = $1))`, s.schema); n != 0 {
 			t.Errorf("%d parts are noted that are not there", n)
 		}
-		s.deliver(webhooks.Deliver, young[len(young)-1])
+		s.deliver(driver.Deliver, young[len(young)-1])
 	}
 }
 
@@ -583,16 +583,16 @@ func TestPartsComeAndGoAtWork(t *testing.T) {
 			if string(task.Event.Body) != `"`+task.Event.ID+`"` && task.Err == nil {
 				t.Errorf("the body of %s is %s", task.Event.ID, task.Event.Body)
 			}
-			list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+			list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 		}
 		_, err = storetest.WorkerOf(s).Settle(t.Context(), list)
 		return err
 	})
 	work("list", func(i int) error {
-		if _, err := s.ListDeliveries(t.Context(), "acct", "a", webhooks.DeliveryQuery{Limit: 50, Failed: i%2 == 0}); err != nil {
+		if _, err := s.ListDeliveries(t.Context(), "acct", "a", driver.DeliveryQuery{Limit: 50, Failed: i%2 == 0}); err != nil {
 			return err
 		}
-		_, err := s.ListEvents(t.Context(), "acct", webhooks.EventQuery{Limit: 50, OldestFirst: i%2 == 0})
+		_, err := s.ListEvents(t.Context(), "acct", driver.EventQuery{Limit: 50, OldestFirst: i%2 == 0})
 		return err
 	})
 	for range 10 {

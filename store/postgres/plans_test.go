@@ -16,10 +16,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // filled puts so many rows into every table that grows, of other accounts, as if all
@@ -62,11 +62,11 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		return err
 	},
 	"ListKeys": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.ListKeys(ctx, of, apikeys.Page{Limit: 9})
+		_, err := s.ListKeys(ctx, of, driver.ListQuery{Limit: 9})
 		return err
 	},
 	"ExpiringKeys": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: time.Now().AddDate(9, 0, 0), Limit: 9})
+		_, err := s.ExpiringKeys(ctx, driver.ExpiryQuery{Before: time.Now().AddDate(9, 0, 0), Limit: 9})
 		return err
 	},
 	"AccountSizes": func(ctx context.Context, s *postgres.Store, of string) error {
@@ -78,23 +78,23 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		return err
 	},
 	"ListWebhooks": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.ListWebhooks(ctx, of, webhooks.Page{Limit: 9})
+		_, err := s.ListWebhooks(ctx, of, driver.ListQuery{Limit: 9})
 		return err
 	},
 	"HeldWebhooks": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.HeldWebhooks(ctx, webhooks.Page{Limit: 9})
+		_, err := s.HeldWebhooks(ctx, driver.ListQuery{Limit: 9})
 		return err
 	},
 	"RecordKeyUse": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: of, ID: of, Hash: testKey(of, of, 1).Hash, At: time.Now()}})
+		return s.RecordKeyUse(ctx, []driver.KeyUse{{Account: of, ID: of, Hash: testKey(of, of, 1).Hash, At: time.Now()}})
 	},
 	"Enqueue": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "3", Account: of, Type: alerts.TypeBalanceLow})
+		_, err := s.Enqueue(ctx, driver.EncodedEvent{ID: of + "3", Account: of, Type: alerts.TypeBalanceLow})
 		return err
 	},
 	"Probe": func(ctx context.Context, s *postgres.Store, of string) error { return s.Probe(ctx, of, of) },
 	"Redeliver what is pending": func(ctx context.Context, s *postgres.Store, of string) error {
-		if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "4", Account: of, Type: alerts.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(ctx, driver.EncodedEvent{ID: of + "4", Account: of, Type: alerts.TypeBalanceLow}); err != nil {
 			return err
 		}
 		return s.Redeliver(ctx, of, of, of+"4", testAuditEntry(of))
@@ -107,7 +107,7 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		}
 	},
 	"UnseenKeys": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UnseenKeys(ctx, of, []alerts.DedupKey{{Key: "notice", Until: time.Now()}})
+		_, err := s.UnseenKeys(ctx, of, []driver.DedupKey{{Key: "notice", Until: time.Now()}})
 		return err
 	},
 	"DueAlerts": func(ctx context.Context, s *postgres.Store, of string) error {
@@ -119,15 +119,15 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		return err
 	},
 	"ListDeliveries": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.ListDeliveries(ctx, of, of, webhooks.DeliveryQuery{Limit: 9})
+		_, err := s.ListDeliveries(ctx, of, of, driver.DeliveryQuery{Limit: 9})
 		return err
 	},
 	"ListDeliveries of Failed": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.ListDeliveries(ctx, of, of, webhooks.DeliveryQuery{Failed: true, Limit: 9})
+		_, err := s.ListDeliveries(ctx, of, of, driver.DeliveryQuery{Failed: true, Limit: 9})
 		return err
 	},
 	"RecoveryByID": func(ctx context.Context, s *postgres.Store, of string) error {
-		if _, err := s.RecoveryByID(ctx, of, of); !errors.Is(err, webhooks.ErrNotFound) {
+		if _, err := s.RecoveryByID(ctx, of, of); !errors.Is(err, apierr.ErrNotFound) {
 			return err
 		}
 		return nil
@@ -382,16 +382,16 @@ func TestPlannedOnce(t *testing.T) {
 	publisher := open(t, option)
 	for i := range 20 {
 		id := fmt.Sprint("wh_", i)
-		if err := publisher.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
+		if err := publisher.CreateWebhook(t.Context(), newWebhook("acct", id), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := publisher.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+		if _, err := publisher.Enqueue(t.Context(), driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "it is claimed", func() bool {
 			list := claimed(t, s)
 			for _, task := range list {
-				settleAs(t, s, task, webhooks.Deliver)
+				settleAs(t, s, task, driver.Deliver)
 			}
 			return len(list) > 0
 		})

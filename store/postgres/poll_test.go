@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // notifying keeps the statements that listen or notify.
@@ -51,7 +51,7 @@ func TestPollOnly(t *testing.T) {
 	}
 	defer func() { _ = quiet.Close() }()
 	other := open(t, option)
-	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	claim := func() []storetest.Task {
@@ -67,7 +67,7 @@ func TestPollOnly(t *testing.T) {
 	}
 	enqueue := func(s *postgres.Store, id string) {
 		t.Helper()
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A worker claims and settles as the dispatcher does, and notes what it was told to wait.
@@ -35,7 +35,7 @@ func newWorker(t *testing.T, option postgres.Option) *worker {
 			p.claimed.Add(int64(len(tasks)))
 			var list []storetest.Settlement
 			for _, task := range tasks {
-				list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+				list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 			}
 			if _, err := storetest.WorkerOf(p.store).Settle(ctx, list); err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -72,13 +72,13 @@ func withTracer(t *testing.T, tracer pgx.QueryTracer, option postgres.Option) *p
 func TestLooksAreSeldom(t *testing.T) {
 	option := inSchema(t)
 	owner, other := newWorker(t, option), open(t, option)
-	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	seldom := func() bool { return owner.looksEvery(t) == time.Second }
 	eventually(t, "a node that is notified looks seldom", seldom)
 	err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
-		_, err := other.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow})
+		_, err := other.EnqueueTx(t.Context(), tx, driver.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow})
 		eventually(t, "it looks often while a host publishes", func() bool { return owner.looksEvery(t) == 100*time.Millisecond })
 		return err
 	})
@@ -105,7 +105,7 @@ func TestNodesPoll(t *testing.T) {
 		t.Helper()
 		var group sync.WaitGroup
 		for range n {
-			event := webhooks.EncodedEvent{
+			event := driver.EncodedEvent{
 				ID: fmt.Sprint(published), Account: fmt.Sprintf("acct_wh_%06d", published%50), Type: alerts.TypeBalanceLow,
 			}
 			group.Go(func() {

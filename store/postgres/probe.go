@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
 )
 
 // askProbe adds a change of the kind $4, in the shard $3, for the webhook $2 of the account $1.
@@ -16,13 +16,13 @@ const askProbe = `
 	select $4::smallint, array[$3::smallint], array[no], array[0] from storageapi.webhooks where account = $1 and id = $2
 	returning true`
 
-// Probe implements [webhooks.Store].
+// Probe implements [driver.WebhookStore].
 func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 	err := s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var asked bool
 		err := s.planned(conn).QueryRow(ctx, s.sql(askProbe), account, webhookID, shardOf(account), changeProbe).Scan(&asked)
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = webhooks.ErrNotFound
+			err = apierr.ErrNotFound
 		}
 		return err
 	})

@@ -14,21 +14,22 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // What somebody asks of one node is done at once, though the receiver was down for
 // another, which alone knows of its pause, and the database has the webhook rest.
 func TestAnyNodeEndsThePause(t *testing.T) {
-	for name, press := range map[string]func(service *webhooks.WebhookService, webhook webhooks.Webhook, event string) error{
-		"redelivery": func(service *webhooks.WebhookService, webhook webhooks.Webhook, event string) error {
+	for name, press := range map[string]func(service *webhooks.WebhookService, webhook driver.Webhook, event string) error{
+		"redelivery": func(service *webhooks.WebhookService, webhook driver.Webhook, event string) error {
 			return service.Redeliver(t.Context(), webhook.Account, webhook.ID, event)
 		},
-		"test event": func(service *webhooks.WebhookService, webhook webhooks.Webhook, _ string) error {
+		"test event": func(service *webhooks.WebhookService, webhook driver.Webhook, _ string) error {
 			_, err := service.SendTest(t.Context(), webhook.Account, webhook.ID)
 			return err
 		},
-		"on again": func(service *webhooks.WebhookService, webhook webhooks.Webhook, _ string) error {
+		"on again": func(service *webhooks.WebhookService, webhook driver.Webhook, _ string) error {
 			active := true
 			_, err := service.Update(t.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{Active: &active})
 			return err
@@ -37,7 +38,7 @@ func TestAnyNodeEndsThePause(t *testing.T) {
 		for _, runs := range []bool{false, true} {
 			t.Run(map[bool]string{false: name, true: name + ", at a node that runs"}[runs], func(t *testing.T) {
 				t.Parallel()
-				anyNodeEndsThePause(t, runs, func(service *webhooks.WebhookService, webhook webhooks.Webhook, event string) error {
+				anyNodeEndsThePause(t, runs, func(service *webhooks.WebhookService, webhook driver.Webhook, event string) error {
 					return press(service, webhook, event)
 				})
 			})
@@ -45,7 +46,7 @@ func TestAnyNodeEndsThePause(t *testing.T) {
 	}
 }
 
-func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookService, webhooks.Webhook, string) error) {
+func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookService, driver.Webhook, string) error) {
 	var repaired atomic.Bool
 	arrived := make(chan string, 1000)
 	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +83,7 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 		return service
 	}
 	first := node(true)
-	webhook, err := first.Create(t.Context(), "acct", webhooks.CreateParams{URL: receiver.URL, Events: []webhooks.EventType{alerts.TypeBalanceLow}})
+	webhook, err := first.Create(t.Context(), "acct", webhooks.CreateParams{URL: receiver.URL, Events: []driver.EventType{alerts.TypeBalanceLow}})
 	if err != nil {
 		t.Fatal(err)
 	}

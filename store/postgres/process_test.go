@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/webhooks"
@@ -217,15 +218,15 @@ func (l *ledger) await(t *testing.T) {
 }
 
 // alertsOf are the types of what tells that an account has used up its bandwidth.
-var alertsOf = []webhooks.EventType{alerts.TypeBandwidthLimitApproaching, alerts.TypeBandwidthLimitReached}
+var alertsOf = []driver.EventType{alerts.TypeBandwidthLimitApproaching, alerts.TypeBandwidthLimitReached}
 
 // alertName names an alert to an account's path.
-func alertName(path string, of webhooks.EventType) string { return path + " " + string(of) }
+func alertName(path string, of driver.EventType) string { return path + " " + string(of) }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var event struct {
-		ID   string             `json:"id"`
-		Type webhooks.EventType `json:"type"`
+		ID   string           `json:"id"`
+		Type driver.EventType `json:"type"`
 	}
 	err := json.NewDecoder(r.Body).Decode(&event)
 	l.mu.Lock()
@@ -313,7 +314,7 @@ func onPrimary(t *testing.T) (s *postgres.Store, primary, standby *cluster.Clust
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return s, primary, standby
@@ -327,7 +328,7 @@ func TestStandbyLost(t *testing.T) {
 	}
 	s, primary, standby := onPrimary(t)
 	enqueue := func(ctx context.Context) error {
-		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow})
+		_, err := s.Enqueue(ctx, driver.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow})
 		return err
 	}
 	p, err := pgxpool.New(t.Context(), primary.DSN("postgres"))

@@ -5,10 +5,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Enqueue implements [webhooks.Store].
+// Enqueue implements [driver.WebhookStore].
 //
 // Events are ordered by the time of publishing. An event whose Enqueue is still running may take a
 // place before an event already stored, so a client that pages through the newest first at that
@@ -16,7 +17,7 @@ import (
 //
 // An event whose id was published in an open transaction of the host waits for that transaction to
 // end, without delaying others. If ctx ends first, the event is not stored.
-func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (deliveries int, err error) {
+func (s *Store) Enqueue(ctx context.Context, encoded driver.EncodedEvent) (deliveries int, err error) {
 	s.checkParts()
 	deliveries, err = s.publisher.publish(ctx, &encoded)
 	return s.enqueued(encoded.Account, deliveries, err)
@@ -52,7 +53,7 @@ func (s *Store) Published(accounts ...string) {
 // open, and Enqueue of the same id waiting, until the server ends it: set
 // idle_in_transaction_session_timeout. The statement runs with the transaction's settings; only ctx
 // limits its time.
-func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.EncodedEvent) (deliveries int, err error) {
+func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded driver.EncodedEvent) (deliveries int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}

@@ -11,16 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func newWebhook(account, id string) webhooks.Webhook {
-	return webhooks.Webhook{
-		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{alerts.TypeBalanceLow},
-		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+func newWebhook(account, id string) driver.Webhook {
+	return driver.Webhook{
+		ID: id, Account: account, URL: "https://example.com/" + id, Events: []driver.EventType{alerts.TypeBalanceLow},
+		WebhookHealth: driver.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 	}
 }
 
@@ -53,7 +55,7 @@ func TestPublishTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"a", "b"} {
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +70,7 @@ func TestPublishTx(t *testing.T) {
 			if n := counted.n - before; n != 1 {
 				t.Errorf("PublishTx took %d statements, want 1", n)
 			}
-			if _, err := s.EventDeliveries(t.Context(), "acct", id); !errors.Is(err, webhooks.ErrNotFound) {
+			if _, err := s.EventDeliveries(t.Context(), "acct", id); !errors.Is(err, apierr.ErrNotFound) {
 				t.Errorf("EventDeliveries before the commit = %v, want ErrNotFound", err)
 			}
 			return end
@@ -83,11 +85,11 @@ func TestPublishTx(t *testing.T) {
 	if err != nil || len(tasks) != 2 || tasks[0].Event.ID != "kept" {
 		t.Errorf("Claim = %d tasks, %v, want those of the event that was committed", len(tasks), err)
 	}
-	if _, err := s.EventDeliveries(t.Context(), "acct", "undone"); !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := s.EventDeliveries(t.Context(), "acct", "undone"); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("EventDeliveries of what was undone = %v, want ErrNotFound", err)
 	}
 
-	var invalid *webhooks.ValidationError
+	var invalid *apierr.ValidationError
 	if err := s.PublishTx(t.Context(), nil, service, webhooks.Event{Account: "acct"}); !errors.As(err, &invalid) {
 		t.Errorf("PublishTx of an event without Data = %v, want a ValidationError", err)
 	}
@@ -98,12 +100,12 @@ func TestPublishTx(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	enqueue := func(id string) webhooks.Delivery {
+	enqueue := func(id string) driver.Delivery {
 		t.Helper()
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 		list, err := s.EventDeliveries(t.Context(), "acct", id)
@@ -130,7 +132,7 @@ func TestClockSetBack(t *testing.T) {
 		}
 		last = next
 	}
-	page, err := s.ListDeliveries(t.Context(), "acct", "a", webhooks.DeliveryQuery{Limit: 9})
+	page, err := s.ListDeliveries(t.Context(), "acct", "a", driver.DeliveryQuery{Limit: 9})
 	var ids []string
 	for _, d := range page.Deliveries {
 		ids = append(ids, d.EventID)
@@ -144,12 +146,12 @@ func TestClockSetBack(t *testing.T) {
 func TestDeliver_AnotherNodePublishes_IsNotified(t *testing.T) {
 	option := inSchema(t)
 	a, b := open(t, option, postgres.PollEvery(time.Hour)), open(t, option)
-	if err := b.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := b.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	claimed(t, a)
 	eventually(t, "the node listens", a.Listening)
-	if _, err := b.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+	if _, err := b.Enqueue(t.Context(), driver.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -164,14 +166,14 @@ func TestDeliver_AnotherNodePublishes_IsNotified(t *testing.T) {
 func TestPublished(t *testing.T) {
 	option := inSchema(t)
 	owner, other := open(t, option, postgres.PollEvery(time.Hour)), open(t, option)
-	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	claimed(t, owner)
 	eventually(t, "the owner listens", owner.Listening)
 	for name, s := range map[string]*postgres.Store{"another": other, "the owner": owner} {
 		if err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
-			_, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: name, Account: "acct", Type: alerts.TypeBalanceLow})
+			_, err := s.EnqueueTx(t.Context(), tx, driver.EncodedEvent{ID: name, Account: "acct", Type: alerts.TypeBalanceLow})
 			return err
 		}); err != nil {
 			t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/batch"
 	"github.com/storageapi/storageapi/store/postgres/internal/pause"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 const (
@@ -42,7 +42,7 @@ type publisher struct {
 
 // A publication is an event that is published in a batch.
 type publication struct {
-	*webhooks.EncodedEvent
+	*driver.EncodedEvent
 
 	// The result, once done is closed.
 	stored     bool // if false, store it alone
@@ -66,7 +66,7 @@ func (p *publisher) start(s *Store) {
 // publish stores an event: in the caller's goroutine if no other call is running, otherwise in a
 // batch. An event that its batches did not store is stored alone. While it waits for a transaction
 // of the host, it is retried and other events are stored.
-func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent) (deliveries int, err error) {
+func (p *publisher) publish(ctx context.Context, encoded *driver.EncodedEvent) (deliveries int, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	event := &publication{EncodedEvent: encoded, done: make(chan struct{})}

@@ -15,8 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A press is a store whose two connections are in use until release. So published events wait, and
@@ -92,7 +93,7 @@ func newPress(t *testing.T, option postgres.Option) *press {
 func (p *press) publish(ctx context.Context, ids ...string) {
 	for _, id := range ids {
 		p.group.Go(func() {
-			n, err := p.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(id)})
+			n, err := p.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(id)})
 			result := fmt.Sprint(id, ": ", n)
 			switch {
 			case errors.Is(err, context.Canceled):
@@ -138,7 +139,7 @@ func TestPublishTogether(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	for _, id := range []string{"a", "b"} {
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +166,7 @@ func TestPublishTogether(t *testing.T) {
 		p := newPress(t, option)
 		p.publish(t.Context(), "5", "5", "1", "5", "6")
 		p.until(2, 5)
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", "late"), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", "late"), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		p.release()
@@ -222,7 +223,7 @@ func TestPublishTogether(t *testing.T) {
 		p.until(2, 2)
 		p.release()
 		p.want("10: 3", "9: 3", "first: 2", "given up: canceled")
-		if _, err := s.EventDeliveries(t.Context(), "acct", "given up"); !errors.Is(err, webhooks.ErrNotFound) {
+		if _, err := s.EventDeliveries(t.Context(), "acct", "given up"); !errors.Is(err, apierr.ErrNotFound) {
 			t.Errorf("EventDeliveries of the withdrawn event = %v, want ErrNotFound", err)
 		}
 	})
@@ -230,7 +231,7 @@ func TestPublishTogether(t *testing.T) {
 	t.Run("one that an open transaction of the host published", func(t *testing.T) {
 		p := newPress(t, option)
 		err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
-			if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "held", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
+			if _, err := s.EnqueueTx(t.Context(), tx, driver.EncodedEvent{ID: "held", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 				return err
 			}
 			p.publish(t.Context(), "11", "12", "held")

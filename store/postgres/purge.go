@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Now implements [webhooks.Store] with the database's clock.
+// Now implements [driver.WebhookStore] with the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	now, err := only(ctx, s, func(row pgx.Row) (now time.Time, err error) {
 		err = row.Scan(&now)
@@ -22,10 +22,10 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// Purge implements [webhooks.Store]. It also removes the remaining rows of deleted webhooks. Past
+// Purge implements [driver.WebhookStore]. It also removes the remaining rows of deleted webhooks. Past
 // data is hidden as soon as Purge has moved the marks; it takes up space until its part is dropped,
 // see dropParts.
-func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	_, confirmed, err := s.observeClock(ctx)

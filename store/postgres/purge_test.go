@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // BenchmarkPurge removes all that -due events have left, of which nine tenths were
@@ -37,7 +37,7 @@ func BenchmarkPurge(b *testing.B) {
 		others.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				publishes = append(publishes, timed(b, func() error {
-					_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
+					_, err := s.Enqueue(b.Context(), driver.EncodedEvent{
 						ID: fmt.Sprint(border.UnixNano(), i), Account: "acct_wh_000001", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}"),
 					})
 					return err
@@ -56,7 +56,7 @@ func BenchmarkPurge(b *testing.B) {
 		b.ResetTimer()
 		for more := true; more && !b.Failed(); {
 			steps = append(steps, timed(b, func() (err error) {
-				more, err = s.Purge(b.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 1000})
+				more, err = s.Purge(b.Context(), driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 1000})
 				return err
 			}))
 		}

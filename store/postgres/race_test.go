@@ -13,9 +13,9 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // failures keeps what statements failed with. A step that PostgreSQL ended because of
@@ -77,7 +77,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 	for round := range rounds {
 		border := time.Now().Add(-time.Hour) // Purge ends what is under way, too: nothing here is that old
 		for i := range events {
-			if _, err := nodes[0].Enqueue(t.Context(), webhooks.EncodedEvent{ID: event(round, i), Account: account(i), Type: alerts.TypeBalanceLow}); err != nil {
+			if _, err := nodes[0].Enqueue(t.Context(), driver.EncodedEvent{ID: event(round, i), Account: account(i), Type: alerts.TypeBalanceLow}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -104,14 +104,14 @@ func TestSettlingBesideOthers(t *testing.T) {
 		})
 		other(func() error {
 			i := rand.N(hooks)
-			_, err := nodes[3].UpdateWebhook(t.Context(), account(i), fmt.Sprintf("wh_%06d", i), func(w *webhooks.Webhook, _ *audit.Entry) error {
+			_, err := nodes[3].UpdateWebhook(t.Context(), account(i), fmt.Sprintf("wh_%06d", i), func(w *driver.Webhook, _ *audit.Entry) error {
 				w.Active = true
 				return nil
 			})
 			return err
 		})
 		other(func() error {
-			_, err := nodes[2].Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 50})
+			_, err := nodes[2].Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 50})
 			return err
 		})
 		var settling sync.WaitGroup
@@ -126,9 +126,9 @@ func TestSettlingBesideOthers(t *testing.T) {
 					var list []storetest.Settlement
 					for _, task := range tasks {
 						list = append(list, storetest.Settlement{
-							Task: task, Outcome: []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp, storetest.Release}[rand.N(4)],
+							Task: task, Effect: []driver.Effect{driver.Retry, driver.Deliver, driver.GiveUp, storetest.Release}[rand.N(4)],
 							RetryAfter: time.Microsecond,
-							Attempt:    webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+							Attempt:    driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: driver.ClassConnect},
 						})
 					}
 					rand.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
@@ -155,7 +155,7 @@ func TestLeasedStays(t *testing.T) {
 	s, other := open(t, option), open(t, option)
 	endpoints(t, s, 1)
 	for i := range 5 {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint(i), Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestLeasedStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := other.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *webhooks.Webhook, _ *audit.Entry) error {
+	if _, err := other.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *driver.Webhook, _ *audit.Entry) error {
 		w.URL = "https://example.com/elsewhere"
 		return nil
 	}); err != nil {
@@ -175,7 +175,7 @@ func TestLeasedStays(t *testing.T) {
 		t.Errorf("another node claimed %d of what is leased", n)
 	}
 	for _, task := range tasks {
-		settleAs(t, s, task, webhooks.Deliver)
+		settleAs(t, s, task, driver.Deliver)
 	}
 	if left := claimed(t, s); len(left) > 0 {
 		t.Errorf("%d are owed after all were delivered", len(left))

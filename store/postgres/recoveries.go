@@ -8,12 +8,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, entry audit.Entry) error {
+// CreateRecovery implements [driver.WebhookStore].
+func (s *Store) CreateRecovery(ctx context.Context, r driver.Recovery, entry audit.Entry) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockOpen(ctx, tx, r.Account); err != nil {
 			return err
@@ -38,16 +39,16 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, entry a
 			var exists bool
 			err = tx.QueryRow(ctx, s.sql(`select exists (select from storageapi.recoveries where id = $1)`), r.ID).Scan(&exists)
 			if exists {
-				err = webhooks.ErrExists
+				err = apierr.ErrExists
 			} else if err == nil {
-				err = webhooks.ErrRecovering
+				err = driver.ErrRecovering
 			}
 		}
 		if err == nil {
 			_, err = tx.Exec(ctx, s.sql(`
 				delete from storageapi.recoveries where no <= (
 					select no from storageapi.recoveries where webhook = $1 order by no desc offset $2 limit 1) and webhook = $1`),
-				no, webhooks.MaxRecoveries)
+				no, driver.MaxRecoveries)
 		}
 		if err != nil {
 			return err
@@ -56,9 +57,9 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, entry a
 	})
 }
 
-// RecoveryByID implements [webhooks.Store].
-func (s *Store) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
-	r, err := only(ctx, s, func(row pgx.Row) (r webhooks.Recovery, err error) {
+// RecoveryByID implements [driver.WebhookStore].
+func (s *Store) RecoveryByID(ctx context.Context, account, id string) (driver.Recovery, error) {
+	r, err := only(ctx, s, func(row pgx.Row) (r driver.Recovery, err error) {
 		err = row.Scan(&r.ID, &r.Account, &r.WebhookID, &r.States, (*instant)(&r.From), (*instant)(&r.To), (*instant)(&r.CreatedAt), &r.Recovered, &r.Done)
 		return r, err
 	}, `select id, account, webhook_id, states, from_at, to_at, created_at, recovered, done
@@ -66,7 +67,7 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (webhooks.
 	return r, none(err)
 }
 
-// AdvanceRecovery implements [webhooks.Store]. Calls are serialized.
+// AdvanceRecovery implements [driver.WebhookStore]. Calls are serialized.
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
 	var r recovery
 	recovered := 0
@@ -122,14 +123,14 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	if len(events) > 0 {
 		var states []int16
 		for _, state := range r.states {
-			if of := settledAs(webhooks.DeliveryState(state)); of != stateRetried {
+			if of := settledAs(driver.DeliveryState(state)); of != stateRetried {
 				states = append(states, of)
 			}
 		}
 		if pending, err = s.requeue(ctx, tx, r.account, r.webhook, events, states, true); err != nil {
 			return 0, err
 		}
-		if slices.Contains(r.states, string(webhooks.Pending)) {
+		if slices.Contains(r.states, string(driver.Pending)) {
 			due, err := rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
 				update storageapi.pending set due = `+confirmedNow+` where webhook = $1 and event = any($2::bigint[]) and due > `+confirmedNow+`
 				returning event`), r.webhook, events)

@@ -5,8 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -34,7 +34,7 @@ func (s *Store) requeue(ctx context.Context, tx pgx.Tx, account string, no int64
 	return pending, err
 }
 
-// Redeliver implements [webhooks.Store].
+// Redeliver implements [driver.WebhookStore].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var no, event int64
@@ -73,7 +73,7 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 		if err == nil && len(settled) == 0 {
 			change = changeNudge
 			if is, err = isPending(); err == nil && !is { // no other call has made it pending
-				err = webhooks.ErrNotFound
+				err = apierr.ErrNotFound
 			}
 		}
 	}

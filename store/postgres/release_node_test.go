@@ -14,9 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A tally has what workers were told is stored: events and their accounts.
@@ -57,7 +57,7 @@ func (l *tally) want(t *testing.T, s *postgres.Store) {
 	for event, account := range l.events {
 		for end := time.Now().Add(30 * time.Second); ; {
 			list, err := s.EventDeliveries(t.Context(), account, event)
-			if err == nil && len(list) == 1 && list[0].State == webhooks.Delivered {
+			if err == nil && len(list) == 1 && list[0].State == driver.Delivered {
 				break
 			}
 			if time.Now().After(end) {
@@ -66,7 +66,7 @@ func (l *tally) want(t *testing.T, s *postgres.Store) {
 				break
 			}
 			for _, task := range claimed(t, s) {
-				settleAs(t, s, task, webhooks.Deliver)
+				settleAs(t, s, task, driver.Deliver)
 			}
 		}
 		if lost > 3 {

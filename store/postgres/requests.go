@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // Kinds of requests with idempotency keys.
@@ -20,7 +20,7 @@ const (
 const forgetStep = 8
 
 // create creates a key or a webhook of an account with options.
-func (s *Store) create(ctx context.Context, kind int, account, id string, options *apikeys.CreateOptions, insert func(context.Context, pgx.Tx) error) error {
+func (s *Store) create(ctx context.Context, kind int, account, id string, options *driver.CreateOptions, insert func(context.Context, pgx.Tx) error) error {
 	if options.IdempotencyKey != "" {
 		if err := s.keepObserving(ctx); err != nil {
 			return err
@@ -69,11 +69,11 @@ func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string
 
 // repeated returns a DuplicateRequestError if the account has used the idempotency key within
 // IdempotencyTTL.
-func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account string, options *apikeys.CreateOptions) error {
+func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
 	}
-	var before apikeys.DuplicateRequestError
+	var before driver.DuplicateRequestError
 	var sum []byte
 	err := tx.QueryRow(ctx, s.sql(`select id, sum from storageapi.requests where kind = $1 and account = $2 and name = $3
 		and at >= `+confirmedNow+` - $4 * interval '1 microsecond'`),
@@ -90,12 +90,12 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 
 // ofWebhook converts an error of package apikeys to its equivalent in package webhooks.
 func ofWebhook(err error) error {
-	var duplicate *apikeys.DuplicateRequestError
+	var duplicate *driver.DuplicateRequestError
 	switch {
 	case errors.As(err, &duplicate):
-		return (*webhooks.DuplicateRequestError)(duplicate)
-	case errors.Is(err, apikeys.ErrIdempotencyKeys):
-		return webhooks.ErrIdempotencyKeys
+		return (*driver.DuplicateRequestError)(duplicate)
+	case errors.Is(err, apierr.ErrIdempotencyKeys):
+		return apierr.ErrIdempotencyKeys
 	}
 	return err
 }
@@ -118,7 +118,7 @@ const (
 
 // note records the idempotency key of a creation, if options have one, and removes up to forgetStep
 // expired keys. It returns ErrIdempotencyKeys if the account has reached its limit of keys.
-func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, options *apikeys.CreateOptions) error {
+func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 				and at >= (select storageapi.confirmed_clock() - $3 * interval '1 microsecond') limit $4) known`),
 			kind, account, options.IdempotencyTTL.Microseconds(), options.MaxIdempotencyKeys).Scan(&known)
 		if err == nil && known >= options.MaxIdempotencyKeys {
-			err = apikeys.ErrIdempotencyKeys
+			err = apierr.ErrIdempotencyKeys
 		}
 		if err != nil {
 			return err

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A schema from before 0.1.0 is refused, whatever its version, and is not changed.
@@ -111,7 +111,7 @@ func TestMigrateAnAdministratorsSchema(t *testing.T) {
 		}
 		defer func() { _ = s.Close() }()
 		endpoints(t, s, 1)
-		if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}); n != 1 || err != nil {
+		if n, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "event", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow}); n != 1 || err != nil {
 			t.Errorf("Enqueue = %d, %v", n, err)
 		}
 	}

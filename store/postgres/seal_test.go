@@ -11,6 +11,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -32,7 +33,7 @@ func TestSealed(t *testing.T) {
 	name, option := migratedSchema(t)
 	w := newWebhook("acct", "wh")
 	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), time.Now().Add(time.Hour)
-	if err := open(t, option).CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
+	if err := open(t, option).CreateWebhook(t.Context(), w, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	records := func() (secret, previous []byte) {
@@ -110,7 +111,7 @@ func TestSealed_NodesStartAtOnce_AgreeOnDataKey(t *testing.T) {
 		t.Helper()
 		for i, node := range nodes {
 			w := newWebhook(account, fmt.Sprint("wh_", account, i))
-			if err := node.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
+			if err := node.CreateWebhook(t.Context(), w, driver.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			for j, other := range nodes {
@@ -166,7 +167,7 @@ func TestSealed_SealerFails_IsErrSealer(t *testing.T) {
 	}
 	s := open(t, option, postgres.Sealed(keyring(t, 1))) // the failed start has stored no key
 	w := newWebhook("acct", "wh")
-	if err := s.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), w, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := postgres.New(t.Context(), pool(t), option, postgres.Sealed(failingSealer{keyring(t, 1)})); !errors.Is(err, signing.ErrSealer) {
@@ -186,7 +187,7 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"a", "b"} {
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,6 +208,6 @@ func TestUnreadable(t *testing.T) {
 		if bad := task.Webhook.ID == "a"; bad != (task.Err != nil) {
 			t.Errorf("Task.Err of %s = %v", task.Webhook.ID, task.Err)
 		}
-		settleAs(t, s, task, webhooks.GiveUp)
+		settleAs(t, s, task, driver.GiveUp)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // States of rows of attempt_log.
@@ -30,9 +30,9 @@ var (
 	forgetAttempts = query("forget_attempts")
 )
 
-// Settle implements [webhooks.Deliveries]. The change feed reports the webhooks whose health it
+// Settle implements [driver.Deliveries]. The change feed reports the webhooks whose health it
 // changed, as with changes by other nodes, even if the outcome of the call is unknown.
-func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (settled webhooks.Settled, err error) {
+func (s *Store) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
 	b := resultBatch{node: s.node.Newest(), results: make([]resultRow, 0, len(results)), changes: health}
 	b.fill(&s.owned, results)
 	if err := b.list(); err != nil {
@@ -83,8 +83,8 @@ func (s *Store) settle(ctx context.Context, conn *pgxpool.Conn, b *resultBatch) 
 		batch.Queue(s.sql(settle), b.args()...).Query(places(&counts))
 	}
 	for _, r := range b.results {
-		if r.Attempt.Number > webhooks.MaxAttempts {
-			batch.Queue(s.sql(forgetAttempts), r.no, r.Number, r.Attempt.Number, webhooks.MaxAttempts)
+		if r.Attempt.Number > driver.MaxAttempts {
+			batch.Queue(s.sql(forgetAttempts), r.no, r.Number, r.Attempt.Number, driver.MaxAttempts)
 		}
 	}
 	if len(b.changes) > 0 {
@@ -115,7 +115,7 @@ func others(n int, list []int) (rest []int) {
 type resultBatch struct {
 	node    int64
 	results []resultRow // results of webhooks in memory; other webhooks are not this node's
-	changes []webhooks.HealthChange
+	changes []driver.HealthChange
 	entries string // audit entries, as JSON
 
 	over    bool  // whether the node's term is over
@@ -125,13 +125,13 @@ type resultBatch struct {
 
 // A resultRow is a result with the number and the shard of its webhook.
 type resultRow struct {
-	*webhooks.AttemptResult
+	*driver.AttemptResult
 	place int
 	no    int64
 	shard int16
 }
 
-func (b *resultBatch) fill(o *ownedShards, results []webhooks.AttemptResult) {
+func (b *resultBatch) fill(o *ownedShards, results []driver.AttemptResult) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range results {
@@ -163,7 +163,7 @@ func (b *resultBatch) args() []any {
 		column(b.results, func(r resultRow) int64 { return r.no }),
 		column(b.results, func(r resultRow) int64 { return int64(r.Number) }),
 		column(b.results, func(r resultRow) int16 { return r.shard }),
-		column(b.results, func(r resultRow) int16 { return int16(r.Outcome) }),
+		column(b.results, func(r resultRow) int16 { return int16(r.Effect) }),
 		column(b.results, func(r resultRow) int { return r.Attempt.Number }),
 		column(b.results, func(r resultRow) *time.Time { return stored(r.Attempt.StartedAt) }),
 		column(b.results, func(r resultRow) int64 { return r.Attempt.Duration.Microseconds() }),
@@ -178,7 +178,7 @@ func (b *resultBatch) args() []any {
 
 // healthArgs are the arguments of changeHealth.
 func (b *resultBatch) healthArgs() []any {
-	type change = webhooks.HealthChange
+	type change = driver.HealthChange
 	return []any{
 		column(b.changes, func(c change) string { return c.Account }),
 		column(b.changes, func(c change) string { return c.WebhookID }),

@@ -14,12 +14,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A wire connects a node to the server. Once it is cut nothing passes any more, and
@@ -205,30 +204,30 @@ func testAuditEntry(account string) audit.Entry {
 // webhook, a key, a delivered event and a recovery that is not done, all of that name.
 var transactions = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
 	"CreateKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour, AuditEntry: testAuditEntry(of)})
+		return s.CreateKey(ctx, testKey(of, "key_2", 2), driver.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour, AuditEntry: testAuditEntry(of)})
 	},
 	"UpdateKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key, n *audit.Entry) error { k.Name, *n = "new", testAuditEntry(of); return nil })
+		_, err := s.UpdateKey(ctx, of, of, func(k *driver.Key, n *audit.Entry) error { k.Name, *n = "new", testAuditEntry(of); return nil })
 		return err
 	},
 	"DeleteKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil }, testAuditEntry(of))
+		return s.DeleteKey(ctx, of, of, func(driver.Key) error { return nil }, testAuditEntry(of))
 	},
 	"CreateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateWebhook(ctx, newWebhook(of, of+"2"), webhooks.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
+		return s.CreateWebhook(ctx, newWebhook(of, of+"2"), driver.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
 	},
 	"UpdateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook, n *audit.Entry) error {
+		_, err := s.UpdateWebhook(ctx, of, of, func(w *driver.Webhook, n *audit.Entry) error {
 			w.URL, *n = "https://example.com/new", testAuditEntry(of)
 			return nil
 		})
 		return err
 	},
 	"DeleteWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil }, testAuditEntry(of))
+		return s.DeleteWebhook(ctx, of, of, func(driver.Webhook) error { return nil }, testAuditEntry(of))
 	},
 	"UpdateAlert": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateAlert(ctx, of, "series", func(step *alerts.Step) error {
+		_, err := s.UpdateAlert(ctx, of, "series", func(step *driver.AlertStep) error {
 			step.State = []byte("state")
 			return nil
 		})
@@ -238,15 +237,15 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		return s.UpdateScan(ctx, func([]byte) ([]byte, error) { return []byte(of), nil })
 	},
 	"EnqueueOnce": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: of + "2", Account: of, Type: alerts.TypeBalanceLow},
-			[]alerts.DedupKey{{Key: "notice", Until: time.Now().Add(time.Hour)}})
+		_, err := s.EnqueueOnce(ctx, driver.EncodedEvent{ID: of + "2", Account: of, Type: alerts.TypeBalanceLow},
+			[]driver.DedupKey{{Key: "notice", Until: time.Now().Add(time.Hour)}})
 		return err
 	},
 	"Redeliver": func(ctx context.Context, s *postgres.Store, of string) error {
 		return s.Redeliver(ctx, of, of, of, testAuditEntry(of))
 	},
 	"CreateRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateRecovery(ctx, webhooks.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []webhooks.DeliveryState{webhooks.Delivered}, CreatedAt: time.Now()}, testAuditEntry(of))
+		return s.CreateRecovery(ctx, driver.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []driver.DeliveryState{driver.Delivered}, CreatedAt: time.Now()}, testAuditEntry(of))
 	},
 	"AdvanceRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.AdvanceRecovery(ctx, 10)
@@ -254,13 +253,13 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 	},
 	"Purge": func(ctx context.Context, s *postgres.Store, of string) error {
 		soon := time.Now().Add(time.Hour)
-		_, err := s.Purge(ctx, webhooks.Purge{Payloads: soon, Attempts: soon, EventIDs: soon, DedupKeys: soon, Limit: 99})
+		_, err := s.Purge(ctx, driver.Purge{Payloads: soon, Attempts: soon, EventIDs: soon, DedupKeys: soon, Limit: 99})
 		return err
 	},
 }
 
-func testKey(account, id string, no int64) apikeys.Key {
-	return apikeys.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: apikeys.Hash{Sum: [32]byte([]byte(fmt.Sprintf("%20s%012d", account, no)))}}
+func testKey(account, id string, no int64) driver.Key {
+	return driver.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: driver.Hash{Sum: [32]byte([]byte(fmt.Sprintf("%20s%012d", account, no)))}}
 }
 
 // transacting makes an account for one of transactions.
@@ -272,12 +271,12 @@ func transacting(t *testing.T, s *postgres.Store, of string) {
 			t.Fatal(of, err)
 		}
 	}
-	check(s.CreateWebhook(t.Context(), newWebhook(of, of), webhooks.CreateOptions{}))
-	check(s.CreateKey(t.Context(), testKey(of, of, 1), apikeys.CreateOptions{}))
-	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: of, Account: of, Type: alerts.TypeBalanceLow})
+	check(s.CreateWebhook(t.Context(), newWebhook(of, of), driver.CreateOptions{}))
+	check(s.CreateKey(t.Context(), testKey(of, of, 1), driver.CreateOptions{}))
+	_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: of, Account: of, Type: alerts.TypeBalanceLow})
 	check(err)
 	for _, task := range claimed(t, s) {
-		settleAs(t, s, task, webhooks.Deliver)
+		settleAs(t, s, task, driver.Deliver)
 	}
 	if of == "AdvanceRecovery" {
 		check(transactions["CreateRecovery"](t.Context(), s, of))
@@ -383,12 +382,12 @@ func TestClaimOfASilentNode(t *testing.T) {
 	option := inSchema(t)
 	s, w := wired(t, "silent claim", option)
 	other := open(t, option)
-	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
+	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "wh"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const events, size = 40, 256 << 10
 	for range events {
-		if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
+		if _, err := other.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -420,7 +419,7 @@ func TestClaimOfASilentNode(t *testing.T) {
 	w.mend()
 	var settlements []storetest.Settlement
 	for _, task := range underWay {
-		settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now()}})
+		settlements = append(settlements, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: 1, StartedAt: time.Now()}})
 	}
 	eventually(t, "what it had under way is stale", func() bool {
 		stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements)
@@ -434,15 +433,15 @@ func TestClaimOfASilentNode(t *testing.T) {
 // The bodies of a Load are 4 MiB at most, but for one that is larger.
 func TestBytesOfALoad(t *testing.T) {
 	s := open(t, inSchema(t))
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i, size := range []int{3 << 19, 3 << 19, 3 << 19, 5 << 20, 1, 1} {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var refs []webhooks.DeliveryRef
+	var refs []driver.DeliveryRef
 	for _, task := range claimed(t, s) {
 		refs = append(refs, task.Ref)
 	}
@@ -452,9 +451,9 @@ func TestBytesOfALoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids := []string{}
-		var unread []webhooks.DeliveryRef
+		var unread []driver.DeliveryRef
 		for i, l := range found {
-			if l.State == webhooks.Unread {
+			if l.State == driver.Unread {
 				unread = append(unread, refs[i])
 			} else {
 				ids = append(ids, l.Event.ID)

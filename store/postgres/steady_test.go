@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -66,7 +66,7 @@ func publish(b *testing.B, s *postgres.Store, total int) {
 		group.Go(func() {
 			for j := i; j < total; j += publishers {
 				time.Sleep(time.Until(begun.Add(time.Duration(j) * time.Second / time.Duration(*benchRate))))
-				_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
+				_, err := s.Enqueue(context.Background(), driver.EncodedEvent{
 					ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
 					Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`{"a":1}`),
 				})

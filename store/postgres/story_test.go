@@ -17,10 +17,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -185,10 +186,10 @@ func (s *story) end(i int) {
 func storyAccount(i int) string { return fmt.Sprintf("acct_%d", i) }
 
 func (s *story) webhook(account string) {
-	if err := s.direct.CreateWebhook(context.Background(), webhooks.Webhook{
-		ID: "wh_" + account, Account: account, URL: "https://example.com/" + account, Events: []webhooks.EventType{alerts.TypeBalanceLow},
-		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
-	}, webhooks.CreateOptions{}); err != nil {
+	if err := s.direct.CreateWebhook(context.Background(), driver.Webhook{
+		ID: "wh_" + account, Account: account, URL: "https://example.com/" + account, Events: []driver.EventType{alerts.TypeBalanceLow},
+		WebhookHealth: driver.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+	}, driver.CreateOptions{}); err != nil {
 		s.Fatalf("CreateWebhook: %v", err)
 	}
 }
@@ -208,14 +209,14 @@ func (s *story) deliver(ctx context.Context, n *storyNode) {
 		tasks := s.claim(ctx, n)
 		var list []storetest.Settlement
 		for _, task := range tasks {
-			outcome := webhooks.Deliver
+			outcome := driver.Deliver
 			if task.Attempt == 1 && rand.IntN(6) == 0 {
-				outcome = webhooks.Retry
+				outcome = driver.Retry
 			}
 			s.claimed(task)
 			list = append(list, storetest.Settlement{
-				Task: task, Outcome: outcome, RetryAfter: 100 * time.Millisecond,
-				Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
+				Task: task, Effect: outcome, RetryAfter: 100 * time.Millisecond,
+				Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
 			})
 		}
 		if len(list) > 0 {
@@ -273,18 +274,18 @@ func (s *story) settled(list []storetest.Settlement, stale []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range list {
-		if e := s.events[list[i].Task.Event.ID]; e != nil && list[i].Outcome == webhooks.Deliver && !slices.Contains(stale, i) {
+		if e := s.events[list[i].Task.Event.ID]; e != nil && list[i].Effect == driver.Deliver && !slices.Contains(stale, i) {
 			e.settled = true
 		}
 	}
 }
 
 // announce notes an event before it is published, and returns what makes it count.
-func (s *story) announce(account string) (e webhooks.EncodedEvent, acknowledged func()) {
+func (s *story) announce(account string) (e driver.EncodedEvent, acknowledged func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.made++
-	e = webhooks.EncodedEvent{ID: fmt.Sprint("e", s.made), Account: account, Type: alerts.TypeBalanceLow}
+	e = driver.EncodedEvent{ID: fmt.Sprint("e", s.made), Account: account, Type: alerts.TypeBalanceLow}
 	e.Body = storyBody(e.ID)
 	one := &storyEvent{account: account}
 	s.events[e.ID] = one
@@ -312,7 +313,7 @@ func (s *story) publish(ctx context.Context, publisher *postgres.Store) {
 	}
 }
 
-func (s *story) publishTx(publisher *postgres.Store, e webhooks.EncodedEvent, acknowledged func(), open time.Duration) {
+func (s *story) publishTx(publisher *postgres.Store, e driver.EncodedEvent, acknowledged func(), open time.Duration) {
 	err := pgx.BeginFunc(context.Background(), s.pool, func(tx pgx.Tx) error {
 		_, err := publisher.EnqueueTx(context.Background(), tx, e)
 		time.Sleep(open)
@@ -329,7 +330,7 @@ func (s *story) publishTx(publisher *postgres.Store, e webhooks.EncodedEvent, ac
 func (s *story) purge(ctx context.Context, purger *postgres.Store) {
 	for ctx.Err() == nil {
 		if now, err := purger.Now(ctx); err == nil {
-			_, _ = purger.Purge(ctx, webhooks.Purge{
+			_, _ = purger.Purge(ctx, driver.Purge{
 				Payloads: now.AddDate(0, 0, -30), Attempts: now.AddDate(0, 0, -90), EventIDs: now.AddDate(0, 0, -90),
 				DedupKeys: now.AddDate(0, 0, -90), AuditEntries: now.AddDate(-1, 0, 0), Limit: 1000,
 			})
@@ -390,7 +391,7 @@ func (s *story) eraseBesidePublication() {
 	account := fmt.Sprint("erased_", s.rand.IntN(1000))
 	s.webhook(account)
 	eraser := s.nodes[s.rand.IntN(len(s.nodes))].store
-	e := webhooks.EncodedEvent{ID: "e_" + account, Account: account, Type: alerts.TypeBalanceLow}
+	e := driver.EncodedEvent{ID: "e_" + account, Account: account, Type: alerts.TypeBalanceLow}
 	e.Body = storyBody(e.ID)
 	published, committed := make(chan struct{}), make(chan struct{})
 	open := time.Duration(s.rand.IntN(1000)) * time.Millisecond
@@ -418,7 +419,7 @@ func (s *story) eraseBesidePublication() {
 	}
 	s.tell("%s is erased", account)
 	<-committed
-	if _, err := eraser.EventByID(context.Background(), account, e.ID); !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := eraser.EventByID(context.Background(), account, e.ID); !errors.Is(err, apierr.ErrNotFound) {
 		s.Errorf("EventByID of an account that was erased beside a publication = %v, want ErrNotFound", err)
 	}
 }

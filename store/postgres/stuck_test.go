@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A node whose heartbeats arrive and are not answered, since its network passes small packets only, loses its
@@ -88,7 +88,7 @@ func TestOwner_WorkIsNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 					}
 					var list []storetest.Settlement
 					for _, task := range tasks {
-						list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
+						list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{
 							Number: 1, StartedAt: time.Now(), Status: 200, Response: strings.Repeat("x", large.response),
 						}})
 					}
@@ -115,7 +115,7 @@ func TestOwner_WorkIsNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 			eventually(t, "both own shards", func() bool { return s.Shards() == shards/2 && other.Shards() == shards/2 })
 			w.narrows(heartbeat, heartbeat)
 			for i := range hooks {
-				event := webhooks.EncodedEvent{
+				event := driver.EncodedEvent{
 					ID: fmt.Sprint("event_", i), Account: fmt.Sprintf("acct_wh_%06d", i), Type: alerts.TypeBalanceLow, Body: make([]byte, large.body),
 				}
 				if n, err := other.Enqueue(t.Context(), event); n != 1 || err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // What all nodes have read of changes is removed, while transactions of one that is open are not
@@ -22,14 +22,14 @@ func TestChangesAreTrimmed(t *testing.T) {
 		for _, s := range nodes {
 			for _, task := range claimed(t, s) {
 				delivered[task.Event.ID]++
-				settleAs(t, s, task, webhooks.Deliver)
+				settleAs(t, s, task, driver.Deliver)
 			}
 		}
 	}
 	publish := func(from, to int) {
 		t.Helper()
 		for i := from; i < to; i++ {
-			if _, err := nodes[i%2].Enqueue(t.Context(), webhooks.EncodedEvent{
+			if _, err := nodes[i%2].Enqueue(t.Context(), driver.EncodedEvent{
 				ID: fmt.Sprint(i), Account: fmt.Sprintf("acct_wh_%06d", i%20), Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 			}); err != nil {
 				t.Fatal(err)
@@ -48,7 +48,7 @@ func TestChangesAreTrimmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nodes[0].EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "open", Account: "acct_wh_000003", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+	if _, err := nodes[0].EnqueueTx(t.Context(), tx, driver.EncodedEvent{ID: "open", Account: "acct_wh_000003", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	publish(0, 300)
@@ -90,7 +90,7 @@ func TestChangesOfAnotherServer(t *testing.T) {
 	s := open(t, option)
 	endpoints(t, s, 4)
 	for i := range 40 {
-		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
+		if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{
 			ID: fmt.Sprint(i), Account: fmt.Sprintf("acct_wh_%06d", i%4), Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 		}); err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestChangesOfAnotherServer(t *testing.T) {
 	}
 	in(t, name, `update changes set added = added + 1000000000000; update marks set event = 1000000000000 where name = 'changes';
 		insert into nodes (node) values (5); insert into heartbeats (node, until, seen) values (5, now() - interval '1 day', 1000000000000); update shard_owners set node = 5`)
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "later", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+	if _, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "later", Account: "acct_wh_000000", Type: alerts.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	seen := make(map[string]int)
@@ -106,7 +106,7 @@ func TestChangesOfAnotherServer(t *testing.T) {
 	eventually(t, "all are delivered, and changes are removed", func() bool {
 		for _, task := range claimed(t, s) {
 			seen[task.Event.ID]++
-			settleAs(t, s, task, webhooks.Deliver)
+			settleAs(t, s, task, driver.Deliver)
 		}
 		if err := pool(t).QueryRow(t.Context(), `select (select count(*) from `+quoted(name)+`.changes), event from `+quoted(name)+`.marks where name = 'changes'`).Scan(&left, &mark); err != nil {
 			t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A database that is down is told from one that fails otherwise: what asks can try again.
@@ -134,7 +134,7 @@ func TestPublish_BatchIsCancelled_ErrorsAreUnavailable(t *testing.T) {
 	var publishers sync.WaitGroup
 	for i := range 20 {
 		publishers.Go(func() {
-			_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event", i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+			_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: fmt.Sprint("event", i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
 			if !errors.Is(err, auth.ErrUnavailable) || errors.Is(err, auth.ErrInterrupted) {
 				t.Errorf("Enqueue: %v, want %v", err, auth.ErrUnavailable)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A deafConn is cut when an answer has come, once that is wanted.
@@ -65,7 +65,7 @@ func TestPublishOfUnknownOutcome(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range publishers {
 			all.Go(func() {
-				_, errs[i] = s.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(event, i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+				_, errs[i] = s.Enqueue(ctx, driver.EncodedEvent{ID: fmt.Sprint(event, i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
 			})
 		}
 		all.Wait()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
@@ -34,7 +34,7 @@ func TestOlderNodesStart(t *testing.T) {
 			if err := postgres.Migrate(t.Context(), p, option, further(`alter table storageapi.keys add column more text`, test.oldest)); err != nil {
 				t.Fatal(err)
 			}
-			if err := before.CreateKey(t.Context(), keyNo(1), apikeys.CreateOptions{}); err != nil {
+			if err := before.CreateKey(t.Context(), keyNo(1), driver.CreateOptions{}); err != nil {
 				t.Errorf("CreateKey of a node that was at work = %v", err)
 			}
 			migrateErr := postgres.Migrate(t.Context(), p, option)
@@ -108,7 +108,7 @@ func TestMigrateWaitsBriefly(t *testing.T) {
 	p := pool(t)
 	name, option := migratedSchema(t)
 	s := open(t, option)
-	if err := s.CreateKey(t.Context(), keyNo(1), apikeys.CreateOptions{}); err != nil {
+	if err := s.CreateKey(t.Context(), keyNo(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	long, err := p.Begin(t.Context())

@@ -8,11 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // shardOf returns the shard of an account.
@@ -27,7 +27,7 @@ const webhookColumns = `w.account, w.id, w.url, w.events, w.active, w.off_reason
 
 // A webhookRow receives webhookColumns: a webhook, with its secrets in stored form.
 type webhookRow struct {
-	webhooks.Webhook
+	driver.Webhook
 	secret, previous []byte
 	packed           packedColumn
 }
@@ -41,11 +41,11 @@ func (r *webhookRow) columns() []any {
 
 // unknown returns the packed fields that this version does not know.
 func (r *webhookRow) unknown() []byte {
-	return fields.Unknown(nil, string(r.packed), new(webhooks.Webhook))
+	return fields.Unknown(nil, string(r.packed), new(driver.Webhook))
 }
 
 // webhook returns the webhook of a row, or an error if a secret or the packed fields cannot be read.
-func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
+func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 	w = r.Webhook
 	walk := fields.Unpacker(string(r.packed))
 	for walk.More() {
@@ -58,7 +58,7 @@ func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 		w.PreviousSecret, err = s.dataKey.Open(r.previous, w.ID)
 	}
 	if err != nil {
-		return webhooks.Webhook{}, fmt.Errorf("webhook %s: %w", r.ID, err)
+		return driver.Webhook{}, fmt.Errorf("webhook %s: %w", r.ID, err)
 	}
 	if len(w.Events) == 0 {
 		w.Events = nil
@@ -68,7 +68,7 @@ func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 
 // values are the values of webhookColumns from url on, without created_at and version. unknown are
 // packed fields that this version does not know.
-func (s *Store) values(w *webhooks.Webhook, unknown []byte) []any {
+func (s *Store) values(w *driver.Webhook, unknown []byte) []any {
 	return []any{
 		w.URL, texts(w.Events), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
 		s.dataKey.Seal(w.Secret, w.ID), s.dataKey.Seal(w.PreviousSecret, w.ID),
@@ -82,10 +82,10 @@ func texts[T ~string](list []T) []string {
 }
 
 // scanWebhook reads webhookColumns.
-func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
+func (s *Store) scanWebhook(row pgx.Row) (driver.Webhook, error) {
 	var r webhookRow
 	if err := row.Scan(r.columns()...); err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	return s.webhook(&r)
 }
@@ -101,26 +101,26 @@ var (
 )
 
 // row are the values of insertWebhook.
-func (s *Store) row(w *webhooks.Webhook) []any {
+func (s *Store) row(w *driver.Webhook) []any {
 	return append([]any{w.Account, w.ID, utc(w.CreatedAt)}, s.values(w, nil)...)
 }
 
-// CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
-	options := apikeys.CreateOptions{
+// CreateWebhook implements [driver.WebhookStore].
+func (s *Store) CreateWebhook(ctx context.Context, w driver.Webhook, with driver.CreateOptions) error {
+	options := driver.CreateOptions{
 		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
 		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
 	}
 	return ofWebhook(s.create(ctx, webhookRequests, w.Account, w.ID, &options, func(ctx context.Context, tx pgx.Tx) error {
 		inserted, err := tx.Exec(ctx, s.sql(insertWebhook), s.row(&w)...)
 		if err == nil && inserted.RowsAffected() == 0 {
-			err = webhooks.ErrExists
+			err = apierr.ErrExists
 		}
 		if err != nil {
 			return err
 		}
 		const count = `select count(*) from storageapi.webhooks where account = $1`
-		if err := s.checkLimit(ctx, tx, count, w.Account, options.MaxCount, webhooks.ErrLimit); err != nil {
+		if err := s.checkLimit(ctx, tx, count, w.Account, options.MaxCount, apierr.ErrLimit); err != nil {
 			return err
 		}
 		if err := s.markDue(ctx, tx, w.Account); err != nil {
@@ -133,36 +133,36 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 // selectWebhooks begins the statements that read webhooks.
 const selectWebhooks = `select ` + webhookColumns + ` from storageapi.webhooks w `
 
-// WebhookByID implements [webhooks.Store].
-func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
+// WebhookByID implements [driver.WebhookStore].
+func (s *Store) WebhookByID(ctx context.Context, account, id string) (driver.Webhook, error) {
 	w, err := only(ctx, s, s.scanWebhook, selectWebhooks+`where w.account = $1 and w.id = $2`, account, id)
 	return w, none(err)
 }
 
-// ListWebhooks implements [webhooks.Store].
-func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) ([]webhooks.Webhook, error) {
+// ListWebhooks implements [driver.WebhookStore].
+func (s *Store) ListWebhooks(ctx context.Context, account string, page driver.ListQuery) ([]driver.Webhook, error) {
 	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.account = $1 and ($2 = '' or w.id < $2) order by w.id desc limit $3`, account, page.After, page.Limit)
 }
 
-// FailingWebhooks implements [webhooks.Store].
-func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
+// FailingWebhooks implements [driver.WebhookStore].
+func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]driver.Webhook, error) {
 	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.failed_again and w.active and not w.held and w.failing_since <= $1
 		and ($2 = '' or w.id < $2) order by w.id desc limit $3`, since, page.After, page.Limit)
 }
 
-// OffWebhooks implements [webhooks.Store].
-func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+// OffWebhooks implements [driver.WebhookStore].
+func (s *Store) OffWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
 	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where not w.active and ($1 = '' or w.id < $1) order by w.id desc limit $2`, page.After, page.Limit)
 }
 
-// HeldWebhooks implements [webhooks.Store].
-func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+// HeldWebhooks implements [driver.WebhookStore].
+func (s *Store) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
 	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.held and ($1 = '' or w.id < $1) order by w.id desc limit $2`, page.After, page.Limit)
 }
 
-// UpdateWebhook implements [webhooks.Store]. The webhook is locked while change runs; events
+// UpdateWebhook implements [driver.WebhookStore]. The webhook is locked while change runs; events
 // published meanwhile see its old state.
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (changed webhooks.Webhook, err error) {
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*driver.Webhook, *audit.Entry) error) (changed driver.Webhook, err error) {
 	err = s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (entry audit.Entry, err error) {
 		old, unknown, err := s.lockWebhook(ctx, tx, account, id)
 		if err != nil {
@@ -178,7 +178,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		return entry, err
 	})
 	if err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	s.owned.updated(changed)
 	return changed, nil
@@ -208,7 +208,7 @@ func (s *Store) changing(ctx context.Context, account string, change func(contex
 
 // lockWebhook returns a webhook, with the packed fields that this version does not know, and locks
 // it until the transaction ends.
-func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) (w webhooks.Webhook, unknown []byte, err error) {
+func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) (w driver.Webhook, unknown []byte, err error) {
 	var r webhookRow
 	row := tx.QueryRow(ctx, s.sql(selectWebhooks+`where w.account = $1 and w.id = $2 for update`), account, id)
 	if err := row.Scan(r.columns()...); err != nil {
@@ -218,9 +218,9 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 	return w, r.unknown(), err
 }
 
-// DeleteWebhook implements [webhooks.Store]. Its duration does not depend on the number of pending
+// DeleteWebhook implements [driver.WebhookStore]. Its duration does not depend on the number of pending
 // deliveries. Without their webhook they have no effect, and Purge removes them later.
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(driver.Webhook) error, entry audit.Entry) error {
 	return s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (audit.Entry, error) {
 		if check != nil {
 			w, _, err := s.lockWebhook(ctx, tx, account, id)

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // workerEnv makes a process of the test binary a worker: it holds the connection string.
@@ -44,7 +44,7 @@ func workAs(ctx context.Context, s *postgres.Store, name string, tell func(accou
 
 func workOnce(ctx context.Context, s *postgres.Store, name string, i int, tell func(account, event string)) error {
 	account, id := workedAccount(i), fmt.Sprintf("%s_%d", name, i)
-	event := webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")}
+	event := driver.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")}
 	if n, err := s.Enqueue(ctx, event); err != nil || n != 1 {
 		return fmt.Errorf("Enqueue = %d, %w", n, err)
 	}
@@ -58,44 +58,44 @@ func workOnce(ctx context.Context, s *postgres.Store, name string, i int, tell f
 	}
 	var settlements []storetest.Settlement
 	for _, task := range tasks {
-		outcome := webhooks.Deliver
+		outcome := driver.Deliver
 		if task.Attempt == 1 && i%4 == 0 {
-			outcome = webhooks.Retry
+			outcome = driver.Retry
 		}
 		settlements = append(settlements, storetest.Settlement{
-			Task: task, Outcome: outcome, RetryAfter: time.Millisecond, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
+			Task: task, Effect: outcome, RetryAfter: time.Millisecond, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
 		})
 	}
 	if stale, err := storetest.WorkerOf(s).Settle(ctx, settlements); err != nil || len(stale) > 0 {
 		return fmt.Errorf("Settle = %v, %w", stale, err)
 	}
-	if _, err := s.ListDeliveries(ctx, account, account[len("acct_"):], webhooks.DeliveryQuery{Limit: 10, Failed: i%2 == 0}); err != nil {
+	if _, err := s.ListDeliveries(ctx, account, account[len("acct_"):], driver.DeliveryQuery{Limit: 10, Failed: i%2 == 0}); err != nil {
 		return fmt.Errorf("ListDeliveries: %w", err)
 	}
-	if _, err := s.UpdateWebhook(ctx, account, account[len("acct_"):], func(w *webhooks.Webhook, _ *audit.Entry) error { w.Threshold++; return nil }); err != nil {
+	if _, err := s.UpdateWebhook(ctx, account, account[len("acct_"):], func(w *driver.Webhook, _ *audit.Entry) error { w.Threshold++; return nil }); err != nil {
 		return fmt.Errorf("UpdateWebhook: %w", err)
 	}
 	return rotateOnce(ctx, s, account, id, i)
 }
 
 func rotateOnce(ctx context.Context, s *postgres.Store, account, id string, i int) error {
-	first, second := apikeys.Hash{Sum: sha256.Sum256([]byte(id))}, apikeys.Hash{Sum: sha256.Sum256([]byte(id + "'"))}
-	key := apikeys.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: first}
-	if err := s.CreateKey(ctx, key, apikeys.CreateOptions{}); err != nil {
+	first, second := driver.Hash{Sum: sha256.Sum256([]byte(id))}, driver.Hash{Sum: sha256.Sum256([]byte(id + "'"))}
+	key := driver.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: first}
+	if err := s.CreateKey(ctx, key, driver.CreateOptions{}); err != nil {
 		return fmt.Errorf("CreateKey: %w", err)
 	}
-	if _, err := s.UpdateKey(ctx, account, id, func(k *apikeys.Key, _ *audit.Entry) error {
+	if _, err := s.UpdateKey(ctx, account, id, func(k *driver.Key, _ *audit.Entry) error {
 		k.Hash, k.Previous, k.PreviousExpiresAt = second, first, time.Now().Add(time.Hour)
 		return nil
 	}); err != nil {
 		return fmt.Errorf("UpdateKey: %w", err)
 	}
-	for _, hash := range []apikeys.Hash{first, second} {
+	for _, hash := range []driver.Hash{first, second} {
 		if found, err := s.KeyByHash(ctx, hash); err != nil || found.ID != id || found.Hash != second {
 			return fmt.Errorf("KeyByHash = %s, %w", found.ID, err)
 		}
 	}
-	if list, err := s.ListKeys(ctx, account, apikeys.Page{Limit: 10}); err != nil || len(list) == 0 {
+	if list, err := s.ListKeys(ctx, account, driver.ListQuery{Limit: 10}); err != nil || len(list) == 0 {
 		return fmt.Errorf("ListKeys = %d, %w", len(list), err)
 	}
 	if i%2 > 0 {
@@ -104,7 +104,7 @@ func rotateOnce(ctx context.Context, s *postgres.Store, account, id string, i in
 	if err := s.DeleteKey(ctx, account, id, nil, audit.Entry{}); err != nil {
 		return fmt.Errorf("DeleteKey: %w", err)
 	}
-	if _, err := s.KeyByHash(ctx, second); !errors.Is(err, apikeys.ErrNotFound) {
+	if _, err := s.KeyByHash(ctx, second); !errors.Is(err, apierr.ErrNotFound) {
 		return fmt.Errorf("KeyByHash of a deleted key: %w", err)
 	}
 	return nil
@@ -120,7 +120,7 @@ func runWorker(dsn string) {
 	s, err := postgres.Open(ctx, dsn)
 	for i := 0; err == nil && i < worked; i++ {
 		account := workedAccount(i)
-		if err = s.CreateWebhook(ctx, newWebhook(account, account[len("acct_"):]), webhooks.CreateOptions{}); errors.Is(err, webhooks.ErrExists) {
+		if err = s.CreateWebhook(ctx, newWebhook(account, account[len("acct_"):]), driver.CreateOptions{}); errors.Is(err, apierr.ErrExists) {
 			err = nil // by another worker
 		}
 	}

@@ -3,7 +3,7 @@ package storetest
 import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func accountSizes(run runner) {
@@ -49,7 +49,7 @@ func accountSizes(run runner) {
 		t.createWebhooks(newWebhook("acct", "one"), newWebhook("acct", "two"))
 		t.enqueueMany("acct", 2, 2)
 		tasks := t.claimAll(4)
-		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], Release))
+		t.settle(settlement(tasks[0], driver.Deliver), settlement(tasks[1], Release))
 		t.setActive("acct", tasks[1].Webhook.ID, false)
 		want(t, store.AccountSize{Account: "acct", Keys: 2, Webhooks: 2, Pending: 3})
 		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, audit.Entry{}))

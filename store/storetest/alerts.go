@@ -6,21 +6,21 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // keepState returns a change that sets State.
-func keepState(state string) func(*alerts.Step) error {
-	return func(step *alerts.Step) error {
+func keepState(state string) func(*driver.AlertStep) error {
+	return func(step *driver.AlertStep) error {
 		step.State = []byte(state)
 		return nil
 	}
 }
 
 // updateAlert makes a step and returns its number of deliveries.
-func (t *tester) updateAlert(account string, series string, change func(*alerts.Step) error) int {
+func (t *tester) updateAlert(account string, series string, change func(*driver.AlertStep) error) int {
 	t.Helper()
 	deliveries, err := t.store.UpdateAlert(t.Context(), account, series, change)
 	t.must(err)
@@ -30,7 +30,7 @@ func (t *tester) updateAlert(account string, series string, change func(*alerts.
 // alert returns the state of an alert.
 func (t *tester) alert(account string, series string) (state string) {
 	t.Helper()
-	t.updateAlert(account, series, func(step *alerts.Step) error {
+	t.updateAlert(account, series, func(step *driver.AlertStep) error {
 		state = string(step.State)
 		return nil
 	})
@@ -75,7 +75,7 @@ func updateAlert(run runner) {
 
 	run("copies State in and out", func(t *tester) {
 		state := []byte("state")
-		t.updateAlert("acct", "series 1", func(step *alerts.Step) error { step.State = state; return nil })
+		t.updateAlert("acct", "series 1", func(step *driver.AlertStep) error { step.State = state; return nil })
 		state[0] = 'x'
 		wantSame(t, "State", t.alert("acct", "series 1"), "state")
 	})
@@ -85,62 +85,62 @@ func updateAlert(run runner) {
 		t.updateAlert("acct", "series 1", keepState("before"))
 		no := errors.New("no")
 		for range 2 {
-			deliveries, err := t.store.UpdateAlert(t.Context(), "acct", "series 1", func(step *alerts.Step) error {
+			deliveries, err := t.store.UpdateAlert(t.Context(), "acct", "series 1", func(step *driver.AlertStep) error {
 				step.State = []byte("after")
 				step.Webhooks()
-				step.Events = []alerts.StepEvent{{EncodedEvent: newEvent("acct", "event")}}
+				step.Events = []driver.AlertEvent{{EncodedEvent: newEvent("acct", "event")}}
 				return no
 			})
 			t.wantError("UpdateAlert", err, no)
 			wantSame(t, "deliveries", deliveries, 0)
-			_, err = t.store.UpdateAlert(t.Context(), "acct", "series 1", func(*alerts.Step) error { return no })
+			_, err = t.store.UpdateAlert(t.Context(), "acct", "series 1", func(*driver.AlertStep) error { return no })
 			t.wantError("UpdateAlert that changes nothing", err, no)
 		}
 		wantSame(t, "State", t.alert("acct", "series 1"), "before")
 		_, err := t.store.EventDeliveries(t.Context(), "acct", "event")
-		t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+		t.wantError("EventDeliveries", err, apierr.ErrNotFound)
 	})
 
 	run("passes the account's webhooks to change, in ascending order", func(t *tester) {
-		var got []webhooks.Webhook
-		look := func(step *alerts.Step) error {
+		var got []driver.Webhook
+		look := func(step *driver.AlertStep) error {
 			got = step.Webhooks()
 			return nil
 		}
 		t.updateAlert("acct", "series 1", look)
 		wantSame(t, "no webhooks", got, nil)
 		a, b, off := newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c")
-		off.Active, off.Events = false, []webhooks.EventType{otherType}
+		off.Active, off.Events = false, []driver.EventType{otherType}
 		t.createWebhooks(off, newWebhook("acc", "d"), b, a, newWebhook("acct2", "e"))
 		t.updateAlert("acct", "series 1", look)
-		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, b, off})
+		wantSame(t, "Webhooks", got, []driver.Webhook{a, b, off})
 		got[0].Events[0] = "changed"
 		t.updateAlert("acct", "series 1", look)
-		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, b, off})
+		wantSame(t, "Webhooks", got, []driver.Webhook{a, b, off})
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
-		a = t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Threshold = 7 })
-		t.updateAlert("acct", "series 1", func(step *alerts.Step) error {
+		a = t.updateWebhook("acct", "a", func(w *driver.Webhook) { w.Threshold = 7 })
+		t.updateAlert("acct", "series 1", func(step *driver.AlertStep) error {
 			step.State = []byte("new")
 			return look(step)
 		})
-		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, off})
+		wantSame(t, "Webhooks", got, []driver.Webhook{a, off})
 	})
 }
 
 // alertEvents tests the events of UpdateAlert.
 func alertEvents(run runner) {
-	fire := func(state string, events ...alerts.StepEvent) func(*alerts.Step) error {
-		return func(step *alerts.Step) error {
+	fire := func(state string, events ...driver.AlertEvent) func(*driver.AlertStep) error {
+		return func(step *driver.AlertStep) error {
 			step.State, step.Events = []byte(state), events
 			return nil
 		}
 	}
-	event := func(id, webhook string) alerts.StepEvent {
-		return alerts.StepEvent{EncodedEvent: newEvent("acct", id), WebhookID: webhook}
+	event := func(id, webhook string) driver.AlertEvent {
+		return driver.AlertEvent{EncodedEvent: newEvent("acct", id), WebhookID: webhook}
 	}
-	states := func(t *tester, id string) map[string]webhooks.DeliveryState {
+	states := func(t *tester, id string) map[string]driver.DeliveryState {
 		t.Helper()
-		states := map[string]webhooks.DeliveryState{}
+		states := map[string]driver.DeliveryState{}
 		for _, d := range t.deliveries("acct", id) {
 			states[d.WebhookID] = d.State
 		}
@@ -149,12 +149,12 @@ func alertEvents(run runner) {
 
 	run("stores each event like Enqueue, in order", func(t *tester) {
 		off, unsubscribed := newWebhook("acct", "off"), newWebhook("acct", "unsubscribed")
-		off.Active, unsubscribed.Events = false, []webhooks.EventType{otherType}
+		off.Active, unsubscribed.Events = false, []driver.EventType{otherType}
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, unsubscribed, newWebhook("other", "other"))
 		wantSame(t, "deliveries", t.updateAlert("acct", "series 1", fire("state", event("1", ""), event("2", ""))), 4)
 		wantSame(t, "State", t.alert("acct", "series 1"), "state")
 		for _, id := range []string{"1", "2"} {
-			wantSame(t, "states", states(t, id), map[string]webhooks.DeliveryState{"a": webhooks.Pending, "b": webhooks.Pending, "off": webhooks.Skipped})
+			wantSame(t, "states", states(t, id), map[string]driver.DeliveryState{"a": driver.Pending, "b": driver.Pending, "off": driver.Skipped})
 		}
 		var order []string
 		for _, task := range t.claimAll(4) {
@@ -165,7 +165,7 @@ func alertEvents(run runner) {
 		}
 		wantSame(t, "order", order, []string{"1", "2"})
 		listed := []string{}
-		for _, d := range t.list("acct", "b", webhooks.DeliveryQuery{}) {
+		for _, d := range t.list("acct", "b", driver.DeliveryQuery{}) {
 			listed = append(listed, d.EventID)
 		}
 		wantSame(t, "ListDeliveries", listed, []string{"2", "1"})
@@ -173,11 +173,11 @@ func alertEvents(run runner) {
 
 	run("delivers an event with a WebhookID only to that webhook", func(t *tester) {
 		off, unsubscribed := newWebhook("acct", "off"), newWebhook("acct", "unsubscribed")
-		off.Active, unsubscribed.Events = false, []webhooks.EventType{otherType}
+		off.Active, unsubscribed.Events = false, []driver.EventType{otherType}
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, unsubscribed, newWebhook("other", "other"))
-		for webhook, want := range map[string]map[string]webhooks.DeliveryState{
-			"b":            {"b": webhooks.Pending},
-			"off":          {"off": webhooks.Skipped},
+		for webhook, want := range map[string]map[string]driver.DeliveryState{
+			"b":            {"b": driver.Pending},
+			"off":          {"off": driver.Skipped},
 			"unsubscribed": {}, "other": {}, "gone": {},
 		} {
 			id := "for " + webhook
@@ -208,8 +208,8 @@ func alertEvents(run runner) {
 
 // deferrableAlerts tests AlertStep.Deferrable.
 func deferrableAlerts(run runner) {
-	deferrable := func(state string) func(*alerts.Step) error {
-		return func(step *alerts.Step) error {
+	deferrable := func(state string) func(*driver.AlertStep) error {
+		return func(step *driver.AlertStep) error {
 			step.State, step.Deferrable = []byte(state), true
 			return nil
 		}
@@ -227,7 +227,7 @@ func deferrableAlerts(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		wantSame(t, "State", t.alert("acct", "series"), "deferred once more")
 		t.updateAlert("acct", "series", deferrable("deferred"))
-		t.updateAlert("acct", "series", func(step *alerts.Step) error {
+		t.updateAlert("acct", "series", func(step *driver.AlertStep) error {
 			step.State = append(slices.Clone(step.State), " and written"...)
 			return nil
 		})
@@ -256,12 +256,12 @@ func durableAlerts(reopened func(name string, before, after func(*tester))) {
 		t.updateAlert("acct", "another series", keepState("bandwidth"))
 		t.updateAlert("acct", "gone", keepState("gone"))
 		t.updateAlert("acct", "gone", keepState(""))
-		t.updateAlert("acct", "fired", func(step *alerts.Step) error {
-			step.State, step.Events = []byte("fired"), []alerts.StepEvent{{EncodedEvent: newEvent("acct", "fired")}}
+		t.updateAlert("acct", "fired", func(step *driver.AlertStep) error {
+			step.State, step.Events = []byte("fired"), []driver.AlertEvent{{EncodedEvent: newEvent("acct", "fired")}}
 			return nil
 		})
 		for _, series := range []string{"another series", "deferred at first"} {
-			t.updateAlert("acct", series, func(step *alerts.Step) error {
+			t.updateAlert("acct", series, func(step *driver.AlertStep) error {
 				step.State, step.Deferrable = []byte("deferred"), true
 				return nil
 			})
@@ -276,8 +276,8 @@ func durableAlerts(reopened func(name string, before, after func(*tester))) {
 			wantSame(t, "State of "+series, t.alert("acct", series), want)
 		}
 		t.wantNew([]int{1}, newDedupKey("notice"), newDedupKey("another"))
-		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "again"), []alerts.DedupKey{newDedupKey("notice")})
-		t.wantError("EnqueueOnce", err, webhooks.ErrExists)
+		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "again"), []driver.DedupKey{newDedupKey("notice")})
+		t.wantError("EnqueueOnce", err, apierr.ErrExists)
 		t.claimAll(2)
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // newAuditEntry returns a pending audit entry with all fields set.
@@ -138,7 +138,7 @@ func addingAuditEntries(run runner) {
 		add("b", "key", key.ExpiresAt.Add(time.Hour), 0)
 		add("c", "never", key.ExpiresAt, 0)
 		add("d", "elsewhere", key.ExpiresAt, 0)
-		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key, _ *audit.Entry) error {
+		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(k *driver.Key, _ *audit.Entry) error {
 			k.ExpiresAt = k.ExpiresAt.Add(time.Hour)
 			return nil
 		})
@@ -170,13 +170,13 @@ func addingAuditEntries(run runner) {
 		}
 		now, err := t.store.Now(t.Context())
 		t.must(err)
-		t.purge(webhooks.Purge{AuditEntries: now.Add(-time.Hour), Limit: 99})
-		t.purge(webhooks.Purge{Limit: 99})
+		t.purge(driver.Purge{AuditEntries: now.Add(-time.Hour), Limit: 99})
+		t.purge(driver.Purge{Limit: 99})
 		_, old := t.pendingAuditEntries()
 		if len(old) != 5 || len(t.entriesOf("acct", audit.Query{})) != 5 {
 			t.Errorf("%d audit entries pending, want 5", len(old))
 		}
-		t.purge(webhooks.Purge{AuditEntries: now.Add(time.Hour), Limit: 2})
+		t.purge(driver.Purge{AuditEntries: now.Add(time.Hour), Limit: 2})
 		ids, _ := t.pendingAuditEntries()
 		wantSame(t, "pending", ids, nil)
 		t.wantAuditEntries()
@@ -252,7 +252,7 @@ func listingAuditEntries(run runner) {
 		}
 		now, err := t.store.Now(t.Context())
 		t.must(err)
-		t.purge(webhooks.Purge{AuditEntries: now.Add(time.Hour), Limit: 99})
+		t.purge(driver.Purge{AuditEntries: now.Add(time.Hour), Limit: 99})
 		next, err := t.store.ListAuditEntries(t.Context(), "acct", audit.Query{After: page.Next, Limit: 2})
 		t.must(err)
 		wantSame(t, "next page", len(next.Entries), 0)
@@ -359,7 +359,7 @@ func takingAuditEntries(run runner) {
 		t.createKeys(newKey("acct", "key"))
 		inParallel(8, func(i int) {
 			for range 5 {
-				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, entry *audit.Entry) error {
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *driver.Key, entry *audit.Entry) error {
 					key.Name += "x"
 					*entry = newAuditEntry("acct", numbered("n", len(key.Name)))
 					return nil
@@ -381,9 +381,9 @@ func entriesOfChanges(run runner) {
 	note := func(id string) audit.Entry { return newAuditEntry("acct", id) }
 
 	run("changes of keys", func(t *tester) {
-		t.must(t.store.CreateKey(t.Context(), newKey("acct", "key"), apikeys.CreateOptions{IdempotencyKey: "request", IdempotencyTTL: time.Hour, AuditEntry: note("1")}))
+		t.must(t.store.CreateKey(t.Context(), newKey("acct", "key"), driver.CreateOptions{IdempotencyKey: "request", IdempotencyTTL: time.Hour, AuditEntry: note("1")}))
 		t.wantAuditEntries("1")
-		for _, options := range []apikeys.CreateOptions{
+		for _, options := range []driver.CreateOptions{
 			{AuditEntry: note("2")}, {MaxCount: 1, AuditEntry: note("2")}, {IdempotencyKey: "request", IdempotencyTTL: time.Hour, AuditEntry: note("2")},
 			by("nobody", "one", false),
 		} {
@@ -392,8 +392,8 @@ func entriesOfChanges(run runner) {
 				t.Error("CreateKey = nil")
 			}
 		}
-		change := func(id string, change func(*apikeys.Key), err error) error {
-			_, result := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key, entry *audit.Entry) error {
+		change := func(id string, change func(*driver.Key), err error) error {
+			_, result := t.store.UpdateKey(t.Context(), "acct", id, func(key *driver.Key, entry *audit.Entry) error {
 				wantSame(t, "audit entry passed to change", *entry, audit.Entry{})
 				*entry = note("3")
 				change(key)
@@ -401,26 +401,26 @@ func entriesOfChanges(run runner) {
 			})
 			return result
 		}
-		t.wantError("UpdateKey", change("key", func(*apikeys.Key) {}, failed), failed)
-		t.wantError("UpdateKey", change("nothing", func(*apikeys.Key) {}, nil), apikeys.ErrNotFound)
+		t.wantError("UpdateKey", change("key", func(*driver.Key) {}, failed), failed)
+		t.wantError("UpdateKey", change("nothing", func(*driver.Key) {}, nil), apierr.ErrNotFound)
 		t.createKeys(newKey("acct", "another"))
-		t.wantError("UpdateKey", change("key", func(key *apikeys.Key) { key.Hash = hashOf("acct", "another") }, nil), apikeys.ErrExists)
-		t.updateKey("key", func(key *apikeys.Key) { key.Name = "without audit entry" })
+		t.wantError("UpdateKey", change("key", func(key *driver.Key) { key.Hash = hashOf("acct", "another") }, nil), apierr.ErrExists)
+		t.updateKey("key", func(key *driver.Key) { key.Name = "without audit entry" })
 		t.wantAuditEntries("1")
-		t.must(change("key", func(key *apikeys.Key) { key.Name = "changed" }, nil))
+		t.must(change("key", func(key *driver.Key) { key.Name = "changed" }, nil))
 		t.wantAuditEntries("3", "1")
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "nothing", nil, note("4")), apikeys.ErrNotFound)
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { return failed }, note("4")), failed)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "nothing", nil, note("4")), apierr.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", func(driver.Key) error { return failed }, note("4")), failed)
 		t.wantAuditEntries("3", "1")
 		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, note("4")))
 		t.wantAuditEntries("4", "3", "1")
 	})
 
 	run("changes of webhooks", func(t *tester) {
-		t.must(t.store.CreateWebhook(t.Context(), newWebhook("acct", "webhook"), webhooks.CreateOptions{AuditEntry: note("1")}))
-		t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook("acct", "webhook"), webhooks.CreateOptions{AuditEntry: note("2")}), webhooks.ErrExists)
+		t.must(t.store.CreateWebhook(t.Context(), newWebhook("acct", "webhook"), driver.CreateOptions{AuditEntry: note("1")}))
+		t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook("acct", "webhook"), driver.CreateOptions{AuditEntry: note("2")}), apierr.ErrExists)
 		change := func(id string, err error) error {
-			_, result := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, entry *audit.Entry) error {
+			_, result := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *driver.Webhook, entry *audit.Entry) error {
 				wantSame(t, "audit entry passed to change", *entry, audit.Entry{})
 				*entry = note("3")
 				return err
@@ -428,11 +428,11 @@ func entriesOfChanges(run runner) {
 			return result
 		}
 		t.wantError("UpdateWebhook", change("webhook", failed), failed)
-		t.wantError("UpdateWebhook", change("nothing", nil), webhooks.ErrNotFound)
+		t.wantError("UpdateWebhook", change("nothing", nil), apierr.ErrNotFound)
 		t.wantAuditEntries("1")
 		t.must(change("webhook", nil))
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "nothing", nil, note("4")), webhooks.ErrNotFound)
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { return failed }, note("4")), failed)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "nothing", nil, note("4")), apierr.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(driver.Webhook) error { return failed }, note("4")), failed)
 		t.wantAuditEntries("3", "1")
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, note("4")))
 		t.wantAuditEntries("4", "3", "1")
@@ -440,15 +440,15 @@ func entriesOfChanges(run runner) {
 
 	run("changes of deliveries and recoveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.settleEvent(newEvent("acct", "settled"), 1, webhooks.Deliver)
-		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", "nothing", note("1")), webhooks.ErrNotFound)
+		t.settleEvent(newEvent("acct", "settled"), 1, driver.Deliver)
+		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", "nothing", note("1")), apierr.ErrNotFound)
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "settled", note("1")))
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "settled", note("2")))
 		t.wantAuditEntries("2", "1")
 
-		t.must(t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", "recovery", webhooks.Dead), note("4")))
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", "another", webhooks.Dead), note("5")), webhooks.ErrRecovering)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery("acct", "nothing", "another", webhooks.Dead), note("5")), webhooks.ErrNotFound)
+		t.must(t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", "recovery", driver.Dead), note("4")))
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", "another", driver.Dead), note("5")), driver.ErrRecovering)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery("acct", "nothing", "another", driver.Dead), note("5")), apierr.ErrNotFound)
 		t.wantAuditEntries("4", "2", "1")
 	})
 }

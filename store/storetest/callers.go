@@ -4,29 +4,29 @@ import (
 	"crypto/sha256"
 	"sync/atomic"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // keyOf returns a key with the given value.
-func keyOf(account, id, value string) apikeys.Key {
+func keyOf(account, id, value string) driver.Key {
 	key := newKey(account, id)
 	key.Hash = valueHash(value)
 	return key
 }
 
-func valueHash(value string) apikeys.Hash { return apikeys.Hash{Sum: sha256.Sum256([]byte(value))} }
+func valueHash(value string) driver.Hash { return driver.Hash{Sum: sha256.Sum256([]byte(value))} }
 
 // by returns the options of a creation requested with a key's value.
-func by(keyID, value string, replaced bool) apikeys.CreateOptions {
-	return apikeys.CreateOptions{By: auth.NewCredential(keyID, valueHash(value).Sum, replaced)}
+func by(keyID, value string, replaced bool) driver.CreateOptions {
+	return driver.CreateOptions{By: auth.NewCredential(keyID, valueHash(value).Sum, replaced)}
 }
 
 // rotate gives a key a new value.
 func (t *tester) rotate(account, id, value string) {
 	t.Helper()
-	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *apikeys.Key, _ *audit.Entry) error {
+	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *driver.Key, _ *audit.Entry) error {
 		key.Previous, key.Hash = key.Hash, valueHash(value)
 		key.PreviousExpiresAt = some
 		return nil
@@ -37,7 +37,7 @@ func (t *tester) rotate(account, id, value string) {
 // callers tests how creations check the credential of the caller.
 func (c creator) callers(run runner) {
 	run("creates for a credential that still matches its key", func(t *tester) {
-		t.must(t.store.CreateKey(t.Context(), keyOf("acct", "caller", "one"), apikeys.CreateOptions{}))
+		t.must(t.store.CreateKey(t.Context(), keyOf("acct", "caller", "one"), driver.CreateOptions{}))
 		t.must(c.create(t, "acct", "a", by("caller", "one", false)))
 		t.wantError("other value", c.create(t, "acct", "b", by("caller", "two", false)), auth.ErrCredentialChanged)
 		t.wantError("value marked as replaced that is current", c.create(t, "acct", "b", by("caller", "one", true)), auth.ErrCredentialChanged)
@@ -68,7 +68,7 @@ func (c creator) callers(run runner) {
 	run("creates nothing for a key after its deletion", func(t *tester) {
 		for round := range 5 {
 			account := numbered("acct", round)
-			t.must(t.store.CreateKey(t.Context(), keyOf(account, "caller of "+account, account), apikeys.CreateOptions{}))
+			t.must(t.store.CreateKey(t.Context(), keyOf(account, "caller of "+account, account), driver.CreateOptions{}))
 			options := by("caller of "+account, account, false)
 			var deleted atomic.Bool
 			inParallel(5, func(i int) {

@@ -6,29 +6,29 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A creator creates and deletes records of one kind, because CreateKey and CreateWebhook have the
 // same contract for options.
 type creator struct {
-	create      func(t *tester, account, id string, options apikeys.CreateOptions) error
-	createOther func(t *tester, account, id string, options apikeys.CreateOptions) error // creates the other kind
+	create      func(t *tester, account, id string, options driver.CreateOptions) error
+	createOther func(t *tester, account, id string, options driver.CreateOptions) error // creates the other kind
 	remove      func(t *tester, account, id string) error
 	exists      func(t *tester, account, id string) bool
-	duplicate   func(error) *apikeys.DuplicateRequestError // returns the DuplicateRequestError of err, or nil
+	duplicate   func(error) *driver.DuplicateRequestError // returns the DuplicateRequestError of err, or nil
 
 	exist, tooMany, tooManyRequests error // ErrExists, ErrLimit and ErrIdempotencyKeys of the kind
 }
 
 var keyCreator = creator{
-	create: func(t *tester, account, id string, options apikeys.CreateOptions) error {
+	create: func(t *tester, account, id string, options driver.CreateOptions) error {
 		return t.store.CreateKey(t.Context(), newKey(account, id), options)
 	},
-	createOther: func(t *tester, account, id string, options apikeys.CreateOptions) error {
+	createOther: func(t *tester, account, id string, options driver.CreateOptions) error {
 		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), onWebhooks(options))
 	},
 	remove: func(t *tester, account, id string) error {
@@ -36,19 +36,19 @@ var keyCreator = creator{
 	},
 	exists: func(t *tester, account, id string) bool {
 		_, err := t.store.KeyByID(t.Context(), account, id)
-		return !errors.Is(err, apikeys.ErrNotFound)
+		return !errors.Is(err, apierr.ErrNotFound)
 	},
-	duplicate: func(err error) *apikeys.DuplicateRequestError {
-		var duplicate *apikeys.DuplicateRequestError
+	duplicate: func(err error) *driver.DuplicateRequestError {
+		var duplicate *driver.DuplicateRequestError
 		errors.As(err, &duplicate)
 		return duplicate
 	},
-	exist: apikeys.ErrExists, tooMany: apikeys.ErrLimit, tooManyRequests: apikeys.ErrIdempotencyKeys,
+	exist: apierr.ErrExists, tooMany: apierr.ErrLimit, tooManyRequests: apierr.ErrIdempotencyKeys,
 }
 
 // onWebhooks converts options to those of CreateWebhook.
-func onWebhooks(o apikeys.CreateOptions) webhooks.CreateOptions {
-	return webhooks.CreateOptions{
+func onWebhooks(o driver.CreateOptions) driver.CreateOptions {
+	return driver.CreateOptions{
 		MaxCount: o.MaxCount, IdempotencyKey: o.IdempotencyKey, Fingerprint: o.Fingerprint, IdempotencyTTL: o.IdempotencyTTL,
 		MaxIdempotencyKeys: o.MaxIdempotencyKeys, By: o.By, AuditEntry: o.AuditEntry,
 	}
@@ -62,14 +62,14 @@ var webhookCreator = creator{
 	},
 	exists: func(t *tester, account, id string) bool {
 		_, err := t.store.WebhookByID(t.Context(), account, id)
-		return !errors.Is(err, webhooks.ErrNotFound)
+		return !errors.Is(err, apierr.ErrNotFound)
 	},
-	duplicate: func(err error) *apikeys.DuplicateRequestError {
-		var duplicate *webhooks.DuplicateRequestError
+	duplicate: func(err error) *driver.DuplicateRequestError {
+		var duplicate *driver.DuplicateRequestError
 		errors.As(err, &duplicate)
-		return (*apikeys.DuplicateRequestError)(duplicate)
+		return (*driver.DuplicateRequestError)(duplicate)
 	},
-	exist: webhooks.ErrExists, tooMany: webhooks.ErrLimit, tooManyRequests: webhooks.ErrIdempotencyKeys,
+	exist: apierr.ErrExists, tooMany: apierr.ErrLimit, tooManyRequests: apierr.ErrIdempotencyKeys,
 }
 
 func keyOptions(run runner) {
@@ -82,11 +82,11 @@ func keyOptions(run runner) {
 func deletedRequesters(run runner) {
 	run("forgets only the requests that the key has made", func(t *tester) {
 		for _, id := range []string{"gone", "stays"} {
-			t.must(t.store.CreateKey(t.Context(), keyOf("acct", id, id), apikeys.CreateOptions{}))
-			t.must(t.store.CreateKey(t.Context(), keyOf("other", id, id+" of other"), apikeys.CreateOptions{}))
+			t.must(t.store.CreateKey(t.Context(), keyOf("acct", id, id), driver.CreateOptions{}))
+			t.must(t.store.CreateKey(t.Context(), keyOf("other", id, id+" of other"), driver.CreateOptions{}))
 		}
-		request := func(account, by, name string) apikeys.CreateOptions {
-			options := apikeys.CreateOptions{IdempotencyKey: name, IdempotencyTTL: time.Hour, MaxIdempotencyKeys: 6}
+		request := func(account, by, name string) driver.CreateOptions {
+			options := driver.CreateOptions{IdempotencyKey: name, IdempotencyTTL: time.Hour, MaxIdempotencyKeys: 6}
 			if by != "" {
 				value := map[string]string{"acct": by, "other": by + " of other"}[account]
 				options.By = auth.NewCredential(by, valueHash(value).Sum, false)
@@ -126,8 +126,8 @@ func webhookOptions(run runner) {
 }
 
 // request returns the options of a request with this idempotency key and fingerprint.
-func request(name string, sum byte) apikeys.CreateOptions {
-	return apikeys.CreateOptions{IdempotencyKey: name, Fingerprint: [32]byte{sum}, IdempotencyTTL: time.Hour}
+func request(name string, sum byte) driver.CreateOptions {
+	return driver.CreateOptions{IdempotencyKey: name, Fingerprint: [32]byte{sum}, IdempotencyTTL: time.Hour}
 }
 
 // wantRepeated checks for the error for a repeated request.
@@ -140,7 +140,7 @@ func (c creator) wantRepeated(t *tester, err error, id string, sum byte) {
 }
 
 func (c creator) limits(run runner) {
-	limit := func(n int) apikeys.CreateOptions { return apikeys.CreateOptions{MaxCount: n} }
+	limit := func(n int) driver.CreateOptions { return driver.CreateOptions{MaxCount: n} }
 
 	run("returns ErrLimit if the account has MaxCount already", func(t *tester) {
 		t.must(c.create(t, "acct", "a", limit(2)))
@@ -245,7 +245,7 @@ func (c creator) requests(run runner) {
 	})
 
 	run("does not remember a refused creation", func(t *tester) {
-		t.must(c.create(t, "acct", "a", apikeys.CreateOptions{}))
+		t.must(c.create(t, "acct", "a", driver.CreateOptions{}))
 		t.wantError("create", c.create(t, "acct", "a", request("request", 1)), c.exist)
 		limited := request("request", 1)
 		limited.MaxCount = 1
@@ -270,7 +270,7 @@ func (c creator) requests(run runner) {
 		c.wantRepeated(t, c.create(t, "acct", "third", request("request", 1)), "second", 2)
 	})
 
-	few := func(name string) apikeys.CreateOptions {
+	few := func(name string) driver.CreateOptions {
 		options := request(name, 1)
 		options.MaxIdempotencyKeys = 3
 		return options
@@ -286,7 +286,7 @@ func (c creator) requests(run runner) {
 			wantSame(t, "exists", c.exists(t, "acct", "more"), false)
 			c.wantRepeated(t, c.create(t, "acct", "more", few(numbered("request", 1))), numbered("id", 1), 1)
 		}
-		t.must(c.create(t, "acct", "unnamed", apikeys.CreateOptions{MaxIdempotencyKeys: 3}))
+		t.must(c.create(t, "acct", "unnamed", driver.CreateOptions{MaxIdempotencyKeys: 3}))
 		t.wantError("the same id", c.create(t, "acct", "unnamed", few("another")), c.exist)
 		t.must(c.create(t, "acct2", "of another account", few("another")))
 		t.must(c.createOther(t, "acct", "of the other kind", few("another")))
@@ -383,8 +383,8 @@ func durableCreations(reopened func(name string, before, after func(*tester))) {
 		}, func(t *tester) {
 			c.wantRepeated(t, c.create(t, "acct", "second", request("request", 3)), "first", 1)
 			c.wantRepeated(t, c.create(t, "acct", "second", request("another", 3)), "gone", 2)
-			t.must(c.create(t, "acct", "second", apikeys.CreateOptions{MaxCount: 2}))
-			t.wantError("create", c.create(t, "acct", "third", apikeys.CreateOptions{MaxCount: 2}), c.tooMany)
+			t.must(c.create(t, "acct", "second", driver.CreateOptions{MaxCount: 2}))
+			t.wantError("create", c.create(t, "acct", "third", driver.CreateOptions{MaxCount: 2}), c.tooMany)
 		})
 	}
 }

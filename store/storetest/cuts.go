@@ -10,12 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A cut is a step that may be interrupted: by the end of its context, by Close, or by a failed
@@ -68,43 +67,43 @@ func (t *tester) cuts(n int) []*cut {
 		}
 		t.createKeys(newKey(account, "kept"), newKey(account, "deleted"))
 		add("CreateKey", func(ctx context.Context, s store.Store) error {
-			return s.CreateKey(ctx, newKey(account, "new"), apikeys.CreateOptions{AuditEntry: note("CreateKey")})
+			return s.CreateKey(ctx, newKey(account, "new"), driver.CreateOptions{AuditEntry: note("CreateKey")})
 		}, func(t *tester) bool {
 			_, err := t.store.KeyByHash(t.Context(), hashOf(account, "new"))
-			return found(err, apikeys.ErrNotFound)(t)
+			return found(err, apierr.ErrNotFound)(t)
 		})
 		add("UpdateKey", func(ctx context.Context, s store.Store) error {
-			_, err := s.UpdateKey(ctx, account, "kept", func(key *apikeys.Key, entry *audit.Entry) error {
+			_, err := s.UpdateKey(ctx, account, "kept", func(key *driver.Key, entry *audit.Entry) error {
 				key.Hash, *entry = hashOf(account, "rotated"), note("UpdateKey")
 				return nil
 			})
 			return err
 		}, func(t *tester) bool {
 			_, err := t.store.KeyByHash(t.Context(), hashOf(account, "rotated"))
-			return found(err, apikeys.ErrNotFound)(t)
+			return found(err, apierr.ErrNotFound)(t)
 		})
 		add("RecordKeyUse", func(ctx context.Context, s store.Store) error {
-			return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: "kept", At: some}})
+			return s.RecordKeyUse(ctx, []driver.KeyUse{{Account: account, ID: "kept", At: some}})
 		}, func(t *tester) bool { return !t.key(account, "kept").LastUsedAt.IsZero() })
 		add("DeleteKey", func(ctx context.Context, s store.Store) error {
 			return s.DeleteKey(ctx, account, "deleted", nil, note("DeleteKey"))
 		},
 			func(t *tester) bool {
 				_, err := t.store.KeyByHash(t.Context(), hashOf(account, "deleted"))
-				return !found(err, apikeys.ErrNotFound)(t)
+				return !found(err, apierr.ErrNotFound)(t)
 			})
 
 		id := func(name string) string { return name + " of " + account }
 		t.createWebhooks(newWebhook(account, id("kept")), newWebhook(account, id("deleted")))
 		webhook := func(t *tester, name string) bool {
 			_, err := t.store.WebhookByID(t.Context(), account, id(name))
-			return found(err, webhooks.ErrNotFound)(t)
+			return found(err, apierr.ErrNotFound)(t)
 		}
 		add("CreateWebhook", func(ctx context.Context, s store.Store) error {
-			return s.CreateWebhook(ctx, newWebhook(account, id("new")), webhooks.CreateOptions{AuditEntry: note("CreateWebhook")})
+			return s.CreateWebhook(ctx, newWebhook(account, id("new")), driver.CreateOptions{AuditEntry: note("CreateWebhook")})
 		}, func(t *tester) bool { return webhook(t, "new") })
 		add("UpdateWebhook", func(ctx context.Context, s store.Store) error {
-			_, err := s.UpdateWebhook(ctx, account, id("kept"), func(w *webhooks.Webhook, entry *audit.Entry) error {
+			_, err := s.UpdateWebhook(ctx, account, id("kept"), func(w *driver.Webhook, entry *audit.Entry) error {
 				*entry = note("UpdateWebhook")
 				return turnOff(w, nil)
 			})
@@ -116,15 +115,15 @@ func (t *tester) cuts(n int) []*cut {
 
 		event := func(t *tester, eventID string) bool {
 			_, err := t.store.EventDeliveries(t.Context(), account, eventID)
-			return found(err, webhooks.ErrNotFound)(t)
+			return found(err, apierr.ErrNotFound)(t)
 		}
 		add("Enqueue", func(ctx context.Context, s store.Store) error {
 			_, err := s.Enqueue(ctx, newEvent(account, "new"))
 			return err
 		}, func(t *tester) bool { return event(t, "new") })
 		add("UpdateAlert", func(ctx context.Context, s store.Store) error {
-			_, err := s.UpdateAlert(ctx, account, "series 1", func(step *alerts.Step) error {
-				step.Events = []alerts.StepEvent{{EncodedEvent: newEvent(account, "alert")}}
+			_, err := s.UpdateAlert(ctx, account, "series 1", func(step *driver.AlertStep) error {
+				step.Events = []driver.AlertEvent{{EncodedEvent: newEvent(account, "alert")}}
 				return keepState("stored")(step)
 			})
 			return err
@@ -136,10 +135,10 @@ func (t *tester) cuts(n int) []*cut {
 			return stored
 		})
 		add("EnqueueOnce", func(ctx context.Context, s store.Store) error {
-			_, err := s.EnqueueOnce(ctx, newEvent(account, "notice"), []alerts.DedupKey{newDedupKey("notice")})
+			_, err := s.EnqueueOnce(ctx, newEvent(account, "notice"), []driver.DedupKey{newDedupKey("notice")})
 			return err
 		}, func(t *tester) bool {
-			fresh, err := t.store.UnseenKeys(t.Context(), account, []alerts.DedupKey{newDedupKey("notice")})
+			fresh, err := t.store.UnseenKeys(t.Context(), account, []driver.DedupKey{newDedupKey("notice")})
 			t.must(err)
 			if known := len(fresh) == 0; known != event(t, "notice") {
 				t.Errorf("%s: deduplication key stored = %v, its event stored = %v", account, known, !known)
@@ -147,10 +146,10 @@ func (t *tester) cuts(n int) []*cut {
 			return len(fresh) == 0
 		})
 		add("CreateRecovery", func(ctx context.Context, s store.Store) error {
-			return s.CreateRecovery(ctx, newRecovery(account, id("kept"), id("recovery"), webhooks.Dead), note("CreateRecovery"))
+			return s.CreateRecovery(ctx, newRecovery(account, id("kept"), id("recovery"), driver.Dead), note("CreateRecovery"))
 		}, func(t *tester) bool {
 			_, err := t.store.RecoveryByID(t.Context(), account, id("recovery"))
-			return found(err, webhooks.ErrNotFound)(t)
+			return found(err, apierr.ErrNotFound)(t)
 		})
 
 		settled := numbered("settled", i)
@@ -158,17 +157,17 @@ func (t *tester) cuts(n int) []*cut {
 		t.enqueue(newEvent(settled, "event"), 1)
 		task := t.claimAll(1)[0]
 		add("Settle", func(ctx context.Context, s store.Store) error {
-			results := []webhooks.AttemptResult{result(task.Ref, 1, webhooks.Deliver)}
-			got, err := s.(webhooks.Deliveries).Settle(ctx, results, []webhooks.HealthChange{{
+			results := []driver.AttemptResult{result(task.Ref, 1, driver.Deliver)}
+			got, err := s.(driver.Deliveries).Settle(ctx, results, []driver.HealthChange{{
 				Account: settled, WebhookID: settled, Version: 1,
-				Health: webhooks.WebhookHealth{Active: true, ProvenAt: some}, AuditEntries: []audit.Entry{note("Settle")},
+				Health: driver.WebhookHealth{Active: true, ProvenAt: some}, AuditEntries: []audit.Entry{note("Settle")},
 			}})
 			if err == nil && len(got.Stale)+len(got.Conflicts) > 0 {
 				return errStale
 			}
 			return err
 		}, func(t *tester) bool {
-			is := t.delivery(settled, "event").State == webhooks.Delivered
+			is := t.delivery(settled, "event").State == driver.Delivered
 			wantSame(t, "whether health and result agree", !t.webhook(settled, settled).ProvenAt.IsZero(), is)
 			return is
 		})
@@ -263,7 +262,7 @@ func cutting(run runner) {
 		under, release, updated := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
 			begun := sync.OnceFunc(func() { close(under) }) // a store may run the callback again
-			_, err := t.store.UpdateKey(t.Context(), "acct", "held", func(key *apikeys.Key, _ *audit.Entry) error {
+			_, err := t.store.UpdateKey(t.Context(), "acct", "held", func(key *driver.Key, _ *audit.Entry) error {
 				begun()
 				<-release
 				return rename(key, nil)
@@ -274,7 +273,7 @@ func cutting(run runner) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		created := make(chan error, 1)
-		go func() { created <- t.store.CreateKey(ctx, newKey("acct", "waits"), apikeys.CreateOptions{}) }()
+		go func() { created <- t.store.CreateKey(ctx, newKey("acct", "waits"), driver.CreateOptions{}) }()
 		var err error
 		select {
 		case err = <-created:
@@ -308,21 +307,21 @@ func cutting(run runner) {
 		t.createWebhooks(webhook)
 		for name, call := range map[string]func() error{
 			"UpdateKey": func() error {
-				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *audit.Entry) error { key.Name = "changed"; runtime.Goexit(); return nil })
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *driver.Key, _ *audit.Entry) error { key.Name = "changed"; runtime.Goexit(); return nil })
 				return err
 			},
 			"DeleteKey": func() error {
-				return t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { runtime.Goexit(); return nil }, audit.Entry{})
+				return t.store.DeleteKey(t.Context(), "acct", "key", func(driver.Key) error { runtime.Goexit(); return nil }, audit.Entry{})
 			},
 			"UpdateWebhook": func() error {
-				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error { w.URL = "changed"; runtime.Goexit(); return nil })
+				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error { w.URL = "changed"; runtime.Goexit(); return nil })
 				return err
 			},
 			"DeleteWebhook": func() error {
-				return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { runtime.Goexit(); return nil }, audit.Entry{})
+				return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(driver.Webhook) error { runtime.Goexit(); return nil }, audit.Entry{})
 			},
 			"UpdateAlert": func() error {
-				_, err := t.store.UpdateAlert(t.Context(), "acct", "series 1", func(step *alerts.Step) error { step.State = []byte("changed"); runtime.Goexit(); return nil })
+				_, err := t.store.UpdateAlert(t.Context(), "acct", "series 1", func(step *driver.AlertStep) error { step.State = []byte("changed"); runtime.Goexit(); return nil })
 				return err
 			},
 			"UpdateScan": func() error {

@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-func newDedupKey(key string) alerts.DedupKey { return alerts.DedupKey{Key: key, Until: some} }
+func newDedupKey(key string) driver.DedupKey { return driver.DedupKey{Key: key, Until: some} }
 
 // wantNew checks which of the deduplication keys are new to the account.
-func (t *tester) wantNew(want []int, dedupKeys ...alerts.DedupKey) {
+func (t *tester) wantNew(want []int, dedupKeys ...driver.DedupKey) {
 	t.Helper()
 	fresh, err := t.store.UnseenKeys(t.Context(), "acct", dedupKeys)
 	t.must(err)
@@ -20,7 +20,7 @@ func (t *tester) wantNew(want []int, dedupKeys ...alerts.DedupKey) {
 }
 
 // enqueueOnce stores deduplication keys with an event and checks its number of deliveries.
-func (t *tester) enqueueOnce(event webhooks.EncodedEvent, want int, dedupKeys ...alerts.DedupKey) {
+func (t *tester) enqueueOnce(event driver.EncodedEvent, want int, dedupKeys ...driver.DedupKey) {
 	t.Helper()
 	got, err := t.store.EnqueueOnce(t.Context(), event, dedupKeys)
 	t.must(err)
@@ -42,19 +42,19 @@ func dedupKeys(run runner) {
 	run("a key is identified by account, Key and Until in milliseconds", func(t *tester) {
 		for _, key := range oddStrings {
 			t.enqueueOnce(newEvent("acct", "of "+strconv.QuoteToASCII(key)), 0, newDedupKey(key))
-			for _, other := range []alerts.DedupKey{{Key: key, Until: some.Add(time.Millisecond)}, {Key: key, Until: some.Add(-time.Millisecond)}, {Key: key + "x", Until: some}} {
+			for _, other := range []driver.DedupKey{{Key: key, Until: some.Add(time.Millisecond)}, {Key: key, Until: some.Add(-time.Millisecond)}, {Key: key + "x", Until: some}} {
 				t.wantNew([]int{0}, other)
 			}
-			t.wantNew(nil, newDedupKey(key), alerts.DedupKey{Key: key, Until: some.Add(999 * time.Microsecond).In(time.FixedZone("", 3600))})
+			t.wantNew(nil, newDedupKey(key), driver.DedupKey{Key: key, Until: some.Add(999 * time.Microsecond).In(time.FixedZone("", 3600))})
 		}
 		for _, account := range []string{"acc", "acct2", "other"} {
-			fresh, err := t.store.UnseenKeys(t.Context(), account, []alerts.DedupKey{newDedupKey("a")})
+			fresh, err := t.store.UnseenKeys(t.Context(), account, []driver.DedupKey{newDedupKey("a")})
 			t.must(err)
 			wantSame(t, "UnseenKeys of another account", fresh, []int{0})
-			_, err = t.store.EnqueueOnce(t.Context(), newEvent(account, "event"), []alerts.DedupKey{newDedupKey("a")})
+			_, err = t.store.EnqueueOnce(t.Context(), newEvent(account, "event"), []driver.DedupKey{newDedupKey("a")})
 			t.must(err)
 		}
-		longest := alerts.DedupKey{Key: long("key", 1024), Until: some}
+		longest := driver.DedupKey{Key: long("key", 1024), Until: some}
 		t.enqueueOnce(newEvent("acct", "long"), 0, longest)
 		t.wantNew(nil, longest)
 	})
@@ -73,11 +73,11 @@ func dedupKeys(run runner) {
 	run("EnqueueOnce returns ErrExists if a key exists, and stores nothing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueueOnce(newEvent("acct", "1"), 1, newDedupKey("b"))
-		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "2"), []alerts.DedupKey{newDedupKey("a"), newDedupKey("b"), newDedupKey("c")})
-		t.wantError("EnqueueOnce", err, webhooks.ErrExists)
+		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "2"), []driver.DedupKey{newDedupKey("a"), newDedupKey("b"), newDedupKey("c")})
+		t.wantError("EnqueueOnce", err, apierr.ErrExists)
 		t.wantNew([]int{0, 2}, newDedupKey("a"), newDedupKey("b"), newDedupKey("c"))
 		_, err = t.store.EventDeliveries(t.Context(), "acct", "2")
-		t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+		t.wantError("EventDeliveries", err, apierr.ErrNotFound)
 		t.claimAll(1)
 	})
 
@@ -87,12 +87,12 @@ func dedupKeys(run runner) {
 			var won atomic.Int64
 			inParallel(8, func(i int) {
 				id := numbered(numbered("event", round), i)
-				all := []alerts.DedupKey{newDedupKey(id), newDedupKey(numbered("shared", round))}
+				all := []driver.DedupKey{newDedupKey(id), newDedupKey(numbered("shared", round))}
 				switch _, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", id), all); err {
 				case nil:
 					won.Add(1)
 				default:
-					t.wantError("EnqueueOnce", err, webhooks.ErrExists)
+					t.wantError("EnqueueOnce", err, apierr.ErrExists)
 					if fresh, err := t.store.UnseenKeys(t.Context(), "acct", all); len(fresh) != 1 || err != nil {
 						t.Errorf("UnseenKeys = %v, %v, want the first key to be new", fresh, err)
 					}
@@ -104,21 +104,21 @@ func dedupKeys(run runner) {
 	})
 
 	run("Purge removes only keys whose Until has passed", func(t *tester) {
-		var all []alerts.DedupKey
+		var all []driver.DedupKey
 		for i := range 20 {
-			all = append(all, alerts.DedupKey{Key: numbered("key", i%3), Until: some.Add(time.Duration(i) * time.Minute)})
+			all = append(all, driver.DedupKey{Key: numbered("key", i%3), Until: some.Add(time.Duration(i) * time.Minute)})
 		}
 		t.enqueueOnce(newEvent("acct", "event"), 0, all...)
-		t.purge(webhooks.Purge{})
+		t.purge(driver.Purge{})
 		t.wantNew(nil, all...)
-		calls := t.purge(webhooks.Purge{DedupKeys: all[10].Until, Limit: 3})
+		calls := t.purge(driver.Purge{DedupKeys: all[10].Until, Limit: 3})
 		if calls < 2 {
 			t.Errorf("%d calls removed ten keys, three at a time", calls)
 		}
 		t.wantNew([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, all...)
 		wantSame(t, "deliveries", t.deliveries("acct", "event"), nil)
 		t.enqueueOnce(newEvent("acct", "again"), 0, all[0])
-		t.purge(webhooks.Purge{DedupKeys: some.Add(time.Hour)})
+		t.purge(driver.Purge{DedupKeys: some.Add(time.Hour)})
 		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "after all"), all)
 		t.must(err)
 	})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // deliver tests the start and the end of Deliver.
@@ -18,7 +18,7 @@ func deliver(run runner) {
 	wantAdded := func(f *feed, webhookID string, want int) {
 		f.Helper()
 		f.wait("pending deliveries", func(reports []Report) bool {
-			seen := map[webhooks.DeliveryRef]bool{}
+			seen := map[driver.DeliveryRef]bool{}
 			for _, r := range reports {
 				if r.Method == "Add" && r.Ref.WebhookID == webhookID {
 					seen[r.Ref] = true
@@ -51,20 +51,20 @@ func deliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		first := t.deliver()
 		want := map[string][3]int{"new": {0, 0, 0}, "retried": {1, 0, 60}, "resent": {2, 2, 0}, "settled": {}, "given up": {}}
-		refs := map[string]webhooks.DeliveryRef{}
+		refs := map[string]driver.DeliveryRef{}
 		for id := range want {
 			refs[id] = first.only("acct", id)
 		}
-		first.record(result(refs["retried"], 1, webhooks.Retry), result(refs["resent"], 1, webhooks.Retry),
-			result(refs["settled"], 1, webhooks.Deliver), result(refs["given up"], 1, webhooks.GiveUp))
-		first.record(result(refs["resent"], 2, webhooks.GiveUp))
+		first.record(result(refs["retried"], 1, driver.Retry), result(refs["resent"], 1, driver.Retry),
+			result(refs["settled"], 1, driver.Deliver), result(refs["given up"], 1, driver.GiveUp))
+		first.record(result(refs["resent"], 2, driver.GiveUp))
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "resent", audit.Entry{}))
 		first.end()
 
 		f := t.deliver()
 		defer f.end()
 		wantAdded(f, "webhook", 3)
-		names := map[webhooks.DeliveryRef]string{}
+		names := map[driver.DeliveryRef]string{}
 		for id, ref := range refs {
 			names[ref] = id
 		}
@@ -109,7 +109,7 @@ func deliver(run runner) {
 					}
 					_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered(numbered("beside", i), j)))
 					t.wantError("Enqueue", err, nil)
-					_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
+					_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error {
 						w.Held = j%2 == 0
 						return nil
 					})
@@ -158,7 +158,7 @@ func deliver(run runner) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var reports Recorder
-		t.wantError("Deliver", t.store.(webhooks.Deliveries).Deliver(ctx, &reports), context.Canceled)
+		t.wantError("Deliver", t.store.(driver.Deliveries).Deliver(ctx, &reports), context.Canceled)
 		reports.End()
 		t.deliver().end() // the first Deliver has released its resources
 		wantSame(t, "faults", reports.Faults(), nil)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // longHistory tests ListDeliveries with more deliveries than fit on a page or in one record of a
@@ -29,7 +29,7 @@ func longHistory(run runner) {
 		h.check(13, 100_000)
 
 		// Purged deliveries are in no list, and all others remain.
-		t.purge(webhooks.Purge{Payloads: border, Attempts: border})
+		t.purge(driver.Purge{Payloads: border, Attempts: border})
 		h.forget("first")
 		h.check(999)
 		h.publish("third", 200)
@@ -42,7 +42,7 @@ func longHistory(run runner) {
 // type.
 type history struct {
 	*tester
-	webhooks []webhooks.Webhook
+	webhooks []driver.Webhook
 	counts   map[string]map[string]int // deliveries by webhook and phase
 	old      time.Time                 // before all events
 }
@@ -59,15 +59,15 @@ func newHistory(t *tester) *history {
 	return h
 }
 
-func (h *history) webhook(id string) webhooks.Webhook {
+func (h *history) webhook(id string) driver.Webhook {
 	w := newWebhook("acct", id)
 	switch id {
 	case "half":
-		w.Events = []webhooks.EventType{thirdType, otherType}
+		w.Events = []driver.EventType{thirdType, otherType}
 	case "rare":
-		w.Events = []webhooks.EventType{otherType}
+		w.Events = []driver.EventType{otherType}
 	default:
-		w.Events = []webhooks.EventType{eventType, otherType, thirdType, fourthType}
+		w.Events = []driver.EventType{eventType, otherType, thirdType, fourthType}
 	}
 	h.webhooks = append(h.webhooks, w)
 	h.counts[id] = map[string]int{}
@@ -78,7 +78,7 @@ func (h *history) webhook(id string) webhooks.Webhook {
 // writer are stored in the order of their IDs.
 func (h *history) publish(phase string, n int) {
 	h.Helper()
-	typeOf := func(i int) webhooks.EventType {
+	typeOf := func(i int) driver.EventType {
 		switch {
 		case i%100 == 50:
 			return otherType
@@ -113,7 +113,7 @@ func (h *history) settle(n int) {
 	h.Helper()
 	var settlements []Settlement
 	for i, task := range h.claim(n) {
-		settlements = append(settlements, settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, Release}[i%3]))
+		settlements = append(settlements, settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, Release}[i%3]))
 	}
 	wantSame(h.tester, "number of tasks", len(settlements), n)
 	h.tester.settle(settlements...)
@@ -122,7 +122,7 @@ func (h *history) settle(n int) {
 // housekeep runs a purge that has nothing to remove.
 func (h *history) housekeep() {
 	h.Helper()
-	h.purge(webhooks.Purge{Payloads: h.old, Attempts: h.old, EventIDs: h.old, Limit: 100})
+	h.purge(driver.Purge{Payloads: h.old, Attempts: h.old, EventIDs: h.old, Limit: 100})
 }
 
 // forget removes a phase from the expected deliveries.
@@ -136,10 +136,10 @@ func (h *history) forget(phase string) {
 // each other and with the published events.
 func (h *history) check(limits ...int) {
 	h.Helper()
-	all := h.list("acct", "all", webhooks.DeliveryQuery{})
+	all := h.list("acct", "all", driver.DeliveryQuery{})
 	h.checkOrder(all)
 	for _, w := range h.webhooks {
-		full := h.list("acct", w.ID, webhooks.DeliveryQuery{})
+		full := h.list("acct", w.ID, driver.DeliveryQuery{})
 		want := 0
 		for _, n := range h.counts[w.ID] {
 			want += n
@@ -155,12 +155,12 @@ func (h *history) check(limits ...int) {
 			wantSame(h.tester, "events of "+w.ID, got, expected)
 		}
 		for _, limit := range limits {
-			h.wantList("pages of "+w.ID, h.list("acct", w.ID, webhooks.DeliveryQuery{Limit: limit}), full)
-			for _, query := range []webhooks.DeliveryQuery{
-				{States: []webhooks.DeliveryState{webhooks.Dead}}, {States: []webhooks.DeliveryState{webhooks.Skipped, webhooks.Delivered}}, {Failed: true},
+			h.wantList("pages of "+w.ID, h.list("acct", w.ID, driver.DeliveryQuery{Limit: limit}), full)
+			for _, query := range []driver.DeliveryQuery{
+				{States: []driver.DeliveryState{driver.Dead}}, {States: []driver.DeliveryState{driver.Skipped, driver.Delivered}}, {Failed: true},
 			} {
 				query.Limit = limit
-				var some []webhooks.Delivery
+				var some []driver.Delivery
 				for i := range full {
 					if query.Matches(&full[i]) {
 						some = append(some, full[i])
@@ -173,9 +173,9 @@ func (h *history) check(limits ...int) {
 }
 
 // wantList compares long lists.
-func (h *history) wantList(what string, got, want []webhooks.Delivery) {
+func (h *history) wantList(what string, got, want []driver.Delivery) {
 	h.Helper()
-	if !slices.EqualFunc(got, want, func(a, b webhooks.Delivery) bool {
+	if !slices.EqualFunc(got, want, func(a, b driver.Delivery) bool {
 		return a.EventID == b.EventID && a.WebhookID == b.WebhookID && a.Type == b.Type && a.State == b.State &&
 			a.PublishedAt.Equal(b.PublishedAt) && a.NextAttemptAt.Equal(b.NextAttemptAt) && len(a.Attempts) == len(b.Attempts)
 	}) {
@@ -195,7 +195,7 @@ func (h *history) since(id string) int {
 
 // checkOrder checks that a list has the order in which its events were stored, as far as that is
 // known: within each writer, and between phases.
-func (h *history) checkOrder(list []webhooks.Delivery) {
+func (h *history) checkOrder(list []driver.Delivery) {
 	h.Helper()
 	phases := []string{"third", "second", "first"}
 	last := map[string]string{} // by writer and phase

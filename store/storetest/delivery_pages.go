@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // deliveryPages tests the pages of ListDeliveries.
@@ -25,7 +25,7 @@ func deliveryPages(run runner) {
 		const n = 12
 		want := many(t, n)
 		for limit := 1; limit <= n+1; limit++ {
-			wantSame(t, "events", eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{Limit: limit})), want)
+			wantSame(t, "events", eventIDs(t.list("acct", "webhook", driver.DeliveryQuery{Limit: limit})), want)
 		}
 	})
 
@@ -34,24 +34,24 @@ func deliveryPages(run runner) {
 		for limit := 1; limit <= 3; limit++ {
 			var got []string
 			n := 0
-			t.pages("acct", "webhook", webhooks.DeliveryQuery{Limit: limit}, func(page []webhooks.Delivery) {
+			t.pages("acct", "webhook", driver.DeliveryQuery{Limit: limit}, func(page []driver.Delivery) {
 				got = append(got, eventIDs(page)...)
 				n++
 				t.enqueue(newEvent("acct", numbered(numbered("meanwhile", limit), n)), 1)
 			})
 			wantSame(t, "events", got, want)
-			want = eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{})) // includes events published meanwhile
+			want = eventIDs(t.list("acct", "webhook", driver.DeliveryQuery{})) // includes events published meanwhile
 		}
 	})
 
 	run("deliveries that change state meanwhile are listed once", func(t *tester) {
 		want := many(t, 12)
 		var got []string
-		t.pages("acct", "webhook", webhooks.DeliveryQuery{Limit: 2}, func(page []webhooks.Delivery) {
+		t.pages("acct", "webhook", driver.DeliveryQuery{Limit: 2}, func(page []driver.Delivery) {
 			got = append(got, eventIDs(page)...)
 			tasks := t.claim(2)
 			for i, task := range tasks {
-				t.settle(settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp}[i]))
+				t.settle(settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp}[i]))
 			}
 			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 0), audit.Entry{}))
 		})
@@ -62,17 +62,17 @@ func deliveryPages(run runner) {
 		const n = 12
 		many(t, n)
 		seen, settled := map[string]bool{}, map[string]bool{}
-		query := webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Pending}, Limit: 2}
-		t.pages("acct", "webhook", query, func(page []webhooks.Delivery) {
+		query := driver.DeliveryQuery{States: []driver.DeliveryState{driver.Pending}, Limit: 2}
+		t.pages("acct", "webhook", query, func(page []driver.Delivery) {
 			for _, d := range page {
-				if d.State != webhooks.Pending || seen[d.EventID] || settled[d.EventID] {
+				if d.State != driver.Pending || seen[d.EventID] || settled[d.EventID] {
 					t.Errorf("%s is %s; seen before: %v, settled before: %v", d.EventID, d.State, seen[d.EventID], settled[d.EventID])
 				}
 				seen[d.EventID] = true
 			}
 			for _, task := range t.claim(1) {
 				settled[task.Event.ID] = true
-				t.settle(settlement(task, webhooks.Deliver))
+				t.settle(settlement(task, driver.Deliver))
 			}
 		})
 		for i := range n {
@@ -85,19 +85,19 @@ func deliveryPages(run runner) {
 	run("a purge ends the list at the purged deliveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i := range 5 {
-			t.settleEvent(newEvent("acct", numbered("event", i)), 1, webhooks.Deliver)
+			t.settleEvent(newEvent("acct", numbered("event", i)), 1, driver.Deliver)
 		}
 		border := t.border()
-		t.settleEvent(newEvent("acct", "young"), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", "young"), 1, driver.Deliver)
 		first := true
-		t.pages("acct", "webhook", webhooks.DeliveryQuery{Limit: 3}, func(page []webhooks.Delivery) {
+		t.pages("acct", "webhook", driver.DeliveryQuery{Limit: 3}, func(page []driver.Delivery) {
 			for _, id := range eventIDs(page) {
 				if !first && id != "young" {
 					t.Errorf("%s is listed after it was purged", id)
 				}
 			}
 			if first {
-				t.purge(webhooks.Purge{Payloads: border, Attempts: border})
+				t.purge(driver.Purge{Payloads: border, Attempts: border})
 				first = false
 			}
 		})
@@ -105,7 +105,7 @@ func deliveryPages(run runner) {
 
 	run("an After of another list returns some valid page", func(t *tester) {
 		a, b := newWebhook("acct", "a"), newWebhook("acct", "b")
-		b.Events = []webhooks.EventType{otherType}
+		b.Events = []driver.EventType{otherType}
 		foreign := newWebhook("other", "foreign")
 		t.createWebhooks(a, b, foreign)
 		event := newEvent("acct", "of both")
@@ -120,14 +120,14 @@ func deliveryPages(run runner) {
 		}
 		afters = append(afters, oddStrings...)
 		for _, ref := range [][2]string{{"acct", "a"}, {"other", "foreign"}} {
-			page, err := t.store.ListDeliveries(t.Context(), ref[0], ref[1], webhooks.DeliveryQuery{Limit: 1})
+			page, err := t.store.ListDeliveries(t.Context(), ref[0], ref[1], driver.DeliveryQuery{Limit: 1})
 			t.must(err)
 			afters = append(afters, page.Next, page.Next+"x", page.Next+page.Next, page.Next[:len(page.Next)/2])
 		}
 		for _, after := range afters {
-			for _, w := range []webhooks.Webhook{a, b, foreign} {
+			for _, w := range []driver.Webhook{a, b, foreign} {
 				for _, limit := range []int{1, 99} {
-					page, err := t.store.ListDeliveries(t.Context(), w.Account, w.ID, webhooks.DeliveryQuery{After: after, Limit: limit})
+					page, err := t.store.ListDeliveries(t.Context(), w.Account, w.ID, driver.DeliveryQuery{After: after, Limit: limit})
 					if err != nil || len(page.Deliveries) > limit {
 						t.Errorf("ListDeliveries after %q = %d deliveries, %v, want at most %d", after, len(page.Deliveries), err, limit)
 					}

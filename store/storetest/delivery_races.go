@@ -4,8 +4,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // deliveryRaces tests concurrent use of deliveries.
@@ -20,7 +21,7 @@ func deliveryRaces(run runner) {
 				_, err := t.store.Enqueue(t.Context(), newEvent("acct", ids[i]))
 				t.wantError("Enqueue", err, nil)
 			})
-			purge := webhooks.Purge{Payloads: t.border(), Limit: 10 * events}
+			purge := driver.Purge{Payloads: t.border(), Limit: 10 * events}
 			purged := make(chan error, 1)
 			go func() {
 				more, err := true, error(nil)
@@ -34,12 +35,12 @@ func deliveryRaces(run runner) {
 			for len(purged) == 0 && len(claimed) < events {
 				for _, task := range t.claim(1) {
 					claimed[task.Event.ID] = true
-					settlements = append(settlements, settlement(task, webhooks.Deliver))
+					settlements = append(settlements, settlement(task, driver.Deliver))
 				}
 			}
 			t.must(<-purged)
 			for _, id := range ids {
-				if got := t.delivery("acct", id).State; got != webhooks.Dead && !(claimed[id] && got == webhooks.Pending) {
+				if got := t.delivery("acct", id).State; got != driver.Dead && !(claimed[id] && got == driver.Pending) {
 					t.Errorf("%s is %s, claimed: %v", id, got, claimed[id])
 				}
 			}
@@ -63,7 +64,7 @@ func deliveryRaces(run runner) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		settle := func(tasks []Task, outcome func(i int) webhooks.Outcome) {
+		settle := func(tasks []Task, outcome func(i int) driver.Effect) {
 			var settlements []Settlement
 			for i, task := range tasks {
 				if want := newEvent("acct", task.Event.ID); task.Err != nil || string(task.Event.Body) != string(want.Body) {
@@ -88,25 +89,25 @@ func deliveryRaces(run runner) {
 				case 1, 2:
 					tasks, err := t.worker().Claim(t.Context(), 6)
 					check("Claim", err)
-					settle(tasks, func(i int) webhooks.Outcome {
-						return []webhooks.Outcome{Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp}[(i+worker)%4]
+					settle(tasks, func(i int) driver.Effect {
+						return []driver.Effect{Release, driver.Retry, driver.Deliver, driver.GiveUp}[(i+worker)%4]
 					})
 				case 3:
 					if err := t.store.Redeliver(t.Context(), "acct", id, event, audit.Entry{}); err != nil {
-						t.wantError("Redeliver", err, webhooks.ErrNotFound) // not published yet
+						t.wantError("Redeliver", err, apierr.ErrNotFound) // not published yet
 					}
 				case 4:
-					job := newRecovery("acct", id, numbered("recovery", i), webhooks.Dead, webhooks.Skipped)
+					job := newRecovery("acct", id, numbered("recovery", i), driver.Dead, driver.Skipped)
 					if err := t.store.CreateRecovery(t.Context(), job, audit.Entry{}); err != nil {
-						t.wantError("CreateRecovery", err, webhooks.ErrRecovering)
+						t.wantError("CreateRecovery", err, driver.ErrRecovering)
 					}
 					_, err := t.store.AdvanceRecovery(t.Context(), 5)
 					check("AdvanceRecovery", err)
 				case 5:
-					_, err := t.store.Purge(t.Context(), webhooks.Purge{Payloads: old, Attempts: old, EventIDs: old, Limit: 5})
+					_, err := t.store.Purge(t.Context(), driver.Purge{Payloads: old, Attempts: old, EventIDs: old, Limit: 5})
 					check("Purge", err)
 				case 6:
-					page, err := t.store.ListDeliveries(t.Context(), "acct", id, webhooks.DeliveryQuery{Limit: 1 + i})
+					page, err := t.store.ListDeliveries(t.Context(), "acct", id, driver.DeliveryQuery{Limit: 1 + i})
 					check("ListDeliveries", err)
 					for j := 1; j < len(page.Deliveries); j++ {
 						if page.Deliveries[j-1].EventID <= page.Deliveries[j].EventID {
@@ -116,7 +117,7 @@ func deliveryRaces(run runner) {
 					_, err = t.worker().Backlog(t.Context(), id)
 					check("Backlog", err)
 				case 7:
-					_, err := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, _ *audit.Entry) error {
+					_, err := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *driver.Webhook, _ *audit.Entry) error {
 						w.Active = i%2 == 1
 						return nil
 					})
@@ -131,12 +132,12 @@ func deliveryRaces(run runner) {
 		t.advance(50)
 		backlog := t.backlog("")
 		for end := time.Now().Add(eventTimeout); backlog.Pending > 0 && time.Now().Before(end); {
-			settle(t.claim(99), func(int) webhooks.Outcome { return webhooks.Deliver })
+			settle(t.claim(99), func(int) driver.Effect { return driver.Deliver })
 			backlog = t.backlog("")
 		}
-		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
+		wantSame(t, "Backlog", backlog, driver.Backlog{})
 		for _, id := range ids {
-			list := t.list("acct", id, webhooks.DeliveryQuery{Limit: 7})
+			list := t.list("acct", id, driver.DeliveryQuery{Limit: 7})
 			wantSame(t, "number of deliveries of "+id, len(list), events)
 			for i, d := range list {
 				wantSame(t, "EventID", d.EventID, numbered("event", events-1-i))
@@ -145,7 +146,7 @@ func deliveryRaces(run runner) {
 						t.Errorf("attempt %d of %s has number %d, after number %d", j, d.EventID, d.Attempts[j].Number, d.Attempts[j-1].Number)
 					}
 				}
-				if made := len(d.Attempts) > 0; made != (d.State == webhooks.Delivered || d.State == webhooks.Dead) {
+				if made := len(d.Attempts) > 0; made != (d.State == driver.Delivered || d.State == driver.Dead) {
 					t.Errorf("%s is %s with %d attempts", d.EventID, d.State, len(d.Attempts))
 				}
 			}

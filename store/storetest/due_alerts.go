@@ -6,15 +6,14 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func dueAlerts(run runner) {
 	due := func(t *tester, account string, series string) (due bool) {
 		t.Helper()
-		t.updateAlert(account, series, func(step *alerts.Step) error {
+		t.updateAlert(account, series, func(step *driver.AlertStep) error {
 			due = step.Due
 			return nil
 		})
@@ -26,7 +25,7 @@ func dueAlerts(run runner) {
 		t.wantDue()
 		for what, do := range map[string]func(){
 			"created": func() { t.createWebhooks(newWebhook("acct", "a")) },
-			"updated": func() { t.updateWebhook("acct", "a", func(*webhooks.Webhook) {}) },
+			"updated": func() { t.updateWebhook("acct", "a", func(*driver.Webhook) {}) },
 			"deleted": func() { t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, audit.Entry{})) },
 		} {
 			if what != "created" {
@@ -47,8 +46,8 @@ func dueAlerts(run runner) {
 	})
 
 	run("also with a deferred state", func(t *tester) {
-		deferrable := func(state string) func(*alerts.Step) error {
-			return func(step *alerts.Step) error {
+		deferrable := func(state string) func(*driver.AlertStep) error {
+			return func(step *driver.AlertStep) error {
 				step.State, step.Deferrable = []byte(state), true
 				return nil
 			}
@@ -59,7 +58,7 @@ func dueAlerts(run runner) {
 		t.wantDue("acct")
 		wantSame(t, "Due", due(t, "acct", "series"), true)
 		t.updateAlert("acct", "series", deferrable("deferred again"))
-		t.updateWebhook("acct", "a", func(*webhooks.Webhook) {})
+		t.updateWebhook("acct", "a", func(*driver.Webhook) {})
 		wantSame(t, "Due", due(t, "acct", "series"), true)
 		wantSame(t, "State", t.alert("acct", "series"), "deferred again")
 	})
@@ -72,7 +71,7 @@ func dueAlerts(run runner) {
 		t.updateAlert("gone", "series", keepState(""))
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("gone", "b"))
 		t.wantDue("acct", "acct", "gone")
-		for series, want := range map[alerts.Series]bool{
+		for series, want := range map[driver.AlertSeries]bool{
 			{Account: "acct", Name: "series"}: true, {Account: "acct", Name: "another series"}: true, {Account: "acct", Name: "a third"}: false,
 			{Account: "other", Name: "series"}: false, {Account: "other", Name: "another series"}: false,
 			{Account: "gone", Name: "series"}: false, {Account: "gone", Name: "another series"}: true,
@@ -86,7 +85,7 @@ func dueAlerts(run runner) {
 		t.updateAlert("acct", "series", keepState("state"))
 		t.createWebhooks(newWebhook("acct", "a"))
 		no := errors.New("no")
-		_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(*alerts.Step) error { return no })
+		_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(*driver.AlertStep) error { return no })
 		t.wantError("UpdateAlert", err, no)
 		t.wantDue("acct")
 		wantSame(t, "Due", due(t, "acct", "series"), true)
@@ -113,8 +112,8 @@ func dueAlerts(run runner) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.updateAlert("acct", "series", keepState("state"))
 		t.enqueue(newEvent("acct", "event"), 1)
-		end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
-		end.Deactivate = webhooks.OffGone
+		end := settlement(t.claimAll(1)[0], driver.GiveUp)
+		end.Deactivate = driver.OffGone
 		t.settle(end)
 		t.wantDue()
 	})
@@ -122,7 +121,7 @@ func dueAlerts(run runner) {
 
 // alertRaces tests concurrent calls of UpdateAlert.
 func alertRaces(run runner) {
-	count := func(step *alerts.Step) (n int) {
+	count := func(step *driver.AlertStep) (n int) {
 		n, _ = strconv.Atoi(string(step.State))
 		return n
 	}
@@ -132,12 +131,12 @@ func alertRaces(run runner) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		inParallel(goroutines, func(i int) {
 			for j := range each {
-				_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(step *alerts.Step) error {
+				_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(step *driver.AlertStep) error {
 					n := count(step) + 1
 					step.State = []byte(strconv.Itoa(n))
 					step.Deferrable = (i+j)%3 > 0
 					if n%10 == 0 {
-						step.Deferrable, step.Events = false, []alerts.StepEvent{{EncodedEvent: newEvent("acct", strconv.Itoa(n))}}
+						step.Deferrable, step.Events = false, []driver.AlertEvent{{EncodedEvent: newEvent("acct", strconv.Itoa(n))}}
 					}
 					return nil
 				})
@@ -161,10 +160,10 @@ func alertRaces(run runner) {
 			saw := false
 			inParallel(2, func(i int) {
 				if i == 0 {
-					t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{}), nil)
+					t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook(account, account), driver.CreateOptions{}), nil)
 					return
 				}
-				_, err := t.store.UpdateAlert(t.Context(), account, "series", func(step *alerts.Step) error {
+				_, err := t.store.UpdateAlert(t.Context(), account, "series", func(step *driver.AlertStep) error {
 					saw, step.State = len(step.Webhooks()) > 0, []byte("new")
 					return nil
 				})
@@ -172,7 +171,7 @@ func alertRaces(run runner) {
 			})
 			list, err := t.store.DueAlerts(t.Context(), 99)
 			t.must(err)
-			if saw == slices.Contains(list, alerts.Series{Account: account, Name: "series"}) {
+			if saw == slices.Contains(list, driver.AlertSeries{Account: account, Name: "series"}) {
 				t.Errorf("step saw the webhook: %v, alert due: %v; want exactly one", saw, !saw)
 			}
 		}
@@ -182,7 +181,7 @@ func alertRaces(run runner) {
 		inParallel(8, func(i int) {
 			for j := range 50 {
 				account := numbered("acct", (i+j)%4)
-				_, err := t.store.UpdateAlert(t.Context(), account, "series 1", func(step *alerts.Step) error {
+				_, err := t.store.UpdateAlert(t.Context(), account, "series 1", func(step *driver.AlertStep) error {
 					step.State, step.Deferrable = []byte(strconv.Itoa(count(step)+1)), j%2 == 0
 					return nil
 				})

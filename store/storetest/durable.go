@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // RunDurable tests that acknowledged changes are there when the store is reopened. open opens the
@@ -47,32 +47,32 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	used, changed, gone := rotatedKey("acct", "used"), rotatedKey("acct", "changed"), rotatedKey("acct", "gone")
 	reopened("keys with their hashes and last uses", func(t *tester) {
 		t.createKeys(used, changed, gone)
-		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+		t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{
 			{Account: "acct", ID: "used", Hash: used.Hash, At: some.Add(time.Minute)}, {Account: "acct", ID: "gone", At: some},
 			{Account: "acct", ID: "used", Hash: used.Previous, At: some.Add(time.Second)},
 		}))
-		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash, key.Hint = "renamed", hashOf("new"), "new_…A1b2" })
+		changed = t.updateKey("changed", func(key *driver.Key) { key.Name, key.Hash, key.Hint = "renamed", hashOf("new"), "new_…A1b2" })
 		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, audit.Entry{}))
 	}, func(t *tester) {
-		for _, key := range []apikeys.Key{used, changed} {
+		for _, key := range []driver.Key{used, changed} {
 			t.wantKeyAt(key.Hash, key)
 			t.wantKeyAt(key.Previous, key)
 		}
 		used.LastUsedAt, used.PreviousUsedAt = some.Add(time.Minute), some.Add(time.Second)
-		list, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
+		list, err := t.store.ListKeys(t.Context(), "acct", driver.ListQuery{Limit: 9})
 		t.must(err)
-		wantSame(t, "ListKeys", list, []apikeys.Key{used, changed})
-		wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{Before: some.AddDate(1, 0, 0), Limit: 9}), []string{"acct changed", "acct used"})
+		wantSame(t, "ListKeys", list, []driver.Key{used, changed})
+		wantSame(t, "ExpiringKeys", t.expiries(driver.ExpiryQuery{Before: some.AddDate(1, 0, 0), Limit: 9}), []string{"acct changed", "acct used"})
 		t.wantNoKeyAt(rotatedKey("acct", "changed").Hash)
 		t.wantNoKeyAt(gone.Hash)
 		t.wantNoKeyAt(gone.Previous)
 
 		// Existing IDs and hashes are still taken.
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used, apikeys.CreateOptions{}), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used, driver.CreateOptions{}), apierr.ErrExists)
 		thief := newKey("other", "thief")
 		thief.Hash = used.Previous
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, apikeys.CreateOptions{}), apikeys.ErrExists)
-		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "used", At: some}}))
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, driver.CreateOptions{}), apierr.ErrExists)
+		t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{{Account: "acct", ID: "used", At: some}}))
 		wantSame(t, "KeyByID", t.key("acct", "used"), used)
 		t.createKeys(gone)
 		wantSame(t, "KeyByID", t.key("acct", "gone"), gone)
@@ -85,16 +85,16 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	reopened("webhooks, active, inactive and deleted", func(t *tester) {
 		t.createWebhooks(w, off, newWebhook("acct", "gone"))
 		t.enqueue(newEvent("acct", "event"), 3)
-		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) {
-			w.Active, w.URL, w.OffReason = false, "changed", webhooks.OffFailing
+		off = t.updateWebhook("acct", "off", func(w *driver.Webhook) {
+			w.Active, w.URL, w.OffReason = false, "changed", driver.OffFailing
 		})
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone", nil, audit.Entry{}))
 	}, func(t *tester) {
-		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+		list, err := t.store.ListWebhooks(t.Context(), "acct", driver.ListQuery{Limit: 9})
 		t.must(err)
-		wantSame(t, "ListWebhooks", list, []webhooks.Webhook{w, off})
+		wantSame(t, "ListWebhooks", list, []driver.Webhook{w, off})
 		backlog := t.backlog("off")
-		wantSame(t, "Backlog of an inactive webhook", backlog, webhooks.Backlog{Pending: 1})
+		wantSame(t, "Backlog of an inactive webhook", backlog, driver.Backlog{Pending: 1})
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, w)
 		t.claimAll(0)
 		t.setActive("acct", "off", true)
@@ -109,7 +109,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		t.enqueue(newEvent("acct", "settled"), 2)
 		for _, task := range t.claimAll(4) {
 			if task.Event.ID == "settled" {
-				t.settle(settlement(task, webhooks.Deliver))
+				t.settle(settlement(task, driver.Deliver))
 			} else {
 				t.settle(settlement(task, Release))
 			}
@@ -124,7 +124,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	})
 
 	var mu sync.Mutex
-	var acknowledged []apikeys.Key
+	var acknowledged []driver.Key
 	reopened("steps acknowledged during Close", func(t *tester) {
 		inParallel(4, func(i int) {
 			if i == 0 {
@@ -134,7 +134,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			}
 			for j := range 1_000 {
 				key := newKey("acct", numbered(numbered("key", i), j))
-				if err := t.store.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+				if err := t.store.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 					t.wantError("CreateKey", err, store.ErrClosed)
 					return
 				}
@@ -152,7 +152,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 
 // durableDeliveries tests pending and settled deliveries.
 func durableDeliveries(reopened func(name string, before, after func(*tester))) {
-	states := map[string]webhooks.Delivery{}
+	states := map[string]driver.Delivery{}
 	reopened("deliveries with their due times and attempts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for _, id := range []string{"new", "tried", "later", "delivered", "dead"} {
@@ -160,12 +160,12 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		}
 		for range 2 {
 			for _, task := range t.await(5) {
-				t.settle(settlement(task, webhooks.Retry))
+				t.settle(settlement(task, driver.Retry))
 			}
 		}
 		for _, task := range t.await(5) {
-			end := settlement(task, map[string]webhooks.Outcome{
-				"new": Release, "tried": webhooks.Retry, "later": webhooks.Retry, "delivered": webhooks.Deliver, "dead": webhooks.GiveUp,
+			end := settlement(task, map[string]driver.Effect{
+				"new": Release, "tried": driver.Retry, "later": driver.Retry, "delivered": driver.Deliver, "dead": driver.GiveUp,
 			}[task.Event.ID])
 			if task.Event.ID == "later" {
 				end.RetryAfter = 20 * time.Minute
@@ -196,10 +196,10 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 	}, func(t *tester) {
 		for _, task := range t.claimAll(3) {
 			wantSame(t, "Task.Attempt", task.Attempt, 1)
-			t.settle(settlement(task, webhooks.Deliver))
+			t.settle(settlement(task, driver.Deliver))
 		}
 		for _, task := range lost {
-			t.wantStale(settlement(task, webhooks.Deliver))
+			t.wantStale(settlement(task, driver.Deliver))
 		}
 	})
 
@@ -207,12 +207,12 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
-		t.settle(settlement(tasks[0], webhooks.Deliver))
+		t.settle(settlement(tasks[0], driver.Deliver))
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		wantSame(t, "number of deliveries", len(t.deliveries("acct", tasks[0].Event.ID)), 1)
 	}, func(t *tester) {
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")
-		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		t.wantError("WebhookByID", err, apierr.ErrNotFound)
 		remaining := 0
 		for i := range 3 {
 			remaining += len(t.deliveries("acct", numbered("event", i)))
@@ -226,15 +226,15 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "later")
 	})
 
-	var deactivated webhooks.Webhook
+	var deactivated driver.Webhook
 	reopened("inactive webhooks with reason, and the start of failures", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
-		end := settlement(t.claim(1)[0], webhooks.GiveUp)
-		end.Deactivate = webhooks.OffGone
+		end := settlement(t.claim(1)[0], driver.GiveUp)
+		end.Deactivate = driver.OffGone
 		t.settle(end)
 		deactivated = t.webhook("acct", "webhook")
-		wantSame(t, "OffReason", deactivated.OffReason, webhooks.OffGone)
+		wantSame(t, "OffReason", deactivated.OffReason, driver.OffGone)
 		wantSame(t, "FailingSince", deactivated.FailingSince, end.Attempt.StartedAt)
 	}, func(t *tester) {
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), deactivated)

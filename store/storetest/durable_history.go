@@ -4,35 +4,35 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // durableHistory tests lists, redelivered and skipped deliveries.
 func durableHistory(reopened func(name string, before, after func(*tester))) {
-	var listed []webhooks.Delivery
-	var pending webhooks.Backlog
-	attempts := []webhooks.Attempt{
+	var listed []driver.Delivery
+	var pending driver.Backlog
+	attempts := []driver.Attempt{
 		{Number: 1, StartedAt: some, Duration: time.Microsecond, Status: 204, Response: long("response", 1024)},
-		{Number: 1, StartedAt: some, Class: webhooks.ClassTLS, Error: "é", Response: "\x01\u2028"},
+		{Number: 1, StartedAt: some, Class: driver.ClassTLS, Error: "é", Response: "\x01\u2028"},
 	}
 	reopened("deliveries in every state with all attempts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		for i, attempt := range attempts {
 			t.enqueue(newEvent("acct", numbered("event", i)), 1)
-			end := settlement(t.claimAll(1)[0], webhooks.Deliver)
+			end := settlement(t.claimAll(1)[0], driver.Deliver)
 			end.Attempt = attempt
 			t.settle(end)
 		}
 		t.enqueue(newEvent("acct", "due"), 1)
-		listed, pending = t.list("acct", "webhook", webhooks.DeliveryQuery{}), t.backlog("")
+		listed, pending = t.list("acct", "webhook", driver.DeliveryQuery{}), t.backlog("")
 	}, func(t *tester) {
-		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), listed)
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", driver.DeliveryQuery{}), listed)
 		for _, d := range listed {
 			wantSame(t, "EventDeliveries", t.delivery("acct", d.EventID), d)
 		}
 		for i, attempt := range attempts {
-			wantSame(t, "Attempts", t.delivery("acct", numbered("event", i)).Attempts, []webhooks.Attempt{attempt})
+			wantSame(t, "Attempts", t.delivery("acct", numbered("event", i)).Attempts, []driver.Attempt{attempt})
 		}
 		got := t.backlog("")
 		if off := got.OldestDue.Sub(pending.OldestDue).Abs(); got.Pending != pending.Pending || off > 5*time.Millisecond {
@@ -46,7 +46,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "skipped"))
 	})
 
-	follow := webhooks.EventQuery{OldestFirst: true, Limit: 2}
+	follow := driver.EventQuery{OldestFirst: true, Limit: 2}
 	followed := func(t *tester, want ...string) {
 		t.Helper()
 		page, err := t.store.ListEvents(t.Context(), "acct", follow)
@@ -73,7 +73,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		t.enqueue(newEvent("acct", "first"), 0)
 		followed(t, "first")
 		border := t.border()
-		t.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 99})
+		t.purge(driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 99})
 		followed(t)
 	}, func(t *tester) {
 		followed(t)
@@ -81,7 +81,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		followed(t, "second")
 	})
 
-	var again webhooks.Delivery
+	var again driver.Delivery
 	reopened("Redeliver", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
@@ -90,7 +90,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		}
 		for _, task := range t.claimAll(4) {
 			if task.Event.ID == "dead" {
-				t.settle(settlement(task, webhooks.Retry))
+				t.settle(settlement(task, driver.Retry))
 			} else {
 				t.settle(settlement(task, Release))
 			}
@@ -109,11 +109,11 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		wantSame(t, "numbers of attempts", got, map[string]numbers{"delivered": {2, 1}, "dead": {3, 1}, "skipped": {1, 0}})
 	})
 
-	var settled []webhooks.Delivery
+	var settled []driver.Delivery
 	reopened("the previous state of a redelivered delivery", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
-		settled = []webhooks.Delivery{t.delivery("acct", "dead"), t.delivery("acct", "delivered")}
+		settled = []driver.Delivery{t.delivery("acct", "dead"), t.delivery("acct", "delivered")}
 		for _, d := range settled {
 			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID, audit.Entry{}))
 		}
@@ -130,23 +130,23 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 	})
 
 	var rest []string
-	var page webhooks.DeliveryPage
+	var page driver.DeliveryPage
 	reopened("the order of a list and the positions of its pages", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for _, id := range []string{"c", "a", "9", "b", "10", "d"} {
 			t.enqueue(newEvent("acct", id), 1)
 		}
 		var err error
-		page, err = t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Limit: 2})
+		page, err = t.store.ListDeliveries(t.Context(), "acct", "webhook", driver.DeliveryQuery{Limit: 2})
 		t.must(err)
-		rest = eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{After: page.Next}))
+		rest = eventIDs(t.list("acct", "webhook", driver.DeliveryQuery{After: page.Next}))
 		wantSame(t, "events", append(eventIDs(page.Deliveries), rest...), []string{"d", "10", "b", "9", "a", "c"})
 	}, func(t *tester) {
 		t.enqueue(newEvent("acct", "e"), 1)
-		wantSame(t, "events", eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{Limit: 1})), append(append([]string{"e"}, eventIDs(page.Deliveries)...), rest...))
-		wantSame(t, "events of the later pages", eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{After: page.Next, Limit: 1})), rest)
+		wantSame(t, "events", eventIDs(t.list("acct", "webhook", driver.DeliveryQuery{Limit: 1})), append(append([]string{"e"}, eventIDs(page.Deliveries)...), rest...))
+		wantSame(t, "events of the later pages", eventIDs(t.list("acct", "webhook", driver.DeliveryQuery{After: page.Next, Limit: 1})), rest)
 		var last time.Time
-		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
+		for _, d := range t.list("acct", "webhook", driver.DeliveryQuery{}) {
 			if !last.IsZero() && d.PublishedAt.After(last) {
 				t.Errorf("%s published at %v, later than the event listed before it, at %v", d.EventID, d.PublishedAt, last)
 			}

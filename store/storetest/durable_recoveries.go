@@ -3,25 +3,26 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // durableRecoveries tests recoveries and recovered deliveries.
 func durableRecoveries(reopened func(name string, before, after func(*tester))) {
-	var done, fresh webhooks.Recovery
+	var done, fresh driver.Recovery
 	reopened("recoveries, finished or not", func(t *tester) {
 		t.dead("acct", "webhook", 3)
-		t.createRecoveries(newRecovery("acct", "webhook", "done", webhooks.Dead))
+		t.createRecoveries(newRecovery("acct", "webhook", "done", driver.Dead))
 		t.advance(9)
-		done, fresh = t.recovery("acct", "done"), newRecovery("acct", "webhook", "fresh", webhooks.Skipped, webhooks.Delivered)
+		done, fresh = t.recovery("acct", "done"), newRecovery("acct", "webhook", "fresh", driver.Skipped, driver.Delivered)
 		t.createRecoveries(fresh)
 	}, func(t *tester) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "done"), done)
 		wantSame(t, "RecoveryByID", t.recovery("acct", "fresh"), fresh)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), fresh, audit.Entry{}), webhooks.ErrExists)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), fresh, audit.Entry{}), apierr.ErrExists)
 		for _, task := range t.claimAll(3) {
-			t.settle(settlement(task, webhooks.Deliver))
+			t.settle(settlement(task, driver.Deliver))
 		}
 		t.advance(9)
 		t.wantDone(fresh, 3)
@@ -29,24 +30,24 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 	})
 
 	const n = 30
-	var half webhooks.Recovery
+	var half driver.Recovery
 	reopened("an unfinished recovery continues", func(t *tester) {
 		t.dead("acct", "webhook", n)
-		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead))
 		for range 3 {
 			_, err := t.store.AdvanceRecovery(t.Context(), 4)
 			t.must(err)
 			for _, task := range t.claim(99) {
-				t.settle(settlement(task, webhooks.GiveUp)) // must not be recovered again
+				t.settle(settlement(task, driver.GiveUp)) // must not be recovered again
 			}
 		}
 		half = t.recovery("acct", "recovery")
 	}, func(t *tester) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), half)
 		t.advance(4)
-		t.wantDone(newRecovery("acct", "webhook", "recovery", webhooks.Dead), n)
+		t.wantDone(newRecovery("acct", "webhook", "recovery", driver.Dead), n)
 		for _, task := range t.claimAll(n - half.Recovered) {
-			t.settle(settlement(task, webhooks.GiveUp))
+			t.settle(settlement(task, driver.GiveUp))
 		}
 		for i := range n {
 			wantSame(t, "number of attempts", len(t.delivery("acct", numbered("event", i)).Attempts), 2)
@@ -55,10 +56,10 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 
 	reopened("recovered deliveries are claimed after all others", func(t *tester) {
 		t.dead("a", "a", 4)
-		t.createRecoveries(newRecovery("a", "a", "recovery", webhooks.Dead))
+		t.createRecoveries(newRecovery("a", "a", "recovery", driver.Dead))
 		t.advance(9)
 		for i, task := range t.claimAll(4) {
-			t.settle(settlement(task, []webhooks.Outcome{webhooks.Retry, Release}[i%2]))
+			t.settle(settlement(task, []driver.Effect{driver.Retry, Release}[i%2]))
 		}
 		time.Sleep(3 * time.Millisecond)
 		t.enqueue(newEvent("a", "live 1"), 1)
@@ -79,31 +80,31 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 // durablePurges tests purged records.
 func durablePurges(reopened func(name string, before, after func(*tester))) {
 	var border time.Time
-	var listed []webhooks.Delivery
+	var listed []driver.Delivery
 	reopened("purged records stay purged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.settleEvent(newEvent("acct", "1"), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", "1"), 1, driver.Deliver)
 		ids := t.border()
-		t.settleEvent(newEvent("acct", "2"), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", "2"), 1, driver.Deliver)
 		attempts := t.border()
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "due"), 1)
 		border = t.border()
 		t.enqueue(newEvent("acct", "young"), 1)
-		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		job := newRecovery("acct", "webhook", "recovery", driver.Dead)
 		job.CreatedAt, job.To = attempts.Add(-time.Second), job.From
 		t.createRecoveries(job)
 		t.advance(9)
-		t.purge(webhooks.Purge{Payloads: border, Attempts: attempts, EventIDs: ids})
-		listed = t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		t.purge(driver.Purge{Payloads: border, Attempts: attempts, EventIDs: ids})
+		listed = t.list("acct", "webhook", driver.DeliveryQuery{})
 		wantSame(t, "events", eventIDs(listed), []string{"young", "due", "pending", "skipped", "dead", "delivered"})
 	}, func(t *tester) {
-		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), listed)
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", driver.DeliveryQuery{}), listed)
 		_, err := t.store.RecoveryByID(t.Context(), "acct", "recovery")
-		t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
+		t.wantError("RecoveryByID", err, apierr.ErrNotFound)
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
 		for _, id := range []string{"due", "pending", "skipped", "dead", "delivered"} {
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), apierr.ErrNotFound)
 		}
 		t.enqueue(newEvent("acct", "2"), 1)
 		t.enqueue(newEvent("acct", "due"), 1)
@@ -119,14 +120,14 @@ func durablePurges(reopened func(name string, before, after func(*tester))) {
 		t.enqueueMany("acct", n, 1)
 		border = t.border()
 		for range 3 {
-			_, err := t.store.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 2})
+			_, err := t.store.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 2})
 			t.must(err)
 		}
 	}, func(t *tester) {
-		t.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border})
-		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), nil)
+		t.purge(driver.Purge{Payloads: border, Attempts: border, EventIDs: border})
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", driver.DeliveryQuery{}), nil)
 		backlog := t.backlog("")
-		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
+		wantSame(t, "Backlog", backlog, driver.Backlog{})
 		t.claimAll(0)
 		t.enqueueMany("acct", 3, 1)
 		t.claimAll(3)

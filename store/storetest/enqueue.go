@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func enqueue(run runner) {
@@ -17,7 +16,7 @@ func enqueue(run runner) {
 		matching, another := newWebhook("acct", "b"), newWebhook("acct", "d")
 		inactive, unsubscribed := newWebhook("acct", "a"), newWebhook("acct", "c")
 		inactive.Active = false
-		unsubscribed.Events = []webhooks.EventType{otherType}
+		unsubscribed.Events = []driver.EventType{otherType}
 		t.createWebhooks(another, unsubscribed, inactive, matching, newWebhook("acc", "e"), newWebhook("acctx", "f"))
 		event := newEvent("acct", "event")
 		t.enqueue(event, 2)
@@ -25,14 +24,14 @@ func enqueue(run runner) {
 		for _, task := range t.claimAll(2) {
 			got[task.Webhook.ID] = task
 		}
-		for _, w := range []webhooks.Webhook{matching, another} {
+		for _, w := range []driver.Webhook{matching, another} {
 			wantSame(t, "Task.Webhook", *got[w.ID].Webhook, w)
 			wantSame(t, "Task.Event", got[w.ID].Event, event)
 			wantSame(t, "Task.Attempt", got[w.ID].Attempt, 1)
 			wantSame(t, "Task.Err", got[w.ID].Err, nil)
 		}
 		for _, d := range t.deliveries("acct", "event") {
-			wantSame(t, "whether the delivery is pending for "+d.WebhookID, d.State == webhooks.Pending, d.WebhookID != "a")
+			wantSame(t, "whether the delivery is pending for "+d.WebhookID, d.State == driver.Pending, d.WebhookID != "a")
 		}
 	})
 
@@ -45,7 +44,7 @@ func enqueue(run runner) {
 		t.enqueue(newEvent("acct", "3"), 1)
 		t.setActive("acct", "a", true)
 		t.enqueue(newEvent("acct", "4"), 2)
-		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Events = w.Events[:1] })
+		t.updateWebhook("acct", "a", func(w *driver.Webhook) { w.Events = w.Events[:1] })
 		t.enqueue(newEvent("acct", "5"), 1)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
 		t.enqueue(newEvent("acct", "6"), 0)
@@ -59,9 +58,9 @@ func enqueue(run runner) {
 		if off := d.NextAttemptAt.Sub(before).Abs(); off > time.Minute {
 			t.Errorf("NextAttemptAt differs from now by %v", off)
 		}
-		wantSame(t, "EventDeliveries", d, webhooks.Delivery{
+		wantSame(t, "EventDeliveries", d, driver.Delivery{
 			EventID: "event", WebhookID: "webhook", Type: eventType, PublishedAt: d.PublishedAt,
-			State: webhooks.Pending, NextAttemptAt: d.NextAttemptAt,
+			State: driver.Pending, NextAttemptAt: d.NextAttemptAt,
 		})
 		t.claimAll(1)
 	})
@@ -87,12 +86,12 @@ func enqueue(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		const n = 20
 		want := make(map[string]string)
-		event := func(id, trace string) webhooks.EncodedEvent {
+		event := func(id, trace string) driver.EncodedEvent {
 			e := newEvent("acct", id)
 			e.TraceContext, want[id] = trace, trace
 			return e
 		}
-		events := make([]webhooks.EncodedEvent, n)
+		events := make([]driver.EncodedEvent, n)
 		for i := range events {
 			events[i] = event(numbered("event", i), strings.Repeat("x", 64*(i%2)))
 		}
@@ -101,10 +100,10 @@ func enqueue(run runner) {
 				t.Error(err)
 			}
 		})
-		t.enqueueOnce(event("once", "trace of once"), 1, alerts.DedupKey{Key: "once", Until: some})
-		alert := alerts.StepEvent{EncodedEvent: event("alert", "trace of an alert")}
-		_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(step *alerts.Step) error {
-			step.Events = []alerts.StepEvent{alert}
+		t.enqueueOnce(event("once", "trace of once"), 1, driver.DedupKey{Key: "once", Until: some})
+		alert := driver.AlertEvent{EncodedEvent: event("alert", "trace of an alert")}
+		_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(step *driver.AlertStep) error {
+			step.Events = []driver.AlertEvent{alert}
 			return nil
 		})
 		t.must(err)
@@ -112,7 +111,7 @@ func enqueue(run runner) {
 			got := make(map[string]string)
 			for _, task := range t.claimAll(n + 2) {
 				got[task.Event.ID] = task.Event.TraceContext
-				t.settle(Settlement{Task: task, Outcome: webhooks.Retry, Attempt: attemptOf(task)})
+				t.settle(Settlement{Task: task, Effect: driver.Retry, Attempt: attemptOf(task)})
 			}
 			wantSame(t, fmt.Sprint("claim ", attempt+1), got, want)
 		}
@@ -138,7 +137,7 @@ func enqueue(run runner) {
 		tasks := t.claimAll(2)
 		wantSame(t, "Task.Event", tasks[0].Event, event)
 		wantSame(t, "Task.Event", tasks[1].Event, event)
-		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.GiveUp))
+		t.settle(settlement(tasks[0], driver.Deliver), settlement(tasks[1], driver.GiveUp))
 		t.enqueue(different, 2)
 		t.enqueue(newEvent("acct", "pending"), 3)
 		for _, id := range []string{"a", "b", "c"} {
@@ -216,7 +215,7 @@ func enqueueRaces(run runner) {
 				list, err := t.store.EventDeliveries(t.Context(), account, event.ID)
 				pending := 0
 				for _, d := range list {
-					if d.State == webhooks.Pending {
+					if d.State == driver.Pending {
 						pending++
 					}
 				}
@@ -234,7 +233,7 @@ func enqueueRaces(run runner) {
 		for round := range 10 {
 			account := numbered("acct", round)
 			total += racing(t, account, 1, func() error {
-				return t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{})
+				return t.store.CreateWebhook(t.Context(), newWebhook(account, account), driver.CreateOptions{})
 			})
 		}
 		t.claimAll(total)

@@ -5,13 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // erase erases an account a few records at a time, and returns the receipt.
@@ -32,11 +31,11 @@ func (t *tester) erase(account string) store.Receipt {
 func (t *tester) fillAccount(account string) Task {
 	t.Helper()
 	id := func(name string) string { return name + " of " + account }
-	request := apikeys.CreateOptions{IdempotencyKey: "request of " + account, Fingerprint: [32]byte{1}, IdempotencyTTL: time.Hour}
+	request := driver.CreateOptions{IdempotencyKey: "request of " + account, Fingerprint: [32]byte{1}, IdempotencyTTL: time.Hour}
 	used := rotatedKey(account, id("used"))
 	t.must(t.store.CreateKey(t.Context(), used, request))
 	t.createKeys(newKey(account, id("key")))
-	t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+	t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{
 		{Account: account, ID: used.ID, Hash: used.Hash, At: some}, {Account: account, ID: used.ID, Hash: used.Previous, At: some},
 	}))
 	t.must(t.store.CreateWebhook(t.Context(), newWebhook(account, id("on")), onWebhooks(request)))
@@ -53,13 +52,13 @@ func (t *tester) fillAccount(account string) Task {
 	nobodys := newEvent(account, id("nobody's"))
 	nobodys.Type = "unheard"
 	t.enqueue(nobodys, 0)
-	for i, outcome := range []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry} {
+	for i, outcome := range []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry} {
 		t.enqueue(newEvent(account, numbered(account, i)), 2)
 		end := settlement(claim("on"), outcome)
 		end.RetryAfter = time.Hour
 		t.settle(end)
 	}
-	t.settle(settlement(claim("gone"), webhooks.Deliver))
+	t.settle(settlement(claim("gone"), driver.Deliver))
 	t.must(t.store.DeleteWebhook(t.Context(), account, id("gone"), nil, audit.Entry{}))
 	{
 		added, err := t.store.AddAuditEntries(t.Context(), []audit.Entry{
@@ -68,9 +67,9 @@ func (t *tester) fillAccount(account string) Task {
 		t.must(err)
 		wantSame(t, "audit", added, 2)
 	}
-	t.createRecoveries(newRecovery(account, id("on"), id("recovery"), webhooks.Dead))
+	t.createRecoveries(newRecovery(account, id("on"), id("recovery"), driver.Dead))
 	t.updateAlert(account, "series", keepState("state"))
-	t.updateAlert(account, "series 1", func(step *alerts.Step) error { step.State, step.Deferrable = []byte("later"), true; return nil })
+	t.updateAlert(account, "series 1", func(step *driver.AlertStep) error { step.State, step.Deferrable = []byte("later"), true; return nil })
 	t.enqueueOnce(newEvent(account, id("once")), 1, newDedupKey("a of "+account), newDedupKey("b of "+account))
 	leased := claim("on")
 	t.enqueue(newEvent(account, id("fresh")), 1)
@@ -87,16 +86,16 @@ func (t *tester) wantNothing(account string) {
 	t.Helper()
 	ctx := t.Context()
 	id := func(name string) string { return name + " of " + account }
-	for _, hash := range []apikeys.Hash{hashOf(account, id("used")), hashOf(account, id("used"), "previous"), hashOf(account, id("key"))} {
+	for _, hash := range []driver.Hash{hashOf(account, id("used")), hashOf(account, id("used"), "previous"), hashOf(account, id("key"))} {
 		t.wantNoKeyAt(hash)
 	}
-	keys, err := t.store.ListKeys(ctx, account, apikeys.Page{Limit: 9})
+	keys, err := t.store.ListKeys(ctx, account, driver.ListQuery{Limit: 9})
 	t.must(err)
-	wantSame(t, "ListKeys", keys, []apikeys.Key{})
-	hooks, err := t.store.ListWebhooks(ctx, account, webhooks.Page{Limit: 9})
+	wantSame(t, "ListKeys", keys, []driver.Key{})
+	hooks, err := t.store.ListWebhooks(ctx, account, driver.ListQuery{Limit: 9})
 	t.must(err)
-	wantSame(t, "ListWebhooks", hooks, []webhooks.Webhook{})
-	failing, err := t.store.FailingWebhooks(ctx, some.AddDate(9, 0, 0), webhooks.Page{Limit: 9})
+	wantSame(t, "ListWebhooks", hooks, []driver.Webhook{})
+	failing, err := t.store.FailingWebhooks(ctx, some.AddDate(9, 0, 0), driver.ListQuery{Limit: 9})
 	t.must(err)
 	for _, w := range failing {
 		if w.Account == account {
@@ -105,11 +104,11 @@ func (t *tester) wantNothing(account string) {
 	}
 	for _, name := range []string{"used", "key"} {
 		_, err := t.store.KeyByID(ctx, account, id(name))
-		t.wantError("KeyByID", err, apikeys.ErrNotFound)
+		t.wantError("KeyByID", err, apierr.ErrNotFound)
 		_, err = t.store.UpdateKey(ctx, account, id(name), rename)
-		t.wantError("UpdateKey", err, apikeys.ErrNotFound)
-		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil, audit.Entry{}), apikeys.ErrNotFound)
-		t.must(t.store.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: id(name), At: some}}))
+		t.wantError("UpdateKey", err, apierr.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil, audit.Entry{}), apierr.ErrNotFound)
+		t.must(t.store.RecordKeyUse(ctx, []driver.KeyUse{{Account: account, ID: id(name), At: some}}))
 	}
 	page, err := t.store.ListAuditEntries(ctx, account, audit.Query{Limit: 9})
 	t.must(err)
@@ -119,33 +118,33 @@ func (t *tester) wantNothing(account string) {
 			t.Errorf("PendingAuditEntries lists %s", n.Entry.ID)
 		}
 	}
-	events, err := t.store.ListEvents(ctx, account, webhooks.EventQuery{Limit: 9})
+	events, err := t.store.ListEvents(ctx, account, driver.EventQuery{Limit: 9})
 	t.must(err)
-	wantSame(t, "ListEvents", events, webhooks.EventPage{})
+	wantSame(t, "ListEvents", events, driver.EventPage{})
 	for _, name := range []string{"on", "off", "gone"} {
 		_, err := t.store.WebhookByID(ctx, account, id(name))
-		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		t.wantError("WebhookByID", err, apierr.ErrNotFound)
 		_, err = t.store.UpdateWebhook(ctx, account, id(name), turnOff)
-		t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(ctx, account, id(name), nil, audit.Entry{}), webhooks.ErrNotFound)
-		_, err = t.store.ListDeliveries(ctx, account, id(name), webhooks.DeliveryQuery{Limit: 9})
-		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
-		t.wantError("Probe", t.store.Probe(ctx, account, id(name)), webhooks.ErrNotFound)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(ctx, newRecovery(account, id(name), "new", webhooks.Dead), audit.Entry{}), webhooks.ErrNotFound)
+		t.wantError("UpdateWebhook", err, apierr.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(ctx, account, id(name), nil, audit.Entry{}), apierr.ErrNotFound)
+		_, err = t.store.ListDeliveries(ctx, account, id(name), driver.DeliveryQuery{Limit: 9})
+		t.wantError("ListDeliveries", err, apierr.ErrNotFound)
+		t.wantError("Probe", t.store.Probe(ctx, account, id(name)), apierr.ErrNotFound)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(ctx, newRecovery(account, id(name), "new", driver.Dead), audit.Entry{}), apierr.ErrNotFound)
 		backlog, err := t.worker().Backlog(ctx, id(name))
 		t.must(err)
-		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
+		wantSame(t, "Backlog", backlog, driver.Backlog{})
 	}
 	for _, event := range []string{id("nobody's"), numbered(account, 0), numbered(account, 1), numbered(account, 2), id("once"), id("fresh")} {
 		_, err := t.store.EventDeliveries(ctx, account, event)
-		t.wantError("EventDeliveries of "+event, err, webhooks.ErrNotFound)
+		t.wantError("EventDeliveries of "+event, err, apierr.ErrNotFound)
 		_, err = t.store.EventByID(ctx, account, event)
-		t.wantError("EventByID of "+event, err, webhooks.ErrNotFound)
-		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event, audit.Entry{}), webhooks.ErrNotFound)
+		t.wantError("EventByID of "+event, err, apierr.ErrNotFound)
+		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event, audit.Entry{}), apierr.ErrNotFound)
 	}
 	_, err = t.store.RecoveryByID(ctx, account, id("recovery"))
-	t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
-	fresh, err := t.store.UnseenKeys(ctx, account, []alerts.DedupKey{newDedupKey("a of " + account), newDedupKey("b of " + account)})
+	t.wantError("RecoveryByID", err, apierr.ErrNotFound)
+	fresh, err := t.store.UnseenKeys(ctx, account, []driver.DedupKey{newDedupKey("a of " + account), newDedupKey("b of " + account)})
 	t.must(err)
 	wantSame(t, "UnseenKeys", fresh, []int{0, 1})
 	due, err := t.store.DueAlerts(ctx, 9)
@@ -167,14 +166,14 @@ func erasing(run runner) {
 		want := t.settledOf("acct2")
 		wantSame(t, "receipt", t.erase("acct"), t.filled())
 		t.wantNothing("acct")
-		t.wantStale(settlement(leased, webhooks.Deliver))
+		t.wantStale(settlement(leased, driver.Deliver))
 		wantSame(t, "deliveries of another account", t.settledOf("acct2"), want)
 		t.wantKeyAt(hashOf("acct2", "key of acct2"), newKey("acct2", "key of acct2"))
 		wantSame(t, "State", t.alert("acct2", "series 1"), "later")
 		for _, task := range t.claimAll(2) { // the new and the recovered delivery; the retry is due later
 			wantSame(t, "Task.Webhook.Account", task.Webhook.Account, "acct2")
 		}
-		t.settle(settlement(others, webhooks.Deliver))
+		t.settle(settlement(others, driver.Deliver))
 		wantSame(t, "receipt of an empty account", t.erase("acct"), store.Receipt{})
 		wantSame(t, "receipt of the other account", t.erase("acct2"), t.filled())
 		t.wantNothing("acct2")
@@ -204,7 +203,7 @@ func erasing(run runner) {
 		t.fillAccount("acct")
 		thief := newKey("other", "thief")
 		thief.Hash = hashOf("acct", "key of acct")
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, apikeys.CreateOptions{}), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, driver.CreateOptions{}), apierr.ErrExists)
 		t.erase("acct")
 		t.createKeys(thief)
 	})
@@ -229,7 +228,7 @@ func erasing(run runner) {
 		t.must(err)
 		if more {
 			t.wantClosed("acct")
-			t.wantStale(settlement(leased, webhooks.Deliver))
+			t.wantStale(settlement(leased, driver.Deliver))
 			t.claimAll(0)
 		}
 		t.erase("acct")
@@ -245,25 +244,25 @@ func erasing(run runner) {
 			t.enqueue(newEvent("other", numbered("event", i)), 1)
 			if i%3 == 0 {
 				for _, task := range t.claim(9) {
-					t.settle(settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, Release}[i%2]))
+					t.settle(settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, Release}[i%2]))
 				}
 			} else if i%3 == 1 {
 				t.claim(9)
 			}
 		}
-		before := t.list("other", "c", webhooks.DeliveryQuery{Limit: 2 * n})
+		before := t.list("other", "c", driver.DeliveryQuery{Limit: 2 * n})
 		wantSame(t, "the receipt", t.erase("acct"), store.Receipt{Webhooks: 2, Events: n, Deliveries: 2 * n})
-		wantSame(t, "the other's deliveries", t.list("other", "c", webhooks.DeliveryQuery{Limit: 2 * n}), before)
+		wantSame(t, "the other's deliveries", t.list("other", "c", driver.DeliveryQuery{Limit: 2 * n}), before)
 		for i := range n {
 			t.enqueue(newEvent("other", numbered("event", i)), 1) // known already
 			_, err := t.store.EventDeliveries(t.Context(), "acct", numbered("event", i))
-			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+			t.wantError("EventDeliveries", err, apierr.ErrNotFound)
 		}
 		t.createWebhooks(newWebhook("acct", "a"))
 		for i := range n {
 			t.enqueue(newEvent("acct", numbered("event", i)), 1) // new
 		}
-		wantSame(t, "number of deliveries", len(t.list("acct", "a", webhooks.DeliveryQuery{Limit: 2 * n})), n)
+		wantSame(t, "number of deliveries", len(t.list("acct", "a", driver.DeliveryQuery{Limit: 2 * n})), n)
 	})
 
 	run("concurrently with all other methods", func(t *tester) {
@@ -279,9 +278,9 @@ func erasing(run runner) {
 					var err error
 					switch who {
 					case 0:
-						err = t.store.CreateKey(t.Context(), newKey("acct", name), apikeys.CreateOptions{})
+						err = t.store.CreateKey(t.Context(), newKey("acct", name), driver.CreateOptions{})
 					case 1:
-						err = t.store.CreateWebhook(t.Context(), newWebhook("acct", name), webhooks.CreateOptions{})
+						err = t.store.CreateWebhook(t.Context(), newWebhook("acct", name), driver.CreateOptions{})
 					case 2:
 						_, err = t.store.Enqueue(t.Context(), newEvent("acct", name))
 						if _, failed := t.store.Enqueue(t.Context(), newEvent("other", name)); failed != nil {
@@ -293,7 +292,7 @@ func erasing(run runner) {
 							t.Errorf("Claim = %v", claimed)
 						}
 						for _, task := range tasks {
-							if _, settled := t.worker().Settle(t.Context(), []Settlement{settlement(task, webhooks.Deliver)}); settled != nil {
+							if _, settled := t.worker().Settle(t.Context(), []Settlement{settlement(task, driver.Deliver)}); settled != nil {
 								t.Errorf("Settle = %v", settled)
 							}
 						}
@@ -313,15 +312,15 @@ func erasing(run runner) {
 			otherEvents += 20
 			t.erase("acct")
 			wantSame(t, "the receipt of nothing", t.erase("acct"), store.Receipt{})
-			keys, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
+			keys, err := t.store.ListKeys(t.Context(), "acct", driver.ListQuery{Limit: 9})
 			t.must(err)
-			wantSame(t, "ListKeys", keys, []apikeys.Key{})
+			wantSame(t, "ListKeys", keys, []driver.Key{})
 			for i := range 20 {
 				_, err := t.store.EventDeliveries(t.Context(), "acct", numbered(numbered("round", round), i))
-				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+				t.wantError("EventDeliveries", err, apierr.ErrNotFound)
 			}
 		}
-		wantSame(t, "deliveries of the other account", len(t.list("other", "other", webhooks.DeliveryQuery{Limit: 999})), otherEvents)
+		wantSame(t, "deliveries of the other account", len(t.list("other", "other", driver.DeliveryQuery{Limit: 999})), otherEvents)
 	})
 
 	run("concurrent erasures remove each record once", func(t *tester) {
@@ -363,10 +362,10 @@ func (t *tester) exported(account string) (n store.Receipt) {
 }
 
 // settledOf returns the settled deliveries of an account.
-func (t *tester) settledOf(account string) (list []webhooks.Delivery) {
+func (t *tester) settledOf(account string) (list []driver.Delivery) {
 	t.Helper()
 	for _, webhook := range []string{"on of ", "off of "} {
-		list = append(list, t.list(account, webhook+account, webhooks.DeliveryQuery{Limit: 99})...)
+		list = append(list, t.list(account, webhook+account, driver.DeliveryQuery{Limit: 99})...)
 	}
 	return list
 }
@@ -375,18 +374,18 @@ func (t *tester) settledOf(account string) (list []webhooks.Delivery) {
 func (t *tester) wantClosed(account string) {
 	t.Helper()
 	ctx := t.Context()
-	t.wantError("CreateKey", t.store.CreateKey(ctx, newKey(account, "new"), apikeys.CreateOptions{}), auth.ErrErasing)
-	t.wantError("CreateWebhook", t.store.CreateWebhook(ctx, newWebhook(account, "new"), webhooks.CreateOptions{}), auth.ErrErasing)
+	t.wantError("CreateKey", t.store.CreateKey(ctx, newKey(account, "new"), driver.CreateOptions{}), auth.ErrErasing)
+	t.wantError("CreateWebhook", t.store.CreateWebhook(ctx, newWebhook(account, "new"), driver.CreateOptions{}), auth.ErrErasing)
 	_, err := t.store.Enqueue(ctx, newEvent(account, "new"))
 	t.wantError("Enqueue", err, auth.ErrErasing)
-	_, err = t.store.EnqueueOnce(ctx, newEvent(account, "new"), []alerts.DedupKey{newDedupKey("new")})
+	_, err = t.store.EnqueueOnce(ctx, newEvent(account, "new"), []driver.DedupKey{newDedupKey("new")})
 	t.wantError("EnqueueOnce", err, auth.ErrErasing)
 	_, err = t.store.UpdateAlert(ctx, account, "series 1", keepState("new"))
 	t.wantError("UpdateAlert", err, auth.ErrErasing)
 	for _, r := range []transfer.Record{
 		&transfer.Key{Key: newKey(account, "new")},
 		&transfer.Webhook{Webhook: newWebhook(account, "new")},
-		&transfer.Request{Account: account, IdempotencyKey: "new", Made: apikeys.DuplicateRequestError{ID: "new"}, At: some},
+		&transfer.Request{Account: account, IdempotencyKey: "new", Made: driver.DuplicateRequestError{ID: "new"}, At: some},
 		&transfer.Alert{Account: account, Series: "new", State: []byte("new")},
 		&transfer.DedupKey{Account: account, DedupKey: newDedupKey("new")},
 		&transfer.Event{EncodedEvent: newEvent(account, "new"), PublishedAt: some},
@@ -398,17 +397,17 @@ func (t *tester) wantClosed(account string) {
 	}
 	t.wantNoKeyAt(hashOf(account, "key of "+account))
 	_, err = t.store.KeyByID(ctx, account, "key of "+account)
-	t.wantError("KeyByID", err, apikeys.ErrNotFound)
-	expire, err := t.store.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: some.AddDate(100, 0, 0), Limit: 99})
+	t.wantError("KeyByID", err, apierr.ErrNotFound)
+	expire, err := t.store.ExpiringKeys(ctx, driver.ExpiryQuery{Before: some.AddDate(100, 0, 0), Limit: 99})
 	t.must(err)
 	for _, key := range expire {
 		wantSame(t, "ExpiringKeys lists the account that is being erased", key.Account == account, false)
 	}
-	off, err := t.store.OffWebhooks(ctx, webhooks.Page{Limit: 99})
+	off, err := t.store.OffWebhooks(ctx, driver.ListQuery{Limit: 99})
 	t.must(err)
-	held, err := t.store.HeldWebhooks(ctx, webhooks.Page{Limit: 99})
+	held, err := t.store.HeldWebhooks(ctx, driver.ListQuery{Limit: 99})
 	t.must(err)
-	failing, err := t.store.FailingWebhooks(ctx, some.AddDate(100, 0, 0), webhooks.Page{Limit: 99})
+	failing, err := t.store.FailingWebhooks(ctx, some.AddDate(100, 0, 0), driver.ListQuery{Limit: 99})
 	t.must(err)
 	for _, webhook := range slices.Concat(off, held, failing) {
 		wantSame(t, "lists of webhooks include the account that is being erased", webhook.Account == account, false)

@@ -3,8 +3,9 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func eventDeliveries(run runner) {
@@ -16,7 +17,7 @@ func eventDeliveries(run runner) {
 		t.enqueue(newEvent("acct", "other"), 6)
 		var settlements []Settlement
 		for _, task := range t.claimAll(12) {
-			outcome := map[string]webhooks.Outcome{"a": webhooks.Deliver, "b": webhooks.GiveUp, "c": webhooks.Retry, "d": Release}
+			outcome := map[string]driver.Effect{"a": driver.Deliver, "b": driver.GiveUp, "c": driver.Retry, "d": Release}
 			if to, ok := outcome[task.Webhook.ID]; ok && task.Event.ID == "event" {
 				settlements = append(settlements, settlement(task, to))
 			}
@@ -24,7 +25,7 @@ func eventDeliveries(run runner) {
 		t.settle(settlements...)
 		type short struct {
 			WebhookID string
-			State     webhooks.DeliveryState
+			State     driver.DeliveryState
 			Attempts  int
 			Due       bool
 		}
@@ -33,12 +34,12 @@ func eventDeliveries(run runner) {
 			got = append(got, short{d.WebhookID, d.State, len(d.Attempts), !d.NextAttemptAt.IsZero()})
 		}
 		wantSame(t, "EventDeliveries", got, []short{
-			{"B", webhooks.Pending, 0, true}, // claimed
-			{"a", webhooks.Delivered, 1, false},
-			{"b", webhooks.Dead, 1, false},
-			{"c", webhooks.Pending, 1, true},
-			{"d", webhooks.Pending, 0, true},
-			{"e", webhooks.Pending, 0, true}, // claimed
+			{"B", driver.Pending, 0, true}, // claimed
+			{"a", driver.Delivered, 1, false},
+			{"b", driver.Dead, 1, false},
+			{"c", driver.Pending, 1, true},
+			{"d", driver.Pending, 0, true},
+			{"e", driver.Pending, 0, true}, // claimed
 		})
 	})
 
@@ -47,7 +48,7 @@ func eventDeliveries(run runner) {
 		t.enqueue(newEvent("acct", "event"), 1)
 		for _, ref := range [][2]string{{"acct", "other"}, {"other", "event"}, {"acct", "even"}, {"acct", "event0"}, {"acc", "tevent"}} {
 			_, err := t.store.EventDeliveries(t.Context(), ref[0], ref[1])
-			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+			t.wantError("EventDeliveries", err, apierr.ErrNotFound)
 		}
 	})
 
@@ -56,7 +57,7 @@ func eventDeliveries(run runner) {
 		t.enqueue(newEvent("acct", "event"), 3)
 		for _, task := range t.claimAll(3) {
 			if task.Webhook.ID != "c" {
-				t.settle(settlement(task, webhooks.Retry))
+				t.settle(settlement(task, driver.Retry))
 			}
 		}
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
@@ -66,18 +67,18 @@ func eventDeliveries(run runner) {
 
 	run("restores their state if they had been settled before", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.settleEvent(newEvent("acct", "recovered"), 1, webhooks.GiveUp)
-		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.settleEvent(newEvent("acct", "recovered"), 1, driver.GiveUp)
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead))
 		t.advance(9)
 		t.claimAll(1)
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "twice"), 1)
-		t.settle(settlement(t.claimAll(1)[0], webhooks.Deliver))
-		want := map[string][]webhooks.Delivery{}
-		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
-			want[d.EventID] = []webhooks.Delivery{d}
+		t.settle(settlement(t.claimAll(1)[0], driver.Deliver))
+		want := map[string][]driver.Delivery{}
+		for _, d := range t.list("acct", "webhook", driver.DeliveryQuery{}) {
+			want[d.EventID] = []driver.Delivery{d}
 		}
-		want["recovered"][0].State, want["recovered"][0].NextAttemptAt = webhooks.Dead, time.Time{}
+		want["recovered"][0].State, want["recovered"][0].NextAttemptAt = driver.Dead, time.Time{}
 		want["pending"], want["skipped"] = nil, nil
 
 		for id := range want {
@@ -87,11 +88,11 @@ func eventDeliveries(run runner) {
 			switch task.Event.ID {
 			case "delivered": // stays claimed
 			case "twice": // redelivered once more
-				t.settle(settlement(task, webhooks.GiveUp))
+				t.settle(settlement(task, driver.GiveUp))
 				want["twice"] = t.deliveries("acct", "twice")
 				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "twice", audit.Entry{}))
 			case "dead": // fails again
-				t.settle(settlement(task, webhooks.Retry))
+				t.settle(settlement(task, driver.Retry))
 				want["dead"][0].Attempts = append(want["dead"][0].Attempts, attemptOf(task))
 			default:
 				t.settle(settlement(task, Release))

@@ -5,7 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func eventByID(run runner) {
@@ -28,15 +29,15 @@ func eventByID(run runner) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		for account, id := range map[string]string{"acct": "another", "other": "event"} {
 			_, err := t.store.EventByID(t.Context(), account, id)
-			t.wantError("EventByID", err, webhooks.ErrNotFound)
+			t.wantError("EventByID", err, apierr.ErrNotFound)
 		}
 	})
 
 	run("returns no body after it was purged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", "event"), 1, driver.Deliver)
 		border := t.border()
-		t.purge(webhooks.Purge{Payloads: border, Limit: 9})
+		t.purge(driver.Purge{Payloads: border, Limit: 9})
 		want := newEvent("acct", "event")
 		want.Body = nil
 		got, err := t.store.EventByID(t.Context(), "acct", "event")
@@ -45,7 +46,7 @@ func eventByID(run runner) {
 			t.Errorf("Body = %q, want nil", got.Body)
 		}
 		wantSame(t, "EventByID", got, want)
-		page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{Limit: 9})
+		page, err := t.store.ListEvents(t.Context(), "acct", driver.EventQuery{Limit: 9})
 		t.must(err)
 		if len(page.Events) != 1 || page.Events[0].HasBody {
 			t.Errorf("ListEvents = %+v, want one event without a body", page)
@@ -54,7 +55,7 @@ func eventByID(run runner) {
 }
 
 // events returns the IDs of an account's events selected by a query, page by page.
-func (t *tester) events(account string, query webhooks.EventQuery) (ids []string) {
+func (t *tester) events(account string, query driver.EventQuery) (ids []string) {
 	t.Helper()
 	for pages := 0; ; pages++ {
 		page, err := t.store.ListEvents(t.Context(), account, query)
@@ -89,36 +90,36 @@ func listEvents(run runner) {
 			want = append(want, event.ID)
 		}
 		for _, limit := range []int{1, 4, 5, 25, 26, 1000} {
-			wantSame(t, "oldest first", t.events("acct", webhooks.EventQuery{Limit: limit, OldestFirst: true}), want)
+			wantSame(t, "oldest first", t.events("acct", driver.EventQuery{Limit: limit, OldestFirst: true}), want)
 			newest := slices.Clone(want)
 			slices.Reverse(newest)
-			wantSame(t, "newest first", t.events("acct", webhooks.EventQuery{Limit: limit}), newest)
+			wantSame(t, "newest first", t.events("acct", driver.EventQuery{Limit: limit}), newest)
 		}
-		wantSame(t, "events of an unknown account", t.events("nobody", webhooks.EventQuery{Limit: 9}), nil)
-		page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{Limit: 2, OldestFirst: true})
+		wantSame(t, "events of an unknown account", t.events("nobody", driver.EventQuery{Limit: 9}), nil)
+		page, err := t.store.ListEvents(t.Context(), "acct", driver.EventQuery{Limit: 2, OldestFirst: true})
 		t.must(err)
 		for i := range page.Events {
 			page.Events[i].PublishedAt = time.Time{}
 		}
-		wantSame(t, "second event", page.Events[1], webhooks.StoredEvent{ID: want[1], Type: eventType, Timestamp: some, HasBody: true})
+		wantSame(t, "second event", page.Events[1], driver.StoredEvent{ID: want[1], Type: eventType, Timestamp: some, HasBody: true})
 	})
 
 	run("filters by types", func(t *tester) {
-		for i, of := range []webhooks.EventType{"a", "b", "c", "a", "c", "b", "a"} {
+		for i, of := range []driver.EventType{"a", "b", "c", "a", "c", "b", "a"} {
 			event := newEvent("acct", numbered("event", i))
 			event.Type = of
 			t.enqueue(event, 0)
 		}
 		for _, test := range []struct {
-			types []webhooks.EventType
+			types []driver.EventType
 			want  []string
 		}{
-			{[]webhooks.EventType{"a"}, []string{numbered("event", 0), numbered("event", 3), numbered("event", 6)}},
-			{[]webhooks.EventType{"c", "b", "c"}, []string{numbered("event", 1), numbered("event", 2), numbered("event", 4), numbered("event", 5)}},
-			{[]webhooks.EventType{"d"}, nil},
+			{[]driver.EventType{"a"}, []string{numbered("event", 0), numbered("event", 3), numbered("event", 6)}},
+			{[]driver.EventType{"c", "b", "c"}, []string{numbered("event", 1), numbered("event", 2), numbered("event", 4), numbered("event", 5)}},
+			{[]driver.EventType{"d"}, nil},
 		} {
 			for _, limit := range []int{1, 2, 9} {
-				wantSame(t, "events", t.events("acct", webhooks.EventQuery{Types: test.types, Limit: limit, OldestFirst: true}), test.want)
+				wantSame(t, "events", t.events("acct", driver.EventQuery{Types: test.types, Limit: limit, OldestFirst: true}), test.want)
 			}
 		}
 	})
@@ -136,7 +137,7 @@ func listEvents(run runner) {
 			{from, to, []string{"second"}}, {from, time.Time{}, []string{"second", "third"}},
 			{time.Time{}, to, []string{"first", "second"}}, {to, from, nil},
 		} {
-			wantSame(t, "events", t.events("acct", webhooks.EventQuery{From: test.from, To: test.to, Limit: 9, OldestFirst: true}), test.want)
+			wantSame(t, "events", t.events("acct", driver.EventQuery{From: test.from, To: test.to, Limit: 9, OldestFirst: true}), test.want)
 		}
 	})
 
@@ -148,7 +149,7 @@ func listEvents(run runner) {
 			group.Go(func() {
 				for i := range each {
 					e := newEvent("acct", numbered("event", 1000*((p+i)%publishers)+each-i)) // descending IDs
-					e.Type = []webhooks.EventType{"a", "b", "c"}[i%3]
+					e.Type = []driver.EventType{"a", "b", "c"}[i%3]
 					if _, err := t.store.Enqueue(t.Context(), e); err != nil {
 						t.Error(err)
 					}
@@ -158,7 +159,7 @@ func listEvents(run runner) {
 		}
 		ended := make(chan struct{})
 		go func() { group.Wait(); close(ended) }()
-		for _, query := range []webhooks.EventQuery{{Limit: 7}, {Limit: 100, Types: []webhooks.EventType{"c", "a"}}} {
+		for _, query := range []driver.EventQuery{{Limit: 7}, {Limit: 100, Types: []driver.EventType{"c", "a"}}} {
 			query.OldestFirst, query.From = true, start
 			seen := make(map[string]int)
 			for last := false; ; {
@@ -195,7 +196,7 @@ func listEvents(run runner) {
 	})
 
 	run("a feed reader continues after all events were purged", func(t *tester) {
-		query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+		query := driver.EventQuery{OldestFirst: true, Limit: 9}
 		next := func() (ids []string) {
 			t.Helper()
 			page, err := t.store.ListEvents(t.Context(), "acct", query)
@@ -211,7 +212,7 @@ func listEvents(run runner) {
 		wantSame(t, "events", next(), []string{"first"})
 		wantSame(t, "events", next(), nil)
 		border := t.border()
-		t.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 99})
+		t.purge(driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 99})
 		wantSame(t, "events after the purge", next(), nil)
 		t.enqueue(newEvent("acct", "second"), 0)
 		wantSame(t, "events", next(), []string{"second"})
@@ -225,7 +226,7 @@ func listEvents(run runner) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		seen := make(map[string]bool)
 		for i := range 4 {
-			page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{OldestFirst: true, Limit: 9})
+			page, err := t.store.ListEvents(t.Context(), "acct", driver.EventQuery{OldestFirst: true, Limit: 9})
 			t.must(err)
 			if seen[page.Resume] {
 				t.Error("Resume repeats, which reveals that nothing was published")
@@ -240,7 +241,7 @@ func listEvents(run runner) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		for _, after := range []string{"-", "0", "18446744073709551615", "9223372036854775807"} {
 			for _, oldest := range []bool{false, true} {
-				_, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{After: after, Limit: 9, OldestFirst: oldest})
+				_, err := t.store.ListEvents(t.Context(), "acct", driver.EventQuery{After: after, Limit: 9, OldestFirst: oldest})
 				t.must(err)
 			}
 		}

@@ -5,19 +5,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // expiring returns a key that expires after milliseconds after some.
-func expiring(account, id string, after int) apikeys.Key {
+func expiring(account, id string, after int) driver.Key {
 	key := newKey(account, id)
 	key.ExpiresAt = millis(after)
 	return key
 }
 
 // expiries returns the accounts and IDs of expiring keys, page by page.
-func (t *tester) expiries(query apikeys.ExpiryQuery) (all []string) {
+func (t *tester) expiries(query driver.ExpiryQuery) (all []string) {
 	t.Helper()
 	for {
 		page, err := t.store.ExpiringKeys(t.Context(), query)
@@ -32,7 +33,7 @@ func (t *tester) expiries(query apikeys.ExpiryQuery) (all []string) {
 		if len(page) == 0 {
 			return all
 		}
-		query.After = apikeys.ExpiryOf(&page[len(page)-1])
+		query.After = driver.ExpiryOf(&page[len(page)-1])
 	}
 }
 
@@ -41,7 +42,7 @@ func expiringKeys(run runner) {
 	want := func(t *tester, ids ...string) {
 		t.Helper()
 		for _, limit := range []int{1, 2, 99} {
-			wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{Before: late, Limit: limit}), ids)
+			wantSame(t, "ExpiringKeys", t.expiries(driver.ExpiryQuery{Before: late, Limit: limit}), ids)
 		}
 	}
 
@@ -55,12 +56,12 @@ func expiringKeys(run runner) {
 	})
 
 	run("compares accounts and IDs byte by byte", func(t *tester) {
-		var keys []apikeys.Key
+		var keys []driver.Key
 		for _, account := range oddStrings {
 			keys = append(keys, expiring(account, "id of "+account, 1), expiring("acct", account, 1))
 		}
 		t.createKeys(keys...)
-		slices.SortFunc(keys, func(a, b apikeys.Key) int {
+		slices.SortFunc(keys, func(a, b driver.Key) int {
 			return 2*strings.Compare(a.Account, b.Account) + strings.Compare(a.ID, b.ID)
 		})
 		var ids []string
@@ -78,30 +79,30 @@ func expiringKeys(run runner) {
 			t.createKeys(key)
 			ids = append(ids, "acct "+key.ID)
 		}
-		wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{Before: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), Limit: 3}), ids)
+		wantSame(t, "ExpiringKeys", t.expiries(driver.ExpiryQuery{Before: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), Limit: 3}), ids)
 	})
 
 	run("lists keys after After and before Before, to the millisecond", func(t *tester) {
 		t.createKeys(expiring("acct", "a", 1), expiring("acct", "c", 1), expiring("b", "b", 1), expiring("acct", "d", 2))
 		for _, test := range []struct {
-			after  apikeys.Expiry
+			after  driver.Expiry
 			before int
 			want   []string
 		}{
-			{apikeys.Expiry{At: millis(0)}, 1, nil},
-			{apikeys.Expiry{At: millis(0)}, 2, []string{"acct a", "acct c", "b b"}},
-			{apikeys.Expiry{At: millis(1)}, 2, []string{"acct a", "acct c", "b b"}},
-			{apikeys.Expiry{At: millis(1).Add(999 * time.Microsecond)}, 2, []string{"acct a", "acct c", "b b"}},
-			{apikeys.Expiry{At: millis(1).In(time.FixedZone("", 3600)), Account: "acct", ID: "a"}, 9, []string{"acct c", "b b", "acct d"}},
-			{apikeys.Expiry{At: millis(1), Account: "acct", ID: "b"}, 9, []string{"acct c", "b b", "acct d"}},
-			{apikeys.Expiry{At: millis(1), Account: "acct", ID: "c"}, 9, []string{"b b", "acct d"}},
-			{apikeys.Expiry{At: millis(1), Account: "azz", ID: "a"}, 9, []string{"b b", "acct d"}},
-			{apikeys.Expiry{At: millis(1), Account: "b", ID: "b"}, 9, []string{"acct d"}},
-			{apikeys.Expiry{At: millis(2), Account: "acct", ID: "d"}, 9, nil},
-			{apikeys.Expiry{At: millis(9)}, 99, nil},
-			{apikeys.Expiry{At: millis(5)}, 1, nil},
+			{driver.Expiry{At: millis(0)}, 1, nil},
+			{driver.Expiry{At: millis(0)}, 2, []string{"acct a", "acct c", "b b"}},
+			{driver.Expiry{At: millis(1)}, 2, []string{"acct a", "acct c", "b b"}},
+			{driver.Expiry{At: millis(1).Add(999 * time.Microsecond)}, 2, []string{"acct a", "acct c", "b b"}},
+			{driver.Expiry{At: millis(1).In(time.FixedZone("", 3600)), Account: "acct", ID: "a"}, 9, []string{"acct c", "b b", "acct d"}},
+			{driver.Expiry{At: millis(1), Account: "acct", ID: "b"}, 9, []string{"acct c", "b b", "acct d"}},
+			{driver.Expiry{At: millis(1), Account: "acct", ID: "c"}, 9, []string{"b b", "acct d"}},
+			{driver.Expiry{At: millis(1), Account: "azz", ID: "a"}, 9, []string{"b b", "acct d"}},
+			{driver.Expiry{At: millis(1), Account: "b", ID: "b"}, 9, []string{"acct d"}},
+			{driver.Expiry{At: millis(2), Account: "acct", ID: "d"}, 9, nil},
+			{driver.Expiry{At: millis(9)}, 99, nil},
+			{driver.Expiry{At: millis(5)}, 1, nil},
 		} {
-			query := apikeys.ExpiryQuery{After: test.after, Before: millis(test.before), Limit: 9}
+			query := driver.ExpiryQuery{After: test.after, Before: millis(test.before), Limit: 9}
 			wantSame(t, "ExpiringKeys", t.expiries(query), test.want)
 			query.Before = query.Before.Add(999 * time.Microsecond)
 			wantSame(t, "ExpiringKeys, rounded", t.expiries(query), test.want)
@@ -111,7 +112,7 @@ func expiringKeys(run runner) {
 	run("reflects every change of a key", func(t *tester) {
 		move := func(id string, after int) {
 			t.Helper()
-			t.updateKey(id, func(key *apikeys.Key) { key.ExpiresAt = millis(after) })
+			t.updateKey(id, func(key *driver.Key) { key.ExpiresAt = millis(after) })
 		}
 		t.createKeys(expiring("acct", "a", 1), newKey("acct", "b"), expiring("acct", "c", 3))
 		want(t, "acct a", "acct c")
@@ -119,23 +120,23 @@ func expiringKeys(run runner) {
 		want(t, "acct a", "acct b", "acct c")
 		move("a", 4)
 		want(t, "acct b", "acct c", "acct a")
-		t.updateKey("c", func(key *apikeys.Key) {
+		t.updateKey("c", func(key *driver.Key) {
 			key.Previous, key.PreviousExpiresAt, key.Hash = key.Hash, millis(0), hashOf("new")
 		})
 		want(t, "acct b", "acct c", "acct a")
-		t.updateKey("b", func(key *apikeys.Key) { key.ExpiresAt = time.Time{} })
+		t.updateKey("b", func(key *driver.Key) { key.ExpiresAt = time.Time{} })
 		want(t, "acct c", "acct a")
-		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "c", At: some}}))
+		t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{{Account: "acct", ID: "c", At: some}}))
 		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, audit.Entry{}))
 		want(t, "acct c")
-		_, err := t.store.UpdateKey(t.Context(), "acct", "c", func(key *apikeys.Key, _ *audit.Entry) error {
+		_, err := t.store.UpdateKey(t.Context(), "acct", "c", func(key *driver.Key, _ *audit.Entry) error {
 			key.ExpiresAt = millis(9)
 			key.Hash = newKey("acct", "b").Hash
 			return nil
 		})
-		t.wantError("UpdateKey", err, apikeys.ErrExists)
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), expiring("acct", "c", 8), apikeys.CreateOptions{}), apikeys.ErrExists)
-		wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{After: apikeys.Expiry{At: millis(4)}, Before: late, Limit: 9}), nil)
+		t.wantError("UpdateKey", err, apierr.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), expiring("acct", "c", 8), driver.CreateOptions{}), apierr.ErrExists)
+		wantSame(t, "ExpiringKeys", t.expiries(driver.ExpiryQuery{After: driver.Expiry{At: millis(4)}, Before: late, Limit: 9}), nil)
 		want(t, "acct c")
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// RunDeliveries runs only the tests of webhooks.Deliveries.
+// RunDeliveries runs only the tests of driver.Deliveries.
 func RunDeliveries(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	runGroups(t, open, deliveryGroups)

@@ -5,18 +5,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // end settles the delivery that is due, with an attempt that matches the outcome.
-func (t *tester) end(outcome webhooks.Outcome) {
+func (t *tester) end(outcome driver.Effect) {
 	t.Helper()
 	s := settlement(t.claimAll(1)[0], outcome)
 	switch outcome {
-	case webhooks.Deliver:
+	case driver.Deliver:
 		s.Attempt.Class, s.Attempt.Error, s.Attempt.Status = "", "", 200
-	case webhooks.Retry:
+	case driver.Retry:
 		s.RetryAfter = time.Hour
 	}
 	t.settle(s)
@@ -24,12 +25,12 @@ func (t *tester) end(outcome webhooks.Outcome) {
 
 // failed lists the events of the failed deliveries in pages, and checks that every page except the
 // last is full.
-func (t *tester) failed(query webhooks.DeliveryQuery) []string {
+func (t *tester) failed(query driver.DeliveryQuery) []string {
 	t.Helper()
 	query.Failed = true
 	var sizes []int
 	var events []string
-	t.pages("acct", "webhook", query, func(page []webhooks.Delivery) {
+	t.pages("acct", "webhook", query, func(page []driver.Delivery) {
 		sizes, events = append(sizes, len(page)), append(events, eventIDs(page)...)
 		for i := range page {
 			wantSame(t, "Failed of "+page[i].EventID, page[i].Failed(), true)
@@ -50,7 +51,7 @@ func failedDeliveries(run runner) {
 	wantFailed := func(t *tester, events ...string) {
 		t.Helper()
 		for _, limit := range []int{1, 2, 99} {
-			wantSame(t, "events with failed deliveries", t.failed(webhooks.DeliveryQuery{Limit: limit}), events)
+			wantSame(t, "events with failed deliveries", t.failed(driver.DeliveryQuery{Limit: limit}), events)
 		}
 	}
 
@@ -62,10 +63,10 @@ func failedDeliveries(run runner) {
 		t.claimAll(1)
 		t.enqueue(newEvent("acct", "new"), 1)
 		wantFailed(t, "pending", "skipped", "dead")
-		for state, want := range map[webhooks.DeliveryState][]string{
-			webhooks.Dead: {"dead"}, webhooks.Skipped: {"skipped"}, webhooks.Pending: {"pending"}, webhooks.Delivered: nil,
+		for state, want := range map[driver.DeliveryState][]string{
+			driver.Dead: {"dead"}, driver.Skipped: {"skipped"}, driver.Pending: {"pending"}, driver.Delivered: nil,
 		} {
-			query := webhooks.DeliveryQuery{Failed: true, States: []webhooks.DeliveryState{state}}
+			query := driver.DeliveryQuery{Failed: true, States: []driver.DeliveryState{state}}
 			wantSame(t, "events that failed and are "+string(state), eventIDs(t.list("acct", "webhook", query)), want)
 		}
 	})
@@ -75,12 +76,12 @@ func failedDeliveries(run runner) {
 		t.enqueue(newEvent("acct", "event"), 1)
 		wantFailed(t)
 		for range 3 {
-			t.end(webhooks.Retry)
+			t.end(driver.Retry)
 			wantFailed(t, "event")
 			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", audit.Entry{}))
 			wantFailed(t, "event")
 		}
-		t.end(webhooks.Deliver)
+		t.end(driver.Deliver)
 		wantFailed(t)
 	})
 
@@ -91,23 +92,23 @@ func failedDeliveries(run runner) {
 			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", audit.Entry{}))
 		}
 		t.enqueue(newEvent("acct", "event"), 1)
-		t.end(webhooks.GiveUp)
+		t.end(driver.GiveUp)
 		again()
 		wantFailed(t, "event")
-		t.end(webhooks.Deliver)
+		t.end(driver.Deliver)
 		wantFailed(t)
 		again() // after a success
 		wantFailed(t)
-		t.end(webhooks.Retry)
+		t.end(driver.Retry)
 		wantFailed(t, "event")
 		again()
-		t.end(webhooks.GiveUp)
+		t.end(driver.GiveUp)
 		wantFailed(t, "event")
 	})
 
 	run("lists skipped deliveries that are resent only after they fail", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		for _, outcome := range []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp} {
+		for _, outcome := range []driver.Effect{driver.Deliver, driver.GiveUp} {
 			t.setActive("acct", "webhook", false)
 			id := numbered("event", int(outcome))
 			t.enqueue(newEvent("acct", id), 0)
@@ -117,28 +118,28 @@ func failedDeliveries(run runner) {
 			wantFailed(t)
 			t.end(outcome)
 		}
-		wantFailed(t, numbered("event", int(webhooks.GiveUp)))
+		wantFailed(t, numbered("event", int(driver.GiveUp)))
 	})
 
 	run("lists recovered deliveries like redelivered ones", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
-		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead, webhooks.Skipped))
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead, driver.Skipped))
 		t.advance(99)
 		wantFailed(t, "pending", "dead")
 	})
 
 	run("lists deliveries ended by a purge of their payload until they are purged", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.settleEvent(newEvent("acct", "dead"), 1, webhooks.GiveUp)
+		t.settleEvent(newEvent("acct", "dead"), 1, driver.GiveUp)
 		t.enqueue(newEvent("acct", "pending"), 1)
 		border := t.border()
 		t.setActive("acct", "webhook", false)
 		t.enqueue(newEvent("acct", "young"), 0)
 		wantFailed(t, "young", "dead")
-		t.purge(webhooks.Purge{Payloads: border})
+		t.purge(driver.Purge{Payloads: border})
 		wantFailed(t, "young", "pending", "dead")
-		t.purge(webhooks.Purge{Payloads: border, Attempts: border})
+		t.purge(driver.Purge{Payloads: border, Attempts: border})
 		wantFailed(t, "young")
 	})
 
@@ -146,7 +147,7 @@ func failedDeliveries(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		borders := t.settleBetweenBorders()
 		for _, limit := range []int{1, 99} {
-			query := webhooks.DeliveryQuery{From: borders[1], To: borders[2], Limit: limit}
+			query := driver.DeliveryQuery{From: borders[1], To: borders[2], Limit: limit}
 			wantSame(t, "events with failed deliveries", t.failed(query), []string{numbered("dead", 1)})
 		}
 	})
@@ -154,23 +155,23 @@ func failedDeliveries(run runner) {
 	run("during changes, deliveries that stay failed are listed exactly once", func(t *tester) {
 		const n = 12
 		t.dead("acct", "webhook", n)
-		all := t.failed(webhooks.DeliveryQuery{Limit: n})
+		all := t.failed(driver.DeliveryQuery{Limit: n})
 		wantSame(t, "number of failed deliveries", len(all), n)
 		seen := map[string]bool{}
 		left := map[string]bool{}
 		i := 0
-		t.pages("acct", "webhook", webhooks.DeliveryQuery{Failed: true, Limit: 2}, func(page []webhooks.Delivery) {
+		t.pages("acct", "webhook", driver.DeliveryQuery{Failed: true, Limit: 2}, func(page []driver.Delivery) {
 			for _, id := range eventIDs(page) {
 				wantSame(t, "already listed, or no longer failed: "+id, seen[id] || left[id], false)
 				seen[id] = true
 			}
 			for _, id := range []string{all[i], all[n-1-i]} { // one listed already, one not yet
 				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
-				t.end(webhooks.Deliver)
+				t.end(driver.Deliver)
 				left[id] = true
 			}
 			i++
-			t.settleEvent(newEvent("acct", numbered("meanwhile", i)), 1, webhooks.GiveUp)
+			t.settleEvent(newEvent("acct", numbered("meanwhile", i)), 1, driver.GiveUp)
 		})
 		for _, id := range all {
 			wantSame(t, "listed, or no longer failed: "+id, seen[id] || left[id], true)
@@ -179,12 +180,12 @@ func failedDeliveries(run runner) {
 
 	run("lists only the given webhook's deliveries, and none of a deleted webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
-		t.settleEvent(newEvent("acct", "of both"), 2, webhooks.GiveUp)
+		t.settleEvent(newEvent("acct", "of both"), 2, driver.GiveUp)
 		wantFailed(t, "of both")
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
-		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Failed: true, Limit: 9})
-		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
-		query := webhooks.DeliveryQuery{Failed: true}
+		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", driver.DeliveryQuery{Failed: true, Limit: 9})
+		t.wantError("ListDeliveries", err, apierr.ErrNotFound)
+		query := driver.DeliveryQuery{Failed: true}
 		wantSame(t, "events of the other webhook", eventIDs(t.list("acct", "other", query)), []string{"of both"})
 	})
 
@@ -207,8 +208,8 @@ func failedDeliveries(run runner) {
 			default:
 				var ends []Settlement
 				for _, task := range t.claim(3) {
-					s := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp, Release}[random.IntN(4)])
-					if s.Outcome == webhooks.Deliver {
+					s := settlement(task, []driver.Effect{driver.Deliver, driver.Retry, driver.GiveUp, Release}[random.IntN(4)])
+					if s.Effect == driver.Deliver {
 						s.Attempt.Class, s.Attempt.Error = "", ""
 					}
 					ends = append(ends, s)
@@ -218,9 +219,9 @@ func failedDeliveries(run runner) {
 			if step%20 != 19 {
 				continue
 			}
-			all := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+			all := t.list("acct", "webhook", driver.DeliveryQuery{})
 			wantSame(t, "number of deliveries", len(all), n)
-			all = slices.DeleteFunc(all, func(d webhooks.Delivery) bool { return !d.Failed() })
+			all = slices.DeleteFunc(all, func(d driver.Delivery) bool { return !d.Failed() })
 			wantFailed(t, eventIDs(all)...)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A FailingStore is a store whose commits can be made to fail.
@@ -39,7 +39,7 @@ func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 			defer closeStore(t, mended)
 			if mended != failing.Store {
 				_ = failing.Close() // may report a failed save
-				for method, err := range everyMethod(t.Context(), failing.Store, Task{Webhook: &webhooks.Webhook{}}) {
+				for method, err := range everyMethod(t.Context(), failing.Store, Task{Webhook: &driver.Webhook{}}) {
 					if !errors.Is(err, store.ErrClosed) {
 						t.Errorf("%s = %v after Close, want ErrClosed", method, err)
 					}

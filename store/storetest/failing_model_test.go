@@ -7,8 +7,8 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A failingModel is a model whose steps fail alternately: one is not done at all; the next one is
@@ -46,7 +46,7 @@ func (m *failingModel) step(step func() error) error {
 	} else if m.fault == "an invisible step with a failed commit is reported" {
 		m.mu.Lock()
 		for _, w := range m.webhooks {
-			feed.Forget(webhooks.Scope{WebhookID: w.ID})
+			feed.Forget(driver.Scope{WebhookID: w.ID})
 		}
 		m.mu.Unlock()
 	}
@@ -56,7 +56,7 @@ func (m *failingModel) step(step func() error) error {
 	return errDisk
 }
 
-func (m *failingModel) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (n int, err error) {
+func (m *failingModel) Enqueue(ctx context.Context, event driver.EncodedEvent) (n int, err error) {
 	err = m.step(func() error { n, err = m.model.Enqueue(ctx, event); return err })
 	return n, err
 }
@@ -65,16 +65,16 @@ func (m *failingModel) Redeliver(ctx context.Context, account, webhookID, eventI
 	return m.step(func() error { return m.model.Redeliver(ctx, account, webhookID, eventID, entry) })
 }
 
-func (m *failingModel) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (w webhooks.Webhook, err error) {
+func (m *failingModel) UpdateWebhook(ctx context.Context, account, id string, change func(*driver.Webhook, *audit.Entry) error) (w driver.Webhook, err error) {
 	err = m.step(func() error { w, err = m.model.UpdateWebhook(ctx, account, id, change); return err })
 	return w, err
 }
 
-func (m *failingModel) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (s webhooks.Settled, err error) {
+func (m *failingModel) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (s driver.Settled, err error) {
 	err = m.step(func() error { s, err = m.model.Settle(ctx, results, health); return err })
 	return s, err
 }
 
-func (m *failingModel) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, entry audit.Entry) error {
+func (m *failingModel) DeleteWebhook(ctx context.Context, account, id string, check func(driver.Webhook) error, entry audit.Entry) error {
 	return m.step(func() error { return m.model.DeleteWebhook(ctx, account, id, check, entry) })
 }

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A failingStep is a step whose commit may fail.
@@ -26,7 +27,7 @@ func failingReports(t *testing.T, open func(t *testing.T) FailingStore) {
 	t.Run("reports of steps whose commits fail", func(t *testing.T) {
 		failing := open(t)
 		before := &tester{t, failing.Store}
-		if _, ok := failing.Store.(webhooks.Deliveries); !ok {
+		if _, ok := failing.Store.(driver.Deliveries); !ok {
 			closeStore(t, failing.Store)
 			t.Skip("store does not implement webhooks.Deliveries")
 		}
@@ -94,7 +95,7 @@ func (f *feed) failingSteps(n int) (steps []failingStep) {
 		add := func(name string, do func(s store.Store, id string) error, visible func(s store.Store, id string) (bool, error), reports func(Report) bool) {
 			id := numbered(name, i)
 			f.createWebhooks(newWebhook(id, id))
-			f.settled(id, "settled", webhooks.GiveUp)
+			f.settled(id, "settled", driver.GiveUp)
 			steps = append(steps, failingStep{
 				name: name, webhook: id,
 				do:      func(s store.Store) error { return do(s, id) },
@@ -112,7 +113,7 @@ func (f *feed) failingSteps(n int) (steps []failingStep) {
 			return err
 		}, func(s store.Store, id string) (bool, error) {
 			_, err := s.EventDeliveries(ctx, id, "new")
-			if errors.Is(err, webhooks.ErrNotFound) {
+			if errors.Is(err, apierr.ErrNotFound) {
 				return false, nil
 			}
 			return true, err
@@ -121,15 +122,15 @@ func (f *feed) failingSteps(n int) (steps []failingStep) {
 			return s.Redeliver(ctx, id, id, "settled", audit.Entry{})
 		}, func(s store.Store, id string) (bool, error) {
 			list, err := s.EventDeliveries(ctx, id, "settled")
-			return err == nil && list[0].State == webhooks.Pending, err
+			return err == nil && list[0].State == driver.Pending, err
 		}, func(r Report) bool { return r.Method == "Add" && r.Pending.Attempts == 1 })
 		add("UpdateWebhook", func(s store.Store, id string) error {
 			_, err := s.UpdateWebhook(ctx, id, id, turnOff)
 			return err
 		}, version2, changed)
 		add("Settle", func(s store.Store, id string) error {
-			_, err := s.(webhooks.Deliveries).Settle(ctx, nil, []webhooks.HealthChange{
-				{Account: id, WebhookID: id, Version: 1, Health: webhooks.WebhookHealth{Active: true, FailingSince: some}},
+			_, err := s.(driver.Deliveries).Settle(ctx, nil, []driver.HealthChange{
+				{Account: id, WebhookID: id, Version: 1, Health: driver.WebhookHealth{Active: true, FailingSince: some}},
 			})
 			return err
 		}, version2, changed)
@@ -137,7 +138,7 @@ func (f *feed) failingSteps(n int) (steps []failingStep) {
 			return s.DeleteWebhook(ctx, id, id, nil, audit.Entry{})
 		}, func(s store.Store, id string) (bool, error) {
 			_, err := s.WebhookByID(ctx, id, id)
-			if errors.Is(err, webhooks.ErrNotFound) {
+			if errors.Is(err, apierr.ErrNotFound) {
 				return true, nil
 			}
 			return false, err

@@ -7,25 +7,26 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A feed is a test with a running Deliver that reports to a Recorder.
 type feed struct {
 	*tester
 	*Recorder
-	source   webhooks.Deliveries
+	source   driver.Deliveries
 	shared   bool // other processes write to the store, so reports may arrive later
 	cancel   context.CancelFunc
 	returned chan error // result of Deliver
 }
 
 // ofDeliveries returns a runner that skips tests if the store does not implement
-// [webhooks.Deliveries].
+// [driver.Deliveries].
 func ofDeliveries(run runner) runner {
 	return func(name string, test func(*tester)) {
 		run(name, func(t *tester) {
-			if _, ok := t.store.(webhooks.Deliveries); !ok {
+			if _, ok := t.store.(driver.Deliveries); !ok {
 				t.Skip("store does not implement webhooks.Deliveries")
 			}
 			test(t)
@@ -67,7 +68,7 @@ func (t *tester) startDeliver() *feed {
 	shared := t.store.Capabilities().Shared
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &feed{
-		tester: t, Recorder: new(Recorder), source: t.store.(webhooks.Deliveries), shared: shared,
+		tester: t, Recorder: new(Recorder), source: t.store.(driver.Deliveries), shared: shared,
 		cancel: cancel, returned: make(chan error, 1),
 	}
 	go func() {
@@ -99,13 +100,13 @@ const marker = "marker" // account and webhook of marks, which are hidden from t
 // mark publishes an event and waits for its report. Reports of earlier steps have arrived by then.
 func (f *feed) mark(why string) {
 	f.Helper()
-	err := f.store.CreateWebhook(f.Context(), newWebhook(marker, marker), webhooks.CreateOptions{})
-	if err != nil && !errors.Is(err, webhooks.ErrExists) {
+	err := f.store.CreateWebhook(f.Context(), newWebhook(marker, marker), driver.CreateOptions{})
+	if err != nil && !errors.Is(err, apierr.ErrExists) {
 		f.Fatal(err)
 	}
 	event := newEvent(marker, rand.Text())
 	f.enqueue(event, 1)
-	loaded := map[webhooks.DeliveryRef]bool{}
+	loaded := map[driver.DeliveryRef]bool{}
 	f.wait("an event published "+why, func(reports []Report) bool {
 		for _, r := range reports {
 			if r.Method == "Add" && r.Ref.WebhookID == marker && !loaded[r.Ref] {
@@ -151,7 +152,7 @@ func (f *feed) during(do func()) []Report {
 // added returns the reports of Add. It checks their number, and that no delivery is reported twice.
 func (f *feed) added(reports []Report, want int) (added []Report) {
 	f.Helper()
-	seen := map[webhooks.DeliveryRef]bool{}
+	seen := map[driver.DeliveryRef]bool{}
 	for _, r := range reports {
 		if r.Method == "Add" && !seen[r.Ref] {
 			seen[r.Ref] = true
@@ -165,9 +166,9 @@ func (f *feed) added(reports []Report, want int) (added []Report) {
 }
 
 // published stores an event for want webhooks, and returns its deliveries by webhook.
-func (f *feed) published(event webhooks.EncodedEvent, want int) map[string]webhooks.DeliveryRef {
+func (f *feed) published(event driver.EncodedEvent, want int) map[string]driver.DeliveryRef {
 	f.Helper()
-	refs := map[string]webhooks.DeliveryRef{}
+	refs := map[string]driver.DeliveryRef{}
 	for _, r := range f.added(f.during(func() { f.enqueue(event, want) }), want) {
 		refs[r.Ref.WebhookID] = r.Ref
 	}
@@ -178,7 +179,7 @@ func (f *feed) published(event webhooks.EncodedEvent, want int) map[string]webho
 }
 
 // only publishes an event for a single webhook, and returns its delivery.
-func (f *feed) only(account, eventID string) (ref webhooks.DeliveryRef) {
+func (f *feed) only(account, eventID string) (ref driver.DeliveryRef) {
 	f.Helper()
 	for _, ref = range f.published(newEvent(account, eventID), 1) {
 	}
@@ -186,7 +187,7 @@ func (f *feed) only(account, eventID string) (ref webhooks.DeliveryRef) {
 }
 
 // load returns the state of deliveries, and loads Unread ones again.
-func (f *feed) load(refs ...webhooks.DeliveryRef) []webhooks.LoadedDelivery {
+func (f *feed) load(refs ...driver.DeliveryRef) []driver.LoadedDelivery {
 	f.Helper()
 	for end := time.Now().Add(eventTimeout); ; time.Sleep(time.Millisecond) {
 		list, err := f.source.Load(f.Context(), refs)
@@ -194,7 +195,7 @@ func (f *feed) load(refs ...webhooks.DeliveryRef) []webhooks.LoadedDelivery {
 		if len(list) != len(refs) {
 			f.Fatalf("Load of %d deliveries returned %d", len(refs), len(list))
 		}
-		unread := func(d webhooks.LoadedDelivery) bool { return d.State == webhooks.Unread }
+		unread := func(d driver.LoadedDelivery) bool { return d.State == driver.Unread }
 		if !slices.ContainsFunc(list, unread) {
 			return list
 		}
@@ -205,7 +206,7 @@ func (f *feed) load(refs ...webhooks.DeliveryRef) []webhooks.LoadedDelivery {
 }
 
 // wantState checks the state of a delivery returned by Load.
-func (f *feed) wantState(what string, ref webhooks.DeliveryRef, want webhooks.LoadState) webhooks.LoadedDelivery {
+func (f *feed) wantState(what string, ref driver.DeliveryRef, want driver.LoadState) driver.LoadedDelivery {
 	f.Helper()
 	got := f.load(ref)[0]
 	wantSame(f.tester, "LoadedDelivery.State of "+what, got.State, want)
@@ -213,25 +214,25 @@ func (f *feed) wantState(what string, ref webhooks.DeliveryRef, want webhooks.Lo
 }
 
 // result returns a result of the attempt with this number.
-func result(ref webhooks.DeliveryRef, number int, outcome webhooks.Outcome) webhooks.AttemptResult {
-	r := webhooks.AttemptResult{DeliveryRef: ref, Outcome: outcome, Attempt: attemptOf(Task{Attempt: number})}
+func result(ref driver.DeliveryRef, number int, outcome driver.Effect) driver.AttemptResult {
+	r := driver.AttemptResult{DeliveryRef: ref, Effect: outcome, Attempt: attemptOf(Task{Attempt: number})}
 	switch outcome {
-	case webhooks.Deliver:
+	case driver.Deliver:
 		r.Attempt.Class, r.Attempt.Error, r.Attempt.Status = "", "", 200
-	case webhooks.Retry:
+	case driver.Retry:
 		r.RetryAfter = time.Hour
 	}
 	return r
 }
 
 // record stores results, which must all count.
-func (f *feed) record(results ...webhooks.AttemptResult) {
+func (f *feed) record(results ...driver.AttemptResult) {
 	f.Helper()
-	f.wantSettled(results, nil, webhooks.Settled{})
+	f.wantSettled(results, nil, driver.Settled{})
 }
 
 // wantSettled stores results and health, and checks which of them do not count.
-func (f *feed) wantSettled(results []webhooks.AttemptResult, health []webhooks.HealthChange, want webhooks.Settled) {
+func (f *feed) wantSettled(results []driver.AttemptResult, health []driver.HealthChange, want driver.Settled) {
 	f.Helper()
 	got, err := f.source.Settle(f.Context(), results, health)
 	f.must(err)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // held tests webhooks on hold.
@@ -12,7 +12,7 @@ func held(run runner) {
 	hold := func(t *tester, held bool, ids ...string) {
 		t.Helper()
 		for _, id := range ids {
-			t.updateWebhook("acct", id, func(w *webhooks.Webhook) { w.Held = held })
+			t.updateWebhook("acct", id, func(w *driver.Webhook) { w.Held = held })
 		}
 	}
 	claimed := func(t *tester) (of []string) {
@@ -30,7 +30,7 @@ func held(run runner) {
 		t.enqueue(newEvent("acct", "2"), 2)
 		wantSame(t, "claimed", claimed(t), []string{"b 1", "b 2"})
 		for _, d := range t.deliveries("acct", "2") {
-			wantSame(t, "State for "+d.WebhookID, d.State, webhooks.Pending)
+			wantSame(t, "State for "+d.WebhookID, d.State, driver.Pending)
 		}
 		hold(t, false, "a")
 		wantSame(t, "claimed after the release", claimed(t), []string{"a 1", "a 2"})
@@ -48,11 +48,11 @@ func held(run runner) {
 
 	run("probes, redeliveries and recoveries wait, too", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
-		t.settleEvent(newEvent("acct", "1"), 1, webhooks.GiveUp)
-		t.settleEvent(newEvent("acct", "2"), 1, webhooks.GiveUp)
+		t.settleEvent(newEvent("acct", "1"), 1, driver.GiveUp)
+		t.settleEvent(newEvent("acct", "2"), 1, driver.GiveUp)
 		hold(t, true, "a")
 		t.must(t.store.Redeliver(t.Context(), "acct", "a", "1", audit.Entry{}))
-		t.createRecoveries(newRecovery("acct", "a", "recovery", webhooks.Dead))
+		t.createRecoveries(newRecovery("acct", "a", "recovery", driver.Dead))
 		for more := true; more; {
 			var err error
 			more, err = t.store.AdvanceRecovery(t.Context(), 99)
@@ -77,7 +77,7 @@ func held(run runner) {
 		wantSame(t, "claimed while the webhook is inactive", claimed(t), nil)
 		hold(t, true, "a")
 		t.enqueue(newEvent("acct", "2"), 0)
-		wantSame(t, "State of an event published while the webhook is inactive", t.delivery("acct", "2").State, webhooks.Skipped)
+		wantSame(t, "State of an event published while the webhook is inactive", t.delivery("acct", "2").State, driver.Skipped)
 		t.setActive("acct", "a", true)
 		hold(t, false, "a")
 		wantSame(t, "claimed in the end", claimed(t), []string{"a 1"})
@@ -89,8 +89,8 @@ func held(run runner) {
 		t.enqueue(newEvent("acct", "2"), 1)
 		tasks := t.claimAll(2)
 		hold(t, true, "a")
-		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.Retry))
-		wantSame(t, "State", t.delivery("acct", "1").State, webhooks.Delivered)
+		t.settle(settlement(tasks[0], driver.Deliver), settlement(tasks[1], driver.Retry))
+		wantSame(t, "State", t.delivery("acct", "1").State, driver.Delivered)
 		time.Sleep(5 * time.Millisecond)
 		wantSame(t, "claimed", claimed(t), nil)
 	})
@@ -100,7 +100,7 @@ func held(run runner) {
 		t.enqueue(newEvent("acct", "1"), 1)
 		hold(t, true, "a")
 		before := t.delivery("acct", "1")
-		t.purge(webhooks.Purge{Payloads: t.now().Add(time.Minute)})
+		t.purge(driver.Purge{Payloads: t.now().Add(time.Minute)})
 		t.wantPurged(before)
 		wantSame(t, "Pending", t.backlog("a").Pending, 0)
 	})
@@ -109,8 +109,8 @@ func held(run runner) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
 		hold(t, true, "a", "b")
 		t.enqueue(newEvent("acct", "1"), 2)
-		wantSame(t, "Backlog of all webhooks", t.backlog(""), webhooks.Backlog{Pending: 2, Held: 2})
-		wantSame(t, "Backlog of one webhook", t.backlog("a"), webhooks.Backlog{Pending: 1})
+		wantSame(t, "Backlog of all webhooks", t.backlog(""), driver.Backlog{Pending: 2, Held: 2})
+		wantSame(t, "Backlog of one webhook", t.backlog("a"), driver.Backlog{Pending: 1})
 		hold(t, false, "a", "b")
 		got := t.backlog("")
 		wantSame(t, "Held after the release", got.Held, 0)
@@ -122,7 +122,7 @@ func held(run runner) {
 		w.FailingSince, w.FailingEvent, w.FailedAgain = some, "event", true
 		t.createWebhooks(w)
 		failing := func() int {
-			list, err := t.store.FailingWebhooks(t.Context(), some, webhooks.Page{Limit: 9})
+			list, err := t.store.FailingWebhooks(t.Context(), some, driver.ListQuery{Limit: 9})
 			t.must(err)
 			return len(list)
 		}
@@ -134,7 +134,7 @@ func held(run runner) {
 	})
 
 	run("HeldWebhooks lists the webhooks of all accounts by descending ID, in pages", func(t *tester) {
-		list := func(page webhooks.Page) (ids []string) {
+		list := func(page driver.ListQuery) (ids []string) {
 			t.Helper()
 			found, err := t.store.HeldWebhooks(t.Context(), page)
 			t.must(err)
@@ -144,18 +144,18 @@ func held(run runner) {
 			}
 			return ids
 		}
-		all := webhooks.Page{Limit: 9}
+		all := driver.ListQuery{Limit: 9}
 		wantSame(t, "without webhooks on hold", list(all), nil)
 		other := newWebhook("other", "c")
 		other.Held, other.Active = true, false
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), other, newWebhook("acct", "d"))
 		hold(t, true, "a", "d")
 		wantSame(t, "all", list(all), []string{"d", "c", "a"})
-		wantSame(t, "first page", list(webhooks.Page{Limit: 2}), []string{"d", "c"})
-		wantSame(t, "next page", list(webhooks.Page{Limit: 2, After: "c"}), []string{"a"})
-		wantSame(t, "after an unused ID", list(webhooks.Page{Limit: 9, After: "b"}), []string{"a"})
-		wantSame(t, "after an ID above all", list(webhooks.Page{Limit: 9, After: "e"}), []string{"d", "c", "a"})
-		wantSame(t, "past the end", list(webhooks.Page{Limit: 2, After: "a"}), nil)
+		wantSame(t, "first page", list(driver.ListQuery{Limit: 2}), []string{"d", "c"})
+		wantSame(t, "next page", list(driver.ListQuery{Limit: 2, After: "c"}), []string{"a"})
+		wantSame(t, "after an unused ID", list(driver.ListQuery{Limit: 9, After: "b"}), []string{"a"})
+		wantSame(t, "after an ID above all", list(driver.ListQuery{Limit: 9, After: "e"}), []string{"d", "c", "a"})
+		wantSame(t, "past the end", list(driver.ListQuery{Limit: 2, After: "a"}), nil)
 		hold(t, false, "a")
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "d", nil, audit.Entry{}))
 		wantSame(t, "after one was released and one deleted", list(all), []string{"c"})
@@ -167,11 +167,11 @@ func durableHold(reopened func(name string, before, after func(*tester))) {
 	reopened("a webhook on hold with pending deliveries", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.enqueue(newEvent("acct", "1"), 1)
-		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Held = true })
+		t.updateWebhook("acct", "a", func(w *driver.Webhook) { w.Held = true })
 		t.enqueue(newEvent("acct", "2"), 1)
 	}, func(t *tester) {
 		t.claimAll(0)
-		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Held = false })
+		t.updateWebhook("acct", "a", func(w *driver.Webhook) { w.Held = false })
 		t.claimAll(2)
 	})
 }

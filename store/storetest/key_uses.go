@@ -5,15 +5,16 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func recordKeyUse(run runner) {
-	use := func(id string, after time.Duration) apikeys.KeyUse {
-		return apikeys.KeyUse{Account: "acct", ID: id, At: some.Add(after)}
+	use := func(id string, after time.Duration) driver.KeyUse {
+		return driver.KeyUse{Account: "acct", ID: id, At: some.Add(after)}
 	}
-	record := func(t *tester, uses ...apikeys.KeyUse) {
+	record := func(t *tester, uses ...driver.KeyUse) {
 		t.Helper()
 		t.must(t.store.RecordKeyUse(t.Context(), uses))
 	}
@@ -41,23 +42,23 @@ func recordKeyUse(run runner) {
 		key := rotatedKey("acct", "key")
 		first, second, third := key.Previous, key.Hash, hashOf("third")
 		t.createKeys(key)
-		by := func(hash apikeys.Hash, after time.Duration) apikeys.KeyUse {
-			return apikeys.KeyUse{Account: "acct", ID: "key", Hash: hash, At: some.Add(after)}
+		by := func(hash driver.Hash, after time.Duration) driver.KeyUse {
+			return driver.KeyUse{Account: "acct", ID: "key", Hash: hash, At: some.Add(after)}
 		}
 		want := func(last, previous time.Duration) {
 			t.Helper()
 			key := t.key("acct", "key")
 			wantSame(t, "LastUsedAt", key.LastUsedAt, some.Add(last))
 			wantSame(t, "PreviousUsedAt", key.PreviousUsedAt, some.Add(previous))
-			list, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 1})
+			list, err := t.store.ListKeys(t.Context(), "acct", driver.ListQuery{Limit: 1})
 			t.must(err)
-			wantSame(t, "ListKeys", list, []apikeys.Key{key})
+			wantSame(t, "ListKeys", list, []driver.Key{key})
 		}
 		record(t, by(second, 5*time.Second), by(first, 3*time.Second))
 		want(5*time.Second, 3*time.Second)
 		record(t, by(first, 2*time.Second), by(first, 4*time.Second), by(hashOf("never its own"), 6*time.Second), use("key", 7*time.Second))
 		want(7*time.Second, 4*time.Second)
-		got := t.updateKey("key", func(key *apikeys.Key) {
+		got := t.updateKey("key", func(key *driver.Key) {
 			key.Hash, key.Previous, key.PreviousUsedAt = third, second, some.Add(time.Hour)
 		})
 		wantSame(t, "PreviousUsedAt returned by UpdateKey", got.PreviousUsedAt, some.Add(5*time.Second))
@@ -66,25 +67,25 @@ func recordKeyUse(run runner) {
 		want(8*time.Second, 5*time.Second)
 		record(t, by(second, 9*time.Second))
 		want(9*time.Second, 9*time.Second)
-		t.updateKey("key", func(key *apikeys.Key) { key.Name = "renamed" })
+		t.updateKey("key", func(key *driver.Key) { key.Name = "renamed" })
 		want(9*time.Second, 9*time.Second)
-		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
+		t.updateKey("key", func(key *driver.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
 		wantSame(t, "PreviousUsedAt of an unused value", t.key("acct", "key").PreviousUsedAt, time.Time{})
-		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
+		t.updateKey("key", func(key *driver.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
 		want(9*time.Second, 9*time.Second)
-		t.updateKey("key", func(key *apikeys.Key) { key.Previous = apikeys.Hash{} })
+		t.updateKey("key", func(key *driver.Key) { key.Previous = driver.Hash{} })
 		wantSame(t, "PreviousUsedAt without Previous", t.key("acct", "key").PreviousUsedAt, time.Time{})
 	})
 
 	run("skips keys that do not exist", func(t *tester) {
 		t.createKeys(newKey("acct", "a"), newKey("acct", "gone"), newKey("acct", "z"))
 		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, audit.Entry{}))
-		record(t, use("a", 0), use("gone", 0), use("never", 0), apikeys.KeyUse{Account: "other", ID: "a", At: some.Add(time.Hour)}, use("z", 0))
+		record(t, use("a", 0), use("gone", 0), use("never", 0), driver.KeyUse{Account: "other", ID: "a", At: some.Add(time.Hour)}, use("z", 0))
 		wantUse(t, "a", 0)
 		wantUse(t, "z", 0)
 		for _, id := range []string{"gone", "never"} {
 			_, err := t.store.KeyByID(t.Context(), "acct", id)
-			t.wantError("KeyByID", err, apikeys.ErrNotFound)
+			t.wantError("KeyByID", err, apierr.ErrNotFound)
 			t.createKeys(newKey("acct", id))
 			wantSame(t, "key created later", t.key("acct", id), newKey("acct", id))
 		}
@@ -96,7 +97,7 @@ func recordKeyUse(run runner) {
 		record(t, use("key", 0))
 		t.wantKeyAt(key.Hash, key)
 		t.wantKeyAt(key.Previous, key)
-		key = t.updateKey("key", func(key *apikeys.Key) { key.Name, key.Hash, key.Hint = "changed", hashOf("changed"), "" })
+		key = t.updateKey("key", func(key *driver.Key) { key.Name, key.Hash, key.Hint = "changed", hashOf("changed"), "" })
 		record(t, use("key", time.Hour))
 		key.LastUsedAt = some.Add(time.Hour)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
@@ -118,14 +119,14 @@ func recordKeyUse(run runner) {
 		inParallel(goroutines, func(i int) {
 			for j := range each {
 				if i%2 == 0 {
-					_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *audit.Entry) error {
+					_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *driver.Key, _ *audit.Entry) error {
 						n, err := strconv.Atoi(key.Name)
 						key.Name = strconv.Itoa(n + 1)
 						return err
 					})
 					t.wantError("UpdateKey", err, nil)
 				} else {
-					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{use("key", time.Duration(j*i)*time.Second)}), nil)
+					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []driver.KeyUse{use("key", time.Duration(j*i)*time.Second)}), nil)
 				}
 			}
 		})
@@ -142,11 +143,11 @@ func recordKeyUse(run runner) {
 				if i == 0 {
 					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", key.ID, nil, audit.Entry{}), nil)
 				} else {
-					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{use(key.ID, 0)}), nil)
+					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []driver.KeyUse{use(key.ID, 0)}), nil)
 				}
 			})
 			t.wantNoKeyAt(key.Hash)
-			if _, err := t.store.KeyByID(t.Context(), "acct", key.ID); !errors.Is(err, apikeys.ErrNotFound) {
+			if _, err := t.store.KeyByID(t.Context(), "acct", key.ID); !errors.Is(err, apierr.ErrNotFound) {
 				t.Fatalf("KeyByID of a deleted key = %v", err)
 			}
 			t.createKeys(key)

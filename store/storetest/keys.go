@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// keyValues tests the general rules of apikeys.Store.
+// keyValues tests the general rules of driver.KeyStore.
 func keyValues(run runner) {
 	run("returns every field unchanged", func(t *tester) {
 		key := rotatedKey("acct", "key")
@@ -50,7 +51,7 @@ func keyValues(run runner) {
 			t.wantKeyAt(key.Hash, key)
 			t.wantKeyAt(key.Previous, key)
 			key.Name = "another"
-			wantSame(t, "UpdateKey", t.updateKey(key.ID, func(key *apikeys.Key) { key.Name = "another" }), key)
+			wantSame(t, "UpdateKey", t.updateKey(key.ID, func(key *driver.Key) { key.Name = "another" }), key)
 		}
 	})
 
@@ -63,7 +64,7 @@ func keyValues(run runner) {
 		local.PreviousExpiresAt = key.PreviousExpiresAt.In(zone)
 		t.createKeys(local)
 		used := key.CreatedAt.Add(time.Millisecond)
-		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: used.In(zone)}}))
+		t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{{Account: "acct", ID: "key", At: used.In(zone)}}))
 		t.wantKeyAt(key.Hash, key)
 		key.LastUsedAt = used
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
@@ -97,7 +98,7 @@ func keyValues(run runner) {
 
 	run("accepts any hash except zero", func(t *tester) {
 		low, high := newKey("acct", "low"), newKey("acct", "high")
-		low.Hash = apikeys.Hash{}
+		low.Hash = driver.Hash{}
 		low.Hash.Sum[31] = 1
 		for i := range high.Hash.Sum {
 			high.Hash.Sum[i] = 255
@@ -110,12 +111,12 @@ func keyValues(run runner) {
 	run("a zero Previous means none and is never found", func(t *tester) {
 		a, b := newKey("acct", "a"), newKey("acct", "b") // neither has a previous hash
 		t.createKeys(a, b)
-		t.wantNoKeyAt(apikeys.Hash{})
-		t.updateKey("a", func(key *apikeys.Key) { key.Name = "still without" })
-		t.wantNoKeyAt(apikeys.Hash{})
+		t.wantNoKeyAt(driver.Hash{})
+		t.updateKey("a", func(key *driver.Key) { key.Name = "still without" })
+		t.wantNoKeyAt(driver.Hash{})
 		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, audit.Entry{}))
 		t.wantKeyAt(b.Hash, b)
-		t.wantNoKeyAt(apikeys.Hash{})
+		t.wantNoKeyAt(driver.Hash{})
 	})
 
 	run("an ID belongs to one account", func(t *tester) {
@@ -124,21 +125,21 @@ func keyValues(run runner) {
 		for _, ref := range [][2]string{{"other", "key"}, {"acct", "other key"}, {"nobody", "key"}, {"acctkey", ""}, {"", "key"}, {"ACCT", "key"}, {"acct", "KEY"}, {"acct", "ke"}, {"acc", "tkey"}} {
 			account, id := ref[0], ref[1]
 			_, err := t.store.KeyByID(t.Context(), account, id)
-			t.wantError("KeyByID", err, apikeys.ErrNotFound)
-			_, err = t.store.UpdateKey(t.Context(), account, id, func(*apikeys.Key, *audit.Entry) error {
+			t.wantError("KeyByID", err, apierr.ErrNotFound)
+			_, err = t.store.UpdateKey(t.Context(), account, id, func(*driver.Key, *audit.Entry) error {
 				t.Error("UpdateKey calls change although the key does not exist")
 				return nil
 			})
-			t.wantError("UpdateKey", err, apikeys.ErrNotFound)
-			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id, nil, audit.Entry{}), apikeys.ErrNotFound)
-			t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: account, ID: id, At: some}}))
+			t.wantError("UpdateKey", err, apierr.ErrNotFound)
+			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id, nil, audit.Entry{}), apierr.ErrNotFound)
+			t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{{Account: account, ID: id, At: some}}))
 		}
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		t.wantKeyAt(key.Hash, key)
 	})
 
 	run("keeps account and ID apart", func(t *tester) {
-		keys := []apikeys.Key{
+		keys := []driver.Key{
 			newKey("a", "bc"), newKey("ab", "c"), newKey("a/b", "c"), newKey("a", "b/c"), newKey("a:b", "c"), newKey("a", "b:c"),
 			newKey("a", "c"), newKey("a b", "c"), newKey("a", "b c"), newKey("a/", "c"), newKey("a", "/c"), newKey("A", "bc"),
 		}
@@ -158,8 +159,8 @@ func createKey(run runner) {
 		key, again := rotatedKey("acct", "key"), newKey("acct", "key")
 		again.Hash = hashOf("again")
 		t.createKeys(key)
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), again, apikeys.CreateOptions{}), apikeys.ErrExists)
-		t.wantError("CreateKey with the same key", t.store.CreateKey(t.Context(), key, apikeys.CreateOptions{}), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), again, driver.CreateOptions{}), apierr.ErrExists)
+		t.wantError("CreateKey with the same key", t.store.CreateKey(t.Context(), key, driver.CreateOptions{}), apierr.ErrExists)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		t.wantNoKeyAt(again.Hash)
 	})
@@ -177,16 +178,16 @@ func createKey(run runner) {
 		owner := rotatedKey("acct", "owner")
 		t.createKeys(owner)
 		for _, account := range []string{"acct", "other"} {
-			for _, inUse := range []apikeys.Hash{owner.Hash, owner.Previous} {
+			for _, inUse := range []driver.Hash{owner.Hash, owner.Previous} {
 				current, previous := rotatedKey(account, "new"), rotatedKey(account, "new")
 				current.Hash, previous.Previous = inUse, inUse
-				t.wantError("CreateKey", t.store.CreateKey(t.Context(), current, apikeys.CreateOptions{}), apikeys.ErrExists)
-				t.wantError("CreateKey", t.store.CreateKey(t.Context(), previous, apikeys.CreateOptions{}), apikeys.ErrExists)
+				t.wantError("CreateKey", t.store.CreateKey(t.Context(), current, driver.CreateOptions{}), apierr.ErrExists)
+				t.wantError("CreateKey", t.store.CreateKey(t.Context(), previous, driver.CreateOptions{}), apierr.ErrExists)
 				// Neither the key nor its other hash may be stored.
 				t.wantNoKeyAt(current.Previous)
 				t.wantNoKeyAt(previous.Hash)
 				_, err := t.store.KeyByID(t.Context(), account, "new")
-				t.wantError("KeyByID", err, apikeys.ErrNotFound)
+				t.wantError("KeyByID", err, apierr.ErrNotFound)
 			}
 		}
 		t.wantKeyAt(owner.Hash, owner)
@@ -218,17 +219,17 @@ func createKey(run runner) {
 				if sameHash.Hash = hash; i%2 == 0 {
 					sameHash.Hash, sameHash.Previous = hashOf(sameHash.ID), hash
 				}
-				if err := t.store.CreateKey(t.Context(), sameHash, apikeys.CreateOptions{}); err == nil {
+				if err := t.store.CreateKey(t.Context(), sameHash, driver.CreateOptions{}); err == nil {
 					created.Add(1)
 				} else {
-					t.wantError("CreateKey", err, apikeys.ErrExists)
+					t.wantError("CreateKey", err, apierr.ErrExists)
 				}
 				sameID := newKey("acct", id)
 				sameID.Hash = hashOf(id, numbered("", i))
-				if err := t.store.CreateKey(t.Context(), sameID, apikeys.CreateOptions{}); err == nil {
+				if err := t.store.CreateKey(t.Context(), sameID, driver.CreateOptions{}); err == nil {
 					createdID.Add(1)
 				} else {
-					t.wantError("CreateKey", err, apikeys.ErrExists)
+					t.wantError("CreateKey", err, apierr.ErrExists)
 				}
 			})
 			if created.Load() != 1 || createdID.Load() != 1 {
@@ -264,7 +265,7 @@ func keyByHash(run runner) {
 	run("leaves the uses zero", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
-		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+		t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{
 			{Account: "acct", ID: "key", Hash: key.Hash, At: some}, {Account: "acct", ID: "key", Hash: key.Previous, At: some},
 		}))
 		t.wantKeyAt(key.Hash, key)
@@ -280,7 +281,7 @@ func keyByHash(run runner) {
 			inParallel(4, func(i int) {
 				if i == 0 {
 					defer done.Store(true)
-					_, err := t.store.UpdateKey(t.Context(), key.Account, key.ID, func(key *apikeys.Key, _ *audit.Entry) error {
+					_, err := t.store.UpdateKey(t.Context(), key.Account, key.ID, func(key *driver.Key, _ *audit.Entry) error {
 						key.Hash = after
 						return nil
 					})

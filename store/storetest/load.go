@@ -6,7 +6,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func load(run runner) {
@@ -17,7 +17,7 @@ func load(run runner) {
 		ref := f.only("acct", "event")
 		wantReady := func(attempts, before int, in time.Duration) {
 			f.Helper()
-			got := f.wantState("event", ref, webhooks.Ready)
+			got := f.wantState("event", ref, driver.Ready)
 			wantSame(f.tester, "Webhook", *got.Webhook, f.webhook("acct", "webhook"))
 			wantSame(f.tester, "Webhook.Version", got.Webhook.Version, f.webhook("acct", "webhook").Version)
 			wantSame(f.tester, "Event", got.Event, newEvent("acct", "event"))
@@ -29,13 +29,13 @@ func load(run runner) {
 			}
 		}
 		wantReady(0, 0, 0)
-		f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "https://example.org/" })
+		f.updateWebhook("acct", "webhook", func(w *driver.Webhook) { w.URL = "https://example.org/" })
 		wantReady(0, 0, 0)
-		f.record(result(ref, 1, webhooks.Retry))
+		f.record(result(ref, 1, driver.Retry))
 		wantReady(1, 0, time.Hour)
 		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
 		wantReady(1, 0, 0)
-		f.record(result(ref, 2, webhooks.GiveUp))
+		f.record(result(ref, 2, driver.GiveUp))
 		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
 		wantReady(2, 2, 0)
 	})
@@ -46,7 +46,7 @@ func load(run runner) {
 		published := f.delivery("acct", "event").PublishedAt
 		f.border()
 		before := f.now().Sub(published)
-		age := f.wantState("event", ref, webhooks.Ready).Age
+		age := f.wantState("event", ref, driver.Ready).Age
 		if after := f.now().Sub(published); age < before-time.Millisecond || age > after+time.Millisecond {
 			f.Errorf("Age = %v, want %v to %v", age, before, after)
 		}
@@ -56,18 +56,18 @@ func load(run runner) {
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
 		first, second := f.published(newEvent("acct", "1"), 2), f.published(newEvent("acct", "2"), 2)
 		third := f.only("other", "3")
-		unknown := webhooks.DeliveryRef{WebhookID: "a", Number: 1 << 40}
-		foreign := webhooks.DeliveryRef{WebhookID: "c", Number: first["a"].Number}
+		unknown := driver.DeliveryRef{WebhookID: "a", Number: 1 << 40}
+		foreign := driver.DeliveryRef{WebhookID: "c", Number: first["a"].Number}
 		if foreign == third {
-			foreign = webhooks.DeliveryRef{WebhookID: "c", Number: second["a"].Number}
+			foreign = driver.DeliveryRef{WebhookID: "c", Number: second["a"].Number}
 		}
-		refs := []webhooks.DeliveryRef{
+		refs := []driver.DeliveryRef{
 			second["b"], unknown, first["a"], third, {}, {WebhookID: "nobody", Number: 1}, first["b"], second["b"], foreign, second["a"],
 		}
 		var got []string
 		for _, d := range f.load(refs...) {
 			name := "gone"
-			if d.State == webhooks.Ready {
+			if d.State == driver.Ready {
 				name = d.Webhook.ID + d.Event.ID
 			}
 			got = append(got, name)
@@ -79,7 +79,7 @@ func load(run runner) {
 	test("loads many at once", func(f *feed) {
 		const n = 1500
 		f.createWebhooks(newWebhook("acct", "webhook"))
-		var refs []webhooks.DeliveryRef
+		var refs []driver.DeliveryRef
 		for _, r := range f.added(f.during(func() { f.enqueueMany("acct", n, 1) }), n) {
 			refs = append(refs, r.Ref)
 		}
@@ -87,9 +87,9 @@ func load(run runner) {
 		for len(refs) > 0 { // a call may read only a part
 			list, err := f.source.Load(f.Context(), refs)
 			f.must(err)
-			var unread []webhooks.DeliveryRef
+			var unread []driver.DeliveryRef
 			for i, d := range list {
-				if d.State == webhooks.Unread {
+				if d.State == driver.Unread {
 					unread = append(unread, refs[i])
 				} else {
 					left[d.Event.ID] = true
@@ -102,13 +102,13 @@ func load(run runner) {
 
 	test("Gone: settled deliveries, until they are pending again", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
-		for i, outcome := range []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp} {
+		for i, outcome := range []driver.Effect{driver.Deliver, driver.GiveUp} {
 			id := numbered("event", i)
 			ref := f.settled("acct", id, outcome)
-			got := f.wantState("a settled delivery", ref, webhooks.Gone)
+			got := f.wantState("a settled delivery", ref, driver.Gone)
 			wantSame(f.tester, "Webhook is nil", got.Webhook == nil, true)
 			f.during(func() { f.must(f.store.Redeliver(f.Context(), "acct", "webhook", id, audit.Entry{})) })
-			f.wantState("a redelivered delivery", ref, webhooks.Ready)
+			f.wantState("a redelivered delivery", ref, driver.Ready)
 		}
 	})
 
@@ -116,14 +116,14 @@ func load(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		f.must(f.store.DeleteWebhook(f.Context(), "acct", "webhook", nil, audit.Entry{}))
-		f.wantState("a delivery to a deleted webhook", ref, webhooks.Gone)
+		f.wantState("a delivery to a deleted webhook", ref, driver.Gone)
 		f.createWebhooks(newWebhook("acct", "webhook"))
-		f.wantState("a delivery to the former webhook", ref, webhooks.Gone)
+		f.wantState("a delivery to the former webhook", ref, driver.Gone)
 	})
 
 	test("Gone: deliveries of an account from the first step of its erasure on", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "other"))
-		var refs []webhooks.DeliveryRef
+		var refs []driver.DeliveryRef
 		for i := range 5 {
 			refs = append(refs, f.only("acct", numbered("event", i)))
 		}
@@ -133,10 +133,10 @@ func load(run runner) {
 			_, more, err = f.store.EraseAccount(f.Context(), "acct", 2)
 			f.must(err)
 			for _, ref := range refs {
-				f.wantState("a delivery of the account", ref, webhooks.Gone)
+				f.wantState("a delivery of the account", ref, driver.Gone)
 			}
 		}
-		f.wantState("another's", others, webhooks.Ready)
+		f.wantState("another's", others, driver.Ready)
 	})
 
 	test("Gone: deliveries ended by Purge", func(f *feed) {
@@ -144,25 +144,25 @@ func load(run runner) {
 		old := f.only("acct", "old")
 		border := f.border()
 		young := f.only("acct", "young")
-		f.purge(webhooks.Purge{Payloads: border})
-		f.wantState("an old delivery", old, webhooks.Gone)
-		f.wantState("a young delivery", young, webhooks.Ready)
+		f.purge(driver.Purge{Payloads: border})
+		f.wantState("an old delivery", old, driver.Gone)
+		f.wantState("a young delivery", young, driver.Ready)
 	})
 
-	for name, set := range map[string]func(w *webhooks.Webhook, passive bool){
-		"is off":     func(w *webhooks.Webhook, passive bool) { w.Active = !passive },
-		"is on hold": func(w *webhooks.Webhook, passive bool) { w.Held = passive },
+	for name, set := range map[string]func(w *driver.Webhook, passive bool){
+		"is off":     func(w *driver.Webhook, passive bool) { w.Active = !passive },
+		"is on hold": func(w *driver.Webhook, passive bool) { w.Held = passive },
 	} {
 		test("Passive: while the webhook "+name, func(f *feed) {
 			f.createWebhooks(newWebhook("acct", "webhook"))
 			ref := f.only("acct", "event")
 			for range 2 {
-				w := f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { set(w, true) })
-				got := f.wantState("the delivery", ref, webhooks.Passive)
+				w := f.updateWebhook("acct", "webhook", func(w *driver.Webhook) { set(w, true) })
+				got := f.wantState("the delivery", ref, driver.Passive)
 				wantSame(f.tester, "Webhook", *got.Webhook, w)
 				wantSame(f.tester, "Webhook.Version", got.Webhook.Version, w.Version)
-				f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { set(w, false) })
-				f.wantState("the delivery", ref, webhooks.Ready)
+				f.updateWebhook("acct", "webhook", func(w *driver.Webhook) { set(w, false) })
+				f.wantState("the delivery", ref, driver.Ready)
 			}
 		})
 	}
@@ -170,11 +170,11 @@ func load(run runner) {
 	test("Passive: after Settle has disabled the webhook", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref, left := f.only("acct", "event"), f.only("acct", "left")
-		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.GiveUp)}, []webhooks.HealthChange{
-			{Account: "acct", WebhookID: "webhook", Version: 1, Health: webhooks.WebhookHealth{OffReason: webhooks.OffGone}},
-		}, webhooks.Settled{})
-		f.wantState("a settled delivery", ref, webhooks.Gone)
-		f.wantState("the other delivery", left, webhooks.Passive)
+		f.wantSettled([]driver.AttemptResult{result(ref, 1, driver.GiveUp)}, []driver.HealthChange{
+			{Account: "acct", WebhookID: "webhook", Version: 1, Health: driver.WebhookHealth{OffReason: driver.OffGone}},
+		}, driver.Settled{})
+		f.wantState("a settled delivery", ref, driver.Gone)
+		f.wantState("the other delivery", left, driver.Passive)
 	})
 
 	test("is never Ready after a call that ended the delivery, with concurrent steps", func(f *feed) {
@@ -182,7 +182,7 @@ func load(run runner) {
 		for i := range goroutines {
 			f.createWebhooks(newWebhook(numbered("acct", i), numbered("webhook", i)))
 		}
-		refs := map[string][]webhooks.DeliveryRef{}
+		refs := map[string][]driver.DeliveryRef{}
 		for i := range goroutines {
 			id := numbered("acct", i)
 			for _, r := range f.added(f.during(func() { f.enqueueMany(id, each, 1) }), each) {
@@ -191,11 +191,11 @@ func load(run runner) {
 		}
 		inParallel(goroutines, func(i int) {
 			for _, ref := range refs[numbered("acct", i)] {
-				settled, err := f.source.Settle(f.Context(), []webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, nil)
+				settled, err := f.source.Settle(f.Context(), []driver.AttemptResult{result(ref, 1, driver.Deliver)}, nil)
 				f.wantError("Settle", err, nil)
-				list, err := f.source.Load(f.Context(), []webhooks.DeliveryRef{ref})
+				list, err := f.source.Load(f.Context(), []driver.DeliveryRef{ref})
 				f.wantError("Load", err, nil)
-				if err != nil || len(settled.Stale) > 0 || list[0].State == webhooks.Ready {
+				if err != nil || len(settled.Stale) > 0 || list[0].State == driver.Ready {
 					f.Errorf("Load of a settled delivery = %+v", list)
 				}
 			}
@@ -207,11 +207,11 @@ func load(run runner) {
 		ref := f.only("acct", "event")
 		ended, cancel := context.WithCancel(f.Context())
 		cancel()
-		_, err := f.source.Load(ended, []webhooks.DeliveryRef{ref})
+		_, err := f.source.Load(ended, []driver.DeliveryRef{ref})
 		f.wantError("Load", err, context.Canceled)
 		f.end()
 		f.must(f.store.Close())
-		_, err = f.source.Load(f.Context(), []webhooks.DeliveryRef{ref})
+		_, err = f.source.Load(f.Context(), []driver.DeliveryRef{ref})
 		f.wantError("Load", err, store.ErrClosed)
 	})
 }

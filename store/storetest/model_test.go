@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A model is a minimal store that keeps the contract of webhooks.Deliveries. It has only the
+// A model is a minimal store that keeps the contract of driver.Deliveries. It has only the
 // methods that RunDeliveries calls, and one mutex. With a fault it breaks one sentence of the
 // contract.
 type model struct {
@@ -24,20 +24,20 @@ type model struct {
 	mu         sync.Mutex
 	closed     chan struct{}
 	delivering chan struct{} // full during Deliver
-	feed       webhooks.Scheduler
-	webhooks   map[string]*webhooks.Webhook
+	feed       driver.Scheduler
+	webhooks   map[string]*driver.Webhook
 	rows       []*row
 	events     map[[2]string]int // number of deliveries by account and ID
 	once       map[string]bool
 	entries    []audit.Entry
-	recoveries []webhooks.Recovery
+	recoveries []driver.Recovery
 	last       uint64
 }
 
 type row struct {
-	webhooks.Delivery
+	driver.Delivery
 	number   uint64
-	event    webhooks.EncodedEvent
+	event    driver.EncodedEvent
 	attempts int
 	before   int
 	gone     bool // the webhook was deleted
@@ -46,7 +46,7 @@ type row struct {
 func newModel(fault string) *model {
 	return &model{
 		fault: fault, closed: make(chan struct{}), delivering: make(chan struct{}, 1),
-		webhooks: map[string]*webhooks.Webhook{}, events: map[[2]string]int{}, once: map[string]bool{},
+		webhooks: map[string]*driver.Webhook{}, events: map[[2]string]int{}, once: map[string]bool{},
 	}
 }
 
@@ -76,20 +76,20 @@ func (m *model) Close() error {
 	return nil
 }
 
-func (m *model) pending(r *row) webhooks.PendingDelivery {
-	return webhooks.PendingDelivery{
+func (m *model) pending(r *row) driver.PendingDelivery {
+	return driver.PendingDelivery{
 		Number: r.number, Webhook: m.webhooks[r.WebhookID], Due: r.NextAttemptAt, Attempts: r.attempts, Before: r.before,
 	}
 }
 
 // add reports deliveries, unless fault is the model's fault.
-func (m *model) add(fault string, list ...webhooks.PendingDelivery) {
+func (m *model) add(fault string, list ...driver.PendingDelivery) {
 	if m.feed != nil && m.fault != fault && len(list) > 0 {
 		m.feed.Add(list)
 	}
 }
 
-func (m *model) enqueue(event webhooks.EncodedEvent, only string) (added []webhooks.PendingDelivery, n int) {
+func (m *model) enqueue(event driver.EncodedEvent, only string) (added []driver.PendingDelivery, n int) {
 	name := [2]string{event.Account, event.ID}
 	if n, known := m.events[name]; known {
 		return nil, n
@@ -100,11 +100,11 @@ func (m *model) enqueue(event webhooks.EncodedEvent, only string) (added []webho
 			continue
 		}
 		m.last++
-		r := &row{number: m.last, event: event, Delivery: webhooks.Delivery{
-			EventID: event.ID, WebhookID: w.ID, Type: event.Type, PublishedAt: now, State: webhooks.Skipped,
+		r := &row{number: m.last, event: event, Delivery: driver.Delivery{
+			EventID: event.ID, WebhookID: w.ID, Type: event.Type, PublishedAt: now, State: driver.Skipped,
 		}}
 		if w.Active {
-			r.State, r.NextAttemptAt = webhooks.Pending, now
+			r.State, r.NextAttemptAt = driver.Pending, now
 			added = append(added, m.pending(r))
 		}
 		m.rows = append(m.rows, r)
@@ -113,7 +113,7 @@ func (m *model) enqueue(event webhooks.EncodedEvent, only string) (added []webho
 	return added, len(added)
 }
 
-func (m *model) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
+func (m *model) Enqueue(ctx context.Context, event driver.EncodedEvent) (int, error) {
 	if err := m.begin(ctx); err != nil {
 		return 0, err
 	}
@@ -123,14 +123,14 @@ func (m *model) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, 
 	return n, nil
 }
 
-func (m *model) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, keys []alerts.DedupKey) (int, error) {
+func (m *model) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, keys []driver.DedupKey) (int, error) {
 	if err := m.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer m.mu.Unlock()
 	for _, key := range keys {
 		if m.once[key.Key] {
-			return 0, webhooks.ErrExists
+			return 0, apierr.ErrExists
 		}
 	}
 	for _, key := range keys {
@@ -141,16 +141,16 @@ func (m *model) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, ke
 	return n, nil
 }
 
-func (m *model) UpdateAlert(ctx context.Context, _, _ string, change func(*alerts.Step) error) (n int, err error) {
+func (m *model) UpdateAlert(ctx context.Context, _, _ string, change func(*driver.AlertStep) error) (n int, err error) {
 	if err := m.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer m.mu.Unlock()
-	step := alerts.Step{}
+	step := driver.AlertStep{}
 	if err := change(&step); err != nil {
 		if m.fault == "a failed step is reported" && m.feed != nil {
 			for _, w := range m.webhooks {
-				m.feed.Add([]webhooks.PendingDelivery{{Number: 1 << 50, Webhook: w}})
+				m.feed.Add([]driver.PendingDelivery{{Number: 1 << 50, Webhook: w}})
 			}
 		}
 		return 0, err
@@ -163,39 +163,39 @@ func (m *model) UpdateAlert(ctx context.Context, _, _ string, change func(*alert
 	return n, nil
 }
 
-func (m *model) CreateWebhook(ctx context.Context, w webhooks.Webhook, _ webhooks.CreateOptions) error {
+func (m *model) CreateWebhook(ctx context.Context, w driver.Webhook, _ driver.CreateOptions) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
 	if m.webhooks[w.ID] != nil {
-		return webhooks.ErrExists
+		return apierr.ErrExists
 	}
 	w.Version = 1
 	m.webhooks[w.ID] = &w
 	return nil
 }
 
-func (m *model) of(account, id string) (*webhooks.Webhook, error) {
+func (m *model) of(account, id string) (*driver.Webhook, error) {
 	if w := m.webhooks[id]; w != nil && w.Account == account {
 		return w, nil
 	}
-	return nil, webhooks.ErrNotFound
+	return nil, apierr.ErrNotFound
 }
 
-func (m *model) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
+func (m *model) WebhookByID(ctx context.Context, account, id string) (driver.Webhook, error) {
 	if err := m.begin(ctx); err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	defer m.mu.Unlock()
 	w, err := m.of(account, id)
 	if err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	return *w, nil
 }
 
-func (m *model) list(keep func(*webhooks.Webhook) bool) (list []webhooks.Webhook, _ error) {
+func (m *model) list(keep func(*driver.Webhook) bool) (list []driver.Webhook, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.webhooks {
@@ -203,24 +203,24 @@ func (m *model) list(keep func(*webhooks.Webhook) bool) (list []webhooks.Webhook
 			list = append(list, *w)
 		}
 	}
-	slices.SortFunc(list, func(a, b webhooks.Webhook) int { return cmp.Compare(b.ID, a.ID) })
+	slices.SortFunc(list, func(a, b driver.Webhook) int { return cmp.Compare(b.ID, a.ID) })
 	return list, nil
 }
 
-func (m *model) ListWebhooks(_ context.Context, account string, _ webhooks.Page) ([]webhooks.Webhook, error) {
-	return m.list(func(w *webhooks.Webhook) bool { return w.Account == account })
+func (m *model) ListWebhooks(_ context.Context, account string, _ driver.ListQuery) ([]driver.Webhook, error) {
+	return m.list(func(w *driver.Webhook) bool { return w.Account == account })
 }
 
-func (m *model) OffWebhooks(context.Context, webhooks.Page) ([]webhooks.Webhook, error) {
-	return m.list(func(w *webhooks.Webhook) bool { return !w.Active })
+func (m *model) OffWebhooks(context.Context, driver.ListQuery) ([]driver.Webhook, error) {
+	return m.list(func(w *driver.Webhook) bool { return !w.Active })
 }
 
-func (m *model) FailingWebhooks(_ context.Context, since time.Time, _ webhooks.Page) ([]webhooks.Webhook, error) {
-	return m.list(func(w *webhooks.Webhook) bool { return w.Active && w.FailedAgain && !w.FailingSince.After(since) })
+func (m *model) FailingWebhooks(_ context.Context, since time.Time, _ driver.ListQuery) ([]driver.Webhook, error) {
+	return m.list(func(w *driver.Webhook) bool { return w.Active && w.FailedAgain && !w.FailingSince.After(since) })
 }
 
 // put stores a changed webhook and reports it.
-func (m *model) put(changed webhooks.Webhook, fault string) {
+func (m *model) put(changed driver.Webhook, fault string) {
 	old := m.webhooks[changed.ID]
 	changed.Version = old.Version + 1
 	if m.fault == "the version does not increase" {
@@ -235,24 +235,24 @@ func (m *model) put(changed webhooks.Webhook, fault string) {
 	}
 }
 
-func (m *model) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
+func (m *model) UpdateWebhook(ctx context.Context, account, id string, change func(*driver.Webhook, *audit.Entry) error) (driver.Webhook, error) {
 	if err := m.begin(ctx); err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	defer m.mu.Unlock()
 	w, err := m.of(account, id)
 	if err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	changed := *w
 	if err := change(&changed, new(audit.Entry)); err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	m.put(changed, "UpdateWebhook is not reported")
 	return *m.webhooks[id], nil
 }
 
-func (m *model) forget(scope webhooks.Scope, fault string) {
+func (m *model) forget(scope driver.Scope, fault string) {
 	if m.feed != nil && m.fault != fault {
 		m.feed.Forget(scope)
 	}
@@ -265,7 +265,7 @@ func (m *model) drop(id string) {
 	}
 }
 
-func (m *model) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, _ audit.Entry) error {
+func (m *model) DeleteWebhook(ctx context.Context, account, id string, check func(driver.Webhook) error, _ audit.Entry) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func (m *model) DeleteWebhook(ctx context.Context, account, id string, check fun
 		}
 	}
 	m.drop(id)
-	m.forget(webhooks.Scope{WebhookID: id}, "DeleteWebhook is not reported")
+	m.forget(driver.Scope{WebhookID: id}, "DeleteWebhook is not reported")
 	return nil
 }
 
@@ -300,7 +300,7 @@ func (m *model) EraseAccount(ctx context.Context, account string, _ int) (erased
 		}
 	}
 	m.rows = slices.DeleteFunc(m.rows, func(r *row) bool { return r.event.Account == account })
-	m.forget(webhooks.Scope{Account: account}, "EraseAccount is not reported")
+	m.forget(driver.Scope{Account: account}, "EraseAccount is not reported")
 	return erased, false, nil
 }
 
@@ -313,16 +313,16 @@ func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		if r.event.Account != account || r.WebhookID != webhookID || r.EventID != eventID || r.gone {
 			continue
 		}
-		if r.State != webhooks.Pending || m.fault != "a redelivery of a pending delivery has no audit entry" {
+		if r.State != driver.Pending || m.fault != "a redelivery of a pending delivery has no audit entry" {
 			m.entries = append(m.entries, entry)
 		}
 		r.NextAttemptAt = time.Now().UTC().Truncate(time.Millisecond)
-		if r.State == webhooks.Pending {
+		if r.State == driver.Pending {
 			if m.feed != nil && m.fault != "a redelivery of a pending delivery is not reported" {
-				m.feed.Nudge(webhooks.DeliveryRef{WebhookID: webhookID, Number: r.number})
+				m.feed.Nudge(driver.DeliveryRef{WebhookID: webhookID, Number: r.number})
 			}
 		} else {
-			r.State = webhooks.Pending
+			r.State = driver.Pending
 			if m.fault != "Before is lost" {
 				r.before = r.attempts
 			}
@@ -335,7 +335,7 @@ func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		}
 		return nil
 	}
-	return webhooks.ErrNotFound
+	return apierr.ErrNotFound
 }
 
 func (m *model) Probe(ctx context.Context, account, webhookID string) error {
@@ -352,7 +352,7 @@ func (m *model) Probe(ctx context.Context, account, webhookID string) error {
 	return nil
 }
 
-func (m *model) CreateRecovery(_ context.Context, recovery webhooks.Recovery, _ audit.Entry) error {
+func (m *model) CreateRecovery(_ context.Context, recovery driver.Recovery, _ audit.Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recoveries = append(m.recoveries, recovery)
@@ -371,10 +371,10 @@ func (m *model) AdvanceRecovery(context.Context, int) (advanced bool, err error)
 		if r.WebhookID != recovery.WebhookID || r.gone || !slices.Contains(recovery.States, r.State) {
 			continue
 		}
-		if r.State != webhooks.Pending {
+		if r.State != driver.Pending {
 			r.before = r.attempts
 		}
-		r.State, r.NextAttemptAt = webhooks.Pending, time.Now()
+		r.State, r.NextAttemptAt = driver.Pending, time.Now()
 		p := m.pending(r)
 		p.Recovered = true
 		m.add("AdvanceRecovery is not reported", p)
@@ -382,11 +382,11 @@ func (m *model) AdvanceRecovery(context.Context, int) (advanced bool, err error)
 	return true, nil
 }
 
-func (m *model) EventDeliveries(_ context.Context, account, eventID string) (list []webhooks.Delivery, _ error) {
+func (m *model) EventDeliveries(_ context.Context, account, eventID string) (list []driver.Delivery, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, known := m.events[[2]string{account, eventID}]; !known {
-		return nil, webhooks.ErrNotFound
+		return nil, apierr.ErrNotFound
 	}
 	for _, r := range m.rows {
 		if r.event.Account == account && r.EventID == eventID && !r.gone {
@@ -395,7 +395,7 @@ func (m *model) EventDeliveries(_ context.Context, account, eventID string) (lis
 			list = append(list, d)
 		}
 	}
-	slices.SortFunc(list, func(a, b webhooks.Delivery) int { return cmp.Compare(a.WebhookID, b.WebhookID) })
+	slices.SortFunc(list, func(a, b driver.Delivery) int { return cmp.Compare(a.WebhookID, b.WebhookID) })
 	return list, nil
 }
 
@@ -412,19 +412,19 @@ func (m *model) ListAuditEntries(_ context.Context, account string, _ audit.Quer
 
 func (m *model) Now(context.Context) (time.Time, error) { return time.Now().UTC(), nil }
 
-func (m *model) Purge(_ context.Context, purge webhooks.Purge) (bool, error) {
+func (m *model) Purge(_ context.Context, purge driver.Purge) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.rows {
-		if r.State == webhooks.Pending && r.PublishedAt.Before(purge.Payloads) {
-			r.State, r.NextAttemptAt = webhooks.Dead, time.Time{}
-			r.Attempts = append(r.Attempts, webhooks.ExpiredAttempt(r.attempts+1, time.Now()))
+		if r.State == driver.Pending && r.PublishedAt.Before(purge.Payloads) {
+			r.State, r.NextAttemptAt = driver.Dead, time.Time{}
+			r.Attempts = append(r.Attempts, driver.ExpiredAttempt(r.attempts+1, time.Now()))
 		}
 	}
 	return false, nil
 }
 
-func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
+func (m *model) Deliver(ctx context.Context, s driver.Scheduler) error {
 	if m.fault != "a second Deliver does not wait" {
 		select {
 		case m.delivering <- struct{}{}:
@@ -439,9 +439,9 @@ func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 		return err
 	}
 	m.feed = s
-	var all []webhooks.PendingDelivery
+	var all []driver.PendingDelivery
 	for _, r := range m.rows {
-		if r.State == webhooks.Pending && !r.gone && (m.fault != "deliveries of inactive webhooks are not reported" || m.webhooks[r.WebhookID].Active) {
+		if r.State == driver.Pending && !r.gone && (m.fault != "deliveries of inactive webhooks are not reported" || m.webhooks[r.WebhookID].Active) {
 			all = append(all, m.pending(r))
 		}
 	}
@@ -475,32 +475,32 @@ func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 	return ctx.Err()
 }
 
-func (m *model) row(ref webhooks.DeliveryRef) *row {
+func (m *model) row(ref driver.DeliveryRef) *row {
 	for _, r := range m.rows {
-		if r.number == ref.Number && r.WebhookID == ref.WebhookID && r.State == webhooks.Pending && !r.gone {
+		if r.number == ref.Number && r.WebhookID == ref.WebhookID && r.State == driver.Pending && !r.gone {
 			return r
 		}
 	}
 	return nil
 }
 
-func (m *model) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+func (m *model) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	list := make([]webhooks.LoadedDelivery, len(refs))
+	list := make([]driver.LoadedDelivery, len(refs))
 	for i, ref := range refs {
 		r := m.row(ref)
 		if r == nil {
 			continue
 		}
 		w := m.webhooks[r.WebhookID]
-		list[i] = webhooks.LoadedDelivery{
-			State: webhooks.Passive, Webhook: w, Attempts: r.attempts, Before: r.before, Due: r.NextAttemptAt,
+		list[i] = driver.LoadedDelivery{
+			State: driver.Passive, Webhook: w, Attempts: r.attempts, Before: r.before, Due: r.NextAttemptAt,
 		}
 		if w.Claimable() || m.fault == "inactive webhooks are Ready" && !w.Active || m.fault == "webhooks on hold are Ready" && w.Held {
-			list[i].State, list[i].Event, list[i].Age = webhooks.Ready, r.event, time.Since(r.PublishedAt)
+			list[i].State, list[i].Event, list[i].Age = driver.Ready, r.event, time.Since(r.PublishedAt)
 		}
 	}
 	if m.fault == "Load returns another order" {
@@ -509,7 +509,7 @@ func (m *model) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhoo
 	return list, nil
 }
 
-func (m *model) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (s webhooks.Settled, _ error) {
+func (m *model) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (s driver.Settled, _ error) {
 	if m.fault == "Settle ignores an ended context" {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -544,17 +544,17 @@ func (m *model) Settle(ctx context.Context, results []webhooks.AttemptResult, he
 		if m.fault != "RetryAfter is ignored" {
 			r.NextAttemptAt = time.Now().Add(result.RetryAfter)
 		}
-		r.State = map[webhooks.Outcome]webhooks.DeliveryState{
-			webhooks.Retry: webhooks.Pending, webhooks.Deliver: webhooks.Delivered, webhooks.GiveUp: webhooks.Dead,
-		}[result.Outcome]
-		if m.fault == "results are reported" && m.feed != nil && r.State == webhooks.Pending {
-			m.feed.Add([]webhooks.PendingDelivery{m.pending(r)})
+		r.State = map[driver.Effect]driver.DeliveryState{
+			driver.Retry: driver.Pending, driver.Deliver: driver.Delivered, driver.GiveUp: driver.Dead,
+		}[result.Effect]
+		if m.fault == "results are reported" && m.feed != nil && r.State == driver.Pending {
+			m.feed.Add([]driver.PendingDelivery{m.pending(r)})
 		}
 	}
 	return s, nil
 }
 
-func (m *model) Unreported(ctx context.Context, webhookID string) (b webhooks.Backlog, _ error) {
+func (m *model) Unreported(ctx context.Context, webhookID string) (b driver.Backlog, _ error) {
 	if err := m.begin(ctx); err != nil {
 		return b, err
 	}
@@ -565,7 +565,7 @@ func (m *model) Unreported(ctx context.Context, webhookID string) (b webhooks.Ba
 		}
 	}
 	for _, r := range m.rows {
-		if m.feed != nil && m.fault != "reported deliveries are counted as unreported" || r.gone || r.State != webhooks.Pending || webhookID != "" && r.WebhookID != webhookID {
+		if m.feed != nil && m.fault != "reported deliveries are counted as unreported" || r.gone || r.State != driver.Pending || webhookID != "" && r.WebhookID != webhookID {
 			continue
 		}
 		b.Pending++

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // The delays of a Noisy store's reports. New steps are reported within a second.
@@ -19,18 +19,18 @@ const (
 // Noisy returns d with the reports of Deliver repeated, delayed and reordered within the contract:
 // a scheduler must attempt each delivery as often, and as soon, as with d itself. No report
 // overtakes an earlier Forget or Trouble.
-func Noisy(d webhooks.Deliveries, seed uint64) webhooks.Deliveries {
+func Noisy(d driver.Deliveries, seed uint64) driver.Deliveries {
 	return &noisy{Deliveries: d, random: rand.New(rand.NewPCG(seed, 1)), noises: make(map[*noise]bool)}
 }
 
 type noisy struct {
-	webhooks.Deliveries
+	driver.Deliveries
 	mu     sync.Mutex
 	random *rand.Rand
 	noises map[*noise]bool // one for each running Deliver
 }
 
-func (n *noisy) Deliver(ctx context.Context, s webhooks.Scheduler) error {
+func (n *noisy) Deliver(ctx context.Context, s driver.Scheduler) error {
 	n.mu.Lock()
 	noise := &noise{to: s, random: rand.New(rand.NewPCG(n.random.Uint64(), 1)), late: make(map[*late]bool)}
 	n.noises[noise] = true
@@ -45,7 +45,7 @@ func (n *noisy) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 }
 
 // Unreported also counts delayed reports.
-func (n *noisy) Unreported(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+func (n *noisy) Unreported(ctx context.Context, webhookID string) (driver.Backlog, error) {
 	b, err := n.Deliveries.Unreported(ctx, webhookID)
 	if err != nil {
 		return b, err
@@ -60,7 +60,7 @@ func (n *noisy) Unreported(ctx context.Context, webhookID string) (webhooks.Back
 
 // A noise forwards reports to a scheduler, with mu held.
 type noise struct {
-	to     webhooks.Scheduler
+	to     driver.Scheduler
 	mu     sync.Mutex
 	random *rand.Rand
 	late   map[*late]bool
@@ -71,7 +71,7 @@ type late struct {
 	timer     *time.Timer
 	report    func()
 	webhookID string
-	group     webhooks.Group
+	group     driver.Group
 	fresh     bool // the only report of a pending delivery so far
 	again     bool // the report has already been forwarded once
 }
@@ -130,14 +130,14 @@ func (n *noise) pass(report func()) {
 	}
 }
 
-func (n *noise) Add(list []webhooks.PendingDelivery) {
+func (n *noise) Add(list []driver.PendingDelivery) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	list = slices.Clone(list)
 	n.random.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
-	now := make([]webhooks.PendingDelivery, 0, 2*len(list))
+	now := make([]driver.PendingDelivery, 0, 2*len(list))
 	for _, p := range list {
-		report := func() { n.to.Add([]webhooks.PendingDelivery{p}) }
+		report := func() { n.to.Add([]driver.PendingDelivery{p}) }
 		switch n.random.IntN(5) {
 		case 0:
 			n.after(late{webhookID: p.Webhook.ID, group: p.Group, fresh: true}, report)
@@ -155,13 +155,13 @@ func (n *noise) Add(list []webhooks.PendingDelivery) {
 	}
 }
 
-func (n *noise) Nudge(ref webhooks.DeliveryRef) {
+func (n *noise) Nudge(ref driver.DeliveryRef) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pass(func() { n.to.Nudge(ref) })
 }
 
-func (n *noise) Webhook(w *webhooks.Webhook) {
+func (n *noise) Webhook(w *driver.Webhook) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pass(func() { n.to.Webhook(w) })
@@ -180,7 +180,7 @@ func (n *noise) Probe(webhookID string) {
 
 // Forget is not delayed. Delayed reports of the group are dropped: the store reports the deliveries
 // again if it gets the group back.
-func (n *noise) Forget(scope webhooks.Scope) {
+func (n *noise) Forget(scope driver.Scope) {
 	if scope.Group != 0 {
 		n.drop(func(l *late) bool { return l.group == scope.Group })
 	}
@@ -203,7 +203,7 @@ func (n *noise) Trouble(err error) {
 	n.to.Trouble(err)
 }
 
-func (n *noise) Ended(refs []webhooks.DeliveryRef) {
+func (n *noise) Ended(refs []driver.DeliveryRef) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.random.IntN(4) > 0 {
@@ -211,5 +211,5 @@ func (n *noise) Ended(refs []webhooks.DeliveryRef) {
 	}
 }
 
-func (n *noise) Pause(groups []webhooks.Group)    { n.to.Pause(groups) }
-func (n *noise) UnderWay() map[webhooks.Group]int { return n.to.UnderWay() }
+func (n *noise) Pause(groups []driver.Group)    { n.to.Pause(groups) }
+func (n *noise) UnderWay() map[driver.Group]int { return n.to.UnderWay() }

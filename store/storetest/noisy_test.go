@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // No report may be lost, some must be repeated and late, and none may come after Deliver has
@@ -21,17 +21,17 @@ func TestNoisy_Reports_AreRepeatedAndReordered(t *testing.T) {
 			m := newModel("")
 			noisy := storetest.Noisy(m, seed)
 			ctx, cancel := context.WithCancel(t.Context())
-			w := webhooks.Webhook{ID: "webhook", Account: "acct", Events: []webhooks.EventType{"tests.done"}}
+			w := driver.Webhook{ID: "webhook", Account: "acct", Events: []driver.EventType{"tests.done"}}
 			w.Active = true
-			must(t, m.CreateWebhook(ctx, w, webhooks.CreateOptions{}))
+			must(t, m.CreateWebhook(ctx, w, driver.CreateOptions{}))
 			var reports storetest.Recorder
 			returned := make(chan error, 1)
 			go func() { returned <- noisy.Deliver(ctx, &reports) }()
 			synctest.Wait()
 			for i := range n {
-				_, err := m.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: "tests.done"})
+				_, err := m.Enqueue(ctx, driver.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: "tests.done"})
 				must(t, err)
-				_, err = m.UpdateWebhook(ctx, "acct", "webhook", func(*webhooks.Webhook, *audit.Entry) error { return nil })
+				_, err = m.UpdateWebhook(ctx, "acct", "webhook", func(*driver.Webhook, *audit.Entry) error { return nil })
 				must(t, err)
 			}
 			seen := func() (deliveries, adds, versions int, ordered bool) {

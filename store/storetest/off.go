@@ -2,11 +2,11 @@ package storetest
 
 import (
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func off(run runner) {
-	list := func(t *tester, page webhooks.Page) (ids []string) {
+	list := func(t *tester, page driver.ListQuery) (ids []string) {
 		t.Helper()
 		found, err := t.store.OffWebhooks(t.Context(), page)
 		t.must(err)
@@ -18,7 +18,7 @@ func off(run runner) {
 	}
 	want := func(t *tester, ids ...string) {
 		t.Helper()
-		wantSame(t, "OffWebhooks", list(t, webhooks.Page{Limit: 99}), ids)
+		wantSame(t, "OffWebhooks", list(t, driver.ListQuery{Limit: 99}), ids)
 	}
 
 	run("lists the inactive webhooks of all accounts by descending ID, in pages", func(t *tester) {
@@ -29,13 +29,13 @@ func off(run runner) {
 		want(t, "d", "b")
 		t.setActive("acct", "a", false)
 		want(t, "d", "b", "a")
-		wantSame(t, "first page", list(t, webhooks.Page{Limit: 2}), []string{"d", "b"})
-		wantSame(t, "next page", list(t, webhooks.Page{Limit: 2, After: "b"}), []string{"a"})
-		wantSame(t, "after an unused ID", list(t, webhooks.Page{Limit: 1, After: "c"}), []string{"b"})
-		wantSame(t, "past the end", list(t, webhooks.Page{Limit: 2, After: "a"}), nil)
+		wantSame(t, "first page", list(t, driver.ListQuery{Limit: 2}), []string{"d", "b"})
+		wantSame(t, "next page", list(t, driver.ListQuery{Limit: 2, After: "b"}), []string{"a"})
+		wantSame(t, "after an unused ID", list(t, driver.ListQuery{Limit: 1, After: "c"}), []string{"b"})
+		wantSame(t, "past the end", list(t, driver.ListQuery{Limit: 2, After: "a"}), nil)
 		t.setActive("acct", "d", true)
 		t.must(t.store.DeleteWebhook(t.Context(), "other", "b", nil, audit.Entry{}))
-		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Held, w.FailedAgain, w.FailingSince = true, true, some })
+		t.updateWebhook("acct", "a", func(w *driver.Webhook) { w.Held, w.FailedAgain, w.FailingSince = true, true, some })
 		want(t, "a")
 		t.setActive("acct", "a", true)
 		want(t)

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // border returns a time by the store's clock that separates earlier events from later ones: earlier
@@ -15,7 +16,7 @@ func (t *tester) border() time.Time {
 	t.Helper()
 	w := newWebhook("border", "border")
 	w.Active = false
-	if err := t.store.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); !errors.Is(err, webhooks.ErrExists) {
+	if err := t.store.CreateWebhook(t.Context(), w, driver.CreateOptions{}); !errors.Is(err, apierr.ErrExists) {
 		t.must(err)
 	}
 	now := func() time.Time {
@@ -41,7 +42,7 @@ func (t *tester) now() time.Time {
 }
 
 // purge purges to the end, with a default Limit of 100, and returns the number of calls.
-func (t *tester) purge(purge webhooks.Purge) (calls int) {
+func (t *tester) purge(purge driver.Purge) (calls int) {
 	t.Helper()
 	if purge.Limit == 0 {
 		purge.Limit = 100
@@ -59,7 +60,7 @@ func (t *tester) purge(purge webhooks.Purge) (calls int) {
 
 // wantPurged checks that a delivery ended because its payload was purged, with that as its last
 // attempt.
-func (t *tester) wantPurged(before webhooks.Delivery) {
+func (t *tester) wantPurged(before driver.Delivery) {
 	t.Helper()
 	got := t.delivery("acct", before.EventID)
 	if len(got.Attempts) == 0 {
@@ -69,12 +70,12 @@ func (t *tester) wantPurged(before webhooks.Delivery) {
 	if off := time.Since(last.StartedAt).Abs(); off > time.Minute {
 		t.Errorf("StartedAt of the last attempt differs from now by %v", off)
 	}
-	before.State, before.NextAttemptAt = webhooks.Dead, time.Time{}
+	before.State, before.NextAttemptAt = driver.Dead, time.Time{}
 	number := 1
 	if n := len(before.Attempts); n > 0 {
 		number = before.Attempts[n-1].Number + 1
 	}
-	before.Attempts = append(before.Attempts, webhooks.ExpiredAttempt(number, last.StartedAt))
+	before.Attempts = append(before.Attempts, driver.ExpiredAttempt(number, last.StartedAt))
 	wantSame(t, "EventDeliveries", got, before)
 }
 
@@ -96,16 +97,16 @@ func purging(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "due"), 1)
-		done, undone := newRecovery("acct", "webhook", "done", webhooks.Dead), newRecovery("acct", "webhook", "undone", webhooks.Dead)
+		done, undone := newRecovery("acct", "webhook", "done", driver.Dead), newRecovery("acct", "webhook", "undone", driver.Dead)
 		done.To = done.From
 		t.createRecoveries(done)
 		t.advance(9)
 		t.createRecoveries(undone)
 		t.border()
-		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
-		t.purge(webhooks.Purge{})
-		t.purge(webhooks.Purge{Payloads: time.Unix(0, 0), Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 1})
-		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), before)
+		before := t.list("acct", "webhook", driver.DeliveryQuery{})
+		t.purge(driver.Purge{})
+		t.purge(driver.Purge{Payloads: time.Unix(0, 0), Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 1})
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", driver.DeliveryQuery{}), before)
 		t.wantDone(done, 0)
 		wantSame(t, "RecoveryByID", t.recovery("acct", "undone"), undone)
 		for _, d := range before {
@@ -121,15 +122,15 @@ func purging(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "due"), 1)
-		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} })
+		t.updateWebhook("acct", "webhook", func(w *driver.Webhook) { w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} })
 		w := t.webhook("acct", "webhook")
 		border := t.border()
 		t.enqueue(newEvent("acct", "young"), 1)
-		before := map[string]webhooks.Delivery{}
-		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
+		before := map[string]driver.Delivery{}
+		for _, d := range t.list("acct", "webhook", driver.DeliveryQuery{}) {
 			before[d.EventID] = d
 		}
-		t.purge(webhooks.Purge{Payloads: border})
+		t.purge(driver.Purge{Payloads: border})
 		t.wantPurged(before["pending"])
 		t.wantPurged(before["due"])
 		for _, id := range []string{"delivered", "dead", "skipped", "young"} {
@@ -138,12 +139,12 @@ func purging(run runner) {
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
 		backlog := t.backlog("webhook")
-		wantSame(t, "Backlog", backlog, webhooks.Backlog{Pending: 1})
+		wantSame(t, "Backlog", backlog, driver.Backlog{Pending: 1})
 
 		// A repeated purge changes nothing.
-		list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
-		t.purge(webhooks.Purge{Payloads: border})
-		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), list)
+		list := t.list("acct", "webhook", driver.DeliveryQuery{})
+		t.purge(driver.Purge{Payloads: border})
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", driver.DeliveryQuery{}), list)
 	})
 
 	run("payloads: also pending deliveries of inactive webhooks and redelivered ones", func(t *tester) {
@@ -154,8 +155,8 @@ func purging(run runner) {
 		for _, id := range ids {
 			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
 		}
-		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
-		t.purge(webhooks.Purge{Payloads: t.border()})
+		before := t.list("acct", "webhook", driver.DeliveryQuery{})
+		t.purge(driver.Purge{Payloads: t.border()})
 		for _, d := range before {
 			t.wantPurged(d)
 		}
@@ -165,10 +166,10 @@ func purging(run runner) {
 
 	run("payloads: also recovered deliveries", func(t *tester) {
 		t.dead("acct", "webhook", 3)
-		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead))
 		t.advance(9)
-		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
-		t.purge(webhooks.Purge{Payloads: t.border()})
+		before := t.list("acct", "webhook", driver.DeliveryQuery{})
+		t.purge(driver.Purge{Payloads: t.border()})
 		for _, d := range before {
 			t.wantPurged(d)
 		}
@@ -180,12 +181,12 @@ func purging(run runner) {
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "leased"), 1)
 		t.claimAll(1)
-		t.purge(webhooks.Purge{Payloads: t.border()})
-		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		t.purge(driver.Purge{Payloads: t.border()})
+		before := t.list("acct", "webhook", driver.DeliveryQuery{})
 		for _, id := range []string{"delivered", "dead", "skipped", "pending", "leased"} {
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), apierr.ErrNotFound)
 		}
-		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), before)
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", driver.DeliveryQuery{}), before)
 		t.claimAll(0)
 	})
 
@@ -197,28 +198,28 @@ func purging(run runner) {
 		t.enqueue(newEvent("acct", "young"), 1)
 		check := func() {
 			t.Helper()
-			list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+			list := t.list("acct", "webhook", driver.DeliveryQuery{})
 			for i := 1; i < len(list); i++ {
-				if list[i-1].State == webhooks.Dead && list[i].State == webhooks.Pending {
+				if list[i-1].State == driver.Dead && list[i].State == driver.Pending {
 					t.Fatalf("%s was purged before %s, which is older", list[i-1].EventID, list[i].EventID)
 				}
 			}
 		}
-		more, err := t.store.Purge(t.Context(), webhooks.Purge{Payloads: border, Limit: 1})
+		more, err := t.store.Purge(t.Context(), driver.Purge{Payloads: border, Limit: 1})
 		t.must(err)
 		check()
-		if dead := t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Dead}}); !more || len(dead) == n {
+		if dead := t.list("acct", "webhook", driver.DeliveryQuery{States: []driver.DeliveryState{driver.Dead}}); !more || len(dead) == n {
 			t.Fatalf("call with Limit 1 purged %d of %d events, more = %v", len(dead), n, more)
 		}
 		for calls := 0; more; calls++ {
-			more, err = t.store.Purge(t.Context(), webhooks.Purge{Payloads: border, Limit: 20})
+			more, err = t.store.Purge(t.Context(), driver.Purge{Payloads: border, Limit: 20})
 			t.must(err)
 			check()
 			if calls > 100*n {
 				t.Fatal("Purge does not end")
 			}
 		}
-		dead := t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Dead}})
+		dead := t.list("acct", "webhook", driver.DeliveryQuery{States: []driver.DeliveryState{driver.Dead}})
 		wantSame(t, "purged deliveries", len(dead), n)
 		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "young")
 	})
@@ -229,14 +230,14 @@ func purging(run runner) {
 			t.createWebhooks(newWebhook("acct", numbered("webhook", i)))
 		}
 		t.enqueue(newEvent("acct", "event"), n)
-		for _, outcome := range []webhooks.Outcome{webhooks.GiveUp, webhooks.Deliver} {
+		for _, outcome := range []driver.Effect{driver.GiveUp, driver.Deliver} {
 			var settlements []Settlement
 			for _, task := range t.claimAll(n) {
 				settlements = append(settlements, settlement(task, outcome))
 			}
 			t.settle(settlements...)
 			for i := range n {
-				if outcome == webhooks.GiveUp {
+				if outcome == driver.GiveUp {
 					t.must(t.store.Redeliver(t.Context(), "acct", numbered("webhook", i), "event", audit.Entry{}))
 				}
 			}
@@ -244,11 +245,11 @@ func purging(run runner) {
 		border := t.border()
 		for more, calls := true, 0; more; calls++ {
 			var err error
-			more, err = t.store.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, Limit: 1})
+			more, err = t.store.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, Limit: 1})
 			t.must(err)
 			for i := range n {
-				for _, d := range t.list("acct", numbered("webhook", i), webhooks.DeliveryQuery{}) {
-					wantSame(t, "State of a delivery while Purge runs", d.State, webhooks.Delivered)
+				for _, d := range t.list("acct", numbered("webhook", i), driver.DeliveryQuery{}) {
+					wantSame(t, "State of a delivery while Purge runs", d.State, driver.Delivered)
 				}
 			}
 			if calls > 100*n {

@@ -9,31 +9,31 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Recorder is a [webhooks.Scheduler] that records a store's reports in order, and makes no
+// A Recorder is a [driver.Scheduler] that records a store's reports in order, and makes no
 // attempts. The zero Recorder is ready to use.
 type Recorder struct {
 	mu       sync.Mutex
 	reports  []Report
-	copies   []webhooks.Webhook // copy of each report's webhook at the time of the report
-	changed  chan struct{}      // closed by the next report; nil while nothing waits
+	copies   []driver.Webhook // copy of each report's webhook at the time of the report
+	changed  chan struct{}    // closed by the next report; nil while nothing waits
 	ended    bool
-	underWay map[webhooks.Group]int
+	underWay map[driver.Group]int
 }
 
-// A Report is a call of a [webhooks.Scheduler]'s method; an Add is recorded as one report for each
+// A Report is a call of a [driver.Scheduler]'s method; an Add is recorded as one report for each
 // delivery. Fields without a corresponding argument are zero.
 type Report struct {
-	Method  string                   // for example "Add"
-	Ref     webhooks.DeliveryRef     // Add, Nudge, Ended; for Webhook and Probe only WebhookID
-	Pending webhooks.PendingDelivery // Add
-	Webhook *webhooks.Webhook        // Add, Webhook
-	Scope   webhooks.Scope           // Forget
-	Groups  []webhooks.Group         // Pause
-	Err     error                    // Trouble
-	Late    bool                     // the method was called after End
+	Method  string                 // for example "Add"
+	Ref     driver.DeliveryRef     // Add, Nudge, Ended; for Webhook and Probe only WebhookID
+	Pending driver.PendingDelivery // Add
+	Webhook *driver.Webhook        // Add, Webhook
+	Scope   driver.Scope           // Forget
+	Groups  []driver.Group         // Pause
+	Err     error                  // Trouble
+	Late    bool                   // the method was called after End
 }
 
 // String returns the report as printed by tests.
@@ -62,7 +62,7 @@ func (r *Recorder) note(reports ...Report) {
 	defer r.mu.Unlock()
 	for i := range reports {
 		reports[i].Late = r.ended
-		var c webhooks.Webhook
+		var c driver.Webhook
 		if w := reports[i].Webhook; w != nil {
 			c = *w
 			c.Events, c.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
@@ -76,11 +76,11 @@ func (r *Recorder) note(reports ...Report) {
 	}
 }
 
-// Add implements [webhooks.Scheduler], as do the methods below.
-func (r *Recorder) Add(list []webhooks.PendingDelivery) {
+// Add implements [driver.Scheduler], as do the methods below.
+func (r *Recorder) Add(list []driver.PendingDelivery) {
 	var reports []Report
 	for _, p := range list {
-		report := Report{Method: "Add", Pending: p, Webhook: p.Webhook, Ref: webhooks.DeliveryRef{Number: p.Number}}
+		report := Report{Method: "Add", Pending: p, Webhook: p.Webhook, Ref: driver.DeliveryRef{Number: p.Number}}
 		if p.Webhook != nil {
 			report.Ref.WebhookID = p.Webhook.ID
 		}
@@ -90,23 +90,23 @@ func (r *Recorder) Add(list []webhooks.PendingDelivery) {
 }
 
 // Nudge records a delivery to be attempted next.
-func (r *Recorder) Nudge(ref webhooks.DeliveryRef) { r.note(Report{Method: "Nudge", Ref: ref}) }
+func (r *Recorder) Nudge(ref driver.DeliveryRef) { r.note(Report{Method: "Nudge", Ref: ref}) }
 
 // Webhook records a change of a webhook.
-func (r *Recorder) Webhook(w *webhooks.Webhook) {
-	r.note(Report{Method: "Webhook", Webhook: w, Ref: webhooks.DeliveryRef{WebhookID: w.ID}})
+func (r *Recorder) Webhook(w *driver.Webhook) {
+	r.note(Report{Method: "Webhook", Webhook: w, Ref: driver.DeliveryRef{WebhookID: w.ID}})
 }
 
 // Probe records a requested attempt.
 func (r *Recorder) Probe(webhookID string) {
-	r.note(Report{Method: "Probe", Ref: webhooks.DeliveryRef{WebhookID: webhookID}})
+	r.note(Report{Method: "Probe", Ref: driver.DeliveryRef{WebhookID: webhookID}})
 }
 
 // Forget records a scope to be forgotten.
-func (r *Recorder) Forget(scope webhooks.Scope) { r.note(Report{Method: "Forget", Scope: scope}) }
+func (r *Recorder) Forget(scope driver.Scope) { r.note(Report{Method: "Forget", Scope: scope}) }
 
 // Ended records deliveries ended by the store.
-func (r *Recorder) Ended(refs []webhooks.DeliveryRef) {
+func (r *Recorder) Ended(refs []driver.DeliveryRef) {
 	var reports []Report
 	for _, ref := range refs {
 		reports = append(reports, Report{Method: "Ended", Ref: ref})
@@ -115,7 +115,7 @@ func (r *Recorder) Ended(refs []webhooks.DeliveryRef) {
 }
 
 // Pause records groups that the store gives up.
-func (r *Recorder) Pause(groups []webhooks.Group) {
+func (r *Recorder) Pause(groups []driver.Group) {
 	r.note(Report{Method: "Pause", Groups: slices.Clone(groups)})
 }
 
@@ -123,14 +123,14 @@ func (r *Recorder) Pause(groups []webhooks.Group) {
 func (r *Recorder) Trouble(err error) { r.note(Report{Method: "Trouble", Err: err}) }
 
 // UnderWay returns the counts set by SetUnderWay.
-func (r *Recorder) UnderWay() map[webhooks.Group]int {
+func (r *Recorder) UnderWay() map[driver.Group]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.underWay)
 }
 
 // SetUnderWay sets the number of running attempts by group that UnderWay returns.
-func (r *Recorder) SetUnderWay(attempts map[webhooks.Group]int) {
+func (r *Recorder) SetUnderWay(attempts map[driver.Group]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.underWay = maps.Clone(attempts)

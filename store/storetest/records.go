@@ -5,9 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A records tests one kind of record, because keys and webhooks have the same contract for lists
@@ -22,35 +21,35 @@ type records[R any] struct {
 	list   func(t *tester, account, after string, limit int) ([]R, error)
 }
 
-var keyRecords = records[apikeys.Key]{
+var keyRecords = records[driver.Key]{
 	make:   rotatedKey,
-	id:     func(key *apikeys.Key) string { return key.ID },
-	text:   func(key *apikeys.Key) *string { return &key.Name },
+	id:     func(key *driver.Key) string { return key.ID },
+	text:   func(key *driver.Key) *string { return &key.Name },
 	create: (*tester).createKeys,
-	update: func(t *tester, account, id string, change func(*apikeys.Key, *audit.Entry) error) (apikeys.Key, error) {
+	update: func(t *tester, account, id string, change func(*driver.Key, *audit.Entry) error) (driver.Key, error) {
 		return t.store.UpdateKey(t.Context(), account, id, change)
 	},
 	remove: func(t *tester, account, id string) error {
 		return t.store.DeleteKey(t.Context(), account, id, nil, audit.Entry{})
 	},
-	list: func(t *tester, account, after string, limit int) ([]apikeys.Key, error) {
-		return t.store.ListKeys(t.Context(), account, apikeys.Page{After: after, Limit: limit})
+	list: func(t *tester, account, after string, limit int) ([]driver.Key, error) {
+		return t.store.ListKeys(t.Context(), account, driver.ListQuery{After: after, Limit: limit})
 	},
 }
 
-var webhookRecords = records[webhooks.Webhook]{
+var webhookRecords = records[driver.Webhook]{
 	make:   newWebhook,
-	id:     func(w *webhooks.Webhook) string { return w.ID },
-	text:   func(w *webhooks.Webhook) *string { return &w.URL },
+	id:     func(w *driver.Webhook) string { return w.ID },
+	text:   func(w *driver.Webhook) *string { return &w.URL },
 	create: (*tester).createWebhooks,
-	update: func(t *tester, account, id string, change func(*webhooks.Webhook, *audit.Entry) error) (webhooks.Webhook, error) {
+	update: func(t *tester, account, id string, change func(*driver.Webhook, *audit.Entry) error) (driver.Webhook, error) {
 		return t.store.UpdateWebhook(t.Context(), account, id, change)
 	},
 	remove: func(t *tester, account, id string) error {
 		return t.store.DeleteWebhook(t.Context(), account, id, nil, audit.Entry{})
 	},
-	list: func(t *tester, account, after string, limit int) ([]webhooks.Webhook, error) {
-		return t.store.ListWebhooks(t.Context(), account, webhooks.Page{After: after, Limit: limit})
+	list: func(t *tester, account, after string, limit int) ([]driver.Webhook, error) {
+		return t.store.ListWebhooks(t.Context(), account, driver.ListQuery{After: after, Limit: limit})
 	},
 }
 

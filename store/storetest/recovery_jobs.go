@@ -1,9 +1,9 @@
 package storetest
 
 import (
-	"github.com/storageapi/storageapi/webhooks"
-
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // dead creates a webhook with n Dead deliveries, of events numbered from 0.
@@ -11,7 +11,7 @@ func (t *tester) dead(account, webhookID string, n int) {
 	t.Helper()
 	t.createWebhooks(newWebhook(account, webhookID))
 	for i := range n {
-		t.settleEvent(newEvent(account, numbered("event", i)), 1, webhooks.GiveUp)
+		t.settleEvent(newEvent(account, numbered("event", i)), 1, driver.GiveUp)
 	}
 }
 
@@ -25,10 +25,10 @@ func recoveryJobs(run runner) {
 			t.createWebhooks(newWebhook("acct", id))
 		}
 		for i := range events {
-			t.settleEvent(newEvent("acct", numbered("event", i)), len(ids), webhooks.GiveUp)
+			t.settleEvent(newEvent("acct", numbered("event", i)), len(ids), driver.GiveUp)
 		}
 		for _, id := range ids {
-			t.createRecoveries(newRecovery("acct", id, id, webhooks.Dead))
+			t.createRecoveries(newRecovery("acct", id, id, driver.Dead))
 		}
 		for advanced := true; advanced; {
 			var err error
@@ -43,43 +43,43 @@ func recoveryJobs(run runner) {
 			}
 		}
 		for _, id := range ids {
-			t.wantDone(newRecovery("acct", id, id, webhooks.Dead), events)
+			t.wantDone(newRecovery("acct", id, id, driver.Dead), events)
 		}
 		t.claimAll(len(ids) * events)
 	})
 
 	run("keeps the latest recoveries of a webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "another"))
-		t.createRecoveries(newRecovery("acct", "another", "another", webhooks.Dead))
+		t.createRecoveries(newRecovery("acct", "another", "another", driver.Dead))
 		id := func(i int) string { return numbered("recovery", i) }
-		for i := range webhooks.MaxRecoveries + 3 {
-			r := newRecovery("acct", "webhook", id(i), webhooks.Dead)
+		for i := range driver.MaxRecoveries + 3 {
+			r := newRecovery("acct", "webhook", id(i), driver.Dead)
 			r.CreatedAt = millis(-i) // the order of storing counts, not the clock of the caller
 			t.createRecoveries(r)
 			t.advance(10)
 		}
-		for i := range webhooks.MaxRecoveries + 3 {
+		for i := range driver.MaxRecoveries + 3 {
 			if i >= 3 {
 				t.recovery("acct", id(i))
 				continue
 			}
 			_, err := t.store.RecoveryByID(t.Context(), "acct", id(i))
-			t.wantError("RecoveryByID of "+id(i), err, webhooks.ErrNotFound)
+			t.wantError("RecoveryByID of "+id(i), err, apierr.ErrNotFound)
 		}
 		t.recovery("acct", "another")
-		t.createRecoveries(newRecovery("acct", "webhook", id(0), webhooks.Dead)) // no longer known
+		t.createRecoveries(newRecovery("acct", "webhook", id(0), driver.Dead)) // no longer known
 	})
 
 	run("a webhook has one unfinished recovery at a time", func(t *tester) {
 		t.dead("acct", "webhook", 9)
 		t.dead("other", "another", 9)
-		first := newRecovery("acct", "webhook", "1", webhooks.Dead)
-		second := newRecovery("acct", "webhook", "2", webhooks.Dead)
-		t.createRecoveries(first, newRecovery("other", "another", "3", webhooks.Dead))
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), second, audit.Entry{}), webhooks.ErrRecovering)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), first, audit.Entry{}), webhooks.ErrExists)
+		first := newRecovery("acct", "webhook", "1", driver.Dead)
+		second := newRecovery("acct", "webhook", "2", driver.Dead)
+		t.createRecoveries(first, newRecovery("other", "another", "3", driver.Dead))
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), second, audit.Entry{}), driver.ErrRecovering)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), first, audit.Entry{}), apierr.ErrExists)
 		_, err := t.store.RecoveryByID(t.Context(), "acct", "2")
-		t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
+		t.wantError("RecoveryByID", err, apierr.ErrNotFound)
 		t.advance(9)
 		t.wantDone(first, 9)
 		t.createRecoveries(second)
@@ -91,12 +91,12 @@ func recoveryJobs(run runner) {
 	run("a later recovery is finished, too", func(t *tester) {
 		t.dead("acct", "webhook", 3)
 		for i := range 3 {
-			job := newRecovery("acct", "webhook", numbered("recovery", i), webhooks.Dead)
+			job := newRecovery("acct", "webhook", numbered("recovery", i), driver.Dead)
 			t.createRecoveries(job)
 			t.advance(2)
 			t.wantDone(job, 3)
 			for _, task := range t.claimAll(3) {
-				t.settle(settlement(task, webhooks.GiveUp))
+				t.settle(settlement(task, driver.GiveUp))
 			}
 		}
 	})
@@ -105,7 +105,7 @@ func recoveryJobs(run runner) {
 		for i, advanced := range []int{0, 2} {
 			account := numbered("acct", i)
 			t.dead(account, account, 9)
-			job := newRecovery(account, account, account, webhooks.Dead)
+			job := newRecovery(account, account, account, driver.Dead)
 			t.createRecoveries(job)
 			for range advanced {
 				_, err := t.store.AdvanceRecovery(t.Context(), 2)
@@ -122,12 +122,12 @@ func recoveryJobs(run runner) {
 	run("recovered deliveries of an inactive webhook wait", func(t *tester) {
 		t.dead("acct", "webhook", 3)
 		t.setActive("acct", "webhook", false)
-		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		job := newRecovery("acct", "webhook", "recovery", driver.Dead)
 		t.createRecoveries(job)
 		t.advance(9)
 		t.wantDone(job, 3)
 		for i := range 3 {
-			wantSame(t, "State", t.delivery("acct", numbered("event", i)).State, webhooks.Pending)
+			wantSame(t, "State", t.delivery("acct", numbered("event", i)).State, driver.Pending)
 		}
 		t.claimAll(0)
 		t.setActive("acct", "webhook", true)
@@ -140,20 +140,20 @@ func recoveryJobs(run runner) {
 		t.createWebhooks(w)
 		t.enqueueMany("acct", 3, 0)
 		t.setActive("acct", "webhook", true)
-		job := newRecovery("acct", "webhook", "recovery", webhooks.Skipped)
+		job := newRecovery("acct", "webhook", "recovery", driver.Skipped)
 		t.createRecoveries(job)
 		t.advance(2)
 		t.wantDone(job, 3)
 		for _, task := range t.claimAll(3) {
 			wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{1, 0})
-			t.settle(settlement(task, webhooks.Deliver))
+			t.settle(settlement(task, driver.Deliver))
 		}
 	})
 
 	run("concurrent calls recover each delivery once", func(t *tester) {
 		const n = 60
 		t.dead("acct", "webhook", n)
-		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		job := newRecovery("acct", "webhook", "recovery", driver.Dead)
 		t.createRecoveries(job)
 		inParallel(5, func(i int) {
 			if i == 0 { // settles as Dead at once, so that a faulty recovery would find them again
@@ -161,7 +161,7 @@ func recoveryJobs(run runner) {
 					tasks, err := t.worker().Claim(t.Context(), 9)
 					t.wantError("Claim", err, nil)
 					for _, task := range tasks {
-						_, err := t.worker().Settle(t.Context(), []Settlement{settlement(task, webhooks.GiveUp)})
+						_, err := t.worker().Settle(t.Context(), []Settlement{settlement(task, driver.GiveUp)})
 						t.wantError("Settle", err, nil)
 					}
 				}
@@ -177,7 +177,7 @@ func recoveryJobs(run runner) {
 		})
 		t.wantDone(job, n)
 		for _, task := range t.claim(n + 1) {
-			t.settle(settlement(task, webhooks.GiveUp))
+			t.settle(settlement(task, driver.GiveUp))
 		}
 		for i := range n {
 			wantSame(t, "number of attempts", len(t.delivery("acct", numbered("event", i)).Attempts), 2)
@@ -186,7 +186,7 @@ func recoveryJobs(run runner) {
 
 	run("concurrent publications do not disturb a recovery", func(t *tester) {
 		t.dead("acct", "webhook", 20)
-		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		job := newRecovery("acct", "webhook", "recovery", driver.Dead)
 		job.To = t.border()
 		t.createRecoveries(job)
 		for i := range 40 {

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // redeliver tests Redeliver and Task.Before.
@@ -15,44 +16,44 @@ func redeliver(run runner) {
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", eventID, audit.Entry{}))
 	}
 	// wantPendingNow checks that a delivery is pending and due now, with its attempts unchanged.
-	wantPendingNow := func(t *tester, before webhooks.Delivery) {
+	wantPendingNow := func(t *tester, before driver.Delivery) {
 		t.Helper()
 		got := t.delivery("acct", before.EventID)
 		if off := time.Since(got.NextAttemptAt).Abs(); off > time.Minute {
 			t.Errorf("NextAttemptAt of %s differs from now by %v", before.EventID, off)
 		}
-		before.State, before.NextAttemptAt = webhooks.Pending, got.NextAttemptAt
+		before.State, before.NextAttemptAt = driver.Pending, got.NextAttemptAt
 		wantSame(t, "EventDeliveries", got, before)
 	}
 
 	run("makes Delivered and Dead deliveries pending and due now, and continues their attempts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for _, id := range []string{"delivered", "dead"} {
-			outcome := map[string]webhooks.Outcome{"delivered": webhooks.Deliver, "dead": webhooks.GiveUp}[id]
+			outcome := map[string]driver.Effect{"delivered": driver.Deliver, "dead": driver.GiveUp}[id]
 			t.enqueue(newEvent("acct", id), 1)
-			var attempts []webhooks.Attempt
+			var attempts []driver.Attempt
 			for number := 1; number <= 6; {
 				before := number - 1
 				for range 2 { // a failed attempt, then the last one
 					task := t.await(1)[0]
 					wantSame(t, "Task.Event", task.Event, newEvent("acct", id))
 					wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{number, before})
-					end := settlement(task, webhooks.Retry)
+					end := settlement(task, driver.Retry)
 					if number%2 == 0 {
-						end.Outcome = outcome
+						end.Effect = outcome
 					}
 					attempts = append(attempts, end.Attempt)
 					t.settle(end)
 					number++
 				}
 				d := t.delivery("acct", id)
-				wantSame(t, "State", d.State, webhooks.DeliveryState(id))
+				wantSame(t, "State", d.State, driver.DeliveryState(id))
 				wantSame(t, "Attempts", d.Attempts, attempts)
 				t.claimAll(0)
 				again(t, id)
 				wantPendingNow(t, d)
 			}
-			t.settle(settlement(t.claimAll(1)[0], webhooks.Deliver))
+			t.settle(settlement(t.claimAll(1)[0], driver.Deliver))
 		}
 	})
 
@@ -67,8 +68,8 @@ func redeliver(run runner) {
 		task := t.claimAll(1)[0]
 		wantSame(t, "Task.Event", task.Event, newEvent("acct", "event"))
 		wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{1, 0})
-		t.settle(settlement(task, webhooks.Deliver))
-		d.State, d.Attempts = webhooks.Delivered, []webhooks.Attempt{attemptOf(task)}
+		t.settle(settlement(task, driver.Deliver))
+		d.State, d.Attempts = driver.Delivered, []driver.Attempt{attemptOf(task)}
 		wantSame(t, "EventDeliveries", t.delivery("acct", "event"), d)
 		t.enqueue(newEvent("acct", "event"), 0) // the same result as at first
 	})
@@ -77,7 +78,7 @@ func redeliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		for i, task := range t.claimAll(3) {
-			later := settlement(task, webhooks.Retry)
+			later := settlement(task, driver.Retry)
 			later.RetryAfter = time.Duration(1+i) * time.Hour
 			t.settle(later)
 		}
@@ -88,7 +89,7 @@ func redeliver(run runner) {
 			task := t.claimAll(1)[0]
 			wantSame(t, "Task.Event.ID", task.Event.ID, d.EventID)
 			wantSame(t, "Task.Attempt", task.Attempt, 2)
-			t.settle(settlement(task, webhooks.Deliver))
+			t.settle(settlement(task, driver.Deliver))
 		}
 		t.claimAll(0)
 	})
@@ -103,7 +104,7 @@ func redeliver(run runner) {
 		}
 		for _, task := range t.claimAll(3) {
 			wantSame(t, "Task.Attempt", task.Attempt, 1)
-			t.settle(settlement(task, webhooks.Deliver))
+			t.settle(settlement(task, driver.Deliver))
 		}
 		t.claimAll(0)
 	})
@@ -120,12 +121,12 @@ func redeliver(run runner) {
 			d.NextAttemptAt = got.NextAttemptAt // now, for stores without leases
 			wantSame(t, "EventDeliveries", got, d)
 			t.claimAll(0)
-			end := settlement(task, []webhooks.Outcome{Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp}[i])
-			if end.Outcome == webhooks.Retry {
+			end := settlement(task, []driver.Effect{Release, driver.Retry, driver.Deliver, driver.GiveUp}[i])
+			if end.Effect == driver.Retry {
 				end.RetryAfter = time.Hour
 			}
 			t.settle(end)
-			if end.Outcome == Release {
+			if end.Effect == Release {
 				released := t.claimAll(1)[0]
 				wantSame(t, "Task.Attempt and Before", []int{released.Attempt, released.Before}, []int{1, 0})
 			}
@@ -135,9 +136,9 @@ func redeliver(run runner) {
 
 	run("Before does not change while the delivery is pending", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", "event"), 1, driver.Deliver)
 		again(t, "event")
-		for i, outcome := range []webhooks.Outcome{Release, webhooks.Retry, webhooks.GiveUp} {
+		for i, outcome := range []driver.Effect{Release, driver.Retry, driver.GiveUp} {
 			task := t.await(1)[0]
 			wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{2 + i/2, 1})
 			t.settle(settlement(task, outcome))
@@ -174,19 +175,19 @@ func redeliver(run runner) {
 
 	run("affects only one webhook of an event", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "webhook"), newWebhook("acct", "z"))
-		t.settleEvent(newEvent("acct", "event"), 3, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", "event"), 3, driver.Deliver)
 		again(t, "event")
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "webhook")
 		for _, d := range t.deliveries("acct", "event") {
-			wantSame(t, "delivery to "+d.WebhookID+" is pending", d.State == webhooks.Pending, d.WebhookID == "webhook")
+			wantSame(t, "delivery to "+d.WebhookID+" is pending", d.State == driver.Pending, d.WebhookID == "webhook")
 		}
 	})
 
 	run("sends to the current webhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
-		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
-			w.URL, w.Events = "changed", []webhooks.EventType{otherType}
+		t.settleEvent(newEvent("acct", "event"), 1, driver.Deliver)
+		changed := t.updateWebhook("acct", "webhook", func(w *driver.Webhook) {
+			w.URL, w.Events = "changed", []driver.EventType{otherType}
 		})
 		again(t, "event")
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, changed)
@@ -194,10 +195,10 @@ func redeliver(run runner) {
 
 	run("returns ErrNotFound if the delivery or its webhook does not exist", func(t *tester) {
 		silent := newWebhook("acct", "silent")
-		silent.Events = []webhooks.EventType{otherType}
+		silent.Events = []driver.EventType{otherType}
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), silent, newWebhook("other", "foreign"))
-		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
-		t.settleEvent(newEvent("other", "others"), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", "event"), 2, driver.Deliver)
+		t.settleEvent(newEvent("other", "others"), 1, driver.Deliver)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
 		t.createWebhooks(newWebhook("acct", "late"))
 		for _, ref := range [][3]string{
@@ -205,7 +206,7 @@ func redeliver(run runner) {
 			{"acct", "late", "event"}, {"acct", "webhook", "others"}, {"acct", "foreign", "others"}, {"acct", "foreign", "event"},
 			{"other", "webhook", "event"}, {"other", "foreign", "event"}, {"nobody", "webhook", "event"}, {"acct", "event", "webhook"},
 		} {
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), ref[0], ref[1], ref[2], audit.Entry{}), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), ref[0], ref[1], ref[2], audit.Entry{}), apierr.ErrNotFound)
 		}
 		t.claimAll(0)
 	})
@@ -214,7 +215,7 @@ func redeliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for round := range 10 {
 			id := numbered("event", round)
-			t.settleEvent(newEvent("acct", id), 1, webhooks.GiveUp)
+			t.settleEvent(newEvent("acct", id), 1, driver.GiveUp)
 			claimed := make([][]Task, 8)
 			inParallel(len(claimed), func(i int) {
 				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), nil)
@@ -224,7 +225,7 @@ func redeliver(run runner) {
 			})
 			tasks := append(slices.Concat(claimed...), t.claim(9)...)
 			wantSame(t, "number of tasks", len(tasks), 1)
-			t.settle(settlement(tasks[0], webhooks.Deliver))
+			t.settle(settlement(tasks[0], driver.Deliver))
 			wantSame(t, "number of attempts", len(t.delivery("acct", id).Attempts), 2)
 		}
 	})

@@ -2,7 +2,7 @@ package storetest
 
 import (
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func reportedWebhooks(run runner) {
@@ -11,7 +11,7 @@ func reportedWebhooks(run runner) {
 	// wantReported checks that the last report of a change has the current webhook.
 	wantReported := func(f *feed, do func()) {
 		f.Helper()
-		var last *webhooks.Webhook
+		var last *driver.Webhook
 		for _, r := range f.during(do) {
 			if r.Method == "Webhook" && r.Ref.WebhookID == "webhook" && (last == nil || r.Webhook.Version > last.Version) {
 				last = r.Webhook
@@ -28,13 +28,13 @@ func reportedWebhooks(run runner) {
 	test("UpdateWebhook", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
 		f.published(newEvent("acct", "event"), 2)
-		for name, change := range map[string]func(*webhooks.Webhook){
-			"turned off":  func(w *webhooks.Webhook) { w.Active, w.OffReason, w.OffAt = false, webhooks.OffGone, some },
-			"turned on":   func(w *webhooks.Webhook) { w.Active, w.OffReason = true, "" },
-			"put on hold": func(w *webhooks.Webhook) { w.Held = true },
-			"released":    func(w *webhooks.Webhook) { w.Held = false },
-			"another URL": func(w *webhooks.Webhook) { w.URL = "https://example.org/" },
-			"proven":      func(w *webhooks.Webhook) { w.ProvenAt = some },
+		for name, change := range map[string]func(*driver.Webhook){
+			"turned off":  func(w *driver.Webhook) { w.Active, w.OffReason, w.OffAt = false, driver.OffGone, some },
+			"turned on":   func(w *driver.Webhook) { w.Active, w.OffReason = true, "" },
+			"put on hold": func(w *driver.Webhook) { w.Held = true },
+			"released":    func(w *driver.Webhook) { w.Held = false },
+			"another URL": func(w *driver.Webhook) { w.URL = "https://example.org/" },
+			"proven":      func(w *driver.Webhook) { w.ProvenAt = some },
 		} {
 			wantReported(f, func() {
 				changed := f.updateWebhook("acct", "webhook", change)
@@ -47,10 +47,10 @@ func reportedWebhooks(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		wantReported(f, func() {
-			f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.GiveUp)}, []webhooks.HealthChange{{
+			f.wantSettled([]driver.AttemptResult{result(ref, 1, driver.GiveUp)}, []driver.HealthChange{{
 				Account: "acct", WebhookID: "webhook", Version: 1,
-				Health: webhooks.WebhookHealth{OffReason: webhooks.OffGone, OffAt: some, FailingSince: some, FailingEvent: "event"},
-			}}, webhooks.Settled{})
+				Health: driver.WebhookHealth{OffReason: driver.OffGone, OffAt: some, FailingSince: some, FailingEvent: "event"},
+			}}, driver.Settled{})
 		})
 		wantSame(f.tester, "Version", f.webhook("acct", "webhook").Version, 2)
 	})
@@ -60,7 +60,7 @@ func reportedWebhooks(run runner) {
 		wantReported(f, func() {
 			inParallel(4, func(i int) {
 				for j := range 20 {
-					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
+					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error {
 						w.URL, w.Active = numbered(numbered("url", i), j), j%2 == 0
 						return nil
 					})
@@ -73,7 +73,7 @@ func reportedWebhooks(run runner) {
 	test("DeleteWebhook: Forget", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
 		f.published(newEvent("acct", "event"), 2)
-		f.wantForget(webhooks.Scope{WebhookID: "webhook"}, func() {
+		f.wantForget(driver.Scope{WebhookID: "webhook"}, func() {
 			f.must(f.store.DeleteWebhook(f.Context(), "acct", "webhook", nil, audit.Entry{}))
 		})
 	})
@@ -83,7 +83,7 @@ func reportedWebhooks(run runner) {
 		for i := range 5 {
 			f.only("acct", numbered("event", i))
 		}
-		f.wantForget(webhooks.Scope{Account: "acct"}, func() {
+		f.wantForget(driver.Scope{Account: "acct"}, func() {
 			_, _, err := f.store.EraseAccount(f.Context(), "acct", 2)
 			f.must(err)
 		})
@@ -94,7 +94,7 @@ func reportedWebhooks(run runner) {
 }
 
 // wantForget checks that do reports only a Forget of the scope.
-func (f *feed) wantForget(want webhooks.Scope, do func()) {
+func (f *feed) wantForget(want driver.Scope, do func()) {
 	f.Helper()
 	found := false
 	for _, r := range f.during(do) {

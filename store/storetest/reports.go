@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // wantDueNow checks that a reported due time is now.
@@ -21,7 +21,7 @@ func (f *feed) wantDueNow(due time.Time) {
 }
 
 // wantPending checks a reported delivery, except its webhook.
-func (f *feed) wantPending(what string, got, want webhooks.PendingDelivery) {
+func (f *feed) wantPending(what string, got, want driver.PendingDelivery) {
 	f.Helper()
 	f.wantDueNow(got.Due)
 	want.Number, want.Webhook, want.Group, want.Due = got.Number, got.Webhook, got.Group, got.Due
@@ -45,7 +45,7 @@ func texts(reports []Report) (list []string) {
 }
 
 // settled publishes an event for one webhook and settles its delivery.
-func (f *feed) settled(account, eventID string, outcome webhooks.Outcome) webhooks.DeliveryRef {
+func (f *feed) settled(account, eventID string, outcome driver.Effect) driver.DeliveryRef {
 	f.Helper()
 	ref := f.only(account, eventID)
 	f.record(result(ref, 1, outcome))
@@ -64,7 +64,7 @@ func reportedDeliveries(run runner) {
 		var ids []string
 		for _, r := range f.added(reports, 3) {
 			ids = append(ids, r.Ref.WebhookID)
-			f.wantPending(r.Ref.WebhookID, r.Pending, webhooks.PendingDelivery{})
+			f.wantPending(r.Ref.WebhookID, r.Pending, driver.PendingDelivery{})
 			wantSame(f.tester, "Webhook", *r.Webhook, f.webhook("acct", r.Ref.WebhookID))
 		}
 		slices.Sort(ids)
@@ -75,19 +75,19 @@ func reportedDeliveries(run runner) {
 	test("EnqueueOnce", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		reports := f.during(func() { f.enqueueOnce(newEvent("acct", "event"), 1, newDedupKey("a")) })
-		f.wantPending("EnqueueOnce", f.added(reports, 1)[0].Pending, webhooks.PendingDelivery{})
+		f.wantPending("EnqueueOnce", f.added(reports, 1)[0].Pending, driver.PendingDelivery{})
 		f.added(f.during(func() {
-			_, err := f.store.EnqueueOnce(f.Context(), newEvent("acct", "again"), []alerts.DedupKey{newDedupKey("b"), newDedupKey("a")})
-			f.wantError("EnqueueOnce", err, webhooks.ErrExists)
+			_, err := f.store.EnqueueOnce(f.Context(), newEvent("acct", "again"), []driver.DedupKey{newDedupKey("b"), newDedupKey("a")})
+			f.wantError("EnqueueOnce", err, apierr.ErrExists)
 		}), 0)
 	})
 
 	test("UpdateAlert with events", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		f.added(f.during(func() {
-			n := f.updateAlert("acct", "series 1", func(step *alerts.Step) error {
+			n := f.updateAlert("acct", "series 1", func(step *driver.AlertStep) error {
 				step.State = []byte("state")
-				step.Events = []alerts.StepEvent{
+				step.Events = []driver.AlertEvent{
 					{EncodedEvent: newEvent("acct", "of both")}, {EncodedEvent: newEvent("acct", "of b"), WebhookID: "b"},
 				}
 				return nil
@@ -96,7 +96,7 @@ func reportedDeliveries(run runner) {
 		}), 3)
 	})
 
-	for outcome, name := range map[webhooks.Outcome]string{webhooks.Deliver: "delivered", webhooks.GiveUp: "dead"} {
+	for outcome, name := range map[driver.Effect]string{driver.Deliver: "delivered", driver.GiveUp: "dead"} {
 		test("Redeliver of a delivery that is "+name+": an Add with First, and a Probe", func(f *feed) {
 			f.createWebhooks(newWebhook("acct", "webhook"))
 			ref := f.settled("acct", "event", outcome)
@@ -106,7 +106,7 @@ func reportedDeliveries(run runner) {
 				})
 				added := f.added(reports, 1)[0]
 				wantSame(f.tester, "Ref", added.Ref, ref)
-				f.wantPending(name, added.Pending, webhooks.PendingDelivery{Attempts: made, Before: made, First: true})
+				f.wantPending(name, added.Pending, driver.PendingDelivery{Attempts: made, Before: made, First: true})
 				wantSame(f.tester, "methods", methods(reports), []string{"Add", "Probe"})
 				f.record(result(ref, made+1, outcome))
 			}
@@ -121,15 +121,15 @@ func reportedDeliveries(run runner) {
 		reports := f.during(func() {
 			f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
 		})
-		f.wantPending("skipped delivery", f.added(reports, 1)[0].Pending, webhooks.PendingDelivery{First: true})
+		f.wantPending("skipped delivery", f.added(reports, 1)[0].Pending, driver.PendingDelivery{First: true})
 		wantSame(f.tester, "methods", methods(reports), []string{"Add", "Probe"})
 	})
 
 	test("Redeliver of a pending delivery: a Nudge, and a Probe", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		fresh, retried := f.only("acct", "fresh"), f.only("acct", "retried")
-		f.record(result(retried, 1, webhooks.Retry))
-		for event, ref := range map[string]webhooks.DeliveryRef{"fresh": fresh, "retried": retried} {
+		f.record(result(retried, 1, driver.Retry))
+		for event, ref := range map[string]driver.DeliveryRef{"fresh": fresh, "retried": retried} {
 			reports := f.during(func() {
 				f.must(f.store.Redeliver(f.Context(), "acct", "webhook", event, newAuditEntry("acct", event)))
 			})
@@ -141,20 +141,20 @@ func reportedDeliveries(run runner) {
 					wantSame(f.tester, "Ref of Nudge", r.Ref, ref)
 				}
 			}
-			f.wantDueNow(f.wantState(event, ref, webhooks.Ready).Due)
+			f.wantDueNow(f.wantState(event, ref, driver.Ready).Due)
 		}
 	})
 
 	test("AdvanceRecovery: an Add with Recovered", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
-		refs := map[webhooks.DeliveryRef]int{}
+		refs := map[driver.DeliveryRef]int{}
 		for i := range 5 {
-			refs[f.settled("acct", numbered("event", i), webhooks.GiveUp)]++
+			refs[f.settled("acct", numbered("event", i), driver.GiveUp)]++
 		}
-		f.settled("acct", "delivered", webhooks.Deliver)
-		f.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		f.settled("acct", "delivered", driver.Deliver)
+		f.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead))
 		for _, r := range f.added(f.during(func() { f.advance(2) }), 5) {
-			f.wantPending("dead delivery", r.Pending, webhooks.PendingDelivery{Attempts: 1, Before: 1, Recovered: true})
+			f.wantPending("dead delivery", r.Pending, driver.PendingDelivery{Attempts: 1, Before: 1, Recovered: true})
 			wantSame(f.tester, "number of times the delivery was dead", refs[r.Ref], 1)
 		}
 	})
@@ -162,13 +162,13 @@ func reportedDeliveries(run runner) {
 	test("AdvanceRecovery of a delivery that is due later: due now", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
-		f.record(result(ref, 1, webhooks.Retry))
-		f.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Pending))
+		f.record(result(ref, 1, driver.Retry))
+		f.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Pending))
 		added := f.added(f.during(func() { f.advance(9) }), 1)[0]
 		wantSame(f.tester, "Ref", added.Ref, ref)
 		wantSame(f.tester, "Attempts", added.Pending.Attempts, 1)
 		f.wantDueNow(added.Pending.Due)
-		f.wantDueNow(f.wantState("the delivery", ref, webhooks.Ready).Due)
+		f.wantDueNow(f.wantState("the delivery", ref, driver.Ready).Due)
 	})
 
 	test("Probe", func(f *feed) {
@@ -177,14 +177,14 @@ func reportedDeliveries(run runner) {
 		wantSame(f.tester, "methods", methods(reports), []string{"Probe"})
 		wantSame(f.tester, "WebhookID", reports[0].Ref.WebhookID, "webhook")
 		wantSame(f.tester, "reports", len(f.during(func() {
-			f.wantError("Probe", f.store.Probe(f.Context(), "acct", "unknown"), webhooks.ErrNotFound)
+			f.wantError("Probe", f.store.Probe(f.Context(), "acct", "unknown"), apierr.ErrNotFound)
 		})), 0)
 	})
 
 	test("results are not reported", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
-		var results []webhooks.AttemptResult
-		for i, outcome := range []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
+		var results []driver.AttemptResult
+		for i, outcome := range []driver.Effect{driver.Retry, driver.Deliver, driver.GiveUp} {
 			results = append(results, result(f.only("acct", numbered("event", i)), 1, outcome))
 		}
 		wantSame(f.tester, "reports", texts(f.during(func() { f.record(results...) })), nil)
@@ -196,8 +196,8 @@ func reportedDeliveries(run runner) {
 		ended, cancel := context.WithCancel(f.Context())
 		cancel()
 		alert := func(then func() error) {
-			_, err := f.store.UpdateAlert(f.Context(), "acct", "series 1", func(step *alerts.Step) error {
-				step.State, step.Events = []byte("state"), []alerts.StepEvent{{EncodedEvent: newEvent("acct", "alert")}}
+			_, err := f.store.UpdateAlert(f.Context(), "acct", "series 1", func(step *driver.AlertStep) error {
+				step.State, step.Events = []byte("state"), []driver.AlertEvent{{EncodedEvent: newEvent("acct", "alert")}}
 				return then()
 			})
 			if err == nil {
@@ -205,7 +205,7 @@ func reportedDeliveries(run runner) {
 			}
 		}
 		update := func(then func() error) {
-			_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
+			_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error {
 				w.Active = false
 				return then()
 			})
@@ -226,10 +226,10 @@ func reportedDeliveries(run runner) {
 					update(exit)
 				}
 			})
-			err = f.store.DeleteWebhook(f.Context(), "acct", "webhook", func(webhooks.Webhook) error { return refused }, audit.Entry{})
+			err = f.store.DeleteWebhook(f.Context(), "acct", "webhook", func(driver.Webhook) error { return refused }, audit.Entry{})
 			f.wantError("DeleteWebhook", err, refused)
 			err = f.store.Redeliver(f.Context(), "acct", "webhook", "unknown", audit.Entry{})
-			f.wantError("Redeliver", err, webhooks.ErrNotFound)
+			f.wantError("Redeliver", err, apierr.ErrNotFound)
 			f.mark("after what was refused")
 		})
 		wantSame(f.tester, "reports", texts(reports), nil)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // slack is by how many routine audit entries a store may temporarily exceed [audit.MaxRoutine].
@@ -92,7 +92,7 @@ func routineAuditEntries(run runner) {
 
 		now, err := t.store.Now(t.Context())
 		t.must(err)
-		t.purge(webhooks.Purge{AuditEntries: now.Add(time.Hour), Limit: 5000})
+		t.purge(driver.Purge{AuditEntries: now.Add(time.Hour), Limit: 5000})
 		t.wantAuditEntries()
 		ids, _ := t.pendingAuditEntries()
 		wantSame(t, "pending", len(ids), 0)

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // keepScan returns a change that sets the state of the scan for expiring files.
@@ -39,7 +39,7 @@ func updateScan(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.updateScan("scan")
 		t.updateAlert("acct", "files", keepState("alert"))
-		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.Threshold = 7 })
+		t.updateWebhook("acct", "webhook", func(w *driver.Webhook) { w.Threshold = 7 })
 		wantSame(t, "the scan's state", t.scanState(), "scan")
 		wantSame(t, "State", t.alert("acct", "files"), "alert")
 		t.wantDue()

@@ -7,29 +7,29 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func settle(run runner) {
 	test := fed(run)
 
-	change := func(id string, version uint64, health webhooks.WebhookHealth, list ...audit.Entry) webhooks.HealthChange {
-		return webhooks.HealthChange{Account: "acct", WebhookID: id, Version: version, Health: health, AuditEntries: list}
+	change := func(id string, version uint64, health driver.WebhookHealth, list ...audit.Entry) driver.HealthChange {
+		return driver.HealthChange{Account: "acct", WebhookID: id, Version: version, Health: health, AuditEntries: list}
 	}
 
 	test("an outcome settles the delivery or makes it due later, and stores the attempt", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
-		for outcome, state := range map[webhooks.Outcome]webhooks.DeliveryState{
-			webhooks.Retry: webhooks.Pending, webhooks.Deliver: webhooks.Delivered, webhooks.GiveUp: webhooks.Dead,
+		for outcome, state := range map[driver.Effect]driver.DeliveryState{
+			driver.Retry: driver.Pending, driver.Deliver: driver.Delivered, driver.GiveUp: driver.Dead,
 		} {
 			ref := f.only("acct", string(state))
-			first, second := result(ref, 1, webhooks.Retry), result(ref, 2, outcome)
+			first, second := result(ref, 1, driver.Retry), result(ref, 2, outcome)
 			f.record(first)
 			f.record(second)
 			d := f.delivery("acct", string(state))
 			wantSame(f.tester, "State", d.State, state)
-			wantSame(f.tester, "Attempts", d.Attempts, []webhooks.Attempt{first.Attempt, second.Attempt})
-			if state == webhooks.Pending {
+			wantSame(f.tester, "Attempts", d.Attempts, []driver.Attempt{first.Attempt, second.Attempt})
+			if state == driver.Pending {
 				f.wantDueNow(d.NextAttemptAt.Add(-time.Hour))
 			}
 		}
@@ -38,28 +38,28 @@ func settle(run runner) {
 	test("each attempt number is stored once: a repeated call does nothing", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
 		refs := f.published(newEvent("acct", "event"), 3)
-		results := []webhooks.AttemptResult{
-			result(refs["a"], 1, webhooks.Retry), result(refs["b"], 1, webhooks.Deliver), result(refs["c"], 1, webhooks.GiveUp),
+		results := []driver.AttemptResult{
+			result(refs["a"], 1, driver.Retry), result(refs["b"], 1, driver.Deliver), result(refs["c"], 1, driver.GiveUp),
 		}
 		f.record(results...)
 		before := f.deliveries("acct", "event")
 		for range 2 {
-			f.wantSettled(results, nil, webhooks.Settled{Stale: []int{0, 1, 2}})
+			f.wantSettled(results, nil, driver.Settled{Stale: []int{0, 1, 2}})
 			wantSame(f.tester, "EventDeliveries", f.deliveries("acct", "event"), before)
 		}
-		f.record(result(refs["a"], 2, webhooks.Retry))
-		late := result(refs["a"], 1, webhooks.Deliver)
-		f.wantSettled([]webhooks.AttemptResult{late}, nil, webhooks.Settled{Stale: []int{0}})
-		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, webhooks.Pending)
+		f.record(result(refs["a"], 2, driver.Retry))
+		late := result(refs["a"], 1, driver.Deliver)
+		f.wantSettled([]driver.AttemptResult{late}, nil, driver.Settled{Stale: []int{0}})
+		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, driver.Pending)
 	})
 
 	test("an attempt number may be skipped", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
-		f.record(result(ref, 3, webhooks.Retry))
-		wantSame(f.tester, "Attempts", f.wantState("the delivery", ref, webhooks.Ready).Attempts, 3)
-		f.wantSettled([]webhooks.AttemptResult{result(ref, 2, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}})
-		f.record(result(ref, 4, webhooks.Deliver))
+		f.record(result(ref, 3, driver.Retry))
+		wantSame(f.tester, "Attempts", f.wantState("the delivery", ref, driver.Ready).Attempts, 3)
+		f.wantSettled([]driver.AttemptResult{result(ref, 2, driver.Deliver)}, nil, driver.Settled{Stale: []int{0}})
+		f.record(result(ref, 4, driver.Deliver))
 	})
 
 	test("of concurrent results with the same number one counts", func(f *feed) {
@@ -68,8 +68,8 @@ func settle(run runner) {
 			ref := f.only("acct", numbered("event", round))
 			var counted atomic.Int32
 			inParallel(6, func(i int) {
-				outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
-				settled, err := f.source.Settle(f.Context(), []webhooks.AttemptResult{result(ref, 1, outcome)}, nil)
+				outcome := []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry}[i%3]
+				settled, err := f.source.Settle(f.Context(), []driver.AttemptResult{result(ref, 1, outcome)}, nil)
 				f.wantError("Settle", err, nil)
 				if len(settled.Stale) == 0 {
 					counted.Add(1)
@@ -84,17 +84,17 @@ func settle(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("deleted", "deleted"), newWebhook("erased", "erased"))
 		settled, first, second := f.only("acct", "settled"), f.only("acct", "first"), f.only("acct", "second")
 		deleted, erased := f.only("deleted", "event"), f.only("erased", "event")
-		f.record(result(settled, 1, webhooks.GiveUp))
+		f.record(result(settled, 1, driver.GiveUp))
 		f.must(f.store.DeleteWebhook(f.Context(), "deleted", "deleted", nil, audit.Entry{}))
 		f.erase("erased")
-		f.wantSettled([]webhooks.AttemptResult{
-			result(settled, 2, webhooks.Deliver), result(first, 1, webhooks.Deliver), result(deleted, 1, webhooks.Deliver),
-			result(webhooks.DeliveryRef{WebhookID: "webhook", Number: 1 << 40}, 1, webhooks.Deliver), result(erased, 1, webhooks.Retry),
-			result(webhooks.DeliveryRef{WebhookID: "nobody", Number: first.Number}, 1, webhooks.Retry), result(second, 1, webhooks.Deliver),
-		}, nil, webhooks.Settled{Stale: []int{0, 2, 3, 4, 5}})
-		wantSame(f.tester, "State", f.delivery("acct", "settled").State, webhooks.Dead)
+		f.wantSettled([]driver.AttemptResult{
+			result(settled, 2, driver.Deliver), result(first, 1, driver.Deliver), result(deleted, 1, driver.Deliver),
+			result(driver.DeliveryRef{WebhookID: "webhook", Number: 1 << 40}, 1, driver.Deliver), result(erased, 1, driver.Retry),
+			result(driver.DeliveryRef{WebhookID: "nobody", Number: first.Number}, 1, driver.Retry), result(second, 1, driver.Deliver),
+		}, nil, driver.Settled{Stale: []int{0, 2, 3, 4, 5}})
+		wantSame(f.tester, "State", f.delivery("acct", "settled").State, driver.Dead)
 		for _, id := range []string{"first", "second"} {
-			wantSame(f.tester, "State", f.delivery("acct", id).State, webhooks.Delivered)
+			wantSame(f.tester, "State", f.delivery("acct", id).State, driver.Delivered)
 		}
 	})
 
@@ -102,8 +102,8 @@ func settle(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		before := f.delivery("acct", "event")
-		f.purge(webhooks.Purge{Payloads: f.border()})
-		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}})
+		f.purge(driver.Purge{Payloads: f.border()})
+		f.wantSettled([]driver.AttemptResult{result(ref, 1, driver.Deliver)}, nil, driver.Settled{Stale: []int{0}})
 		f.wantPurged(before)
 	})
 
@@ -111,33 +111,33 @@ func settle(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		first, second := f.only("acct", "first"), f.only("acct", "second")
 		f.setActive("acct", "webhook", false)
-		f.record(result(first, 1, webhooks.Deliver))
-		f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.Active, w.Held = true, true })
-		f.record(result(second, 1, webhooks.Retry))
-		wantSame(f.tester, "State", f.delivery("acct", "first").State, webhooks.Delivered)
+		f.record(result(first, 1, driver.Deliver))
+		f.updateWebhook("acct", "webhook", func(w *driver.Webhook) { w.Active, w.Held = true, true })
+		f.record(result(second, 1, driver.Retry))
+		wantSame(f.tester, "State", f.delivery("acct", "first").State, driver.Delivered)
 		wantSame(f.tester, "number of attempts", len(f.delivery("acct", "second").Attempts), 1)
 	})
 
 	test("a redelivery stays pending when the result before it is repeated", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
-		f.record(result(ref, 1, webhooks.Deliver))
+		f.record(result(ref, 1, driver.Deliver))
 		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", audit.Entry{}))
-		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}}) // already stored
-		wantSame(f.tester, "Attempts", f.wantState("the delivery", ref, webhooks.Ready).Attempts, 1)
+		f.wantSettled([]driver.AttemptResult{result(ref, 1, driver.Deliver)}, nil, driver.Settled{Stale: []int{0}}) // already stored
+		wantSame(f.tester, "Attempts", f.wantState("the delivery", ref, driver.Ready).Attempts, 1)
 	})
 
 	test("stores every field of the health with its audit entries, and no other field of the webhook", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
-		for i, health := range []webhooks.WebhookHealth{
+		for i, health := range []driver.WebhookHealth{
 			{Active: true, ProvenAt: some},
 			{Active: true, FailingSince: some, FailingEvent: "event", FailedAgain: true, WarnedAt: at(5), ProvenAt: some},
-			{OffReason: webhooks.OffFailing, OffAt: at(9), FailingSince: some},
+			{OffReason: driver.OffFailing, OffAt: at(9), FailingSince: some},
 			{Active: true},
 		} {
 			want := f.webhook("acct", "webhook")
 			stored := []audit.Entry{newAuditEntry("acct", numbered("a", i)), newAuditEntry("acct", numbered("b", i))}
-			f.wantSettled(nil, []webhooks.HealthChange{change("webhook", want.Version, health, stored...)}, webhooks.Settled{})
+			f.wantSettled(nil, []driver.HealthChange{change("webhook", want.Version, health, stored...)}, driver.Settled{})
 			got := f.webhook("acct", "webhook")
 			wantSame(f.tester, "Version", got.Version, want.Version+1)
 			want.WebhookHealth = health
@@ -150,60 +150,60 @@ func settle(run runner) {
 
 	test("lists webhooks by the stored health", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "failing"), newWebhook("acct", "off"))
-		f.wantSettled(nil, []webhooks.HealthChange{
-			change("failing", 1, webhooks.WebhookHealth{Active: true, FailingSince: some, FailingEvent: "event", FailedAgain: true}),
-			change("off", 1, webhooks.WebhookHealth{OffReason: webhooks.OffGone}),
-		}, webhooks.Settled{})
+		f.wantSettled(nil, []driver.HealthChange{
+			change("failing", 1, driver.WebhookHealth{Active: true, FailingSince: some, FailingEvent: "event", FailedAgain: true}),
+			change("off", 1, driver.WebhookHealth{OffReason: driver.OffGone}),
+		}, driver.Settled{})
 		wantListed := func(failing, off []string) {
 			f.Helper()
-			ids := func(list []webhooks.Webhook, err error) (ids []string) {
+			ids := func(list []driver.Webhook, err error) (ids []string) {
 				f.must(err)
 				for _, w := range list {
 					ids = append(ids, w.ID)
 				}
 				return ids
 			}
-			wantSame(f.tester, "FailingWebhooks", ids(f.store.FailingWebhooks(f.Context(), some, webhooks.Page{Limit: 9})), failing)
-			wantSame(f.tester, "OffWebhooks", ids(f.store.OffWebhooks(f.Context(), webhooks.Page{Limit: 9})), off)
+			wantSame(f.tester, "FailingWebhooks", ids(f.store.FailingWebhooks(f.Context(), some, driver.ListQuery{Limit: 9})), failing)
+			wantSame(f.tester, "OffWebhooks", ids(f.store.OffWebhooks(f.Context(), driver.ListQuery{Limit: 9})), off)
 		}
 		wantListed([]string{"failing"}, []string{"off"})
-		f.wantSettled(nil, []webhooks.HealthChange{
-			change("failing", 2, webhooks.WebhookHealth{Active: true}), change("off", 2, webhooks.WebhookHealth{Active: true}),
-		}, webhooks.Settled{})
+		f.wantSettled(nil, []driver.HealthChange{
+			change("failing", 2, driver.WebhookHealth{Active: true}), change("off", 2, driver.WebhookHealth{Active: true}),
+		}, driver.Settled{})
 		wantListed(nil, nil)
 	})
 
 	test("Conflicts: other versions and unknown webhooks; results are stored nevertheless", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
 		ref := f.published(newEvent("acct", "event"), 2)["webhook"]
-		renamed := f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "https://example.org/" })
+		renamed := f.updateWebhook("acct", "webhook", func(w *driver.Webhook) { w.URL = "https://example.org/" })
 		f.must(f.store.DeleteWebhook(f.Context(), "acct", "deleted", nil, audit.Entry{}))
-		off := webhooks.WebhookHealth{OffReason: webhooks.OffGone}
-		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.GiveUp)}, []webhooks.HealthChange{
+		off := driver.WebhookHealth{OffReason: driver.OffGone}
+		f.wantSettled([]driver.AttemptResult{result(ref, 1, driver.GiveUp)}, []driver.HealthChange{
 			change("webhook", 1, off, newAuditEntry("acct", "older")),
 			change("webhook", 3, off, newAuditEntry("acct", "newer")),
 			change("deleted", 1, off, newAuditEntry("acct", "deleted")),
 			change("unknown", 1, off, newAuditEntry("acct", "unknown")),
 			change("foreign", 1, off, newAuditEntry("acct", "foreign")),
 			change("webhook", 0, off, newAuditEntry("acct", "none")),
-		}, webhooks.Settled{Conflicts: []int{0, 1, 2, 3, 4, 5}})
+		}, driver.Settled{Conflicts: []int{0, 1, 2, 3, 4, 5}})
 		wantSame(f.tester, "WebhookByID", f.webhook("acct", "webhook"), renamed)
 		wantSame(f.tester, "Version", f.webhook("acct", "webhook").Version, 2)
 		wantSame(f.tester, "WebhookByID of another account", f.webhook("other", "foreign").Active, true)
 		wantSame(f.tester, "audit", f.entryIDs("acct", audit.Query{}), nil)
-		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, webhooks.Dead)
+		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, driver.Dead)
 	})
 
 	test("both lists of indexes are in ascending order", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		refs := f.published(newEvent("acct", "event"), 2)
-		f.wantSettled([]webhooks.AttemptResult{
-			result(refs["a"], 1, webhooks.Deliver), result(webhooks.DeliveryRef{WebhookID: "b", Number: 1 << 40}, 1, webhooks.Retry),
-			result(refs["b"], 1, webhooks.Deliver), result(webhooks.DeliveryRef{WebhookID: "a", Number: 1 << 40}, 1, webhooks.Retry),
-		}, []webhooks.HealthChange{
-			change("b", 7, webhooks.WebhookHealth{}), change("a", 1, webhooks.WebhookHealth{Active: true, ProvenAt: some}),
-			change("a", 7, webhooks.WebhookHealth{}), change("b", 1, webhooks.WebhookHealth{Active: true, ProvenAt: at(1)}),
-		}, webhooks.Settled{Stale: []int{1, 3}, Conflicts: []int{0, 2}})
+		f.wantSettled([]driver.AttemptResult{
+			result(refs["a"], 1, driver.Deliver), result(driver.DeliveryRef{WebhookID: "b", Number: 1 << 40}, 1, driver.Retry),
+			result(refs["b"], 1, driver.Deliver), result(driver.DeliveryRef{WebhookID: "a", Number: 1 << 40}, 1, driver.Retry),
+		}, []driver.HealthChange{
+			change("b", 7, driver.WebhookHealth{}), change("a", 1, driver.WebhookHealth{Active: true, ProvenAt: some}),
+			change("a", 7, driver.WebhookHealth{}), change("b", 1, driver.WebhookHealth{Active: true, ProvenAt: at(1)}),
+		}, driver.Settled{Stale: []int{1, 3}, Conflicts: []int{0, 2}})
 		wantSame(f.tester, "ProvenAt", []time.Time{f.webhook("acct", "a").ProvenAt, f.webhook("acct", "b").ProvenAt}, []time.Time{some, at(1)})
 	})
 
@@ -214,7 +214,7 @@ func settle(run runner) {
 		inParallel(4, func(i int) {
 			for range each {
 				if i%2 == 0 {
-					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
+					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error {
 						w.Threshold++
 						return nil
 					})
@@ -225,7 +225,7 @@ func settle(run runner) {
 					w, err := f.store.WebhookByID(f.Context(), "acct", "webhook")
 					f.wantError("WebhookByID", err, nil)
 					w.ProvenAt = w.ProvenAt.Add(time.Second)
-					settled, err := f.source.Settle(f.Context(), nil, []webhooks.HealthChange{change("webhook", w.Version, w.WebhookHealth)})
+					settled, err := f.source.Settle(f.Context(), nil, []driver.HealthChange{change("webhook", w.Version, w.WebhookHealth)})
 					f.wantError("Settle", err, nil)
 					if counts = err != nil || len(settled.Conflicts) == 0; !counts {
 						conflicts.Add(1)
@@ -240,22 +240,22 @@ func settle(run runner) {
 		wantSame(f.tester, "Version", w.Version, 1+4*each)
 	})
 
-	test("accepts empty lists", func(f *feed) { f.wantSettled(nil, nil, webhooks.Settled{}) })
+	test("accepts empty lists", func(f *feed) { f.wantSettled(nil, nil, driver.Settled{}) })
 
 	test("does nothing with an ended context and on a closed store", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref := f.only("acct", "event")
 		ended, cancel := context.WithCancel(f.Context())
 		cancel()
-		off := []webhooks.HealthChange{change("webhook", 1, webhooks.WebhookHealth{}, newAuditEntry("acct", "notice"))}
-		_, err := f.source.Settle(ended, []webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, off)
+		off := []driver.HealthChange{change("webhook", 1, driver.WebhookHealth{}, newAuditEntry("acct", "notice"))}
+		_, err := f.source.Settle(ended, []driver.AttemptResult{result(ref, 1, driver.Deliver)}, off)
 		f.wantError("Settle", err, context.Canceled)
-		wantSame(f.tester, "State", f.delivery("acct", "event").State, webhooks.Pending)
+		wantSame(f.tester, "State", f.delivery("acct", "event").State, driver.Pending)
 		wantSame(f.tester, "Active", f.webhook("acct", "webhook").Active, true)
 		wantSame(f.tester, "audit", f.entryIDs("acct", audit.Query{}), nil)
 		f.end()
 		f.must(f.store.Close())
-		_, err = f.source.Settle(f.Context(), []webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, off)
+		_, err = f.source.Settle(f.Context(), []driver.AttemptResult{result(ref, 1, driver.Deliver)}, off)
 		f.wantError("Settle", err, store.ErrClosed)
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // skipped tests Enqueue with inactive webhooks.
@@ -12,7 +12,7 @@ func skipped(run runner) {
 	run("stores a Skipped delivery for each inactive subscribed webhook", func(t *tester) {
 		active, off, silent := newWebhook("acct", "b"), newWebhook("acct", "a"), newWebhook("acct", "c")
 		off.Active, silent.Active = false, false
-		silent.Events = []webhooks.EventType{otherType}
+		silent.Events = []driver.EventType{otherType}
 		foreign := newWebhook("other", "d")
 		foreign.Active = false
 		t.createWebhooks(active, off, silent, foreign)
@@ -21,11 +21,11 @@ func skipped(run runner) {
 		if len(list) != 2 {
 			t.Fatalf("EventDeliveries has %d deliveries, want 2", len(list))
 		}
-		wantSame(t, "EventDeliveries", list, []webhooks.Delivery{{
-			EventID: "event", WebhookID: "a", Type: eventType, PublishedAt: list[0].PublishedAt, State: webhooks.Skipped,
+		wantSame(t, "EventDeliveries", list, []driver.Delivery{{
+			EventID: "event", WebhookID: "a", Type: eventType, PublishedAt: list[0].PublishedAt, State: driver.Skipped,
 		}, {
 			EventID: "event", WebhookID: "b", Type: eventType, PublishedAt: list[0].PublishedAt,
-			State: webhooks.Pending, NextAttemptAt: list[1].NextAttemptAt,
+			State: driver.Pending, NextAttemptAt: list[1].NextAttemptAt,
 		}})
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "b")
 	})
@@ -36,7 +36,7 @@ func skipped(run runner) {
 		t.setActive("acct", "webhook", false)
 		t.enqueue(newEvent("acct", "skipped"), 0)
 		t.claimAll(0)
-		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "changed" })
+		t.updateWebhook("acct", "webhook", func(w *driver.Webhook) { w.URL = "changed" })
 		t.claimAll(0)
 		t.setActive("acct", "webhook", true)
 		t.enqueue(newEvent("acct", "later"), 1)
@@ -44,10 +44,10 @@ func skipped(run runner) {
 			if task.Event.ID == "skipped" {
 				t.Error("claimed a Skipped delivery")
 			}
-			t.settle(settlement(task, webhooks.Deliver))
+			t.settle(settlement(task, driver.Deliver))
 		}
 		t.claimAll(0)
-		wantSame(t, "State", t.delivery("acct", "skipped").State, webhooks.Skipped)
+		wantSame(t, "State", t.delivery("acct", "skipped").State, driver.Skipped)
 	})
 
 	run("Skipped deliveries are not counted, and not stored twice", func(t *tester) {
@@ -65,11 +65,11 @@ func skipped(run runner) {
 	run("a settlement that disables the webhook makes later events Skipped", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueue(newEvent("acct", "event"), 1)
-		end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
-		end.Deactivate = webhooks.OffGone
+		end := settlement(t.claimAll(1)[0], driver.GiveUp)
+		end.Deactivate = driver.OffGone
 		t.settle(end)
 		t.enqueue(newEvent("acct", "skipped"), 0)
-		wantSame(t, "State", t.delivery("acct", "skipped").State, webhooks.Skipped)
+		wantSame(t, "State", t.delivery("acct", "skipped").State, driver.Skipped)
 	})
 
 	run("a Skipped delivery remains after its webhook was deleted", func(t *tester) {
@@ -126,7 +126,7 @@ func skipped(run runner) {
 				last = list[0].PublishedAt
 			}
 		})
-		list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		list := t.list("acct", "webhook", driver.DeliveryQuery{})
 		for i := 1; i < len(list); i++ {
 			if list[i].PublishedAt.After(list[i-1].PublishedAt) {
 				t.Errorf("PublishedAt of an earlier event = %v, of a later one = %v", list[i].PublishedAt, list[i-1].PublishedAt)

@@ -1,5 +1,5 @@
 // Package storetest tests a [store.Store] against its contract, which consists of the comments of
-// apikeys.Store, webhooks.Store and store.Store:
+// driver.KeyStore, driver.WebhookStore and store.Store:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { return open(t, t.TempDir()) })
@@ -30,8 +30,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A runner runs a test with a new store.
@@ -107,7 +107,7 @@ type group struct {
 	tests func(runner)
 }
 
-// deliveryGroups test [webhooks.Deliveries]. Stores without it skip them.
+// deliveryGroups test [driver.Deliveries]. Stores without it skip them.
 var deliveryGroups = []group{
 	{"Deliver", deliver},
 	{"ReportedDeliveries", reportedDeliveries},
@@ -165,7 +165,7 @@ func closing(run runner) {
 				return
 			}
 			for j := range 10 {
-				err := t.store.CreateKey(t.Context(), newKey("acct", numbered("key", 10*i+j)), apikeys.CreateOptions{})
+				err := t.store.CreateKey(t.Context(), newKey("acct", numbered("key", 10*i+j)), driver.CreateOptions{})
 				if err != nil && !errors.Is(err, store.ErrClosed) {
 					t.Errorf("CreateKey = %v, want nil or ErrClosed", err)
 				}

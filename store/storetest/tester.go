@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 var eventTimeout = 10 * time.Second // for expected events; the suite's own tests set it
@@ -59,14 +59,14 @@ func wantSame[T any](t *tester, what string, got, want T) {
 	}
 }
 
-func (t *tester) createKeys(keys ...apikeys.Key) {
+func (t *tester) createKeys(keys ...driver.Key) {
 	t.Helper()
 	for _, key := range keys {
-		t.must(t.store.CreateKey(t.Context(), key, apikeys.CreateOptions{}))
+		t.must(t.store.CreateKey(t.Context(), key, driver.CreateOptions{}))
 	}
 }
 
-func (t *tester) key(account, id string) apikeys.Key {
+func (t *tester) key(account, id string) driver.Key {
 	t.Helper()
 	key, err := t.store.KeyByID(t.Context(), account, id)
 	t.must(err)
@@ -74,9 +74,9 @@ func (t *tester) key(account, id string) apikeys.Key {
 }
 
 // updateKey changes a key of the account "acct".
-func (t *tester) updateKey(id string, change func(*apikeys.Key)) apikeys.Key {
+func (t *tester) updateKey(id string, change func(*driver.Key)) driver.Key {
 	t.Helper()
-	key, err := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key, _ *audit.Entry) error {
+	key, err := t.store.UpdateKey(t.Context(), "acct", id, func(key *driver.Key, _ *audit.Entry) error {
 		change(key)
 		return nil
 	})
@@ -85,36 +85,36 @@ func (t *tester) updateKey(id string, change func(*apikeys.Key)) apikeys.Key {
 }
 
 // wantKeyAt checks that a hash finds the key.
-func (t *tester) wantKeyAt(hash apikeys.Hash, want apikeys.Key) {
+func (t *tester) wantKeyAt(hash driver.Hash, want driver.Key) {
 	t.Helper()
 	got, err := t.store.KeyByHash(t.Context(), hash)
 	t.must(err)
 	wantSame(t, "KeyByHash", got, want)
 }
 
-func (t *tester) wantNoKeyAt(hash apikeys.Hash) {
+func (t *tester) wantNoKeyAt(hash driver.Hash) {
 	t.Helper()
 	_, err := t.store.KeyByHash(t.Context(), hash)
-	t.wantError("KeyByHash", err, apikeys.ErrNotFound)
+	t.wantError("KeyByHash", err, apierr.ErrNotFound)
 }
 
-func (t *tester) createWebhooks(list ...webhooks.Webhook) {
+func (t *tester) createWebhooks(list ...driver.Webhook) {
 	t.Helper()
 	for _, w := range list {
-		t.must(t.store.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}))
+		t.must(t.store.CreateWebhook(t.Context(), w, driver.CreateOptions{}))
 	}
 }
 
-func (t *tester) webhook(account, id string) webhooks.Webhook {
+func (t *tester) webhook(account, id string) driver.Webhook {
 	t.Helper()
 	w, err := t.store.WebhookByID(t.Context(), account, id)
 	t.must(err)
 	return w
 }
 
-func (t *tester) updateWebhook(account, id string, change func(*webhooks.Webhook)) webhooks.Webhook {
+func (t *tester) updateWebhook(account, id string, change func(*driver.Webhook)) driver.Webhook {
 	t.Helper()
-	w, err := t.store.UpdateWebhook(t.Context(), account, id, func(w *webhooks.Webhook, _ *audit.Entry) error {
+	w, err := t.store.UpdateWebhook(t.Context(), account, id, func(w *driver.Webhook, _ *audit.Entry) error {
 		change(w)
 		return nil
 	})
@@ -124,11 +124,11 @@ func (t *tester) updateWebhook(account, id string, change func(*webhooks.Webhook
 
 func (t *tester) setActive(account, id string, active bool) {
 	t.Helper()
-	t.updateWebhook(account, id, func(w *webhooks.Webhook) { w.Active = active })
+	t.updateWebhook(account, id, func(w *driver.Webhook) { w.Active = active })
 }
 
 // enqueue stores an event and checks its number of deliveries.
-func (t *tester) enqueue(event webhooks.EncodedEvent, want int) {
+func (t *tester) enqueue(event driver.EncodedEvent, want int) {
 	t.Helper()
 	got, err := t.store.Enqueue(t.Context(), event)
 	t.must(err)
@@ -199,14 +199,14 @@ func (t *tester) wantStale(settlement Settlement) {
 }
 
 // backlog returns the backlog of a webhook, or of all webhooks.
-func (t *tester) backlog(webhookID string) webhooks.Backlog {
+func (t *tester) backlog(webhookID string) driver.Backlog {
 	t.Helper()
 	b, err := t.worker().Backlog(t.Context(), webhookID)
 	t.must(err)
 	return b
 }
 
-func (t *tester) deliveries(account, eventID string) []webhooks.Delivery {
+func (t *tester) deliveries(account, eventID string) []driver.Delivery {
 	t.Helper()
 	list, err := t.store.EventDeliveries(t.Context(), account, eventID)
 	t.must(err)
@@ -214,7 +214,7 @@ func (t *tester) deliveries(account, eventID string) []webhooks.Delivery {
 }
 
 // delivery returns the only delivery of an event.
-func (t *tester) delivery(account, eventID string) webhooks.Delivery {
+func (t *tester) delivery(account, eventID string) driver.Delivery {
 	t.Helper()
 	list := t.deliveries(account, eventID)
 	if len(list) != 1 {

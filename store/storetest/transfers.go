@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // RunTransfer tests Accounts, Export and Import between stores of two backends, or of one. from and
@@ -84,16 +83,16 @@ func (t *tester) everyKind() {
 	t.Helper()
 	t.must(t.store.CreateKey(t.Context(), rotatedKey("acct", "key"), request("requested", 7)))
 	t.createKeys(newKey("acct", "unused"), rotatedKey("other", "key"), newKey(long("account", 128), long("id", 128)))
-	t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+	t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{
 		{Account: "acct", ID: "key", Hash: hashOf("acct", "key"), At: some.Add(time.Minute)},
 		{Account: "acct", ID: "key", Hash: hashOf("acct", "key", "previous"), At: some.Add(time.Second)},
 		{Account: "acct", ID: "key", Hash: hashOf("acct", "key", "before"), At: some.Add(time.Hour)},
 	}))
 	full := newWebhook("acct", "full")
-	full.URL, full.Active, full.OffReason, full.Events, full.PastEvents = long("url", 4096), false, webhooks.OffGone, full.Events[:1], full.Events[1:]
+	full.URL, full.Active, full.OffReason, full.Events, full.PastEvents = long("url", 4096), false, driver.OffGone, full.Events[:1], full.Events[1:]
 	full.Threshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = math.MaxInt64, some, some.Add(1), "event", true
 	full.WarnedAt, full.PreviousSecret, full.PreviousSecretExpiresAt = some.Add(time.Hour), signing.NewSecret(), some.Add(time.Minute)
-	must := func(w webhooks.Webhook, options apikeys.CreateOptions) {
+	must := func(w driver.Webhook, options driver.CreateOptions) {
 		t.must(t.store.CreateWebhook(t.Context(), w, onWebhooks(options)))
 	}
 	must(full, request("requested", 8))
@@ -107,19 +106,19 @@ func (t *tester) everyKind() {
 	t.createWebhooks(newWebhook("acct", "webhook"))
 	t.inEachState("acct", "webhook")
 	t.setActive("other", "others", false)
-	t.settleEvent(newEvent("acct", "forgotten"), 1, webhooks.GiveUp)
+	t.settleEvent(newEvent("acct", "forgotten"), 1, driver.GiveUp)
 	first := t.border()
-	t.settleEvent(newEvent("acct", "forgotten body"), 1, webhooks.Deliver)
+	t.settleEvent(newEvent("acct", "forgotten body"), 1, driver.Deliver)
 	second := t.border()
-	t.purge(webhooks.Purge{Payloads: second, EventIDs: first})
+	t.purge(driver.Purge{Payloads: second, EventIDs: first})
 	t.setActive("other", "others", true)
 
-	t.settleEvent(newEvent("acct", "forgotten"), 1, webhooks.Deliver) // reuses the ID
+	t.settleEvent(newEvent("acct", "forgotten"), 1, driver.Deliver) // reuses the ID
 	t.createWebhooks(newWebhook("acct", "deleted"))
-	t.settleEvent(newEvent("acct", "left"), 2, webhooks.Deliver)
+	t.settleEvent(newEvent("acct", "left"), 2, driver.Deliver)
 	t.enqueue(newEvent("acct", "dropped"), 2)
 	for _, task := range t.claimAll(2) {
-		t.settle(settlement(task, webhooks.GiveUp))
+		t.settle(settlement(task, driver.GiveUp))
 	}
 	t.must(t.store.Redeliver(t.Context(), "acct", "deleted", "dropped", audit.Entry{}))
 	t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
@@ -132,12 +131,12 @@ func (t *tester) everyKind() {
 		t.enqueue(event, 1)
 	}
 	for i, task := range t.claimAll(12) {
-		end := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, Release}[i%4])
-		if end.Outcome == webhooks.Retry {
+		end := settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, Release}[i%4])
+		if end.Effect == driver.Retry {
 			end.RetryAfter = time.Duration(i/4*60) * time.Minute
 		}
 		end.Attempt.Response, end.Attempt.Duration, end.Attempt.Status = long("response", 90*i), time.Duration(math.MaxInt64).Truncate(time.Microsecond), math.MaxInt32
-		if end.Outcome == webhooks.Deliver {
+		if end.Effect == driver.Deliver {
 			end.Attempt.Class, end.Attempt.Error = "", ""
 		}
 		t.settle(end)
@@ -145,7 +144,7 @@ func (t *tester) everyKind() {
 	for range 2 { // the second dead delivery succeeds with its second attempt, and is redelivered
 		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), audit.Entry{}))
 		again := t.claim(1, "others")
-		end := settlement(again[0], webhooks.Deliver)
+		end := settlement(again[0], driver.Deliver)
 		end.Attempt.Class, end.Attempt.Error = "", ""
 		t.settle(end)
 	}
@@ -159,8 +158,8 @@ func (t *tester) everyKind() {
 		t.enqueue(newEvent("acct", numbered("missed", i)), 1)
 	}
 	t.setActive("acct", "recovering", true)
-	done, under := newRecovery("acct", "recovered", "done", webhooks.Delivered), newRecovery("acct", "recovering", "under way", webhooks.Skipped)
-	t.createRecoveries(done, newRecovery("acct", "recovering", "z, the one before", webhooks.Delivered))
+	done, under := newRecovery("acct", "recovered", "done", driver.Delivered), newRecovery("acct", "recovering", "under way", driver.Skipped)
+	t.createRecoveries(done, newRecovery("acct", "recovering", "z, the one before", driver.Delivered))
 	t.advance(1000)
 	t.createRecoveries(under)
 	for range 3 {
@@ -170,13 +169,13 @@ func (t *tester) everyKind() {
 
 	t.updateAlert("acct", "series", keepState(long("state", 5000)))
 	t.updateAlert("acct", "series 1", keepState("\x00\xff"))
-	t.updateAlert("other", "series", func(step *alerts.Step) error {
+	t.updateAlert("other", "series", func(step *driver.AlertStep) error {
 		step.Deferrable = true
 		return keepState("deferred")(step)
 	})
 	t.updateAlert("alone", "another series", keepState("alone"))
-	t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}) // makes the balance alert due
-	t.enqueueOnce(newEvent("alone", "once"), 0, newDedupKey("a"), newDedupKey(long("b", 1024)), alerts.DedupKey{Key: "a", Until: some.Add(time.Millisecond)})
+	t.updateWebhook("acct", "webhook", func(*driver.Webhook) {}) // makes the balance alert due
+	t.enqueueOnce(newEvent("alone", "once"), 0, newDedupKey("a"), newDedupKey(long("b", 1024)), driver.DedupKey{Key: "a", Until: some.Add(time.Millisecond)})
 	t.updateScan("\x00scan\xff")
 }
 
@@ -194,7 +193,7 @@ func (t *tester) everything() map[string]any {
 	accounts, err := t.store.Accounts(t.Context(), "", 99)
 	note("accounts", accounts, err)
 	for _, account := range append(accounts, "nobody") {
-		keys, err := t.store.ListKeys(t.Context(), account, apikeys.Page{Limit: 99})
+		keys, err := t.store.ListKeys(t.Context(), account, driver.ListQuery{Limit: 99})
 		note("keys of "+account, keys, err)
 		for _, key := range keys {
 			byHash, err := t.store.KeyByHash(t.Context(), key.Hash)
@@ -204,12 +203,12 @@ func (t *tester) everything() map[string]any {
 				note("key of the previous hash of "+key.ID+" of "+account, byHash, err)
 			}
 		}
-		hooks, err := t.store.ListWebhooks(t.Context(), account, webhooks.Page{Limit: 99})
+		hooks, err := t.store.ListWebhooks(t.Context(), account, driver.ListQuery{Limit: 99})
 		note("webhooks of "+account, hooks, err)
 		for _, w := range hooks {
-			for name, query := range map[string]webhooks.DeliveryQuery{
-				"all": {}, "failed": {Failed: true}, "dead": {States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped}},
-				"pending": {States: []webhooks.DeliveryState{webhooks.Pending}}, "to come": {From: some}, "to then": {To: some},
+			for name, query := range map[string]driver.DeliveryQuery{
+				"all": {}, "failed": {Failed: true}, "dead": {States: []driver.DeliveryState{driver.Dead, driver.Skipped}},
+				"pending": {States: []driver.DeliveryState{driver.Pending}}, "to come": {From: some}, "to then": {To: some},
 			} {
 				note(name+" deliveries of "+w.ID, roughly(t.list(account, w.ID, query)), nil)
 			}
@@ -219,7 +218,7 @@ func (t *tester) everything() map[string]any {
 		for _, series := range []string{"series", "another series", "series 1"} {
 			note("alert of "+series+" of "+account, t.alertAsItIs(account, series), nil)
 		}
-		unseen, err := t.store.UnseenKeys(t.Context(), account, []alerts.DedupKey{
+		unseen, err := t.store.UnseenKeys(t.Context(), account, []driver.DedupKey{
 			newDedupKey("a"), newDedupKey(long("b", 1024)), newDedupKey("c"), {Key: "a", Until: some.Add(time.Millisecond)}, {Key: "a", Until: some.Add(time.Second)},
 		})
 		note("unseen keys of "+account, unseen, err)
@@ -235,13 +234,13 @@ func (t *tester) everything() map[string]any {
 		}
 	}
 	due, err := t.store.DueAlerts(t.Context(), 99)
-	slices.SortFunc(due, func(a, b alerts.Series) int {
+	slices.SortFunc(due, func(a, b driver.AlertSeries) int {
 		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Name, b.Name))
 	})
 	note("due alerts", due, err)
-	failing, err := t.store.FailingWebhooks(t.Context(), some.AddDate(1, 0, 0), webhooks.Page{Limit: 99})
+	failing, err := t.store.FailingWebhooks(t.Context(), some.AddDate(1, 0, 0), driver.ListQuery{Limit: 99})
 	note("failing webhooks", failing, err)
-	heldOnes, err := t.store.HeldWebhooks(t.Context(), webhooks.Page{Limit: 99})
+	heldOnes, err := t.store.HeldWebhooks(t.Context(), driver.ListQuery{Limit: 99})
 	note("held webhooks", heldOnes, err)
 	for _, id := range []string{"done", "under way", "z, the one before"} {
 		recovery, err := t.store.RecoveryByID(t.Context(), "acct", id)
@@ -262,7 +261,7 @@ var errAsItIs = errors.New("unchanged")
 // alertAsItIs returns the state of an alert without changing whether it is due.
 func (t *tester) alertAsItIs(account string, series string) (state string) {
 	t.Helper()
-	_, err := t.store.UpdateAlert(t.Context(), account, series, func(step *alerts.Step) error {
+	_, err := t.store.UpdateAlert(t.Context(), account, series, func(step *driver.AlertStep) error {
 		state = string(step.State)
 		return errAsItIs
 	})
@@ -272,7 +271,7 @@ func (t *tester) alertAsItIs(account string, series string) (state string) {
 
 // roughly returns deliveries with due times truncated to minutes: the clocks of two stores may
 // differ by some seconds.
-func roughly(list []webhooks.Delivery) []webhooks.Delivery {
+func roughly(list []driver.Delivery) []driver.Delivery {
 	list = slices.Clone(list)
 	for i := range list {
 		if at := &list[i].NextAttemptAt; !at.IsZero() {
@@ -318,11 +317,11 @@ func (t *tester) wantAlike(other *tester) {
 			s.must(err)
 			seen[i]["again "+id] = n
 		}
-		seen[i]["newest"] = eventIDs(s.list("acct", "webhook", webhooks.DeliveryQuery{}))
+		seen[i]["newest"] = eventIDs(s.list("acct", "webhook", driver.DeliveryQuery{}))
 		border := s.border()
-		s.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, DedupKeys: some.AddDate(1, 0, 0)})
+		s.purge(driver.Purge{Payloads: border, Attempts: border, EventIDs: border, DedupKeys: some.AddDate(1, 0, 0)})
 		list, err := s.store.EventDeliveries(s.Context(), "acct", "left")
-		seen[i]["purged"] = []any{roughly(list), errors.Is(err, webhooks.ErrNotFound)}
+		seen[i]["purged"] = []any{roughly(list), errors.Is(err, apierr.ErrNotFound)}
 		s.must(s.store.DeleteKey(s.Context(), "acct", "key", nil, audit.Entry{}))
 		s.createKeys(rotatedKey("acct", "key"))
 	}
@@ -436,7 +435,7 @@ func transferWhole(run transferRunner) {
 			wantSame(dst, "KeyByID", dst.key(odd, odd+odd), rotatedKey(odd, odd+odd))
 			wantSame(dst, "WebhookByID", dst.webhook(odd, odd), src.webhook(odd, odd))
 		}
-		tasks := make(map[string]webhooks.EncodedEvent)
+		tasks := make(map[string]driver.EncodedEvent)
 		for _, task := range dst.claimAll(len(oddStrings) + 1) {
 			tasks[task.Event.Account] = task.Event
 		}
@@ -535,14 +534,14 @@ func transferParts(run transferRunner) {
 		for i := range 3 {
 			records = append(records, &transfer.Event{
 				EncodedEvent: newEvent("acct", numbered("future", i)), PublishedAt: future.Add(time.Duration(i) * time.Hour), Matched: 1,
-				Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Pending, AsPublished: true}},
+				Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: driver.Pending, AsPublished: true}},
 			})
 		}
-		records = append(records, &transfer.Request{Account: "acct", IdempotencyKey: "request", At: future, Made: apikeys.DuplicateRequestError{ID: "key"}})
+		records = append(records, &transfer.Request{Account: "acct", IdempotencyKey: "request", At: future, Made: driver.DuplicateRequestError{ID: "key"}})
 		dst.must(dst.store.Import(dst.Context(), records))
 		dst.must(dst.store.Import(dst.Context(), records)) // has no effect
 		dst.enqueue(newEvent("acct", "later"), 1)
-		page, err := dst.store.ListEvents(dst.Context(), "acct", webhooks.EventQuery{OldestFirst: true, Limit: 9})
+		page, err := dst.store.ListEvents(dst.Context(), "acct", driver.EventQuery{OldestFirst: true, Limit: 9})
 		dst.must(err)
 		var ids []string
 		limit := time.Now().Add(time.Hour + time.Minute)
@@ -566,7 +565,7 @@ func transferParts(run transferRunner) {
 		src.everyKind()
 		dst.createKeys(newKey("resident", "key"))
 		dst.createWebhooks(newWebhook("resident", "resident"))
-		dst.settleEvent(newEvent("resident", "settled"), 1, webhooks.GiveUp)
+		dst.settleEvent(newEvent("resident", "settled"), 1, driver.GiveUp)
 		dst.enqueue(newEvent("resident", "pending"), 1)
 		resident := dst.summary("resident")
 		whole := src.summary("")
@@ -581,63 +580,63 @@ func transferParts(run transferRunner) {
 		wantSame(dst, "keys", dst.summary("")[transfer.KindKey].Count, whole[transfer.KindKey].Count+1)
 		dst.must(resident.Compare(dst.summary("resident")))
 		dst.enqueue(newEvent("resident", "later"), 1)
-		wantSame(dst, "events", eventIDs(dst.list("resident", "resident", webhooks.DeliveryQuery{})), []string{"later", "pending", "settled"})
+		wantSame(dst, "events", eventIDs(dst.list("resident", "resident", driver.DeliveryQuery{})), []string{"later", "pending", "settled"})
 	})
 
 	run("events of different times stay separate, also in a store with later events", func(src, dst *tester) {
 		src.createWebhooks(newWebhook("acct", "webhook"))
-		src.settleEvent(newEvent("acct", "old"), 1, webhooks.Deliver)
+		src.settleEvent(newEvent("acct", "old"), 1, driver.Deliver)
 		middle := src.border()
-		src.settleEvent(newEvent("acct", "older"), 1, webhooks.Deliver)
+		src.settleEvent(newEvent("acct", "older"), 1, driver.Deliver)
 		published := func(t *tester, id string) time.Time { return t.delivery("acct", id).PublishedAt }
 		time.Sleep(2 * time.Millisecond)
 		dst.createWebhooks(newWebhook("resident", "resident"))
 		for i := range 9 {
-			dst.settleEvent(newEvent("resident", numbered("event", i)), 1, webhooks.Deliver)
+			dst.settleEvent(newEvent("resident", numbered("event", i)), 1, driver.Deliver)
 		}
 		src.moveTo(dst, "acct", 5)
 		end := dst.border()
-		dst.settleEvent(newEvent("acct", "new"), 1, webhooks.Deliver)
+		dst.settleEvent(newEvent("acct", "new"), 1, driver.Deliver)
 		for _, id := range []string{"old", "older"} {
 			wantSame(dst, "PublishedAt", published(dst, id), published(src, id))
 		}
 		for _, c := range []struct {
-			query webhooks.DeliveryQuery
+			query driver.DeliveryQuery
 			want  []string
 		}{
-			{webhooks.DeliveryQuery{}, []string{"new", "older", "old"}},
-			{webhooks.DeliveryQuery{From: middle}, []string{"new", "older"}},
-			{webhooks.DeliveryQuery{To: middle}, []string{"old"}},
-			{webhooks.DeliveryQuery{To: end}, []string{"older", "old"}},
-			{webhooks.DeliveryQuery{From: middle, To: end}, []string{"older"}},
-			{webhooks.DeliveryQuery{From: end}, []string{"new"}},
+			{driver.DeliveryQuery{}, []string{"new", "older", "old"}},
+			{driver.DeliveryQuery{From: middle}, []string{"new", "older"}},
+			{driver.DeliveryQuery{To: middle}, []string{"old"}},
+			{driver.DeliveryQuery{To: end}, []string{"older", "old"}},
+			{driver.DeliveryQuery{From: middle, To: end}, []string{"older"}},
+			{driver.DeliveryQuery{From: end}, []string{"new"}},
 		} {
 			wantSame(dst, "events", eventIDs(dst.list("acct", "webhook", c.query)), c.want)
 		}
-		wantSame(dst, "events", len(dst.list("resident", "resident", webhooks.DeliveryQuery{From: middle})), 9)
-		dst.purge(webhooks.Purge{Payloads: middle, Attempts: middle, EventIDs: middle})
-		wantSame(dst, "events", len(dst.list("resident", "resident", webhooks.DeliveryQuery{})), 9)
+		wantSame(dst, "events", len(dst.list("resident", "resident", driver.DeliveryQuery{From: middle})), 9)
+		dst.purge(driver.Purge{Payloads: middle, Attempts: middle, EventIDs: middle})
+		wantSame(dst, "events", len(dst.list("resident", "resident", driver.DeliveryQuery{})), 9)
 		dst.must(dst.store.Redeliver(dst.Context(), "resident", "resident", numbered("event", 0), audit.Entry{}))
-		dst.purge(webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end})
-		wantSame(dst, "events", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{})), []string{"new"})
+		dst.purge(driver.Purge{Payloads: end, Attempts: end, EventIDs: end})
+		wantSame(dst, "events", eventIDs(dst.list("acct", "webhook", driver.DeliveryQuery{})), []string{"new"})
 	})
 
 	run("waiting deliveries keep their due times, and redelivered ones come first", func(src, dst *tester) {
 		webhook := newWebhook("acct", "webhook")
 		event := func(id string, d transfer.Delivery) transfer.Record {
-			d.WebhookID, d.State = "webhook", webhooks.Pending
+			d.WebhookID, d.State = "webhook", driver.Pending
 			return &transfer.Event{EncodedEvent: newEvent("acct", id), PublishedAt: src.now().UTC().Truncate(time.Millisecond), Matched: 1, Deliveries: []transfer.Delivery{d}}
 		}
 		dst.claimAll(0) // starts Deliver, so that the import is reported
 		dst.must(dst.store.Import(dst.Context(), []transfer.Record{
 			&transfer.Webhook{Webhook: webhook},
 			event("recovered", transfer.Delivery{Recovered: true, Wait: -time.Hour}),
-			event("later", transfer.Delivery{Wait: time.Second, Made: 2, Before: 1, Attempts: []webhooks.Attempt{{Number: 1, StartedAt: some}, {Number: 2, StartedAt: some, Class: webhooks.ClassDNS}}}),
+			event("later", transfer.Delivery{Wait: time.Second, Made: 2, Before: 1, Attempts: []driver.Attempt{{Number: 1, StartedAt: some}, {Number: 2, StartedAt: some, Class: driver.ClassDNS}}}),
 			event("due", transfer.Delivery{Wait: -time.Minute}),
 			event("fresh", transfer.Delivery{AsPublished: true}),
 			event("longest due", transfer.Delivery{Wait: -time.Hour}),
 			event("first", transfer.Delivery{First: true, Wait: -time.Millisecond}),
-			event("much later", transfer.Delivery{Wait: time.Hour, Made: 1, Attempts: []webhooks.Attempt{{Number: 1, StartedAt: some, Class: webhooks.ClassDNS}}}),
+			event("much later", transfer.Delivery{Wait: time.Hour, Made: 1, Attempts: []driver.Attempt{{Number: 1, StartedAt: some, Class: driver.ClassDNS}}}),
 		}))
 		var got []string
 		tasks := dst.await(6)
@@ -647,7 +646,7 @@ func transferParts(run transferRunner) {
 		wantSame(dst, "claimed", got, []string{"first", "longest due", "due", "fresh", "recovered", "later"})
 		wantSame(dst, "Attempt", tasks[5].Attempt, 3)
 		wantSame(dst, "Before", tasks[5].Before, 1)
-		wantSame(dst, "failed", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{Failed: true})), []string{"much later", "later"})
+		wantSame(dst, "failed", eventIDs(dst.list("acct", "webhook", driver.DeliveryQuery{Failed: true})), []string{"much later", "later"})
 	})
 }
 
@@ -656,14 +655,14 @@ func transferRefused(run transferRunner) {
 	run("a record that conflicts with another is rejected, with all others of the call", func(src, dst *tester) {
 		dst.createKeys(newKey("acct", "key"))
 		dst.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "another"))
-		dst.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		dst.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead))
 		before := dst.summary("")
-		key := func(id string, hash apikeys.Hash) *transfer.Key {
-			return &transfer.Key{Key: apikeys.Key{Account: "other", ID: id, Hash: hash, CreatedAt: some}}
+		key := func(id string, hash driver.Hash) *transfer.Key {
+			return &transfer.Key{Key: driver.Key{Account: "other", ID: id, Hash: hash, CreatedAt: some}}
 		}
 		previous := key("previous", hashOf("own"))
 		previous.Previous = hashOf("acct", "key")
-		pending := &transfer.Event{EncodedEvent: newEvent("other", "event"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Pending}}}
+		pending := &transfer.Event{EncodedEvent: newEvent("other", "event"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: driver.Pending}}}
 		fine := &transfer.Webhook{Webhook: newWebhook("other", "fine")}
 		for name, c := range map[string]struct {
 			record transfer.Record
@@ -672,11 +671,11 @@ func transferRefused(run transferRunner) {
 			"hash of another key":                {key("key", hashOf("acct", "key")), transfer.ErrConflict},
 			"previous hash of another key":       {previous, transfer.ErrConflict},
 			"webhook ID of another account":      {&transfer.Webhook{Webhook: newWebhook("other", "webhook")}, transfer.ErrConflict},
-			"recovery ID of another account":     {&transfer.Recovery{Recovery: newRecovery("other", "fine", "recovery", webhooks.Dead)}, transfer.ErrConflict},
-			"second recovery of a webhook":       {&transfer.Recovery{Recovery: newRecovery("acct", "webhook", "second", webhooks.Dead)}, transfer.ErrConflict},
+			"recovery ID of another account":     {&transfer.Recovery{Recovery: newRecovery("other", "fine", "recovery", driver.Dead)}, transfer.ErrConflict},
+			"second recovery of a webhook":       {&transfer.Recovery{Recovery: newRecovery("acct", "webhook", "second", driver.Dead)}, transfer.ErrConflict},
 			"pending for another account":        {pending, transfer.ErrRecord},
 			"record without an ID":               {&transfer.Key{}, transfer.ErrRecord},
-			"delivered event without an attempt": {&transfer.Event{EncodedEvent: newEvent("acct", "e"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Delivered}}}, transfer.ErrRecord},
+			"delivered event without an attempt": {&transfer.Event{EncodedEvent: newEvent("acct", "e"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: driver.Delivered}}}, transfer.ErrRecord},
 		} {
 			dst.wantError(name, dst.store.Import(dst.Context(), []transfer.Record{fine, c.record}), c.want)
 			dst.must(before.Compare(dst.summary("")))
@@ -716,7 +715,7 @@ func transferRefused(run transferRunner) {
 
 func transferReported(run transferRunner) {
 	run("Import reports pending deliveries", func(src, dst *tester) {
-		if _, ok := dst.store.(webhooks.Deliveries); !ok {
+		if _, ok := dst.store.(driver.Deliveries); !ok {
 			dst.Skip("store does not implement webhooks.Deliveries")
 		}
 		held := newWebhook("acct", "held")
@@ -727,9 +726,9 @@ func transferReported(run transferRunner) {
 		defer f.end()
 		reports := f.during(func() { src.moveTo(dst, "acct", 3) })
 		for _, r := range f.added(reports, 10) {
-			want := webhooks.Ready
+			want := driver.Ready
 			if r.Ref.WebhookID == "held" {
-				want = webhooks.Passive
+				want = driver.Passive
 			}
 			f.wantState("an imported delivery", r.Ref, want)
 			wantSame(dst, "Webhook.Version", r.Webhook.Version, 1)

@@ -5,17 +5,18 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func unreported(run runner) {
 	run = ofDeliveries(run)
 
-	want := func(t *tester, webhookID string, pending, held int) (got webhooks.Backlog) {
+	want := func(t *tester, webhookID string, pending, held int) (got driver.Backlog) {
 		t.Helper()
-		got, err := t.store.(webhooks.Deliveries).Unreported(t.Context(), webhookID)
+		got, err := t.store.(driver.Deliveries).Unreported(t.Context(), webhookID)
 		t.must(err)
 		wantSame(t, "Pending of "+webhookID, got.Pending, pending)
 		wantSame(t, "Held of "+webhookID, got.Held, held)
@@ -52,14 +53,14 @@ func unreported(run runner) {
 			want(t, id, 0, 0)
 		}
 		want(t, "", 0, 1)
-		f.record(result(refs[0].Ref, 1, webhooks.Deliver))
+		f.record(result(refs[0].Ref, 1, driver.Deliver))
 		list := f.load(refs[0].Ref)
-		wantSame(t, "State", list[0].State, webhooks.Gone)
-		recorded := map[webhooks.DeliveryRef]bool{}
+		wantSame(t, "State", list[0].State, driver.Gone)
+		recorded := map[driver.DeliveryRef]bool{}
 		for _, r := range f.Reports() {
 			if r.Method == "Add" && r.Ref.WebhookID == marker && !recorded[r.Ref] {
 				recorded[r.Ref] = true
-				f.record(result(r.Ref, 1, webhooks.Deliver))
+				f.record(result(r.Ref, 1, driver.Deliver))
 			}
 		}
 		f.end()
@@ -74,7 +75,7 @@ func unreported(run runner) {
 		t.enqueueMany("acct", 8, 2)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
 		for i, task := range t.claim(6) { // two are not claimed
-			end := settlement(task, []webhooks.Outcome{webhooks.GiveUp, webhooks.Deliver, webhooks.Retry}[i%3])
+			end := settlement(task, []driver.Effect{driver.GiveUp, driver.Deliver, driver.Retry}[i%3])
 			end.RetryAfter = time.Hour
 			t.settle(end)
 		}
@@ -90,10 +91,10 @@ func unreported(run runner) {
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 1), audit.Entry{}))
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2), audit.Entry{})) // already pending
 		pending(5)
-		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead))
 		t.advance(1)
 		pending(7)
-		t.purge(webhooks.Purge{Payloads: t.border()})
+		t.purge(driver.Purge{Payloads: t.border()})
 		pending(0)
 	})
 
@@ -111,13 +112,13 @@ func unreported(run runner) {
 				if err == nil {
 					break
 				}
-				if !errors.Is(err, webhooks.ErrNotFound) || time.Now().After(end) {
+				if !errors.Is(err, apierr.ErrNotFound) || time.Now().After(end) {
 					f.Fatalf("EventDeliveries = %v", err)
 				}
 			}
 			left, err := f.source.Unreported(f.Context(), "webhook")
 			f.must(err)
-			known := map[webhooks.DeliveryRef]bool{}
+			known := map[driver.DeliveryRef]bool{}
 			for _, r := range f.seen() {
 				if r.Method == "Add" && r.Ref.WebhookID == "webhook" {
 					known[r.Ref] = true
@@ -139,7 +140,7 @@ func unreported(run runner) {
 		t.enqueue(newEvent("acct", "event"), 1)
 		due := t.delivery("acct", "event").NextAttemptAt
 		for _, id := range []string{"", "webhook"} {
-			got, err := t.store.(webhooks.Deliveries).Unreported(t.Context(), id)
+			got, err := t.store.(driver.Deliveries).Unreported(t.Context(), id)
 			t.must(err)
 			if off := got.OldestDue.Sub(due).Abs(); off > 50*time.Millisecond {
 				t.Errorf("OldestDue of %q = %v, which differs from the due time by %v", id, got.OldestDue, off)
@@ -148,7 +149,7 @@ func unreported(run runner) {
 	})
 
 	run("Ping and Unreported fail with an ended context and on a closed store", func(t *tester) {
-		d := t.store.(webhooks.Deliveries)
+		d := t.store.(driver.Deliveries)
 		t.must(d.Ping(t.Context()))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()

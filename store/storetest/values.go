@@ -10,11 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // some is a time with milliseconds, which a store could easily lose.
@@ -25,7 +24,7 @@ var same = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmpopts.EquateComparable(scopes.Set{}),
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location() == b.Location() }),
-	cmpopts.IgnoreFields(webhooks.Webhook{}, "Version"), // tested by versions
+	cmpopts.IgnoreFields(driver.Webhook{}, "Version"), // tested by versions
 	cmpopts.IgnoreFields(Task{}, "Age", "Ref"),
 }
 
@@ -48,16 +47,16 @@ func long(seed string, n int) string {
 func numbered(prefix string, n int) string { return fmt.Sprintf("%s_%06d", prefix, n) }
 
 // hashOf returns a hash determined by parts.
-func hashOf(parts ...string) apikeys.Hash {
-	return apikeys.Hash{Sum: sha256.Sum256(fmt.Appendf(nil, "%q", parts))}
+func hashOf(parts ...string) driver.Hash {
+	return driver.Hash{Sum: sha256.Sum256(fmt.Appendf(nil, "%q", parts))}
 }
 
 // hintOf returns the last characters of a key's hint.
 func hintOf(id string) string { return long(id, 4) }
 
 // newKey returns a key whose hash is determined by account and ID.
-func newKey(account, id string) apikeys.Key {
-	return apikeys.Key{
+func newKey(account, id string) driver.Key {
+	return driver.Key{
 		ID:        id,
 		Account:   account,
 		Name:      "key " + id,
@@ -70,7 +69,7 @@ func newKey(account, id string) apikeys.Key {
 }
 
 // rotatedKey returns a key with all fields set.
-func rotatedKey(account, id string) apikeys.Key {
+func rotatedKey(account, id string) driver.Key {
 	key := newKey(account, id)
 	key.ExpiresAt = some.Add(12345 * time.Millisecond)
 	key.CreatedBy = audit.Actor{Kind: audit.ActorPerson, ID: "ann:é@example.com"}
@@ -82,28 +81,28 @@ func rotatedKey(account, id string) apikeys.Key {
 
 // The event types of the tests.
 const (
-	eventType  webhooks.EventType = "tests.done" // of newEvent
-	otherType  webhooks.EventType = "tests.failed"
-	thirdType  webhooks.EventType = "tests.skipped"
-	fourthType webhooks.EventType = "tests.repeated"
+	eventType  driver.EventType = "tests.done" // of newEvent
+	otherType  driver.EventType = "tests.failed"
+	thirdType  driver.EventType = "tests.skipped"
+	fourthType driver.EventType = "tests.repeated"
 )
 
 // newWebhook returns an active webhook, subscribed to newEvent's type.
-func newWebhook(account, id string) webhooks.Webhook {
-	return webhooks.Webhook{
+func newWebhook(account, id string) driver.Webhook {
+	return driver.Webhook{
 		ID:            id,
 		Account:       account,
 		URL:           "https://example.com/" + id,
-		Events:        []webhooks.EventType{otherType, eventType},
-		WebhookHealth: webhooks.WebhookHealth{Active: true},
+		Events:        []driver.EventType{otherType, eventType},
+		WebhookHealth: driver.WebhookHealth{Active: true},
 		Threshold:     12_500_000_001,
 		Secret:        signing.NewSecret(),
 		CreatedAt:     some,
 	}
 }
 
-func newEvent(account, id string) webhooks.EncodedEvent {
-	return webhooks.EncodedEvent{
+func newEvent(account, id string) driver.EncodedEvent {
+	return driver.EncodedEvent{
 		ID:        id,
 		Account:   account,
 		Type:      eventType,
@@ -116,13 +115,13 @@ func newEvent(account, id string) webhooks.EncodedEvent {
 }
 
 // attemptOf returns an attempt for a task with all fields set.
-func attemptOf(task Task) webhooks.Attempt {
-	return webhooks.Attempt{
+func attemptOf(task Task) driver.Attempt {
+	return driver.Attempt{
 		Number:    task.Attempt,
 		StartedAt: some.Add(time.Duration(task.Attempt) * time.Second),
 		Duration:  1234567 * time.Microsecond,
 		Status:    503,
-		Class:     webhooks.ClassStatus,
+		Class:     driver.ClassStatus,
 		Error:     "503 Service Unavailable",
 		Response:  "<h1>Down</h1>\r\n",
 	}
@@ -132,6 +131,6 @@ func attemptOf(task Task) webhooks.Attempt {
 func at(minutes time.Duration) time.Time { return some.Add(minutes * time.Minute) }
 
 // settlement returns a settlement of a task.
-func settlement(task Task, outcome webhooks.Outcome) Settlement {
-	return Settlement{Task: task, Outcome: outcome, Attempt: attemptOf(task)}
+func settlement(task Task, outcome driver.Effect) Settlement {
+	return Settlement{Task: task, Effect: outcome, Attempt: attemptOf(task)}
 }

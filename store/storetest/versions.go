@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // versions tests Webhook.Version, which the other tests ignore.
@@ -35,13 +35,13 @@ func versions(run runner) {
 
 	run("counts only stored updates", func(t *tester) {
 		create(t)
-		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL, w.Version = "changed", 99 })
+		changed := t.updateWebhook("acct", "webhook", func(w *driver.Webhook) { w.URL, w.Version = "changed", 99 })
 		if changed.Version != 2 {
 			t.Errorf("UpdateWebhook returned version %d, want 2", changed.Version)
 		}
 		want(t, "an update", 2)
 		failed := errors.New("failed")
-		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(*webhooks.Webhook, *audit.Entry) error { return failed })
+		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(*driver.Webhook, *audit.Entry) error { return failed })
 		t.wantError("UpdateWebhook", err, failed)
 		want(t, "a failed update", 2)
 	})
@@ -50,14 +50,14 @@ func versions(run runner) {
 		create(t)
 		for i, version := range []uint64{2, 3, 3, 4, 4} { // two events fail at first, and both are delivered in the end
 			id := numbered("event", i)
-			t.settleEvent(newEvent("acct", id), 1, []webhooks.Outcome{webhooks.GiveUp, webhooks.GiveUp, webhooks.GiveUp, webhooks.Deliver, webhooks.Deliver}[i])
+			t.settleEvent(newEvent("acct", id), 1, []driver.Effect{driver.GiveUp, driver.GiveUp, driver.GiveUp, driver.Deliver, driver.Deliver}[i])
 			want(t, id, version)
 		}
 		t.enqueue(newEvent("acct", "event"), 1)
 		if got := t.claimAll(1)[0].Webhook.Version; got != 4 {
 			t.Errorf("Task.Webhook has version %d, want 4", got)
 		}
-		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 1})
+		list, err := t.store.ListWebhooks(t.Context(), "acct", driver.ListQuery{Limit: 1})
 		if t.must(err); list[0].Version != 4 {
 			t.Errorf("ListWebhooks has version %d, want 4", list[0].Version)
 		}
@@ -68,8 +68,8 @@ func versions(run runner) {
 		const goroutines = 8
 		seen := make([]uint64, goroutines)
 		inParallel(goroutines, func(i int) {
-			changed, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
-				w.PastEvents = append(w.PastEvents, webhooks.EventType(fmt.Sprint(w.Version)))
+			changed, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error {
+				w.PastEvents = append(w.PastEvents, driver.EventType(fmt.Sprint(w.Version)))
 				return nil
 			})
 			t.wantError("UpdateWebhook", err, nil)
@@ -78,6 +78,6 @@ func versions(run runner) {
 		slices.Sort(seen)
 		wantSame(t, "versions returned by UpdateWebhook", seen, []uint64{2, 3, 4, 5, 6, 7, 8, 9})
 		wantSame(t, "versions passed to change", t.webhook("acct", "webhook").PastEvents,
-			[]webhooks.EventType{"1", "2", "3", "4", "5", "6", "7", "8"})
+			[]driver.EventType{"1", "2", "3", "4", "5", "6", "7", "8"})
 	})
 }

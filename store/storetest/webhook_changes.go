@@ -5,9 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func createWebhook(run runner) {
@@ -17,11 +18,11 @@ func createWebhook(run runner) {
 		for _, account := range []string{"acct", "other"} {
 			again := newWebhook(account, "webhook")
 			again.Active = false
-			t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), again, webhooks.CreateOptions{}), webhooks.ErrExists)
+			t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), again, driver.CreateOptions{}), apierr.ErrExists)
 			wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		}
 		_, err := t.store.WebhookByID(t.Context(), "other", "webhook")
-		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		t.wantError("WebhookByID", err, apierr.ErrNotFound)
 		t.enqueue(newEvent("other", "event"), 0)
 		t.enqueue(newEvent("acct", "event"), 1)
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, w)
@@ -29,21 +30,21 @@ func createWebhook(run runner) {
 
 	run("WebhookByID returns ErrNotFound for an unknown webhook", func(t *tester) {
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")
-		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		t.wantError("WebhookByID", err, apierr.ErrNotFound)
 	})
 
 	run("if several webhooks with the same ID are created concurrently, one succeeds", func(t *tester) {
 		for round := range 25 {
 			const goroutines = 8
 			id, won := numbered("webhook", round), make([]bool, goroutines)
-			all := make([]webhooks.Webhook, goroutines)
+			all := make([]driver.Webhook, goroutines)
 			for i := range all {
 				all[i] = newWebhook(numbered("acct", i%3), id) // with different secrets
 			}
 			inParallel(goroutines, func(i int) {
-				err := t.store.CreateWebhook(t.Context(), all[i], webhooks.CreateOptions{})
+				err := t.store.CreateWebhook(t.Context(), all[i], driver.CreateOptions{})
 				if won[i] = err == nil; !won[i] {
-					t.wantError("CreateWebhook", err, webhooks.ErrExists)
+					t.wantError("CreateWebhook", err, apierr.ErrExists)
 				}
 			})
 			if n := countTrue(won); n != 1 {
@@ -62,12 +63,12 @@ func updateWebhook(run runner) {
 		t.createWebhooks(w, newWebhook("acct", "other"))
 		want := w
 		want.URL, want.Active = "https://example.org", false
-		want.Events = []webhooks.EventType{fourthType}
-		want.PastEvents = []webhooks.EventType{eventType, otherType}
+		want.Events = []driver.EventType{fourthType}
+		want.PastEvents = []driver.EventType{eventType, otherType}
 		want.Threshold, want.Secret = 0, signing.NewSecret()
 		want.PreviousSecret, want.PreviousSecretExpiresAt = w.Secret, some.Add(time.Hour)
-		var given webhooks.Webhook
-		got := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+		var given driver.Webhook
+		got := t.updateWebhook("acct", "webhook", func(w *driver.Webhook) {
 			given = *w
 			*w = want
 		})
@@ -79,13 +80,13 @@ func updateWebhook(run runner) {
 
 	run("returns ErrNotFound if the webhook does not exist", func(t *tester) {
 		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", turnOff)
-		t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
+		t.wantError("UpdateWebhook", err, apierr.ErrNotFound)
 	})
 
 	run("stores nothing if change returns an error", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w)
-		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
+		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error {
 			w.URL, w.Active, w.Events[0] = "changed", false, "changed"
 			return fmt.Errorf("wrapped: %w", errChange)
 		})
@@ -98,14 +99,14 @@ func updateWebhook(run runner) {
 	run("does not change ID, Account and CreatedAt", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w)
-		got := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+		got := t.updateWebhook("acct", "webhook", func(w *driver.Webhook) {
 			w.ID, w.Account, w.CreatedAt, w.URL = "id", "other", some.Add(time.Hour), "changed"
 		})
 		w.URL = "changed"
 		wantSame(t, "UpdateWebhook", got, w)
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		_, err := t.store.WebhookByID(t.Context(), "other", "id")
-		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		t.wantError("WebhookByID", err, apierr.ErrNotFound)
 	})
 
 	webhookRecords.updates(run)
@@ -115,11 +116,11 @@ func updateWebhook(run runner) {
 			id := numbered("webhook", round)
 			t.createWebhooks(newWebhook(id, id))
 			t.enqueue(newEvent(id, "event"), 1)
-			end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
-			end.Deactivate = webhooks.OffGone
+			end := settlement(t.claimAll(1)[0], driver.GiveUp)
+			end.Deactivate = driver.OffGone
 			inParallel(2, func(i int) {
 				if i == 0 {
-					_, err := t.store.UpdateWebhook(t.Context(), id, id, func(w *webhooks.Webhook, _ *audit.Entry) error {
+					_, err := t.store.UpdateWebhook(t.Context(), id, id, func(w *driver.Webhook, _ *audit.Entry) error {
 						w.Threshold = 1
 						return nil
 					})

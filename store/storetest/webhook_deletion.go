@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 func deleteWebhook(run runner) {
@@ -17,10 +18,10 @@ func deleteWebhook(run runner) {
 		t.enqueueMany("acct", 3, 2)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")
-		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
-		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+		t.wantError("WebhookByID", err, apierr.ErrNotFound)
+		list, err := t.store.ListWebhooks(t.Context(), "acct", driver.ListQuery{Limit: 9})
 		t.must(err)
-		wantSame(t, "ListWebhooks", list, []webhooks.Webhook{other})
+		wantSame(t, "ListWebhooks", list, []driver.Webhook{other})
 		for i, task := range t.claimAll(3) {
 			wantSame(t, "Task.Webhook", *task.Webhook, other)
 			wantSame(t, "WebhookID", t.delivery("acct", numbered("event", i)).WebhookID, "other")
@@ -30,7 +31,7 @@ func deleteWebhook(run runner) {
 
 	run("also deliveries that are due later, claimed or recovered", func(t *tester) {
 		t.dead("acct", "webhook", 6)
-		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead))
 		t.advance(9)
 		t.createWebhooks(newWebhook("other", "a"), newWebhook("other", "b"))
 		for i := range 6 {
@@ -38,7 +39,7 @@ func deleteWebhook(run runner) {
 			t.enqueue(newEvent("other", numbered("event", i)), 2)
 		}
 		for i, task := range t.claimAll(24) {
-			if later := settlement(task, webhooks.Retry); i%4 > 0 || task.Webhook.ID != "webhook" {
+			if later := settlement(task, driver.Retry); i%4 > 0 || task.Webhook.ID != "webhook" {
 				later.RetryAfter = time.Duration(i) * time.Minute
 				t.settle(later)
 			}
@@ -56,19 +57,19 @@ func deleteWebhook(run runner) {
 	})
 
 	run("ErrNotFound", func(t *tester) {
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}), webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}), apierr.ErrNotFound)
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}), webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}), apierr.ErrNotFound)
 	})
 
 	run("passes the webhook to check, and does nothing if that returns an error", func(t *tester) {
 		w := newWebhook("acct", "webhook")
 		t.createWebhooks(w)
 		t.enqueue(newEvent("acct", "event"), 1)
-		var given []webhooks.Webhook
+		var given []driver.Webhook
 		remove := func(err error) error {
-			return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(w webhooks.Webhook) error {
+			return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(w driver.Webhook) error {
 				given = append(given, w)
 				return err
 			}, audit.Entry{})
@@ -81,7 +82,7 @@ func deleteWebhook(run runner) {
 		for _, g := range given {
 			wantSame(t, "webhook passed to check", g, w)
 		}
-		t.wantError("DeleteWebhook", remove(errChange), webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", remove(errChange), apierr.ErrNotFound)
 		wantSame(t, "calls of check", len(given), calls)
 		t.claimAll(0)
 	})
@@ -90,17 +91,17 @@ func deleteWebhook(run runner) {
 		for round := range 20 {
 			id := numbered("webhook", round)
 			t.createWebhooks(newWebhook("acct", id))
-			var checked, updated webhooks.Webhook
+			var checked, updated driver.Webhook
 			var refused error
 			inParallel(2, func(i int) {
 				if i == 0 {
-					updated, refused = t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, _ *audit.Entry) error {
+					updated, refused = t.store.UpdateWebhook(t.Context(), "acct", id, func(w *driver.Webhook, _ *audit.Entry) error {
 						w.Threshold = 1
 						return nil
 					})
 					return
 				}
-				err := t.store.DeleteWebhook(t.Context(), "acct", id, func(w webhooks.Webhook) error {
+				err := t.store.DeleteWebhook(t.Context(), "acct", id, func(w driver.Webhook) error {
 					time.Sleep(time.Microsecond) // lets the other goroutine run
 					checked = w
 					return nil
@@ -108,13 +109,13 @@ func deleteWebhook(run runner) {
 				t.wantError("DeleteWebhook", err, nil)
 			})
 			if refused != nil {
-				t.wantError("UpdateWebhook", refused, webhooks.ErrNotFound)
+				t.wantError("UpdateWebhook", refused, apierr.ErrNotFound)
 				wantSame(t, "webhook passed to check", checked.Threshold, newWebhook("acct", id).Threshold)
 			} else {
 				wantSame(t, "webhook passed to check", checked, updated)
 			}
 			_, err := t.store.WebhookByID(t.Context(), "acct", id)
-			t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+			t.wantError("WebhookByID", err, apierr.ErrNotFound)
 		}
 	})
 
@@ -123,9 +124,9 @@ func deleteWebhook(run runner) {
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
-		for i, outcome := range []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
+		for i, outcome := range []driver.Effect{driver.Retry, driver.Deliver, driver.GiveUp} {
 			end := settlement(tasks[i], outcome)
-			end.Deactivate = webhooks.OffGone
+			end.Deactivate = driver.OffGone
 			t.wantStale(end)
 			wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[i].Event.ID), nil)
 		}
@@ -136,7 +137,7 @@ func deleteWebhook(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
-		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.GiveUp), settlement(tasks[2], webhooks.Retry))
+		t.settle(settlement(tasks[0], driver.Deliver), settlement(tasks[1], driver.GiveUp), settlement(tasks[2], driver.Retry))
 		delivered, dead := t.deliveries("acct", tasks[0].Event.ID), t.deliveries("acct", tasks[1].Event.ID)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[0].Event.ID), delivered)
@@ -148,46 +149,46 @@ func deleteWebhook(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		settled, leased := t.claim(1)[0], t.claim(1)[0]
-		t.settle(settlement(settled, webhooks.Deliver))
+		t.settle(settlement(settled, driver.Deliver))
 		want := t.deliveries("acct", settled.Event.ID)
 		for _, account := range []string{"acct", "other"} {
 			t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 			w := newWebhook(account, "webhook")
 			t.createWebhooks(w)
 			t.claimAll(0)
-			t.wantStale(settlement(leased, webhooks.Deliver))
+			t.wantStale(settlement(leased, driver.Deliver))
 			t.enqueue(newEvent(account, "later"), 1)
 			task := t.claimAll(1)[0]
 			wantSame(t, "Task.Event", task.Event, newEvent(account, "later"))
 			wantSame(t, "Task.Webhook", *task.Webhook, w)
 		}
 		t.enqueue(newEvent("other", settled.Event.ID), 1)
-		t.settle(settlement(t.claimAll(1)[0], webhooks.GiveUp))
-		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", settled.Event.ID, audit.Entry{}), webhooks.ErrNotFound)
-		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
-		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
+		t.settle(settlement(t.claimAll(1)[0], driver.GiveUp))
+		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", settled.Event.ID, audit.Entry{}), apierr.ErrNotFound)
+		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", driver.DeliveryQuery{Limit: 9})
+		t.wantError("ListDeliveries", err, apierr.ErrNotFound)
 		wantSame(t, "EventDeliveries", t.deliveries("acct", settled.Event.ID), want)
 	})
 
 	run("deliveries to a new webhook with the same ID use its URL and secret", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.settleEvent(newEvent("acct", "redelivered"), 1, webhooks.Deliver)
-		t.settleEvent(newEvent("acct", "recovered"), 1, webhooks.GiveUp)
+		t.settleEvent(newEvent("acct", "redelivered"), 1, driver.Deliver)
+		t.settleEvent(newEvent("acct", "recovered"), 1, driver.GiveUp)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))
 		again := newWebhook("acct", "webhook")
 		again.URL, again.Secret = "https://again.example.com/", signing.NewSecret()
 		t.createWebhooks(again)
-		if err := t.store.Redeliver(t.Context(), "acct", "webhook", "redelivered", audit.Entry{}); !errors.Is(err, webhooks.ErrNotFound) {
+		if err := t.store.Redeliver(t.Context(), "acct", "webhook", "redelivered", audit.Entry{}); !errors.Is(err, apierr.ErrNotFound) {
 			t.must(err) // a store may still know data of the former webhook
 		}
-		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", driver.Dead))
 		t.advance(9)
 		t.enqueue(newEvent("acct", "published"), 1)
 		var ends []Settlement
 		for _, task := range t.claim(9) {
 			wantSame(t, "Task.Webhook", *task.Webhook, again)
-			failed := settlement(task, webhooks.GiveUp)
-			failed.Deactivate = webhooks.OffGone
+			failed := settlement(task, driver.GiveUp)
+			failed.Deactivate = driver.OffGone
 			ends = append(ends, failed)
 		}
 		t.settle(ends...)
@@ -206,7 +207,7 @@ func deleteWebhook(run runner) {
 		})
 		var later []Settlement
 		for _, task := range t.claim(n) {
-			retry := settlement(task, webhooks.Retry)
+			retry := settlement(task, driver.Retry)
 			retry.RetryAfter = time.Hour
 			later = append(later, retry)
 		}
@@ -220,21 +221,21 @@ func deleteWebhook(run runner) {
 			for i := 0; i < n; i += 49 {
 				id := numbered("event", i)
 				wantSame(t, "EventDeliveries", t.delivery("acct", id).WebhookID, "other")
-				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), webhooks.ErrNotFound)
+				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), apierr.ErrNotFound)
 			}
 		}
 		check()
 		for range 3 { // the store may clean up during these
-			_, err := t.store.Purge(t.Context(), webhooks.Purge{Limit: 50})
+			_, err := t.store.Purge(t.Context(), driver.Purge{Limit: 50})
 			t.must(err)
 			check()
 		}
 		t.createWebhooks(w)
 		check()
-		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), nil)
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", driver.DeliveryQuery{}), nil)
 		t.enqueue(newEvent("acct", "later"), 2)
-		t.purge(webhooks.Purge{Payloads: border})
-		wantSame(t, "state of a delivery to the other webhook", t.delivery("acct", numbered("event", 0)).State, webhooks.Dead)
+		t.purge(driver.Purge{Payloads: border})
+		wantSame(t, "state of a delivery to the other webhook", t.delivery("acct", numbered("event", 0)).State, driver.Dead)
 		for _, task := range t.claimAll(2) {
 			wantSame(t, "Task.Event", task.Event, newEvent("acct", "later"))
 		}

@@ -6,20 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
-// webhookValues tests the general rules of webhooks.Store.
+// webhookValues tests the general rules of driver.WebhookStore.
 func webhookValues(run runner) {
 	run("returns every field unchanged", func(t *tester) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
-		full.Threshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
+		full.Threshold, full.OffReason = math.MaxUint64, driver.OffFailing
 		full.FailingEvent, full.FailedAgain, full.Held = "event", true, true
 		full.OffAt = some.Add(time.Hour)
 		full.ProvenAt, full.FailingSince, full.WarnedAt = some.Add(-time.Minute), some.Add(time.Minute), some.Add(time.Hour)
-		full.PastEvents = []webhooks.EventType{fourthType, thirdType}
+		full.PastEvents = []driver.EventType{fourthType, thirdType}
 		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)
 		bare.Active, bare.Threshold, bare.Secret = false, 0, signing.Secret{}
 		t.createWebhooks(full, bare)
@@ -28,7 +29,7 @@ func webhookValues(run runner) {
 	})
 
 	run("keeps the order of event types", func(t *tester) {
-		all := []webhooks.EventType{eventType, otherType, thirdType, fourthType}
+		all := []driver.EventType{eventType, otherType, thirdType, fourthType}
 		for i := range all {
 			w := newWebhook("acct", numbered("webhook", i))
 			w.Events = append(slices.Clone(all[i:]), all[:i]...)
@@ -64,12 +65,12 @@ func webhookValues(run runner) {
 		task := t.claimAll(1)[0]
 		wantSame(t, "Task.Event", task.Event, event)
 		wantSame(t, "Task.Webhook", *task.Webhook, w)
-		end := settlement(task, webhooks.Deliver)
+		end := settlement(task, driver.Deliver)
 		want := end.Attempt
 		end.Attempt.StartedAt = end.Attempt.StartedAt.In(zone)
 		t.settle(end)
-		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{want})
-		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []driver.Attempt{want})
+		recovery := newRecovery("acct", "webhook", "recovery", driver.Dead)
 		local := recovery
 		local.From, local.To, local.CreatedAt = recovery.From.In(zone), recovery.To.In(zone), recovery.CreatedAt.In(zone)
 		t.createRecoveries(local)
@@ -78,7 +79,7 @@ func webhookValues(run runner) {
 
 	run("truncates times to milliseconds", func(t *tester) {
 		const most = time.Millisecond - time.Nanosecond
-		w, event, recovery := newWebhook("acct", "webhook"), newEvent("acct", "event"), newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		w, event, recovery := newWebhook("acct", "webhook"), newEvent("acct", "event"), newRecovery("acct", "webhook", "recovery", driver.Dead)
 		w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = some, some.Add(time.Hour), some.Add(time.Minute)
 		fineWebhook, fineEvent, fineRecovery := w, event, recovery
 		for _, at := range []*time.Time{
@@ -94,12 +95,12 @@ func webhookValues(run runner) {
 		t.enqueue(fineEvent, 1)
 		task := t.claimAll(1)[0]
 		wantSame(t, "Task.Event", task.Event, event)
-		end := settlement(task, webhooks.GiveUp)
+		end := settlement(task, driver.GiveUp)
 		want := end.Attempt
 		end.Attempt.StartedAt = want.StartedAt.Add(most)
 		t.settle(end)
-		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{want})
-		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []driver.Attempt{want})
+		changed := t.updateWebhook("acct", "webhook", func(w *driver.Webhook) {
 			w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = some.Add(most), some.Add(most), some.Add(most)
 		})
 		wantSame(t, "changed times", []time.Time{changed.FailingSince, changed.WarnedAt, changed.PreviousSecretExpiresAt}, []time.Time{some, some, some})
@@ -121,16 +122,16 @@ func webhookValues(run runner) {
 			task := t.claimAll(1)[0]
 			wantSame(t, "Task.Event", task.Event, event)
 			wantSame(t, "Task.Webhook", *task.Webhook, w)
-			end := settlement(task, webhooks.Deliver)
+			end := settlement(task, driver.Deliver)
 			end.Attempt.Error, end.Attempt.Response = w.URL, s
 			t.settle(end)
 			d := t.delivery(s, s)
-			wantSame(t, "EventDeliveries", d, webhooks.Delivery{
+			wantSame(t, "EventDeliveries", d, driver.Delivery{
 				EventID: s, WebhookID: s, Type: event.Type, PublishedAt: d.PublishedAt,
-				State: webhooks.Delivered, Attempts: []webhooks.Attempt{end.Attempt},
+				State: driver.Delivered, Attempts: []driver.Attempt{end.Attempt},
 			})
-			wantSame(t, "ListDeliveries", t.list(s, s, webhooks.DeliveryQuery{}), []webhooks.Delivery{d})
-			recovery := newRecovery(s, s, s, webhooks.Dead)
+			wantSame(t, "ListDeliveries", t.list(s, s, driver.DeliveryQuery{}), []driver.Delivery{d})
+			recovery := newRecovery(s, s, s, driver.Dead)
 			t.createRecoveries(recovery)
 			wantSame(t, "RecoveryByID", t.recovery(s, s), recovery)
 		}
@@ -139,24 +140,24 @@ func webhookValues(run runner) {
 	run("copies values in", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
 		givenWebhook := w
-		w.PastEvents = []webhooks.EventType{fourthType}
+		w.PastEvents = []driver.EventType{fourthType}
 		givenWebhook.Events, givenWebhook.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
 		t.createWebhooks(givenWebhook)
 		t.enqueue(event, 1)
 		givenWebhook.Events[0], givenWebhook.PastEvents[0] = "changed", "changed"
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 
-		w.Events = []webhooks.EventType{eventType, thirdType}
+		w.Events = []driver.EventType{eventType, thirdType}
 		left := slices.Clone(w.Events)
-		var kept *webhooks.Webhook
-		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+		var kept *driver.Webhook
+		t.updateWebhook("acct", "webhook", func(w *driver.Webhook) {
 			w.Events, kept = left, w
 		})
 		left[1], kept.Active = "changed", false
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, event)
 
-		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead, webhooks.Skipped)
+		recovery := newRecovery("acct", "webhook", "recovery", driver.Dead, driver.Skipped)
 		givenRecovery := recovery
 		givenRecovery.States = slices.Clone(recovery.States)
 		t.createRecoveries(givenRecovery)
@@ -166,26 +167,26 @@ func webhookValues(run runner) {
 
 	run("copies values out", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
-		w.PastEvents = []webhooks.EventType{fourthType}
+		w.PastEvents = []driver.EventType{fourthType}
 		t.createWebhooks(w)
 		t.enqueue(event, 1)
 
 		t.webhook("acct", "webhook").Events[0] = "changed by WebhookByID's caller"
 		t.webhook("acct", "webhook").PastEvents[0] = "changed by WebhookByID's caller"
-		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+		list, err := t.store.ListWebhooks(t.Context(), "acct", driver.ListQuery{Limit: 9})
 		t.must(err)
 		list[0].Events[0] = "changed by ListWebhooks's caller"
-		_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *audit.Entry) error {
+		_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error {
 			w.Events[0] = "changed by a failed change"
 			return errChange
 		})
 		t.wantError("UpdateWebhook", err, errChange)
-		t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}).Events[0] = "changed by UpdateWebhook's caller"
+		t.updateWebhook("acct", "webhook", func(*driver.Webhook) {}).Events[0] = "changed by UpdateWebhook's caller"
 		task := t.claimAll(1)[0]
-		t.settle(settlement(task, webhooks.Retry))
+		t.settle(settlement(task, driver.Retry))
 		t.delivery("acct", "event").Attempts[0].Status = 999
-		t.list("acct", "webhook", webhooks.DeliveryQuery{})[0].Attempts[0].Status = 999
-		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		t.list("acct", "webhook", driver.DeliveryQuery{})[0].Attempts[0].Status = 999
+		recovery := newRecovery("acct", "webhook", "recovery", driver.Dead)
 		t.createRecoveries(recovery)
 		t.recovery("acct", "recovery").States[0] = "changed by RecoveryByID's caller"
 
@@ -195,7 +196,7 @@ func webhookValues(run runner) {
 		again := t.await(1)[0]
 		wantSame(t, "Task.Webhook", *again.Webhook, w)
 		wantSame(t, "Task.Event", again.Event, event)
-		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{attemptOf(task)})
+		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []driver.Attempt{attemptOf(task)})
 	})
 
 	run("an ID belongs to one account", func(t *tester) {
@@ -205,21 +206,21 @@ func webhookValues(run runner) {
 		for _, ref := range [][2]string{{"other", "webhook"}, {"acct", "other webhook"}, {"nobody", "webhook"}, {"ACCT", "webhook"}, {"acct", "WEBHOOK"}, {"acc", "twebhook"}} {
 			account, id := ref[0], ref[1]
 			_, err := t.store.WebhookByID(t.Context(), account, id)
-			t.wantError("WebhookByID", err, webhooks.ErrNotFound)
-			_, err = t.store.UpdateWebhook(t.Context(), account, id, func(*webhooks.Webhook, *audit.Entry) error {
+			t.wantError("WebhookByID", err, apierr.ErrNotFound)
+			_, err = t.store.UpdateWebhook(t.Context(), account, id, func(*driver.Webhook, *audit.Entry) error {
 				t.Error("UpdateWebhook calls change although the webhook does not exist")
 				return nil
 			})
-			t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
-			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id, nil, audit.Entry{}), webhooks.ErrNotFound)
+			t.wantError("UpdateWebhook", err, apierr.ErrNotFound)
+			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id, nil, audit.Entry{}), apierr.ErrNotFound)
 			_, err = t.store.EventDeliveries(t.Context(), account, "event")
 			if account != "acct" {
-				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+				t.wantError("EventDeliveries", err, apierr.ErrNotFound)
 			}
-			_, err = t.store.ListDeliveries(t.Context(), account, id, webhooks.DeliveryQuery{Limit: 9})
-			t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), account, id, "event", audit.Entry{}), webhooks.ErrNotFound)
-			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(account, id, "recovery", webhooks.Dead), audit.Entry{}), webhooks.ErrNotFound)
+			_, err = t.store.ListDeliveries(t.Context(), account, id, driver.DeliveryQuery{Limit: 9})
+			t.wantError("ListDeliveries", err, apierr.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), account, id, "event", audit.Entry{}), apierr.ErrNotFound)
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(account, id, "recovery", driver.Dead), audit.Entry{}), apierr.ErrNotFound)
 		}
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		t.claimAll(1)

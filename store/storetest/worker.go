@@ -9,54 +9,54 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A Worker claims and settles the deliveries reported by a store. It is a minimal
-// [webhooks.Scheduler] for tests of stores, without limits, round robin or leases: a claimed
+// [driver.Scheduler] for tests of stores, without limits, round robin or leases: a claimed
 // delivery is under way until it is settled, released or forgotten. Its methods are safe for
 // concurrent use.
 type Worker struct {
 	store  store.Store
-	source webhooks.Deliveries // the store
+	source driver.Deliveries // the store
 
 	mu       sync.Mutex
 	run      *workerRun    // the running Deliver; nil before the first claim
 	changed  chan struct{} // closed by the next report
-	known    map[string]*webhooks.Webhook
+	known    map[string]*driver.Webhook
 	waiting  waitingList
-	underWay map[webhooks.DeliveryRef]*underWay
-	paused   map[webhooks.Group]bool
+	underWay map[driver.DeliveryRef]*underWay
+	paused   map[driver.Group]bool
 }
 
 // A Task is a claimed delivery.
 type Task struct {
-	Ref     webhooks.DeliveryRef
-	Event   webhooks.EncodedEvent
-	Webhook *webhooks.Webhook // shared by tasks: must not be changed
-	Attempt int               // number of the attempt to make
-	Before  int               // attempts made before the delivery was last redelivered
-	Age     time.Duration     // of the event
-	Err     error             // see [webhooks.LoadedDelivery.Err]
+	Ref     driver.DeliveryRef
+	Event   driver.EncodedEvent
+	Webhook *driver.Webhook // shared by tasks: must not be changed
+	Attempt int             // number of the attempt to make
+	Before  int             // attempts made before the delivery was last redelivered
+	Age     time.Duration   // of the event
+	Err     error           // see [driver.LoadedDelivery.Err]
 }
 
-// Release is a [Settlement.Outcome] for an attempt that was not made.
-const Release = webhooks.Outcome(math.MaxUint8)
+// Release is a [Settlement.Effect] for an attempt that was not made.
+const Release = driver.Effect(math.MaxUint8)
 
 // A Settlement ends a claim.
 type Settlement struct {
 	Task       Task
-	Outcome    webhooks.Outcome   // Retry, Deliver, GiveUp or Release
-	Attempt    webhooks.Attempt   // unused with Release
-	RetryAfter time.Duration      // used with Retry and Release
-	Deactivate webhooks.OffReason // disables the webhook, unless the outcome is Release
+	Effect     driver.Effect    // Retry, Deliver, GiveUp or Release
+	Attempt    driver.Attempt   // unused with Release
+	RetryAfter time.Duration    // used with Retry and Release
+	Deactivate driver.OffReason // disables the webhook, unless the outcome is Release
 }
 
 // An underWay is a claimed delivery.
 type underWay struct {
-	last    webhooks.PendingDelivery // the last report
-	attempt int                      // its number; 0 while the delivery is being loaded
-	again   bool                     // reported since the claim, so it waits again after any result
+	last    driver.PendingDelivery // the last report
+	attempt int                    // its number; 0 while the delivery is being loaded
+	again   bool                   // reported since the claim, so it waits again after any result
 }
 
 // A workerRun is a call of Deliver.
@@ -69,13 +69,13 @@ type workerRun struct {
 	err      error
 }
 
-var _ webhooks.Scheduler = (*workerRun)(nil)
+var _ driver.Scheduler = (*workerRun)(nil)
 
 // NewWorker returns a worker. Its first claim starts Deliver.
 func NewWorker(s store.Store) *Worker {
 	return &Worker{
-		store: s, source: s.(webhooks.Deliveries), changed: make(chan struct{}), known: map[string]*webhooks.Webhook{},
-		underWay: map[webhooks.DeliveryRef]*underWay{}, paused: map[webhooks.Group]bool{},
+		store: s, source: s.(driver.Deliveries), changed: make(chan struct{}), known: map[string]*driver.Webhook{},
+		underWay: map[driver.DeliveryRef]*underWay{}, paused: map[driver.Group]bool{},
 	}
 }
 
@@ -232,7 +232,7 @@ func (w *Worker) claim(ctx context.Context, run *workerRun, n int, webhookIDs []
 }
 
 // take moves due deliveries from waiting to under way.
-func (w *Worker) take(n int, webhookIDs []string) (refs []webhooks.DeliveryRef) {
+func (w *Worker) take(n int, webhookIDs []string) (refs []driver.DeliveryRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var passed []*waiting
@@ -246,7 +246,7 @@ func (w *Worker) take(n int, webhookIDs []string) (refs []webhooks.DeliveryRef) 
 			passed = append(passed, p)
 			continue
 		}
-		ref := webhooks.DeliveryRef{WebhookID: id, Number: p.Number}
+		ref := driver.DeliveryRef{WebhookID: id, Number: p.Number}
 		w.underWay[ref] = &underWay{last: p.PendingDelivery}
 		refs = append(refs, ref)
 	}
@@ -259,7 +259,7 @@ func (w *Worker) take(n int, webhookIDs []string) (refs []webhooks.DeliveryRef) 
 const dueTolerance = 2 * time.Millisecond // between reported and loaded due times
 
 // tasks returns the tasks of Ready deliveries, and counts the deliveries to load again.
-func (w *Worker) tasks(refs []webhooks.DeliveryRef, found []webhooks.LoadedDelivery) (tasks []Task, unread int) {
+func (w *Worker) tasks(refs []driver.DeliveryRef, found []driver.LoadedDelivery) (tasks []Task, unread int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -273,22 +273,22 @@ func (w *Worker) tasks(refs []webhooks.DeliveryRef, found []webhooks.LoadedDeliv
 		}
 		known := w.known[ref.WebhookID]
 		switch {
-		case l.State == webhooks.Unread:
+		case l.State == driver.Unread:
 			unread++
 			w.put(ref, u, u.last.Due)
-		case l.State == webhooks.Passive && (known == nil || known.Version <= l.Webhook.Version):
+		case l.State == driver.Passive && (known == nil || known.Version <= l.Webhook.Version):
 			if u.again {
 				w.put(ref, u, now)
 				break
 			}
 			delete(w.underWay, ref)
 			w.waiting.park(u.last)
-		case l.State == webhooks.Passive: // enabled since
+		case l.State == driver.Passive: // enabled since
 			w.put(ref, u, now)
-		case l.State == webhooks.Ready && l.Due.After(now.Add(dueTolerance)) && l.Err == nil:
+		case l.State == driver.Ready && l.Due.After(now.Add(dueTolerance)) && l.Err == nil:
 			u.last.Attempts = l.Attempts
 			w.put(ref, u, l.Due)
-		case l.State == webhooks.Ready:
+		case l.State == driver.Ready:
 			u.attempt = l.Attempts + 1
 			tasks = append(tasks, Task{
 				Ref: ref, Event: l.Event, Webhook: l.Webhook, Attempt: u.attempt, Before: l.Before, Age: l.Age, Err: l.Err,
@@ -303,7 +303,7 @@ func (w *Worker) tasks(refs []webhooks.DeliveryRef, found []webhooks.LoadedDeliv
 }
 
 // put moves a delivery from under way to waiting.
-func (w *Worker) put(ref webhooks.DeliveryRef, u *underWay, due time.Time) {
+func (w *Worker) put(ref driver.DeliveryRef, u *underWay, due time.Time) {
 	delete(w.underWay, ref)
 	if u.last.Due = due; u.again {
 		u.last.Due = time.Now()
@@ -314,7 +314,7 @@ func (w *Worker) put(ref webhooks.DeliveryRef, u *underWay, due time.Time) {
 }
 
 // end ends a claim. If the delivery is or may be pending, it waits.
-func (w *Worker) end(ref webhooks.DeliveryRef, attempt int, after time.Duration, pending bool) {
+func (w *Worker) end(ref driver.DeliveryRef, attempt int, after time.Duration, pending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	u := w.underWay[ref]
@@ -346,16 +346,16 @@ func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var results []webhooks.AttemptResult
+	var results []driver.AttemptResult
 	var indexes []int // settlements with results
 	for i := range settlements {
 		s := &settlements[i]
-		if s.Outcome == Release {
+		if s.Effect == Release {
 			continue
 		}
 		indexes = append(indexes, i)
-		results = append(results, webhooks.AttemptResult{
-			DeliveryRef: s.Task.Ref, Outcome: s.Outcome, Attempt: s.Attempt, RetryAfter: s.RetryAfter,
+		results = append(results, driver.AttemptResult{
+			DeliveryRef: s.Task.Ref, Effect: s.Effect, Attempt: s.Attempt, RetryAfter: s.RetryAfter,
 		})
 	}
 	of := w.current(settlements)
@@ -384,7 +384,7 @@ func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []
 		case isStale: // the next load shows its state
 			w.end(s.Task.Ref, s.Task.Attempt, 0, true)
 		default:
-			w.end(s.Task.Ref, s.Task.Attempt, s.RetryAfter, s.Outcome == Release || s.Outcome == webhooks.Retry)
+			w.end(s.Task.Ref, s.Task.Attempt, s.RetryAfter, s.Effect == Release || s.Effect == driver.Retry)
 		}
 	}
 	return stale, nil
@@ -395,12 +395,12 @@ func (w *Worker) current(settlements []Settlement) map[string][]*Settlement {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := map[string][]*Settlement{}
-	seen := map[webhooks.DeliveryRef]bool{}
+	seen := map[driver.DeliveryRef]bool{}
 	for i := range settlements {
 		s := &settlements[i]
 		ref := s.Task.Ref
 		u, known := w.underWay[ref], w.known[ref.WebhookID]
-		if s.Outcome != Release && u != nil && u.attempt == s.Task.Attempt && !seen[ref] && known != nil && known.URL == s.Task.Webhook.URL {
+		if s.Effect != Release && u != nil && u.attempt == s.Task.Attempt && !seen[ref] && known != nil && known.URL == s.Task.Webhook.URL {
 			of[ref.WebhookID] = append(of[ref.WebhookID], s)
 		}
 		seen[ref] = true
@@ -409,7 +409,7 @@ func (w *Worker) current(settlements []Settlement) map[string][]*Settlement {
 }
 
 // decide returns the changes of health that follow from the settlements for the known webhooks.
-func (w *Worker) decide(of map[string][]*Settlement) (changes []webhooks.HealthChange) {
+func (w *Worker) decide(of map[string][]*Settlement) (changes []driver.HealthChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, list := range of {
@@ -417,9 +417,9 @@ func (w *Worker) decide(of map[string][]*Settlement) (changes []webhooks.HealthC
 		if known == nil {
 			continue
 		}
-		change := webhooks.HealthChange{Account: known.Account, WebhookID: id, Version: known.Version, Health: known.WebhookHealth}
+		change := driver.HealthChange{Account: known.Account, WebhookID: id, Version: known.Version, Health: known.WebhookHealth}
 		for _, s := range list {
-			change.Health = change.Health.After(s.Outcome, &s.Attempt, s.Task.Event.ID, s.Deactivate)
+			change.Health = change.Health.After(s.Effect, &s.Attempt, s.Task.Event.ID, s.Deactivate)
 		}
 		if change.Health != known.WebhookHealth {
 			changes = append(changes, change)
@@ -430,7 +430,7 @@ func (w *Worker) decide(of map[string][]*Settlement) (changes []webhooks.HealthC
 
 // conflicting reloads the webhooks whose changes conflicted, and returns the settlements to decide
 // again: all except those of webhooks that a person has disabled or given another URL.
-func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, changes []webhooks.HealthChange, conflicts []int) map[string][]*Settlement {
+func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, changes []driver.HealthChange, conflicts []int) map[string][]*Settlement {
 	again := map[string][]*Settlement{}
 	for i, change := range changes {
 		if _, conflict := slices.BinarySearch(conflicts, i); !conflict {
@@ -451,7 +451,7 @@ func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, c
 }
 
 // stored records a webhook with its stored change of health.
-func (w *Worker) stored(change webhooks.HealthChange) {
+func (w *Worker) stored(change driver.HealthChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if known := w.known[change.WebhookID]; known != nil && known.Version == change.Version {
@@ -463,30 +463,30 @@ func (w *Worker) stored(change webhooks.HealthChange) {
 
 // Backlog counts pending deliveries of one webhook or of all: those that the worker knows and the
 // store still has, and those that the store has not reported.
-func (w *Worker) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+func (w *Worker) Backlog(ctx context.Context, webhookID string) (driver.Backlog, error) {
 	b, err := w.source.Unreported(ctx, webhookID)
 	if err != nil {
-		return webhooks.Backlog{}, err
+		return driver.Backlog{}, err
 	}
 	now := time.Now()
 	for refs := range slices.Chunk(w.refs(webhookID), 500) {
 		for len(refs) > 0 {
 			found, err := w.source.Load(ctx, refs)
 			if err != nil {
-				return webhooks.Backlog{}, err
+				return driver.Backlog{}, err
 			}
-			var unread []webhooks.DeliveryRef
+			var unread []driver.DeliveryRef
 			for i, l := range found {
 				w.mu.Lock()
 				u := w.underWay[refs[i]]
 				w.mu.Unlock()
 				switch {
-				case l.State == webhooks.Unread:
+				case l.State == driver.Unread:
 					unread = append(unread, refs[i])
 					continue
-				case l.State == webhooks.Gone:
+				case l.State == driver.Gone:
 					continue
-				case l.State == webhooks.Ready && u == nil && !l.Due.After(now) && (b.OldestDue.IsZero() || l.Due.Before(b.OldestDue)):
+				case l.State == driver.Ready && u == nil && !l.Due.After(now) && (b.OldestDue.IsZero() || l.Due.Before(b.OldestDue)):
 					b.OldestDue = l.Due.UTC().Truncate(time.Millisecond)
 				}
 				b.Pending++
@@ -498,7 +498,7 @@ func (w *Worker) Backlog(ctx context.Context, webhookID string) (webhooks.Backlo
 }
 
 // refs returns the known deliveries.
-func (w *Worker) refs(webhookID string) (refs []webhooks.DeliveryRef) {
+func (w *Worker) refs(webhookID string) (refs []driver.DeliveryRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ref := range w.waiting.all {
@@ -515,7 +515,7 @@ func (w *Worker) refs(webhookID string) (refs []webhooks.DeliveryRef) {
 }
 
 // learn records a webhook, unless a later version is known.
-func (w *Worker) learn(webhook *webhooks.Webhook) {
+func (w *Worker) learn(webhook *driver.Webhook) {
 	if known := w.known[webhook.ID]; known != nil && known.Version > webhook.Version {
 		return
 	}
@@ -537,11 +537,11 @@ func (r *workerRun) report(apply func(w *Worker)) {
 	r.worker.wake()
 }
 
-// Add implements [webhooks.Scheduler], as do the methods below.
-func (r *workerRun) Add(list []webhooks.PendingDelivery) {
+// Add implements [driver.Scheduler], as do the methods below.
+func (r *workerRun) Add(list []driver.PendingDelivery) {
 	r.report(func(w *Worker) {
 		for _, p := range list {
-			ref := webhooks.DeliveryRef{WebhookID: p.Webhook.ID, Number: p.Number}
+			ref := driver.DeliveryRef{WebhookID: p.Webhook.ID, Number: p.Number}
 			w.learn(p.Webhook)
 			if u := w.underWay[ref]; u != nil {
 				u.again, u.last = true, p
@@ -552,7 +552,7 @@ func (r *workerRun) Add(list []webhooks.PendingDelivery) {
 	})
 }
 
-func (r *workerRun) Nudge(ref webhooks.DeliveryRef) {
+func (r *workerRun) Nudge(ref driver.DeliveryRef) {
 	r.report(func(w *Worker) {
 		if u := w.underWay[ref]; u != nil {
 			u.again, u.last.First = true, true
@@ -562,15 +562,15 @@ func (r *workerRun) Nudge(ref webhooks.DeliveryRef) {
 	})
 }
 
-func (r *workerRun) Webhook(webhook *webhooks.Webhook) {
+func (r *workerRun) Webhook(webhook *driver.Webhook) {
 	r.report(func(w *Worker) { w.learn(webhook) })
 }
 
 func (*workerRun) Probe(string) {}
 
-func (r *workerRun) Forget(scope webhooks.Scope) {
+func (r *workerRun) Forget(scope driver.Scope) {
 	r.report(func(w *Worker) {
-		in := func(p *webhooks.PendingDelivery) bool {
+		in := func(p *driver.PendingDelivery) bool {
 			switch {
 			case scope.WebhookID != "":
 				return p.Webhook.ID == scope.WebhookID
@@ -596,9 +596,9 @@ func (r *workerRun) Forget(scope webhooks.Scope) {
 	})
 }
 
-func (*workerRun) Ended([]webhooks.DeliveryRef) {} // Load returns Gone for them
+func (*workerRun) Ended([]driver.DeliveryRef) {} // Load returns Gone for them
 
-func (r *workerRun) Pause(groups []webhooks.Group) {
+func (r *workerRun) Pause(groups []driver.Group) {
 	r.report(func(w *Worker) {
 		for _, g := range groups {
 			w.paused[g] = true
@@ -606,10 +606,10 @@ func (r *workerRun) Pause(groups []webhooks.Group) {
 	})
 }
 
-func (r *workerRun) UnderWay() map[webhooks.Group]int {
+func (r *workerRun) UnderWay() map[driver.Group]int {
 	r.worker.mu.Lock()
 	defer r.worker.mu.Unlock()
-	n := map[webhooks.Group]int{}
+	n := map[driver.Group]int{}
 	for _, u := range r.worker.underWay {
 		n[u.last.Group]++
 	}

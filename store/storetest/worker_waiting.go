@@ -5,29 +5,29 @@ import (
 	"container/heap"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A waitingList holds the deliveries that a Worker knows and that are not under way. Its zero value
 // is empty.
 type waitingList struct {
-	all    map[webhooks.DeliveryRef]*waiting
+	all    map[driver.DeliveryRef]*waiting
 	lines  [3]line               // First, neither, Recovered: in the order of claims
 	parked map[string][]*waiting // deliveries to webhooks that are inactive or on hold
 }
 
 // A waiting is a delivery of the list.
 type waiting struct {
-	webhooks.PendingDelivery
+	driver.PendingDelivery
 	line  int // -1: parked
 	index int // in the line
 }
 
-func (w *waiting) ref() webhooks.DeliveryRef {
-	return webhooks.DeliveryRef{WebhookID: w.Webhook.ID, Number: w.Number}
+func (w *waiting) ref() driver.DeliveryRef {
+	return driver.DeliveryRef{WebhookID: w.Webhook.ID, Number: w.Number}
 }
 
-func lineOf(p *webhooks.PendingDelivery) int {
+func lineOf(p *driver.PendingDelivery) int {
 	switch {
 	case p.First:
 		return 0
@@ -38,9 +38,9 @@ func lineOf(p *webhooks.PendingDelivery) int {
 }
 
 // add adds a delivery, or moves it to the earlier of two due times.
-func (l *waitingList) add(p webhooks.PendingDelivery) {
+func (l *waitingList) add(p driver.PendingDelivery) {
 	if l.all == nil {
-		l.all, l.parked = map[webhooks.DeliveryRef]*waiting{}, map[string][]*waiting{}
+		l.all, l.parked = map[driver.DeliveryRef]*waiting{}, map[string][]*waiting{}
 	}
 	w := &waiting{PendingDelivery: p}
 	if old := l.all[w.ref()]; old != nil {
@@ -96,7 +96,7 @@ func (l *waitingList) next(now time.Time) time.Duration {
 }
 
 // park adds a delivery that waits until unpark of its webhook, or until it is reported again.
-func (l *waitingList) park(p webhooks.PendingDelivery) {
+func (l *waitingList) park(p driver.PendingDelivery) {
 	w := &waiting{PendingDelivery: p, line: -1}
 	l.all[w.ref()] = w
 	l.parked[p.Webhook.ID] = append(l.parked[p.Webhook.ID], w)
@@ -110,7 +110,7 @@ func (l *waitingList) unpark(webhookID string) {
 	}
 }
 
-func (l *waitingList) nudge(ref webhooks.DeliveryRef) {
+func (l *waitingList) nudge(ref driver.DeliveryRef) {
 	if w := l.all[ref]; w != nil {
 		l.remove(w)
 		w.First, w.Due = true, time.Now()
@@ -119,7 +119,7 @@ func (l *waitingList) nudge(ref webhooks.DeliveryRef) {
 	}
 }
 
-func (l *waitingList) forget(in func(*webhooks.PendingDelivery) bool) {
+func (l *waitingList) forget(in func(*driver.PendingDelivery) bool) {
 	for _, w := range l.all {
 		if in(&w.PendingDelivery) {
 			l.remove(w)

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/internal/fields"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // Check returns an error that wraps [ErrRecord] for the first record that no store can import.
@@ -181,22 +181,22 @@ func (d *Delivery) check() error {
 		return err
 	}
 	switch d.State {
-	case webhooks.Pending:
+	case driver.Pending:
 		if d.Before > d.Made {
 			return malformed("deliveries.before", "must be at most made")
 		}
-		if d.Settled != "" && d.Settled != webhooks.Delivered && d.Settled != webhooks.Dead {
+		if d.Settled != "" && d.Settled != driver.Delivered && d.Settled != driver.Dead {
 			return malformed("deliveries.settled", "must be delivered, dead or empty")
 		}
-	case webhooks.Delivered, webhooks.Dead:
+	case driver.Delivered, driver.Dead:
 		if len(d.Attempts) == 0 {
 			return malformed("deliveries.attempts", "must be set if the delivery is delivered or dead")
 		}
-	case webhooks.Skipped:
+	case driver.Skipped:
 	default:
 		return malformed("deliveries.state", "must be pending, delivered, dead or skipped")
 	}
-	if d.State != webhooks.Pending && (d.Settled != "" || d.Made != 0 || d.Before != 0 || d.Recovered || d.First || d.AsPublished || d.Wait != 0) {
+	if d.State != driver.Pending && (d.Settled != "" || d.Made != 0 || d.Before != 0 || d.Recovered || d.First || d.AsPublished || d.Wait != 0) {
 		return malformed("deliveries.state", "must be pending if settled, made, before, recovered, first, asPublished or waitMillis is set")
 	}
 	for i := range d.Attempts {
@@ -211,8 +211,8 @@ func (d *Delivery) check() error {
 			return malformed("deliveries.attempts.status", "must not be negative")
 		}
 	}
-	if len(d.Attempts) > webhooks.MaxAttempts {
-		return malformed("deliveries.attempts", fmt.Sprintf("must be at most %d", webhooks.MaxAttempts))
+	if len(d.Attempts) > driver.MaxAttempts {
+		return malformed("deliveries.attempts", fmt.Sprintf("must be at most %d", driver.MaxAttempts))
 	}
 	return nil
 }

@@ -12,14 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // sourceOf returns a store with 20 keys and 20 pending deliveries in two accounts.
@@ -30,14 +29,14 @@ func sourceOf(t *testing.T) store.Store {
 		account := fmt.Sprint("acct_", i%2)
 		createKey(t, s, account, fmt.Sprint("key_", i))
 		if i < 2 {
-			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-				ID: fmt.Sprint("wh_", i), Account: account, Events: []webhooks.EventType{alerts.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
-			}, webhooks.CreateOptions{})
+			err := s.CreateWebhook(t.Context(), driver.Webhook{
+				ID: fmt.Sprint("wh_", i), Account: account, Events: []driver.EventType{alerts.TypeBalanceLow}, WebhookHealth: driver.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+			}, driver.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		event := webhooks.EncodedEvent{ID: fmt.Sprint("evt_", i), Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}
+		event := driver.EncodedEvent{ID: fmt.Sprint("evt_", i), Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}
 		if _, err := s.Enqueue(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
@@ -54,8 +53,8 @@ func open(t *testing.T) store.Store {
 
 func createKey(t *testing.T, s store.Store, account, id string) {
 	t.Helper()
-	key := apikeys.Key{Account: account, ID: id, Hash: apikeys.Hash{Sum: sha256.Sum256([]byte(id))}, CreatedAt: time.Now()}
-	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+	key := driver.Key{Account: account, ID: id, Hash: driver.Hash{Sum: sha256.Sum256([]byte(id))}, CreatedAt: time.Now()}
+	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

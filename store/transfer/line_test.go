@@ -11,11 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var same = cmp.Options{cmpopts.EquateComparable(scopes.Set{}), cmpopts.EquateEmpty()}
@@ -34,12 +33,12 @@ func fill(v reflect.Value) {
 		*value = signing.NewSecret()
 	case *scopes.Set:
 		*value = scopes.Of(scopes.FilesRead, "host:own")
-	case *apikeys.Hash:
+	case *driver.Hash:
 		value.Sum[0] = 1
 	case *time.Duration:
 		*value = time.Hour + time.Millisecond
-	case *webhooks.DeliveryState:
-		*value = webhooks.Dead
+	case *driver.DeliveryState:
+		*value = driver.Dead
 	default:
 		switch v.Kind() {
 		case reflect.String:
@@ -75,10 +74,10 @@ func fill(v reflect.Value) {
 func records() []transfer.Record {
 	event := filled(new(transfer.Event))
 	event.Body = nil // consistent with NoBody
-	event.Deliveries[0].State = webhooks.Pending
+	event.Deliveries[0].State = driver.Pending
 	alive := filled(new(transfer.Event))
 	alive.NoBody, alive.Forgotten = false, false
-	alive.Deliveries[0] = transfer.Delivery{WebhookID: "webhook", State: webhooks.Skipped}
+	alive.Deliveries[0] = transfer.Delivery{WebhookID: "webhook", State: driver.Skipped}
 	return []transfer.Record{
 		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), filled(new(transfer.Alert)),
 		filled(new(transfer.DedupKey)), filled(new(transfer.Scan)), event, alive, filled(new(transfer.Recovery)),

@@ -7,10 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/fields"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // payloads maps each kind to the parser of its payload.
@@ -114,7 +112,7 @@ type requestPayload struct {
 }
 
 func (p requestPayload) record() (Record, error) {
-	return &Request{p.Account, p.Webhook, p.IdempotencyKey, p.At.Time, apikeys.DuplicateRequestError{ID: p.ID, Fingerprint: p.Fingerprint}, p.KeyID}, nil
+	return &Request{p.Account, p.Webhook, p.IdempotencyKey, p.At.Time, driver.DuplicateRequestError{ID: p.ID, Fingerprint: p.Fingerprint}, p.KeyID}, nil
 }
 
 type alertPayload struct {
@@ -135,7 +133,7 @@ type dedupKeyPayload struct {
 }
 
 func (p dedupKeyPayload) record() (Record, error) {
-	return &DedupKey{p.Account, alerts.DedupKey{Key: p.Key, Until: p.Until.Time}}, nil
+	return &DedupKey{p.Account, driver.DedupKey{Key: p.Key, Until: p.Until.Time}}, nil
 }
 
 type scanPayload struct {
@@ -145,16 +143,16 @@ type scanPayload struct {
 func (p scanPayload) record() (Record, error) { return &Scan{p.State}, nil }
 
 type recoveryPayload struct {
-	Account     string                   `json:"account"`
-	ID          string                   `json:"id"`
-	WebhookID   string                   `json:"webhookId"`
-	States      []webhooks.DeliveryState `json:"states"`
-	From        millis                   `json:"from,omitzero"`
-	To          millis                   `json:"to,omitzero"`
-	CreatedAt   millis                   `json:"createdAt,omitzero"`
-	Recovered   int                      `json:"recovered,omitempty"`
-	Done        bool                     `json:"done,omitempty"`
-	NextEventID string                   `json:"nextEventId,omitempty"`
+	Account     string                 `json:"account"`
+	ID          string                 `json:"id"`
+	WebhookID   string                 `json:"webhookId"`
+	States      []driver.DeliveryState `json:"states"`
+	From        millis                 `json:"from,omitzero"`
+	To          millis                 `json:"to,omitzero"`
+	CreatedAt   millis                 `json:"createdAt,omitzero"`
+	Recovered   int                    `json:"recovered,omitempty"`
+	Done        bool                   `json:"done,omitempty"`
+	NextEventID string                 `json:"nextEventId,omitempty"`
 }
 
 func payloadOfRecovery(r *Recovery) recoveryPayload {
@@ -164,7 +162,7 @@ func payloadOfRecovery(r *Recovery) recoveryPayload {
 }
 
 func (p recoveryPayload) record() (Record, error) {
-	return &Recovery{webhooks.Recovery{
+	return &Recovery{driver.Recovery{
 		Account: p.Account, ID: p.ID, WebhookID: p.WebhookID, States: p.States, From: p.From.Time, To: p.To.Time,
 		CreatedAt: p.CreatedAt.Time, Recovered: p.Recovered, Done: p.Done,
 	}, p.NextEventID}, nil

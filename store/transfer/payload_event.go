@@ -5,44 +5,44 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 type eventPayload struct {
-	Account     string             `json:"account"`
-	ID          string             `json:"id"`
-	Type        webhooks.EventType `json:"type"`
-	Timestamp   millis             `json:"timestamp,omitzero"`
-	Body        []byte             `json:"body,omitempty"`
-	Trace       string             `json:"traceContext,omitempty"`
-	PublishedAt millis             `json:"publishedAt"`
-	Matched     int                `json:"matched,omitempty"`
-	NoBody      bool               `json:"noBody,omitempty"`
-	Forgotten   bool               `json:"forgotten,omitempty"`
-	Deliveries  []deliveryPayload  `json:"deliveries,omitempty"`
+	Account     string            `json:"account"`
+	ID          string            `json:"id"`
+	Type        driver.EventType  `json:"type"`
+	Timestamp   millis            `json:"timestamp,omitzero"`
+	Body        []byte            `json:"body,omitempty"`
+	Trace       string            `json:"traceContext,omitempty"`
+	PublishedAt millis            `json:"publishedAt"`
+	Matched     int               `json:"matched,omitempty"`
+	NoBody      bool              `json:"noBody,omitempty"`
+	Forgotten   bool              `json:"forgotten,omitempty"`
+	Deliveries  []deliveryPayload `json:"deliveries,omitempty"`
 }
 
 type deliveryPayload struct {
-	WebhookID   string                 `json:"webhookId"`
-	State       webhooks.DeliveryState `json:"state"`
-	Attempts    []attemptPayload       `json:"attempts,omitempty"`
-	Settled     webhooks.DeliveryState `json:"settled,omitempty"`
-	Made        int                    `json:"made,omitempty"`
-	Before      int                    `json:"before,omitempty"`
-	Recovered   bool                   `json:"recovered,omitempty"`
-	First       bool                   `json:"first,omitempty"`
-	AsPublished bool                   `json:"asPublished,omitempty"`
-	WaitMillis  int64                  `json:"waitMillis,omitempty"`
+	WebhookID   string               `json:"webhookId"`
+	State       driver.DeliveryState `json:"state"`
+	Attempts    []attemptPayload     `json:"attempts,omitempty"`
+	Settled     driver.DeliveryState `json:"settled,omitempty"`
+	Made        int                  `json:"made,omitempty"`
+	Before      int                  `json:"before,omitempty"`
+	Recovered   bool                 `json:"recovered,omitempty"`
+	First       bool                 `json:"first,omitempty"`
+	AsPublished bool                 `json:"asPublished,omitempty"`
+	WaitMillis  int64                `json:"waitMillis,omitempty"`
 }
 
 type attemptPayload struct {
-	Number         int                 `json:"number"`
-	StartedAt      millis              `json:"startedAt,omitzero"`
-	DurationMicros int64               `json:"durationMicros,omitempty"`
-	Status         int                 `json:"status,omitempty"`
-	Class          webhooks.ErrorClass `json:"class,omitempty"`
-	Error          string              `json:"error,omitempty"`
-	Response       string              `json:"response,omitempty"`
+	Number         int               `json:"number"`
+	StartedAt      millis            `json:"startedAt,omitzero"`
+	DurationMicros int64             `json:"durationMicros,omitempty"`
+	Status         int               `json:"status,omitempty"`
+	Class          driver.ErrorClass `json:"class,omitempty"`
+	Error          string            `json:"error,omitempty"`
+	Response       string            `json:"response,omitempty"`
 }
 
 func payloadOfEvent(r *Event) eventPayload {
@@ -70,7 +70,7 @@ func payloadOfEvent(r *Event) eventPayload {
 
 func (p eventPayload) record() (Record, error) {
 	r := &Event{
-		EncodedEvent: webhooks.EncodedEvent{ID: p.ID, Account: p.Account, Type: p.Type, Timestamp: p.Timestamp.Time, TraceContext: p.Trace, Body: p.Body},
+		EncodedEvent: driver.EncodedEvent{ID: p.ID, Account: p.Account, Type: p.Type, Timestamp: p.Timestamp.Time, TraceContext: p.Trace, Body: p.Body},
 		PublishedAt:  p.PublishedAt.Time, Matched: p.Matched, NoBody: p.NoBody, Forgotten: p.Forgotten,
 	}
 	if len(p.Trace) > 64 || strings.ContainsFunc(p.Trace, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -91,7 +91,7 @@ func (p eventPayload) record() (Record, error) {
 			if most := int64(math.MaxInt64 / time.Microsecond); a.DurationMicros > most || a.DurationMicros < -most {
 				return nil, malformed("deliveries.attempts.durationMicros", "must be less than 292 years")
 			}
-			r.Deliveries[i].Attempts = append(r.Deliveries[i].Attempts, webhooks.Attempt{
+			r.Deliveries[i].Attempts = append(r.Deliveries[i].Attempts, driver.Attempt{
 				Number: a.Number, StartedAt: a.StartedAt.Time, Duration: time.Duration(a.DurationMicros) * time.Microsecond, Status: a.Status,
 				Class: a.Class, Error: a.Error, Response: a.Response,
 			})

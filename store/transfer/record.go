@@ -3,11 +3,9 @@ package transfer
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A Kind is the kind of a record.
@@ -36,10 +34,10 @@ type Record interface {
 
 // A Key is an API key with its uses.
 type Key struct {
-	apikeys.Key
+	driver.Key
 
 	// UsedAt is the last use with Hash; zero: never. UsedAt, LastUsedAt and PreviousUsedAt have the
-	// values recorded by [apikeys.Store.RecordKeyUse].
+	// values recorded by [driver.KeyStore.RecordKeyUse].
 	UsedAt time.Time
 }
 
@@ -51,7 +49,7 @@ func (r *Key) Fields(w *fields.Walk) {
 
 // A Webhook is a webhook with its secrets and its health.
 type Webhook struct {
-	webhooks.Webhook
+	driver.Webhook
 }
 
 // A Request is a creation identified by an idempotency key.
@@ -60,25 +58,25 @@ type Request struct {
 	Webhook        bool // the request created a webhook, not a key
 	IdempotencyKey string
 	At             time.Time // time of the request
-	Made           apikeys.DuplicateRequestError
+	Made           driver.DuplicateRequestError
 	KeyID          string // of the API key that made the request; empty: none
 }
 
-// An Alert is the state of an alert: of an account's [alerts.Series].
+// An Alert is the state of an alert: of an account's [driver.AlertSeries].
 type Alert struct {
 	Account string
 	Series  string
 	State   []byte // not empty
-	Due     bool   // see [alerts.Step]
+	Due     bool   // see [driver.AlertStep]
 }
 
 // A DedupKey is a deduplication key of the account.
 type DedupKey struct {
 	Account string
-	alerts.DedupKey
+	driver.DedupKey
 }
 
-// A Scan is the state of [alerts.Store.UpdateScan]. Exports of a single account do not
+// A Scan is the state of [driver.AlertStore.UpdateScan]. Exports of a single account do not
 // include it.
 type Scan struct {
 	State []byte // not empty
@@ -86,7 +84,7 @@ type Scan struct {
 
 // An Event is an event with its deliveries.
 type Event struct {
-	webhooks.EncodedEvent // Body is nil if NoBody
+	driver.EncodedEvent // Body is nil if NoBody
 
 	PublishedAt time.Time
 	Matched     int  // number of deliveries pending at publication
@@ -101,13 +99,13 @@ type Event struct {
 // exist.
 type Delivery struct {
 	WebhookID string
-	State     webhooks.DeliveryState
-	Attempts  []webhooks.Attempt // the stored attempts, oldest first
+	State     driver.DeliveryState
+	Attempts  []driver.Attempt // the stored attempts, oldest first
 
 	// The fields below are only set if State is Pending.
 
 	// Settled is the state before the delivery was last made pending: Delivered, Dead or empty.
-	Settled webhooks.DeliveryState
+	Settled driver.DeliveryState
 
 	Made      int  // attempts made so far
 	Before    int  // attempts made before it was last made pending
@@ -123,7 +121,7 @@ type Delivery struct {
 
 // A Recovery is a recovery with its progress.
 type Recovery struct {
-	webhooks.Recovery
+	driver.Recovery
 
 	// NextEventID is the webhook's event to continue with; empty: the recovery has processed all
 	// events, or the webhook no longer exists. A store may return an earlier event.

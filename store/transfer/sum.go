@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // The counts of an event's parts, which are not records of their own. The checksums of events cover
@@ -43,7 +43,7 @@ func (s Summary) Add(r Record) error {
 			d := &lasting.Deliveries[i]
 			d.First, d.AsPublished, d.Wait = false, false, 0
 			s.count(CountAttempts, len(d.Attempts))
-			if d.State == webhooks.Pending {
+			if d.State == driver.Pending {
 				s.count(CountPending, 1)
 			} else {
 				s.count(CountSettled, 1)

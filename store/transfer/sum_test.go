@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 func summaryOf(t *testing.T, records ...transfer.Record) transfer.Summary {
@@ -30,7 +30,7 @@ func TestSummary_Compare_FindsRealDifferencesOnly(t *testing.T) {
 		if event, ok := r.(*transfer.Event); ok {
 			later := *event
 			later.Deliveries = slices.Clone(event.Deliveries)
-			if d := &later.Deliveries[0]; d.State == webhooks.Pending {
+			if d := &later.Deliveries[0]; d.State == driver.Pending {
 				d.Wait, d.First, d.AsPublished = time.Minute, false, false
 			}
 			other[i] = &later

@@ -12,7 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A fencer applies a fence to a copy of the backup, or of the abandoned file if there is one.
@@ -253,7 +253,7 @@ func each[T any](items []T, change func(T) error) error {
 // found reports a change, unless its object did not exist.
 func (f *fencer) found(err error, count *int, kind FindingKind, r Ref) error {
 	switch {
-	case errors.Is(err, apikeys.ErrNotFound), errors.Is(err, webhooks.ErrNotFound):
+	case errors.Is(err, apierr.ErrNotFound), errors.Is(err, apierr.ErrNotFound):
 		return nil
 	case err == nil:
 		f.report(count, Finding{Kind: kind, Account: r.Account, ID: r.ID})
@@ -275,8 +275,8 @@ func (f *fencer) erase(ctx context.Context, account string) error {
 
 // killKey sets a random hash, so that no value of the key is valid.
 func (f *fencer) killKey(ctx context.Context, r Ref) error {
-	_, err := f.store.UpdateKey(ctx, r.Account, r.ID, func(key *apikeys.Key, _ *audit.Entry) error {
-		key.Hint, key.Previous, key.PreviousHint, key.PreviousExpiresAt = "", apikeys.Hash{}, "", time.Time{}
+	_, err := f.store.UpdateKey(ctx, r.Account, r.ID, func(key *driver.Key, _ *audit.Entry) error {
+		key.Hint, key.Previous, key.PreviousHint, key.PreviousExpiresAt = "", driver.Hash{}, "", time.Time{}
 		_, err := rand.Read(key.Hash.Sum[:])
 		return err
 	})
@@ -329,16 +329,16 @@ func (f *fencer) addEvents(ctx context.Context) error {
 // isNew reports whether the restored file lacks an event, and removes the event's pending
 // deliveries to unknown webhooks.
 func (f *fencer) isNew(ctx context.Context, e *transfer.Event) (bool, error) {
-	if _, err := f.store.EventDeliveries(ctx, e.Account, e.ID); e.Forgotten || !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := f.store.EventDeliveries(ctx, e.Account, e.ID); e.Forgotten || !errors.Is(err, apierr.ErrNotFound) {
 		return false, err
 	}
 	var gone error
 	e.Deliveries = slices.DeleteFunc(e.Deliveries, func(d transfer.Delivery) bool {
 		_, err := f.store.WebhookByID(ctx, e.Account, d.WebhookID)
-		if err != nil && !errors.Is(err, webhooks.ErrNotFound) {
+		if err != nil && !errors.Is(err, apierr.ErrNotFound) {
 			gone = err
 		}
-		return d.State == webhooks.Pending && err != nil
+		return d.State == driver.Pending && err != nil
 	})
 	f.report(&f.info.EventsAdded, Finding{Kind: EventAdded, Account: e.Account, ID: e.ID})
 	return true, gone
@@ -374,7 +374,7 @@ func (f *fencer) readAll(ctx context.Context) error {
 }
 
 func (f *fencer) hold(ctx context.Context, r Ref) error {
-	_, err := f.store.UpdateWebhook(ctx, r.Account, r.ID, func(w *webhooks.Webhook, _ *audit.Entry) error {
+	_, err := f.store.UpdateWebhook(ctx, r.Account, r.ID, func(w *driver.Webhook, _ *audit.Entry) error {
 		w.Held = true
 		return nil
 	})
@@ -383,7 +383,7 @@ func (f *fencer) hold(ctx context.Context, r Ref) error {
 
 func (f *fencer) reportPending(e *transfer.Event) {
 	for i := range e.Deliveries {
-		if d := &e.Deliveries[i]; d.State == webhooks.Pending {
+		if d := &e.Deliveries[i]; d.State == driver.Pending {
 			f.report(&f.info.MayBeSentTwice, Finding{Kind: MayBeSentTwice, Account: e.Account, ID: e.ID, Webhook: d.WebhookID})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // eventState is the state of a [verifier] for rows of events.
@@ -373,7 +373,7 @@ func (v *verifier) attemptOf(refs []ref, number uint64, want int, value []byte) 
 	if err != nil || attempt.Number != want {
 		return nil, cannotBeRead
 	}
-	if outcome == webhooks.GiveUp && v.isLast(number, want) {
+	if outcome == driver.GiveUp && v.isLast(number, want) {
 		refs = v.appendFailed(refs, number, webhook)
 	}
 	return refs, ""

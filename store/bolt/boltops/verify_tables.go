@@ -9,13 +9,12 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A table describes the rows of a bucket.
@@ -47,7 +46,7 @@ type ref struct {
 // tables are all buckets without the event buckets, see eventTables.
 var tables = []table{
 	{bucket: schema.Meta, check: (*verifier).meta},
-	{bucket: schema.Keys, key: exactly(len(apikeys.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
+	{bucket: schema.Keys, key: exactly(len(driver.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
 	{bucket: schema.Accounts, key: accountRow, check: (*verifier).account},
 	{bucket: schema.KeyUses, check: func(_ *verifier, k, value []byte) ([]ref, string) {
 		return []ref{{schema.Accounts, k, nil, "there is no such key"}}, unless(record.ValidUses(value), fmt.Sprintf("has %d bytes, and should have 8 or 24", len(value)))
@@ -85,7 +84,7 @@ var tables = []table{
 	// Some of the recoveries may be purged.
 	{bucket: schema.WebhookRecoveries, check: func(_ *verifier, webhook, value []byte) ([]ref, string) {
 		ids, err := record.DecodeIDs(value)
-		return []ref{{schema.WebhookIDs, webhook, nil, "there is no such webhook"}}, unless(err == nil && len(ids) <= webhooks.MaxRecoveries, cannotBeRead)
+		return []ref{{schema.WebhookIDs, webhook, nil, "there is no such webhook"}}, unless(err == nil && len(ids) <= driver.MaxRecoveries, cannotBeRead)
 	}},
 	{bucket: schema.Requests, key: requestKey, check: func(v *verifier, k, value []byte) ([]ref, string) {
 		r, err := record.DecodeRequest(value)
@@ -337,8 +336,8 @@ func (v *verifier) meta(k, value []byte) ([]ref, string) {
 }
 
 // decodeKey returns the key in a row of the bucket keys, or nil.
-func decodeKey(hash, value []byte) *apikeys.Key {
-	var key apikeys.Key
+func decodeKey(hash, value []byte) *driver.Key {
+	var key driver.Key
 	if len(hash) != len(key.Hash.Sum) || record.DecodeKey(&key, hash, value) != nil {
 		return nil
 	}
@@ -362,7 +361,7 @@ func (v *verifier) key(hash, value []byte) ([]ref, string) {
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
 		refs = append(refs, ref{schema.Keys, key.Previous.Sum[:], equals(record.EncodeAlias(key.Hash)), "its previous hash does not lead to it"})
 	}
-	if expiry := apikeys.ExpiryOf(key); !expiry.At.IsZero() {
+	if expiry := driver.ExpiryOf(key); !expiry.At.IsZero() {
 		refs = append(refs, ref{bucket: schema.Expiry, key: record.ExpiryKey(expiry)})
 	}
 	return refs, ""

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // From one file to another: it takes no database to see that the program works.
@@ -21,9 +21,9 @@ func TestMove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := apikeys.Key{Account: "acct", ID: "key", CreatedAt: time.Now()}
+	key := driver.Key{Account: "acct", ID: "key", CreatedAt: time.Now()}
 	key.Hash.Sum[0] = 1
-	if err := errors.Join(s.CreateKey(t.Context(), key, apikeys.CreateOptions{}), s.Close()); err != nil {
+	if err := errors.Join(s.CreateKey(t.Context(), key, driver.CreateOptions{}), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	ended, cancel := context.WithCancel(t.Context())

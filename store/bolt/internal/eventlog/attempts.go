@@ -10,15 +10,15 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // logAttempt stores an attempt at a delivery, and deletes attempts in excess of MaxAttempts.
-func (s *Step) logAttempt(number uint64, a *webhooks.Attempt, outcome webhooks.Outcome) error {
-	if a.Number > webhooks.MaxAttempts {
+func (s *Step) logAttempt(number uint64, a *driver.Attempt, outcome driver.Effect) error {
+	if a.Number > driver.MaxAttempts {
 		var old [][]byte
 		c := s.tx.Bucket(schema.Attempts).Cursor()
-		last := AttemptKey(number, a.Number-webhooks.MaxAttempts)
+		last := AttemptKey(number, a.Number-driver.MaxAttempts)
 		for k, _ := c.Seek(AttemptKey(number, 0)); k != nil && bytes.Compare(k, last) <= 0; k, _ = c.Next() {
 			old = append(old, bytes.Clone(k))
 		}
@@ -136,8 +136,8 @@ func packedAttempt(tx *bbolt.Tx, segment *record.Segment, number uint64) []byte 
 
 // attemptsAt returns the stored attempts at a delivery of the segment, and the state that results
 // from them.
-func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts []webhooks.Attempt, state webhooks.DeliveryState, err error) {
-	var outcomes []webhooks.Outcome
+func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts []driver.Attempt, state driver.DeliveryState, err error) {
+	var outcomes []driver.Effect
 	read := func(value []byte) error {
 		attempt, outcome, err := record.DecodeAttempt(value)
 		attempts, outcomes = append(attempts, attempt), append(outcomes, outcome)
@@ -156,15 +156,15 @@ func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts 
 			}
 		}
 	}
-	for len(attempts) > 0 && attempts[0].Number <= attempts[len(attempts)-1].Number-webhooks.MaxAttempts {
+	for len(attempts) > 0 && attempts[0].Number <= attempts[len(attempts)-1].Number-driver.MaxAttempts {
 		attempts, outcomes = attempts[1:], outcomes[1:] // excess first attempt, in a pack
 	}
 	for _, outcome := range outcomes {
 		switch outcome {
-		case webhooks.Deliver:
-			state = webhooks.Delivered
-		case webhooks.GiveUp:
-			state = webhooks.Dead
+		case driver.Deliver:
+			state = driver.Delivered
+		case driver.GiveUp:
+			state = driver.Dead
 		}
 	}
 	return attempts, state, nil

@@ -12,8 +12,8 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // An exporter reads events for a page of an export.
@@ -137,7 +137,7 @@ func (e *exporter) event(s *exportedSegment, i int, event *record.Event) (export
 func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Delivery) error {
 	there := e.log.hasWebhook(e.tx, []byte(d.WebhookID))
 	if there && s.fresh.Has(number) {
-		d.State, d.AsPublished = webhooks.Pending, true
+		d.State, d.AsPublished = driver.Pending, true
 		return nil
 	}
 	attempts, state, err := attemptsAt(e.tx, s.Segment, number)
@@ -150,10 +150,10 @@ func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Deliv
 		if err != nil {
 			return err
 		}
-		d.State, d.Settled = webhooks.Pending, state
+		d.State, d.Settled = driver.Pending, state
 		d.Made, d.Before, d.Recovered, d.First, d.Wait = p.Attempts, p.Before, p.Recovered, p.First, e.log.options.Clock.Wall(p.Due).Sub(e.now)
 	} else if state == "" && s.skipped.Has(number) {
-		d.State = webhooks.Skipped
+		d.State = driver.Skipped
 	} else if state == "" {
 		d.Attempts = nil // attempts of a delivery that ended with its webhook
 	}

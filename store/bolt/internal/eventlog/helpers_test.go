@@ -10,12 +10,13 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A logFile is the event log of a file that no Store has open.
@@ -71,12 +72,12 @@ func (l *logFile) run(t *testing.T, steps ...func(*eventlog.Step) error) {
 
 // event returns an event of an account that has no webhooks.
 func (l *logFile) event(account, id string) *eventlog.Event {
-	return l.NewEvent(&webhooks.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now()})
+	return l.NewEvent(&driver.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now()})
 }
 
 // publish publishes an event unless it is known, and reports whether it was new.
 func publish(s *eventlog.Step, e *eventlog.Event) (isNew bool, err error) {
-	if _, err := s.Known(e); !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := s.Known(e); !errors.Is(err, apierr.ErrNotFound) {
 		return false, err
 	}
 	_, err = s.Publish(e, nil, nil, time.Now())
@@ -91,7 +92,7 @@ func (l *logFile) knows(t *testing.T, account, id string) (known bool) {
 		_, err := l.View(tx).Event(found)
 		return err
 	})
-	if err != nil && !errors.Is(err, webhooks.ErrNotFound) {
+	if err != nil && !errors.Is(err, apierr.ErrNotFound) {
 		t.Fatal(err)
 	}
 	return err == nil
@@ -106,7 +107,7 @@ func (l *logFile) purge(t *testing.T, before time.Time) {
 				return err
 			}
 			left := 100
-			_, err := s.Purge(&webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before}, &left)
+			_, err := s.Purge(&driver.Purge{Payloads: before, Attempts: before, EventIDs: before}, &left)
 			more = left <= 0
 			return err
 		})

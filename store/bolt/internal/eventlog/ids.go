@@ -11,9 +11,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // idsPerRun is the minimum number of IDs in a run.
@@ -127,7 +127,7 @@ func (x *idIndex) find(account, id string, key uint64) Found {
 // Event returns the event, or ErrNotFound. found must be from before the transaction began.
 func (v *View) Event(found Found) (Stored, error) {
 	if v.log.options.Erasing(found.account) {
-		return Stored{}, webhooks.ErrNotFound
+		return Stored{}, apierr.ErrNotFound
 	}
 	return found.event(v.tx)
 }
@@ -143,7 +143,7 @@ func (s *Step) Known(e *Event) (Stored, error) {
 
 func (s *Step) event(found Found) (Stored, error) {
 	if found.numbers == nil && found.runs == nil {
-		return Stored{}, webhooks.ErrNotFound
+		return Stored{}, apierr.ErrNotFound
 	}
 	flushed := s.tx.Bucket(schema.Events).Sequence()
 	if slices.ContainsFunc(found.numbers, func(n uint64) bool { return n > flushed }) {
@@ -186,7 +186,7 @@ func (f *Found) event(tx *bbolt.Tx) (Stored, error) {
 			return Stored{event, segment, i}, err
 		}
 	}
-	return Stored{}, webhooks.ErrNotFound
+	return Stored{}, apierr.ErrNotFound
 }
 
 // begin removes the IDs of a batch that was not committed.

@@ -4,16 +4,17 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // An Import adds events of an export, in one step.
 type Import struct {
 	*Step
-	found func(webhook string, d webhooks.PendingDelivery) error
+	found func(webhook string, d driver.PendingDelivery) error
 
 	segment  record.SegmentBuilder // segment under construction
 	noBodies bool
@@ -24,7 +25,7 @@ type Import struct {
 }
 
 // Import returns an Import. It passes each pending delivery to found, without its Webhook.
-func (s *Step) Import(found func(webhook string, d webhooks.PendingDelivery) error) *Import {
+func (s *Step) Import(found func(webhook string, d driver.PendingDelivery) error) *Import {
 	return &Import{Step: s, found: found}
 }
 
@@ -45,7 +46,7 @@ func (m *Import) Has(r *transfer.Event, published time.Time) (known bool, err er
 	}
 	e := m.log.NewEvent(&r.EncodedEvent)
 	defer e.Release()
-	if _, err = m.Known(e); errors.Is(err, webhooks.ErrNotFound) {
+	if _, err = m.Known(e); errors.Is(err, apierr.ErrNotFound) {
 		return false, nil
 	}
 	return true, err
@@ -102,9 +103,9 @@ func (m *Import) Add(r *transfer.Event) error {
 	var fresh, skipped, others []string
 	for i := range r.Deliveries {
 		switch d := &r.Deliveries[i]; {
-		case d.State == webhooks.Pending && d.AsPublished:
+		case d.State == driver.Pending && d.AsPublished:
 			fresh = append(fresh, d.WebhookID)
-		case d.State == webhooks.Skipped:
+		case d.State == driver.Skipped:
 			skipped = append(skipped, d.WebhookID)
 		default:
 			others = append(others, d.WebhookID)
@@ -123,9 +124,9 @@ func (m *Import) Add(r *transfer.Event) error {
 	for i := range r.Deliveries {
 		d, class := &r.Deliveries[i], 2
 		switch {
-		case d.State == webhooks.Pending && d.AsPublished:
+		case d.State == driver.Pending && d.AsPublished:
 			class = 0
-		case d.State == webhooks.Skipped:
+		case d.State == driver.Skipped:
 			class = 1
 		}
 		if err := m.addDelivery(r, d, next[class]); err != nil {
@@ -139,8 +140,8 @@ func (m *Import) Add(r *transfer.Event) error {
 // addDelivery adds the rows of a delivery that has a place in the segment.
 func (m *Import) addDelivery(r *transfer.Event, d *transfer.Delivery, number uint64) error {
 	m.addAttempts(d, number)
-	failed := d.State == webhooks.Dead
-	if d.State == webhooks.Pending {
+	failed := d.State == driver.Dead
+	if d.State == driver.Pending {
 		p := record.Pending{Due: time.Now().Add(d.Wait), Attempts: d.Made, Before: d.Before, Recovered: d.Recovered, First: d.First}
 		if d.AsPublished {
 			if r.PublishedAt.Before(p.Due) {
@@ -173,18 +174,18 @@ func (m *Import) addAttempts(d *transfer.Delivery, number uint64) {
 	if len(d.Attempts) > 0 {
 		settledBy = d.Attempts[len(d.Attempts)-1].Number
 	}
-	if d.State == webhooks.Pending {
+	if d.State == driver.Pending {
 		state, settledBy = d.Settled, d.Before
 	}
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
-		outcome := webhooks.Retry
+		outcome := driver.Retry
 		if a.Number == settledBy {
 			switch state {
-			case webhooks.Delivered:
-				outcome = webhooks.Deliver
-			case webhooks.Dead:
-				outcome = webhooks.GiveUp
+			case driver.Delivered:
+				outcome = driver.Deliver
+			case driver.Dead:
+				outcome = driver.GiveUp
 			}
 		}
 		encoded := record.EncodeAttempt(a, outcome)

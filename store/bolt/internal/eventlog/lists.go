@@ -10,11 +10,11 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // ListEvents returns a page of an account's events. It searches run by run, as ListDeliveries does.
-func (v *View) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
+func (v *View) ListEvents(ctx context.Context, account string, query driver.EventQuery) (page driver.EventPage, err error) {
 	low, high := between(v.tx, query.From, query.To)
 	cursors := v.log.options.Cursors
 	if after, ok := cursors.Decode(query.After); ok && query.OldestFirst {
@@ -28,7 +28,7 @@ func (v *View) ListEvents(ctx context.Context, account string, query webhooks.Ev
 	if v.log.options.Erasing(account) {
 		return page, nil
 	}
-	pageUntil := func(position uint64) (webhooks.EventPage, error) {
+	pageUntil := func(position uint64) (driver.EventPage, error) {
 		if page.Next = cursors.Encode(position); query.OldestFirst {
 			page.Resume = page.Next
 		}
@@ -37,7 +37,7 @@ func (v *View) ListEvents(ctx context.Context, account string, query webhooks.Ev
 	w := &eventWalk{View: v, account: account, query: &query, indexed: Number(v.tx, schema.MetaEventRuns)}
 	for low < high {
 		if err := ctx.Err(); err != nil {
-			return webhooks.EventPage{}, err
+			return driver.EventPage{}, err
 		}
 		run := (high - 1) / RunSize * RunSize
 		if query.OldestFirst {
@@ -80,7 +80,7 @@ func (v *View) ListEvents(ctx context.Context, account string, query webhooks.Ev
 type eventWalk struct {
 	*View
 	account string
-	query   *webhooks.EventQuery
+	query   *driver.EventQuery
 	indexed uint64 // first number without an index
 	cost    int
 }
@@ -106,7 +106,7 @@ func (w *eventWalk) within(run uint64) (numbers []uint64) {
 	c := w.tx.Bucket(schema.EventRuns).Cursor()
 	for k, value := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = c.Next() {
 		w.cost += costIndex
-		if t := webhooks.EventType(k[len(prefix):]); len(w.query.Types) > 0 && !slices.Contains(w.query.Types, t) {
+		if t := driver.EventType(k[len(prefix):]); len(w.query.Types) > 0 && !slices.Contains(w.query.Types, t) {
 			continue
 		}
 		if of, err := record.DecodeRun(run, value); err == nil {
@@ -119,7 +119,7 @@ func (w *eventWalk) within(run uint64) (numbers []uint64) {
 }
 
 // event returns an event if it is readable and matches the query.
-func (w *eventWalk) event(number uint64) (listed webhooks.StoredEvent, ok bool) {
+func (w *eventWalk) event(number uint64) (listed driver.StoredEvent, ok bool) {
 	w.cost += costDetails
 	segment, err := w.segments.At(number)
 	if err != nil || segment.Number(segment.Index(number)) != number {
@@ -129,7 +129,7 @@ func (w *eventWalk) event(number uint64) (listed webhooks.StoredEvent, ok bool) 
 	if err != nil || event.Account != w.account {
 		return listed, false
 	}
-	listed = webhooks.StoredEvent{
+	listed = driver.StoredEvent{
 		ID: event.ID, Type: event.Type, Timestamp: event.Timestamp, PublishedAt: event.PublishedAt, HasBody: bodiesOf(w.tx, segment) != nil,
 	}
 	return listed, w.query.Matches(&listed)
@@ -183,6 +183,6 @@ func (s *Step) indexEvents() (made bool, err error) {
 	return true, s.Put(schema.Meta, schema.MetaEventRuns, record.NumberKey(run+RunSize))
 }
 
-func eventRunKey(run uint64, account string, of webhooks.EventType) []byte {
+func eventRunKey(run uint64, account string, of driver.EventType) []byte {
 	return append(record.NumberKey(run), record.Prefixed(account, string(of))...)
 }

@@ -10,12 +10,12 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // Take returns the event of a delivery and its time of publication, if both are still in memory and
 // this is the first Take of the delivery. Such a delivery is pending.
-func (l *Log) Take(d webhooks.DeliveryRef) (event webhooks.EncodedEvent, at time.Time, held bool) {
+func (l *Log) Take(d driver.DeliveryRef) (event driver.EncodedEvent, at time.Time, held bool) {
 	return l.published.take(d)
 }
 
@@ -42,7 +42,7 @@ type latest struct {
 
 // Pending returns the pending state of a delivery, and whether it is pending. The zero Pending
 // means pending as published.
-func (v *View) Pending(d webhooks.DeliveryRef, now time.Time) (p record.Pending, pending bool) {
+func (v *View) Pending(d driver.DeliveryRef, now time.Time) (p record.Pending, pending bool) {
 	if segment, err := v.segments.At(d.Number); err == nil {
 		if webhook, err := segment.Recipient(d.Number); err != nil || string(webhook) != d.WebhookID {
 			return p, false

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A modelEvent is what the log must have of an event.
@@ -30,12 +30,12 @@ type modelDelivery struct {
 	event    *modelEvent
 	index    int
 	webhook  string
-	state    webhooks.DeliveryState
+	state    driver.DeliveryState
 	attempts int
 }
 
-func (d *modelDelivery) ref() webhooks.DeliveryRef {
-	return webhooks.DeliveryRef{WebhookID: d.webhook, Number: d.event.first + uint64(d.index)}
+func (d *modelDelivery) ref() driver.DeliveryRef {
+	return driver.DeliveryRef{WebhookID: d.webhook, Number: d.event.first + uint64(d.index)}
 }
 
 // A model makes random steps, and knows what the log has after them.
@@ -64,7 +64,7 @@ func TestLog_RandomSteps_MatchesModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &model{random: rand.New(rand.NewPCG(1, 2))}
-	seen := make(map[webhooks.DeliveryState]int)
+	seen := make(map[driver.DeliveryState]int)
 	for commit := range 200 {
 		var steps []func(*eventlog.Step) error
 		for range 1 + m.random.IntN(40) {
@@ -95,7 +95,7 @@ func TestLog_RandomSteps_MatchesModel(t *testing.T) {
 			t.Fatalf("commit %d", commit)
 		}
 	}
-	for _, state := range []webhooks.DeliveryState{webhooks.Pending, webhooks.Delivered, webhooks.Dead, webhooks.Skipped} {
+	for _, state := range []driver.DeliveryState{driver.Pending, driver.Delivered, driver.Dead, driver.Skipped} {
 		if seen[state] == 0 {
 			t.Errorf("coverage precondition failed: no delivery was %s", state)
 		}
@@ -112,11 +112,11 @@ func (m *model) step(t *testing.T, l *logFile) func(*eventlog.Step) error {
 		return nil
 	}
 	d := e.deliveries[m.random.IntN(len(e.deliveries))]
-	if d.state != webhooks.Pending {
+	if d.state != driver.Pending {
 		if m.random.IntN(4) > 0 {
 			return nil
 		}
-		d.state = webhooks.Pending
+		d.state = driver.Pending
 		p := record.Pending{Due: time.Now(), Attempts: d.attempts, Before: d.attempts}
 		return func(s *eventlog.Step) error {
 			if err := s.Flush(); err != nil { // the number may be of the open segment
@@ -125,20 +125,20 @@ func (m *model) step(t *testing.T, l *logFile) func(*eventlog.Step) error {
 			return s.MakePending(d.webhook, d.ref().Number, p)
 		}
 	}
-	result := webhooks.AttemptResult{
-		Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp}[m.random.IntN(3)],
-		Attempt: webhooks.Attempt{Number: d.attempts + 1, StartedAt: time.Now(), Status: 200}, RetryAfter: time.Second,
+	result := driver.AttemptResult{
+		Effect:  []driver.Effect{driver.Deliver, driver.Retry, driver.GiveUp}[m.random.IntN(3)],
+		Attempt: driver.Attempt{Number: d.attempts + 1, StartedAt: time.Now(), Status: 200}, RetryAfter: time.Second,
 	}
 	counts := d.attempts == 0 || m.random.IntN(8) > 0
 	if !counts {
 		result.Attempt.Number--
 	} else {
 		d.attempts++
-		switch result.Outcome {
-		case webhooks.Deliver:
-			d.state = webhooks.Delivered
-		case webhooks.GiveUp:
-			d.state = webhooks.Dead
+		switch result.Effect {
+		case driver.Deliver:
+			d.state = driver.Delivered
+		case driver.GiveUp:
+			d.state = driver.Dead
 		}
 	}
 	return func(s *eventlog.Step) error {
@@ -146,7 +146,7 @@ func (m *model) step(t *testing.T, l *logFile) func(*eventlog.Step) error {
 			return err
 		}
 		result.DeliveryRef = d.ref()
-		stale, err := s.Settle([]webhooks.AttemptResult{result}, func(string) bool { return true })
+		stale, err := s.Settle([]driver.AttemptResult{result}, func(string) bool { return true })
 		if len(stale) == 0 != counts {
 			t.Errorf("attempt %d at %+v: stale %t, want %t", result.Attempt.Number, result.DeliveryRef, len(stale) > 0, !counts)
 		}
@@ -159,7 +159,7 @@ func (m *model) publish(l *logFile) func(*eventlog.Step) error {
 	m.ids++
 	e := &modelEvent{account: []string{"a", "b"}[m.random.IntN(2)], id: fmt.Sprint("evt_", m.ids)}
 	var to [2][]string // active, inactive
-	states := [2]webhooks.DeliveryState{webhooks.Pending, webhooks.Skipped}
+	states := [2]driver.DeliveryState{driver.Pending, driver.Skipped}
 	for i := range 3 {
 		if n := m.random.IntN(3); n < len(to) {
 			to[n] = append(to[n], fmt.Sprint(e.account, i))
@@ -171,7 +171,7 @@ func (m *model) publish(l *logFile) func(*eventlog.Step) error {
 		}
 	}
 	m.events = append(m.events, e)
-	encoded := webhooks.EncodedEvent{
+	encoded := driver.EncodedEvent{
 		ID: e.id, Account: e.account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(e.id + strings.Repeat("x", m.random.IntN(2000))),
 	}
 	return func(s *eventlog.Step) (err error) {
@@ -192,14 +192,14 @@ func (m *model) erase(account string) {
 }
 
 // check compares the log with the model.
-func (m *model) check(t *testing.T, l *logFile, seen map[webhooks.DeliveryState]int) {
+func (m *model) check(t *testing.T, l *logFile, seen map[driver.DeliveryState]int) {
 	t.Helper()
 	var found []eventlog.Found
 	for _, e := range m.events {
 		found = append(found, l.Find(e.account, e.id))
 	}
 	got, want := make(map[string]string), make(map[string]string)
-	gotPending, wantPending := make(map[webhooks.DeliveryRef]int), make(map[webhooks.DeliveryRef]int)
+	gotPending, wantPending := make(map[driver.DeliveryRef]int), make(map[driver.DeliveryRef]int)
 	err := l.db.View(func(tx *bbolt.Tx) error {
 		v := l.View(tx)
 		for i, e := range m.events {
@@ -220,13 +220,13 @@ func (m *model) check(t *testing.T, l *logFile, seen map[webhooks.DeliveryState]
 			for _, d := range e.deliveries {
 				seen[d.state]++
 				want[e.id+" "+d.webhook] = fmt.Sprint(d.state, d.attempts)
-				if d.state == webhooks.Pending {
+				if d.state == driver.Pending {
 					wantPending[d.ref()] = d.attempts
 				}
 			}
 		}
-		r := eventlog.PendingReader{View: v, Now: time.Now(), Visit: func(webhook []byte, d webhooks.PendingDelivery) {
-			gotPending[webhooks.DeliveryRef{WebhookID: string(webhook), Number: d.Number}] = d.Attempts
+		r := eventlog.PendingReader{View: v, Now: time.Now(), Visit: func(webhook []byte, d driver.PendingDelivery) {
+			gotPending[driver.DeliveryRef{WebhookID: string(webhook), Number: d.Number}] = d.Attempts
 		}}
 		for _, bucket := range []int{eventlog.AsPublished, eventlog.Attempted} {
 			if rest := r.Read(bucket, eventlog.Range{Last: 1 << 40}); !rest.IsEmpty() {

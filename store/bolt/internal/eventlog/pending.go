@@ -5,7 +5,7 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // Pending returns the pending state of a delivery, and whether it is pending. A delivery that is
@@ -34,7 +34,7 @@ func (s *Step) RemovePending(number uint64) error {
 }
 
 // Discard removes a pending delivery without an attempt or outcome.
-func (s *Step) Discard(d webhooks.DeliveryRef) error {
+func (s *Step) Discard(d driver.DeliveryRef) error {
 	s.AfterCommit(func() { s.log.published.take(d) })
 	return s.RemovePending(d.Number)
 }
@@ -72,7 +72,7 @@ func (s *Step) encodePending(p record.Pending) ([]byte, error) {
 
 // Settle stores the results of attempts. It returns the indexes of stale results: the delivery is
 // not pending, or had that attempt before, or accept returns false for its webhook.
-func (s *Step) Settle(results []webhooks.AttemptResult, accept func(webhook string) bool) (stale []int, err error) {
+func (s *Step) Settle(results []driver.AttemptResult, accept func(webhook string) bool) (stale []int, err error) {
 	for i := range results {
 		counts, err := s.settle(&results[i], accept)
 		if err != nil {
@@ -86,24 +86,24 @@ func (s *Step) Settle(results []webhooks.AttemptResult, accept func(webhook stri
 	return stale, nil
 }
 
-func (s *Step) settle(r *webhooks.AttemptResult, accept func(webhook string) bool) (counts bool, err error) {
+func (s *Step) settle(r *driver.AttemptResult, accept func(webhook string) bool) (counts bool, err error) {
 	before, fresh, pending := s.pending(r.Number)
 	if !pending || before.Attempts >= r.Attempt.Number || !accept(r.WebhookID) {
 		return false, nil
 	}
 	if fresh != nil && r.Attempt.Number == 1 {
-		fresh.attempts = append(fresh.attempts, firstAttempt{r.Number, record.EncodeAttempt(&r.Attempt, r.Outcome)})
-	} else if err := s.logAttempt(r.Number, &r.Attempt, r.Outcome); err != nil {
+		fresh.attempts = append(fresh.attempts, firstAttempt{r.Number, record.EncodeAttempt(&r.Attempt, r.Effect)})
+	} else if err := s.logAttempt(r.Number, &r.Attempt, r.Effect); err != nil {
 		return false, err
 	}
-	if r.Outcome == webhooks.Retry {
+	if r.Effect == driver.Retry {
 		s.fresh.remove(s, r.Number)
 		s.noteFailed(r.WebhookID, r.Number, r.Attempt.Class != "")
 		return true, s.PutPending(r.Number, record.Pending{
 			Due: time.Now().Add(r.RetryAfter), Attempts: r.Attempt.Number, Before: before.Before, Recovered: before.Recovered,
 		})
 	}
-	if dead := r.Outcome == webhooks.GiveUp; dead || fresh == nil {
+	if dead := r.Effect == driver.GiveUp; dead || fresh == nil {
 		s.noteFailed(r.WebhookID, r.Number, dead)
 	}
 	return true, s.RemovePending(r.Number)

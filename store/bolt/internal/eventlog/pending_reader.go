@@ -8,7 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // The buckets of pending deliveries. Rows move only from the first to the second.
@@ -30,7 +30,7 @@ type PendingReader struct {
 
 	// Whether to stop before the next row; nil: never stop.
 	Full  func() bool
-	Visit func(webhook []byte, d webhooks.PendingDelivery) // d.Webhook is not set
+	Visit func(webhook []byte, d driver.PendingDelivery) // d.Webhook is not set
 
 	steady time.Time // Now on the file's clock
 }
@@ -87,7 +87,7 @@ func (r *PendingReader) fresh(last uint64, value []byte) {
 		}
 		for number, webhook := range segment.Recipients(i) {
 			if m.Has(number) {
-				r.Visit(webhook, webhooks.PendingDelivery{Number: number, Due: due})
+				r.Visit(webhook, driver.PendingDelivery{Number: number, Due: due})
 			}
 		}
 	}
@@ -108,8 +108,8 @@ func (r *PendingReader) pending(number uint64, value []byte) {
 }
 
 // Report returns the report of a delivery with its own record, without its webhook.
-func Report(number uint64, p *record.Pending) webhooks.PendingDelivery {
-	return webhooks.PendingDelivery{
+func Report(number uint64, p *record.Pending) driver.PendingDelivery {
+	return driver.PendingDelivery{
 		Number: number, Due: p.Due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered, First: p.First,
 	}
 }

@@ -9,12 +9,12 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // An Event is an EncodedEvent to store, with the key of its ID and its record.
 type Event struct {
-	webhooks.EncodedEvent
+	driver.EncodedEvent
 	key    uint64
 	record []byte
 }
@@ -22,7 +22,7 @@ type Event struct {
 var eventPool = sync.Pool{New: func() any { return new(Event) }}
 
 // NewEvent returns an event. Release it only after its step has ended.
-func (l *Log) NewEvent(encoded *webhooks.EncodedEvent) *Event {
+func (l *Log) NewEvent(encoded *driver.EncodedEvent) *Event {
 	e := eventPool.Get().(*Event)
 	e.EncodedEvent = *encoded
 	if !encoded.Timestamp.IsZero() {
@@ -35,7 +35,7 @@ func (l *Log) NewEvent(encoded *webhooks.EncodedEvent) *Event {
 
 // Release recycles the memory of an event.
 func (e *Event) Release() {
-	e.EncodedEvent = webhooks.EncodedEvent{}
+	e.EncodedEvent = driver.EncodedEvent{}
 	eventPool.Put(e)
 }
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 const (
@@ -34,14 +34,14 @@ type publishedEvent struct {
 	more        []uint64
 	at          time.Time
 	to          []string // webhooks, by number
-	event       webhooks.EncodedEvent
+	event       driver.EncodedEvent
 }
 
 func (r *publishCache) at(i int) *publishedEvent { return &r.ring[(r.head+i)%len(r.ring)] }
 
 // put holds an event published at a time. Its deliveries have consecutive numbers from first on,
 // greater than all numbers before.
-func (r *publishCache) put(event *webhooks.EncodedEvent, first uint64, to []string, at time.Time) {
+func (r *publishCache) put(event *driver.EncodedEvent, first uint64, to []string, at time.Time) {
 	deliveries := len(to)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (r *publishCache) put(event *webhooks.EncodedEvent, first uint64, to []stri
 
 // take returns the event of a delivery and its time of publication, if the event is held and the
 // delivery was not taken before. Such a delivery is pending.
-func (r *publishCache) take(ref webhooks.DeliveryRef) (event webhooks.EncodedEvent, at time.Time, held bool) {
+func (r *publishCache) take(ref driver.DeliveryRef) (event driver.EncodedEvent, at time.Time, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.find(ref.Number)
@@ -102,7 +102,7 @@ func (r *publishCache) find(number uint64) *publishedEvent {
 }
 
 // settle takes the settled deliveries, which are no longer pending as published.
-func (r *publishCache) settle(results []webhooks.AttemptResult) {
+func (r *publishCache) settle(results []driver.AttemptResult) {
 	for i := range results {
 		r.take(results[i].DeliveryRef)
 	}
@@ -111,7 +111,7 @@ func (r *publishCache) settle(results []webhooks.AttemptResult) {
 // drop releases an event. Its slot becomes free once all events before it are dropped.
 func (r *publishCache) drop(e *publishedEvent) {
 	r.bytes -= len(e.event.Body)
-	e.left, e.more, e.to, e.event = 0, nil, nil, webhooks.EncodedEvent{}
+	e.left, e.more, e.to, e.event = 0, nil, nil, driver.EncodedEvent{}
 	for r.count > 0 && r.at(0).left == 0 {
 		r.head = (r.head + 1) % len(r.ring)
 		r.count--

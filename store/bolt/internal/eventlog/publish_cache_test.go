@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // cacheOf is what an event of so many deliveries puts.
-func cacheOf(first uint64, deliveries, body int, at time.Time) (*webhooks.EncodedEvent, uint64, []string, time.Time) {
-	return &webhooks.EncodedEvent{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, slices.Repeat([]string{"wh"}, deliveries), at
+func cacheOf(first uint64, deliveries, body int, at time.Time) (*driver.EncodedEvent, uint64, []string, time.Time) {
+	return &driver.EncodedEvent{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, slices.Repeat([]string{"wh"}, deliveries), at
 }
 
 // cached returns the delivery of that number.
-func cached(number uint64) webhooks.DeliveryRef {
-	return webhooks.DeliveryRef{WebhookID: "wh", Number: number}
+func cached(number uint64) driver.DeliveryRef {
+	return driver.DeliveryRef{WebhookID: "wh", Number: number}
 }
 
 // What is held of random events, which are claimed in random order, is of the right

@@ -9,12 +9,12 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // Purge removes at most left expired rows, decrements left, and returns the deliveries that it
 // ended. If left is then 0 or less, there may be more. The batch must be flushed.
-func (s *Step) Purge(purge *webhooks.Purge, left *int) (ended []webhooks.DeliveryRef, err error) {
+func (s *Step) Purge(purge *driver.Purge, left *int) (ended []driver.DeliveryRef, err error) {
 	payloads, attempts, ids := s.log.firstKept(s.tx, purge.Payloads), s.log.firstKept(s.tx, purge.Attempts), s.log.firstKept(s.tx, purge.EventIDs)
 	if segment, err := NewSegments(s.tx).At(attempts); err == nil {
 		attempts = segment.First // first attempts are packed by segment
@@ -60,8 +60,8 @@ type expiring struct {
 }
 
 // expire ends the pending deliveries of events with numbers less than before, even while attempts
-// are under way: see [webhooks.Purge]. Deliveries of deleted webhooks end without an attempt.
-func (s *Step) expire(before uint64, left *int) (ended []webhooks.DeliveryRef, err error) {
+// are under way: see [driver.Purge]. Deliveries of deleted webhooks end without an attempt.
+func (s *Step) expire(before uint64, left *int) (ended []driver.DeliveryRef, err error) {
 	found := NewSegments(s.tx)
 	var old []expiring
 	look := func(number uint64, attempt int) (more bool) {
@@ -94,17 +94,17 @@ func (s *Step) expire(before uint64, left *int) (ended []webhooks.DeliveryRef, e
 			break
 		}
 	}
-	ended = make([]webhooks.DeliveryRef, 0, len(old))
+	ended = make([]driver.DeliveryRef, 0, len(old))
 	for _, d := range old {
-		ended = append(ended, webhooks.DeliveryRef{WebhookID: d.webhook, Number: d.number})
+		ended = append(ended, driver.DeliveryRef{WebhookID: d.webhook, Number: d.number})
 		if err := s.RemovePending(d.number); err != nil {
 			return nil, err
 		}
 		if *left--; d.deleted {
 			continue
 		}
-		attempt := webhooks.ExpiredAttempt(d.attempt, time.Now())
-		if err := s.logAttempt(d.number, &attempt, webhooks.GiveUp); err != nil {
+		attempt := driver.ExpiredAttempt(d.attempt, time.Now())
+		if err := s.logAttempt(d.number, &attempt, driver.GiveUp); err != nil {
 			return nil, err
 		}
 		if d.webhook != "" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // RunSize is the length of a run of numbers. A webhook's deliveries are searched run by run: with
@@ -52,7 +52,7 @@ func (w *walk) within(run uint64) ([]uint64, error) {
 }
 
 // delivery returns a delivery; ok is false if there is none, or it is unreadable.
-func (w *walk) delivery(number uint64) (d webhooks.Delivery, ok bool) {
+func (w *walk) delivery(number uint64) (d driver.Delivery, ok bool) {
 	w.cost += costDetails
 	segment, err := w.segments.At(number)
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *walk) hasBody(number uint64) bool {
 }
 
 // ListDeliveries returns a page of a webhook's deliveries.
-func (v *View) ListDeliveries(ctx context.Context, webhook string, query webhooks.DeliveryQuery) (page webhooks.DeliveryPage, err error) {
+func (v *View) ListDeliveries(ctx context.Context, webhook string, query driver.DeliveryQuery) (page driver.DeliveryPage, err error) {
 	low, high := between(v.tx, query.From, query.To)
 	cursors := v.log.options.Cursors
 	if query.After != "" {
@@ -84,7 +84,7 @@ func (v *View) ListDeliveries(ctx context.Context, webhook string, query webhook
 	whole := query.Failed && len(query.States) == 0 // pages are never cut short
 	for high > low {
 		if err := ctx.Err(); err != nil {
-			return webhooks.DeliveryPage{}, err
+			return driver.DeliveryPage{}, err
 		}
 		run := (high - 1) / RunSize * RunSize
 		var numbers []uint64
@@ -124,7 +124,7 @@ func (v *View) ListDeliveries(ctx context.Context, webhook string, query webhook
 
 // Walk visits up to limit deliveries of a webhook that match the query, ascending from a number on.
 // It returns the number to continue with, and whether it has reached the end.
-func (v *View) Walk(webhook string, query *webhooks.DeliveryQuery, from uint64, limit int, visit func(number uint64, d *webhooks.Delivery) error) (next uint64, done bool, err error) {
+func (v *View) Walk(webhook string, query *driver.DeliveryQuery, from uint64, limit int, visit func(number uint64, d *driver.Delivery) error) (next uint64, done bool, err error) {
 	low, high := between(v.tx, query.From, query.To)
 	w := v.walk(webhook)
 	next = from

@@ -9,7 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A Stored is an event in its segment.
@@ -40,7 +40,7 @@ func (v *View) Body(e *Stored) []byte {
 func (v *View) HasBody(e *Stored) bool { return bodiesOf(v.tx, e.segment) != nil }
 
 // Deliveries returns the deliveries of an event, by webhook.
-func (v *View) Deliveries(e *Stored) (list []webhooks.Delivery, err error) {
+func (v *View) Deliveries(e *Stored) (list []driver.Delivery, err error) {
 	for number, webhook := range e.segment.Recipients(e.index) {
 		d, err := v.Delivery(e, number, string(webhook))
 		if err != nil {
@@ -50,26 +50,26 @@ func (v *View) Deliveries(e *Stored) (list []webhooks.Delivery, err error) {
 			list = append(list, d)
 		}
 	}
-	slices.SortFunc(list, func(a, b webhooks.Delivery) int { return strings.Compare(a.WebhookID, b.WebhookID) })
+	slices.SortFunc(list, func(a, b driver.Delivery) int { return strings.Compare(a.WebhookID, b.WebhookID) })
 	return list, nil
 }
 
 // Delivery returns a delivery of the event: pending, otherwise settled, otherwise skipped. A
 // delivery without a State is purged, or was pending for a deleted webhook. Pending rows of deleted
 // webhooks are ignored, and removed later.
-func (v *View) Delivery(e *Stored, number uint64, webhook string) (webhooks.Delivery, error) {
+func (v *View) Delivery(e *Stored, number uint64, webhook string) (driver.Delivery, error) {
 	return v.log.deliveryOf(v.tx, e.segment, &e.Event, number, webhook)
 }
 
-func (l *Log) deliveryOf(tx *bbolt.Tx, segment *record.Segment, event *record.Event, number uint64, webhook string) (webhooks.Delivery, error) {
-	d := webhooks.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, PublishedAt: event.PublishedAt}
+func (l *Log) deliveryOf(tx *bbolt.Tx, segment *record.Segment, event *record.Event, number uint64, webhook string) (driver.Delivery, error) {
+	d := driver.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, PublishedAt: event.PublishedAt}
 	there := l.hasWebhook(tx, []byte(webhook))
 	if there && InBitmap(tx, schema.Fresh, number) {
-		d.State, d.NextAttemptAt = webhooks.Pending, event.PublishedAt
+		d.State, d.NextAttemptAt = driver.Pending, event.PublishedAt
 		return d, nil
 	}
 	if InBitmap(tx, schema.Skipped, number) {
-		d.State = webhooks.Skipped
+		d.State = driver.Skipped
 	}
 	attempts, state, err := attemptsAt(tx, segment, number)
 	if err != nil {
@@ -83,7 +83,7 @@ func (l *Log) deliveryOf(tx *bbolt.Tx, segment *record.Segment, event *record.Ev
 		if err != nil {
 			return d, err
 		}
-		d.State, d.NextAttemptAt = webhooks.Pending, l.options.Clock.Wall(p.Due)
+		d.State, d.NextAttemptAt = driver.Pending, l.options.Clock.Wall(p.Due)
 	}
 	return d, nil
 }

@@ -1,8 +1,10 @@
 package record
 
-import "github.com/storageapi/storageapi/webhooks"
+import (
+	"github.com/storageapi/storageapi/store/driver"
+)
 
-func (c coder) attempt(a *webhooks.Attempt, outcome *webhooks.Outcome) {
+func (c coder) attempt(a *driver.Attempt, outcome *driver.Effect) {
 	number(c, outcome)
 	number(c, &a.Number)
 	c.time(&a.StartedAt)
@@ -14,14 +16,14 @@ func (c coder) attempt(a *webhooks.Attempt, outcome *webhooks.Outcome) {
 }
 
 // EncodeAttempt returns the record of an attempt and its outcome.
-func EncodeAttempt(a *webhooks.Attempt, outcome webhooks.Outcome) []byte {
+func EncodeAttempt(a *driver.Attempt, outcome driver.Effect) []byte {
 	e := newEncoder(48 + len(a.Error) + len(a.Response))
 	coder{to: &e}.attempt(a, &outcome)
 	return e
 }
 
 // DecodeAttempt decodes an attempt and its outcome.
-func DecodeAttempt(record []byte) (a webhooks.Attempt, outcome webhooks.Outcome, err error) {
+func DecodeAttempt(record []byte) (a driver.Attempt, outcome driver.Effect, err error) {
 	d := newDecoder(record)
 	coder{from: d}.attempt(&a, &outcome)
 	return a, outcome, d.err()

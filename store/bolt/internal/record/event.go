@@ -4,12 +4,12 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // An Event is a stored event without its body.
 type Event struct {
-	webhooks.EncodedEvent
+	driver.EncodedEvent
 	PublishedAt time.Time
 	Deliveries  int // pending when the event was published
 
@@ -25,7 +25,7 @@ const (
 
 // AppendEvent appends the record of an event. The record begins with fixed-size fields that
 // [SetPublished] fills in once the event is stored.
-func AppendEvent(record []byte, event *webhooks.EncodedEvent) []byte {
+func AppendEvent(record []byte, event *driver.EncodedEvent) []byte {
 	e := append(encoder(record), Version)
 	e.raw(make([]byte, 12))
 	e.time(event.Timestamp)
@@ -70,7 +70,7 @@ func decodeEvent(record []byte) (Event, error) {
 		event.Deliveries = int(binary.BigEndian.Uint32(fixed[8:]))
 	}
 	event.Timestamp = d.time()
-	event.Type = webhooks.EventType(d.string())
+	event.Type = driver.EventType(d.string())
 	event.ID = d.string()
 	event.Account = d.string()
 	d.fields(func(tag uint64, value []byte) bool {

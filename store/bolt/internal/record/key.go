@@ -3,14 +3,14 @@ package record
 import (
 	"encoding/binary"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // EncodeAlias returns the record stored under a previous hash in place of a key: the current hash.
 // Its first byte differs from every record version.
-func EncodeAlias(current apikeys.Hash) []byte { return append([]byte{0}, current.Sum[:]...) }
+func EncodeAlias(current driver.Hash) []byte { return append([]byte{0}, current.Sum[:]...) }
 
 // DecodeAlias returns the current hash, if the record is an alias.
 func DecodeAlias(record []byte) (current []byte, ok bool) {
@@ -20,11 +20,11 @@ func DecodeAlias(record []byte) (current []byte, ok bool) {
 	return record[1:], true
 }
 
-const aliasSize = 1 + len(apikeys.Hash{}.Sum)
+const aliasSize = 1 + len(driver.Hash{}.Sum)
 
 // DecodeKeyRow decodes the row of a hash. A row with an alias continues with the record of the
 // current hash.
-func DecodeKeyRow(key *apikeys.Key, hash []byte, row string) error {
+func DecodeKeyRow(key *driver.Key, hash []byte, row string) error {
 	if len(row) >= aliasSize && row[0] == 0 {
 		return DecodeKeyText(key, []byte(row[1:aliasSize]), row[aliasSize:])
 	}
@@ -35,7 +35,7 @@ func DecodeKeyRow(key *apikeys.Key, hash []byte, row string) error {
 // previous hash if there is one, and all strings together, for one allocation. The hash is not
 // repeated, since it is the row's key.
 //
-// The packed fields of [apikeys.Key.Fields] follow the name.
+// The packed fields of [driver.Key.Fields] follow the name.
 const (
 	keyVersion  = 0
 	keyScopes   = 1 // scopes.Set.Pack: the order
@@ -51,7 +51,7 @@ const (
 )
 
 // EncodeKey returns the record of a key. To replace a record, append its [KeyFields].
-func EncodeKey(key *apikeys.Key) []byte {
+func EncodeKey(key *driver.Key) []byte {
 	order, names := key.Scopes.Pack()
 	record := make(encoder, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(names)+len(key.Name)+packedSize)
 	record[keyVersion] = Version
@@ -78,12 +78,12 @@ func EncodeKey(key *apikeys.Key) []byte {
 const packedSize = 48
 
 // DecodeKey decodes the key stored under hash.
-func DecodeKey(key *apikeys.Key, hash, record []byte) error {
+func DecodeKey(key *driver.Key, hash, record []byte) error {
 	return DecodeKeyText(key, hash, string(record))
 }
 
 // DecodeKeyText is DecodeKey without an allocation: the key's strings are parts of the record.
-func DecodeKeyText(key *apikeys.Key, hash []byte, record string) (err error) {
+func DecodeKeyText(key *driver.Key, hash []byte, record string) (err error) {
 	var head [keyHead]byte
 	if copy(head[:], record) < keyHead || head[keyVersion] != Version {
 		return ErrCorrupt
@@ -129,7 +129,7 @@ func KeyFields(record []byte) []byte {
 		packed += int(binary.LittleEndian.Uint16(record[length:]))
 	}
 	if record[keyPrevious] == 1 {
-		packed += len(apikeys.Hash{}.Sum)
+		packed += len(driver.Hash{}.Sum)
 	}
-	return fields.Unknown(nil, string(record[min(packed, len(record)):]), new(apikeys.Key))
+	return fields.Unknown(nil, string(record[min(packed, len(record)):]), new(driver.Key))
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // Uses holds when a key was last used: by any value, by the value of its Hash, and by the value of
@@ -12,7 +12,7 @@ import (
 type Uses struct{ Any, Current, Previous time.Time }
 
 // By returns when the key was last used with hash, if hash belongs to it.
-func (u *Uses) By(key *apikeys.Key, hash apikeys.Hash) time.Time {
+func (u *Uses) By(key *driver.Key, hash driver.Hash) time.Time {
 	switch hash {
 	case key.Hash:
 		return u.Current
@@ -23,7 +23,7 @@ func (u *Uses) By(key *apikeys.Key, hash apikeys.Hash) time.Time {
 }
 
 // Add records a use of the key with hash.
-func (u *Uses) Add(key *apikeys.Key, hash apikeys.Hash, at time.Time) {
+func (u *Uses) Add(key *driver.Key, hash driver.Hash, at time.Time) {
 	u.Any = later(u.Any, at)
 	switch {
 	case hash == key.Hash:

@@ -8,32 +8,31 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // records returns one valid record of each kind.
 func records() [][]byte {
 	at := time.UnixMilli(1_800_000_000_123).UTC()
-	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.All(), CreatedAt: at, ExpiresAt: at}
+	key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.All(), CreatedAt: at, ExpiresAt: at}
 	key.Previous.Sum[0], key.PreviousExpiresAt = 1, at
-	webhook := webhooks.Webhook{
-		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: alerts.EventTypes(), WebhookHealth: webhooks.WebhookHealth{Active: true, FailingSince: at, WarnedAt: at, OffReason: webhooks.OffFailing},
+	webhook := driver.Webhook{
+		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: alerts.EventTypes(), WebhookHealth: driver.WebhookHealth{Active: true, FailingSince: at, WarnedAt: at, OffReason: driver.OffFailing},
 		Threshold: 1, Secret: signing.NewSecret(), CreatedAt: at,
 		PreviousSecret: signing.NewSecret(), PreviousSecretExpiresAt: at, PastEvents: alerts.EventTypes(),
 	}
-	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
-	attempt := webhooks.Attempt{Number: 3, StartedAt: at, Duration: time.Second, Status: 500, Class: webhooks.ClassStatus, Error: "status 500", Response: "oops"}
-	recovery := Recovery{webhooks.Recovery{
-		ID: "rec_1", Account: "acct", WebhookID: "wh_1", States: []webhooks.DeliveryState{webhooks.Dead}, From: at, To: at, CreatedAt: at, Recovered: 300,
+	event := driver.EncodedEvent{ID: "evt_1", Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
+	attempt := driver.Attempt{Number: 3, StartedAt: at, Duration: time.Second, Status: 500, Class: driver.ClassStatus, Error: "status 500", Response: "oops"}
+	recovery := Recovery{driver.Recovery{
+		ID: "rec_1", Account: "acct", WebhookID: "wh_1", States: []driver.DeliveryState{driver.Dead}, From: at, To: at, CreatedAt: at, Recovered: 300,
 	}, 1 << 20}
 	return [][]byte{
 		EncodeKey(&key), EncodeWebhook(&webhook, nil), AppendEvent(nil, &event), (&Pending{at, 3, 2, true, true}).Encode(),
-		EncodeAttempt(&attempt, webhooks.Retry), EncodeRun(4096, []uint64{4096, 4300, 8000}), recovery.Encode(),
+		EncodeAttempt(&attempt, driver.Retry), EncodeRun(4096, []uint64{4096, 4300, 8000}), recovery.Encode(),
 		testSegment(&event), (&Bitmap{7, []byte{2}}).Encode(),
 		(&Request{ID: "key_1", Fingerprint: [32]byte{1}, At: at}).Encode(),
 		EncodeMark(clock.Mark{Wall: at, Steady: at, Sure: at}),
@@ -45,7 +44,7 @@ func records() [][]byte {
 }
 
 var decoders = []func(record []byte) error{
-	func(r []byte) error { return DecodeKey(new(apikeys.Key), make([]byte, 32), r) },
+	func(r []byte) error { return DecodeKey(new(driver.Key), make([]byte, 32), r) },
 	func(r []byte) error { _, err := DecodeWebhook("acct", "wh_1", r, nil); return err },
 	func(r []byte) error { _, err := decodeEvent(r); return err },
 	func(r []byte) error { _, err := DecodePending(r); return err },
@@ -72,7 +71,7 @@ var decoders = []func(record []byte) error{
 }
 
 // testSegment builds a segment of two events with one delivery each: the numbers 7 to 10.
-func testSegment(event *webhooks.EncodedEvent) []byte {
+func testSegment(event *driver.EncodedEvent) []byte {
 	var s SegmentBuilder
 	s.Begin(7)
 	for range 2 {
@@ -119,7 +118,7 @@ func readSegment(record []byte) error {
 }
 
 func TestSegment_FindsEventsAndDeliveriesByNumber(t *testing.T) {
-	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: alerts.TypeBalanceLow}
+	event := driver.EncodedEvent{ID: "evt_1", Account: "acct", Type: alerts.TypeBalanceLow}
 	segment, err := DecodeSegment(NumberKey(10), testSegment(&event))
 	if err != nil {
 		t.Fatal(err)
@@ -195,9 +194,9 @@ func TestPack_ByNumber_FindsRecords(t *testing.T) {
 // Fields of later versions may follow the name. Those with an odd tag must be rejected.
 func TestDecodeKey_FieldsOfLaterVersions_AreIgnoredOrRejected(t *testing.T) {
 	for _, set := range []scopes.Set{{}, scopes.All(), scopes.Of("teams:read"), scopes.Of(scopes.FilesRead, "teams:read", scopes.AccountRead)} {
-		key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: set}
+		key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: set}
 		record := EncodeKey(&key)
-		var got apikeys.Key
+		var got driver.Key
 		if err := DecodeKey(&got, make([]byte, 32), record); err != nil || got.Scopes != set || got.Name != key.Name {
 			t.Errorf("scopes of %q = %q, %v", set, got.Scopes, err)
 		}

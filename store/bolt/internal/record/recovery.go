@@ -1,10 +1,12 @@
 package record
 
-import "github.com/storageapi/storageapi/webhooks"
+import (
+	"github.com/storageapi/storageapi/store/driver"
+)
 
 // A Recovery is a recovery with its progress.
 type Recovery struct {
-	webhooks.Recovery
+	driver.Recovery
 	Next uint64 // number of the delivery to continue with
 }
 

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // TimeKey returns a key that sorts by time in milliseconds, including times before 1970.
@@ -13,7 +13,7 @@ func TimeKey(at time.Time) []byte {
 }
 
 // ExpiryKey returns a key that sorts by expiry, account and ID: accounts contain no NUL.
-func ExpiryKey(e apikeys.Expiry) []byte {
+func ExpiryKey(e driver.Expiry) []byte {
 	key := append(append(TimeKey(e.At), e.Account...), 0)
 	return append(key, e.ID...)
 }

@@ -5,12 +5,12 @@ import (
 
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // EncodeWebhook returns the record of a webhook, whose secrets it seals with key. The record omits
 // the account and ID, which are the row's key. To replace a record, append its [WebhookFields].
-func EncodeWebhook(w *webhooks.Webhook, key *signing.DataKey) []byte {
+func EncodeWebhook(w *driver.Webhook, key *signing.DataKey) []byte {
 	secret, previous := key.Seal(w.Secret, w.ID), key.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(packedSize + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
 	coder{to: &e}.webhook(w, &secret, &previous)
@@ -19,31 +19,31 @@ func EncodeWebhook(w *webhooks.Webhook, key *signing.DataKey) []byte {
 
 // DecodeWebhook decodes the webhook stored under account and id. If its secrets cannot be opened,
 // the error wraps [ErrCorrupt] and the error of key.
-func DecodeWebhook(account, id string, record []byte, key *signing.DataKey) (webhooks.Webhook, error) {
+func DecodeWebhook(account, id string, record []byte, key *signing.DataKey) (driver.Webhook, error) {
 	w, err := InspectWebhook(account, id, record, key)
 	if err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	return w, nil
 }
 
 // InspectWebhook is like DecodeWebhook, but returns the rest of a webhook whose secrets cannot be
 // opened.
-func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w webhooks.Webhook, err error) {
+func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w driver.Webhook, err error) {
 	d := newDecoder(record)
 	d.text = string(record)
 	w.Account, w.ID = account, id
 	var secret, previous []byte // sealed
 	coder{from: d}.webhook(&w, &secret, &previous)
 	if err := d.err(); err != nil {
-		return webhooks.Webhook{}, err
+		return driver.Webhook{}, err
 	}
 	packed := fields.Unpacker(d.text[len(d.text)-len(d.rest):])
 	for packed.More() {
 		w.Fields(&packed)
 	}
 	if err := packed.Err(); err != nil {
-		return webhooks.Webhook{}, unreadable(err)
+		return driver.Webhook{}, unreadable(err)
 	}
 	if w.Secret, err = key.Open(secret, id); err != nil {
 		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -54,8 +54,8 @@ func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w 
 	return w, nil
 }
 
-// webhook encodes the placed fields of [webhooks.Webhook.Fields], with sealed secrets.
-func (c coder) webhook(w *webhooks.Webhook, secret, previous *[]byte) {
+// webhook encodes the placed fields of [driver.Webhook.Fields], with sealed secrets.
+func (c coder) webhook(w *driver.Webhook, secret, previous *[]byte) {
 	number(c, &w.Version)
 	c.time(&w.FailingSince)
 	c.time(&w.WarnedAt)
@@ -81,7 +81,7 @@ func WebhookVersion(record []byte) uint64 {
 
 // WebhookFields returns the fields of a webhook's record that this version does not know.
 func WebhookFields(record []byte) []byte {
-	var w webhooks.Webhook
+	var w driver.Webhook
 	d := newDecoder(record)
 	var sealed []byte
 	coder{from: d}.webhook(&w, &sealed, &sealed)

@@ -8,11 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // filled returns a T whose exported fields are all non-zero.
@@ -71,14 +70,14 @@ func TestRecords_EveryFieldSet_RoundTrips(t *testing.T) {
 			t.Errorf("%s: %v, (-want +got):\n%s", kind, err, diff)
 		}
 	}
-	key := filled[apikeys.Key]()
+	key := filled[driver.Key]()
 	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // not in the record
 	key.CreatedBy.Name, key.CreatedBy.Hint = "", ""               // not in the record
-	var gotKey apikeys.Key
+	var gotKey driver.Key
 	err := DecodeKey(&gotKey, key.Hash.Sum[:], EncodeKey(&key))
 	check("key", gotKey, key, err)
 
-	webhook := filled[webhooks.Webhook]()
+	webhook := filled[driver.Webhook]()
 	gotWebhook, err := DecodeWebhook(webhook.Account, webhook.ID, EncodeWebhook(&webhook, nil), nil)
 	check("webhook", gotWebhook, webhook, err)
 
@@ -89,10 +88,10 @@ func TestRecords_EveryFieldSet_RoundTrips(t *testing.T) {
 	gotEvent, err := decodeEvent(encoded)
 	check("event", gotEvent, event, err)
 
-	attempt := filled[webhooks.Attempt]()
-	gotAttempt, outcome, err := DecodeAttempt(EncodeAttempt(&attempt, webhooks.GiveUp))
+	attempt := filled[driver.Attempt]()
+	gotAttempt, outcome, err := DecodeAttempt(EncodeAttempt(&attempt, driver.GiveUp))
 	check("attempt", gotAttempt, attempt, err)
-	check("outcome", outcome, webhooks.GiveUp, nil)
+	check("outcome", outcome, driver.GiveUp, nil)
 
 	pending := filled[Pending]()
 	gotPending, err := DecodePending(pending.Encode())

@@ -90,7 +90,7 @@ var (
 
 	MetaLeft   = []byte("left")   // place for which the file was left
 	MetaPieces = []byte("pieces") // numbers at which the order of publication starts again
-	MetaScan   = []byte("scan")   // see alerts.Store
+	MetaScan   = []byte("scan")   // see driver.AlertStore
 )
 
 // Buckets are all buckets of a new file.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // ours is this library's queue.
@@ -50,10 +50,10 @@ func (q *ours) subscribe(ctx context.Context, account string, i int) error {
 	if account == "" {
 		account = fmt.Sprintf("acct_%06d", i)
 	}
-	return q.nodes[0].CreateWebhook(ctx, webhooks.Webhook{
-		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{alerts.TypeBalanceLow},
-		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
-	}, webhooks.CreateOptions{})
+	return q.nodes[0].CreateWebhook(ctx, driver.Webhook{
+		ID: id, Account: account, URL: "https://example.com/" + id, Events: []driver.EventType{alerts.TypeBalanceLow},
+		WebhookHealth: driver.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+	}, driver.CreateOptions{})
 }
 
 func (q *ours) close() {
@@ -78,7 +78,7 @@ func (q *ours) insertMany(ctx context.Context, n int) error {
 }
 
 func (q *ours) enqueue(ctx context.Context, account string, deliveries int) error {
-	got, err := q.nodes[0].Enqueue(ctx, webhooks.EncodedEvent{
+	got, err := q.nodes[0].Enqueue(ctx, driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%026d", q.inserted.Add(1)), Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(body),
 	})
 	if err == nil && got != deliveries {
@@ -136,7 +136,7 @@ func settle(ctx context.Context, s *postgres.Store, tasks []storetest.Task) (int
 		if string(task.Event.Body) != body {
 			return 0, fmt.Errorf("an event has the body %q", task.Event.Body)
 		}
-		list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
+		list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
 	}
 	stale, err := storetest.WorkerOf(s).Settle(ctx, list)
 	return len(list) - len(stale), err

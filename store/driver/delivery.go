@@ -1,4 +1,4 @@
-package webhooks
+package driver
 
 import (
 	"slices"
@@ -98,7 +98,7 @@ type Attempt struct {
 }
 
 // ExpiredAttempt returns the logged attempt of a delivery that ends because its event is older than
-// [Retention.Payloads].
+// webhooks.Retention.Payloads.
 func ExpiredAttempt(number int, at time.Time) Attempt {
 	return Attempt{
 		Number: number, StartedAt: at.UTC().Truncate(time.Millisecond), Class: ClassExpired,
@@ -121,11 +121,11 @@ const (
 	ClassConnection ErrorClass = "connection" // the connection broke before the response
 	ClassProtocol   ErrorClass = "protocol"   // the response is not HTTP
 	ClassInternal   ErrorClass = "internal"   // failure on this side: unreadable record, panic
-	ClassExpired    ErrorClass = "expired"    // no attempt: older than [Retention.Payloads]
+	ClassExpired    ErrorClass = "expired"    // no attempt: older than webhooks.Retention.Payloads
 )
 
-// ours reports whether the class says nothing about the receiver.
-func (c ErrorClass) ours() bool { return c == ClassInternal || c == ClassExpired }
+// Ours reports whether the class says nothing about the receiver.
+func (c ErrorClass) Ours() bool { return c == ClassInternal || c == ClassExpired }
 
 // A Recovery is a job that makes deliveries of one webhook pending again, oldest first. It survives
 // a restart.

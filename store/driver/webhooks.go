@@ -1,4 +1,4 @@
-package webhooks
+package driver
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// A WebhookStore is the part of a [Store] that keeps the webhooks of accounts.
-type WebhookStore interface {
+// Webhooks is the part of a [WebhookStore] that keeps the webhooks of accounts.
+type Webhooks interface {
 	// CreateWebhook adds a webhook and, in the same step, its idempotency key, if options have one.
 	// Each call with a key also removes some keys older than options.IdempotencyTTL, so that they
 	// do not accumulate. It checks, in this order, and stores nothing if it returns
@@ -26,8 +26,8 @@ type WebhookStore interface {
 	WebhookByID(ctx context.Context, account, id string) (Webhook, error)
 
 	// ListWebhooks returns a page of the account's webhooks by descending ID, which is newest
-	// first; an empty list past the end. page.After need not be the ID of an existing webhook.
-	ListWebhooks(ctx context.Context, account string, page Page) ([]Webhook, error)
+	// first; an empty list past the end. query.After need not be the ID of an existing webhook.
+	ListWebhooks(ctx context.Context, account string, query ListQuery) ([]Webhook, error)
 
 	// UpdateWebhook calls change with a copy of the webhook, stores the changed copy, and returns
 	// it. It returns ErrNotFound if there is no such webhook. If change returns an error,
@@ -52,13 +52,13 @@ type WebhookStore interface {
 	// FailingWebhooks returns a page, by descending ID, of the webhooks of all accounts that are
 	// active, are not on hold, have FailedAgain set, and have a FailingSince not after since.
 	// Settlements and UpdateWebhook update this list in the same step.
-	FailingWebhooks(ctx context.Context, since time.Time, page Page) ([]Webhook, error)
+	FailingWebhooks(ctx context.Context, since time.Time, query ListQuery) ([]Webhook, error)
 
 	// OffWebhooks returns a page, by descending ID, of the webhooks of all accounts that are not
 	// active. CreateWebhook, UpdateWebhook and settlements update this list in the same step.
-	OffWebhooks(ctx context.Context, page Page) ([]Webhook, error)
+	OffWebhooks(ctx context.Context, query ListQuery) ([]Webhook, error)
 
 	// HeldWebhooks returns a page, by descending ID, of the webhooks of all accounts that are on
 	// hold, see [Webhook.Held], active or not. UpdateWebhook updates this list in the same step.
-	HeldWebhooks(ctx context.Context, page Page) ([]Webhook, error)
+	HeldWebhooks(ctx context.Context, query ListQuery) ([]Webhook, error)
 }

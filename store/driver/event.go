@@ -1,9 +1,28 @@
-package webhooks
+package driver
 
 import (
 	"slices"
 	"time"
 )
+
+// An EventType names a kind of event that a webhook can subscribe to.
+type EventType string
+
+// An EncodedEvent is an event as it is stored, signed and sent.
+type EncodedEvent struct {
+	ID        string // unique in its account
+	Account   string
+	Type      EventType
+	Timestamp time.Time // UTC, to the millisecond
+
+	// TraceContext links attempts to the trace of the publication. Receivers get it only
+	// with webhooks.Outbound.SendTraceparent. Empty: none.
+	TraceContext string
+
+	// Body is the exact JSON that receivers get: {"id":…,"type":…,"timestamp":…,"data":…}. It must
+	// not be changed.
+	Body []byte
+}
 
 // A StoredEvent is an event in a list, without its body.
 type StoredEvent struct {

@@ -1,16 +1,21 @@
-package webhooks
+package driver
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
 )
 
+// ErrRecovering is returned by [History.CreateRecovery] if another recovery of the webhook is not
+// done.
+var ErrRecovering = errors.New("a recovery of the webhook is under way")
+
 // MaxRecoveries is the number of recoveries kept per webhook; older ones are dropped.
 const MaxRecoveries = 100
 
-// History is the part of a [Store] that returns the outcome of events, makes deliveries pending
+// History is the part of a [WebhookStore] that returns the outcome of events, makes deliveries pending
 // again, and removes old records.
 type History interface {
 	// EventDeliveries returns the deliveries of an event by ascending webhook ID, or ErrNotFound if
@@ -80,7 +85,7 @@ type History interface {
 type Purge struct {
 	// Payloads is for the bodies of events. Pending deliveries end as Dead, with a logged attempt
 	// of ClassExpired. A store need not know about running attempts: the service makes none for
-	// events of that age, see [Retention.Payloads].
+	// events of that age, see webhooks.Retention.Payloads.
 	Payloads time.Time
 
 	// Attempts is for attempts and Skipped deliveries, and so for all listed deliveries, and for

@@ -1,4 +1,4 @@
-package webhooks
+package driver
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// Deliveries is the part of a store that keeps pending deliveries and reports them to a
+// Deliveries is the part of a [WebhookStore] that keeps pending deliveries and reports them to a
 // [Scheduler], which decides when each is attempted. The store is the source of truth and the
 // scheduler's memory a hint. The store reports every pending delivery of this process at least
 // once. A duplicate, late or stale report does no harm, because Load returns the current state just
@@ -180,19 +180,19 @@ const (
 // result: its delivery waits again.
 type AttemptResult struct {
 	DeliveryRef
-	Outcome    Outcome       // Retry, Deliver or GiveUp
+	Effect     Effect        // Retry, Deliver or GiveUp
 	Attempt    Attempt       // to be logged
 	RetryAfter time.Duration // wait until the next attempt, for Retry; at least 0
 }
 
-// An Outcome is the effect of an attempt on its delivery.
-type Outcome uint8
+// An Effect is what an attempt does to its delivery.
+type Effect uint8
 
-// The outcomes. Stores persist these numbers.
+// The effects. Stores persist these numbers.
 const (
-	Retry   Outcome = 1 // failed: pending again, due after AttemptResult.RetryAfter
-	Deliver Outcome = 2 // settled as Delivered
-	GiveUp  Outcome = 3 // settled as Dead
+	Retry   Effect = 1 // failed: pending again, due after AttemptResult.RetryAfter
+	Deliver Effect = 2 // settled as Delivered
+	GiveUp  Effect = 3 // settled as Dead
 )
 
 // A HealthChange sets the health of a webhook, as the service decided.

@@ -1,4 +1,4 @@
-package apikeys
+package driver
 
 import (
 	"crypto/sha256"
@@ -17,8 +17,8 @@ type Key struct {
 	Account string // who it belongs to
 	Name    string // 1 to 128 characters
 
-	// Scopes are the permissions of the key. A [KeyService] returns scopes that are no longer
-	// declared as [scopes.Set.Unknown]; a [Store] stores all alike.
+	// Scopes are the permissions of the key. The service returns scopes that are no longer declared
+	// as [scopes.Set.Unknown]; a store stores all alike.
 	Scopes scopes.Set
 
 	// CreatedAt and ExpiresAt are in UTC, to the millisecond. The key is invalid from
@@ -26,21 +26,21 @@ type Key struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time
 
-	// CreatedBy is the creator: the key of [CreateParams.By], or else the actor in the context
-	// of [KeyService.Create]. Zero means unknown, as for imported keys and keys older than
+	// CreatedBy is the creator: the key whose credential created it, or else the actor in the
+	// context of the creation. Zero means unknown, as for imported keys and keys older than
 	// this field.
 	CreatedBy audit.Actor
 
 	// Hash is the hash of the current token, which is valid until ExpiresAt.
 	Hash Hash
 
-	// Hint identifies the current token to people, see [Token.Hint]. It is empty for imported
+	// Hint identifies the current token to people, see apikeys.Token.Hint. It is empty for imported
 	// keys and for keys older than this field.
 	Hint string
 
 	// Previous is the hash of the token before the last rotation. That token is valid
-	// until PreviousExpiresAt, which is never later than ExpiresAt. Zero: none. A
-	// [KeyService] omits an expired one.
+	// until PreviousExpiresAt, which is never later than ExpiresAt. Zero: none. The
+	// service omits an expired one.
 	Previous          Hash
 	PreviousHint      string // as Hint
 	PreviousExpiresAt time.Time
@@ -49,13 +49,13 @@ type Key struct {
 	// minute; zero: never. If more than 65,536 keys are used in one minute, some uses
 	// may be recorded later. PreviousUsedAt is the last use of the Previous token,
 	// since it was issued. Both are outside of the key's record: only
-	// [Store.RecordKeyUse] writes them, and [Store.KeyByHash] leaves them zero.
+	// [KeyStore.RecordKeyUse] writes them, and [KeyStore.KeyByHash] leaves them zero.
 	LastUsedAt     time.Time
 	PreviousUsedAt time.Time
 }
 
 // Fields lists the fields of a key for the stores of this module, for exports, and for the
-// comparisons of this package. A new field needs a line here with the next even tag; stores then
+// comparisons of the service. A new field needs a line here with the next even tag; stores then
 // keep it without a change.
 func (k *Key) Fields(w *fields.Walk) {
 	if !w.Packed() {
@@ -90,18 +90,6 @@ func parseHash(text string) (h Hash, err error) {
 	}
 	_, err = hex.Decode(h.Sum[:], []byte(text))
 	return h, err
-}
-
-// expiryOf returns when the token with the given hash expires (zero: never), or
-// false if the key has no such token.
-func (k *Key) expiryOf(hash Hash) (time.Time, bool) {
-	switch hash {
-	case k.Hash:
-		return k.ExpiresAt, true
-	case k.Previous:
-		return k.PreviousExpiresAt, true
-	}
-	return time.Time{}, false
 }
 
 // A KeyUse is the last use of a token of a key.

@@ -1,18 +1,16 @@
-package alerts
+package driver
 
 import (
 	"context"
 	"time"
 
 	"github.com/storageapi/storageapi/store/capability"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Store keeps the state of alerts between reports, so that each alert is sent once. Authors of a
-// backend implement it; the rules of package store apply. To the store a state is opaque: bytes
-// under an account and a series, such as the account's reports of one kind. A store accepts any
-// series.
-type Store interface {
+// An AlertStore keeps the state of alerts between reports, so that each alert is sent once. To the
+// store a state is opaque: bytes under an account and a series, such as the account's reports of
+// one kind. A store accepts any series.
+type AlertStore interface {
 	// UpdateAlert calls change with the state of the account's series, and stores the changed state
 	// together with the events, in one step. It returns the number of new pending deliveries. If
 	// change returns an error, UpdateAlert returns it and stores nothing. Neither the state nor the
@@ -22,20 +20,20 @@ type Store interface {
 	// Hosts report often, and mostly without changes. If change keeps the State and adds no events,
 	// and the series is not due, then nothing is written, no call waits for a write, and a
 	// single-process store answers from memory; other stores read one row.
-	UpdateAlert(ctx context.Context, account, series string, change func(*Step) error) (deliveries int, err error)
+	UpdateAlert(ctx context.Context, account, series string, change func(*AlertStep) error) (deliveries int, err error)
 
 	// DueAlerts returns at most limit series that are due. CreateWebhook, UpdateWebhook and
 	// DeleteWebhook make all series of the account due that have a state, in the same step;
 	// UpdateAlert clears that.
-	DueAlerts(ctx context.Context, limit int) ([]Series, error)
+	DueAlerts(ctx context.Context, limit int) ([]AlertSeries, error)
 
 	// UnseenKeys returns the ascending indexes of the deduplication keys that the account does not
 	// have.
 	UnseenKeys(ctx context.Context, account string, dedupKeys []DedupKey) (fresh []int, err error)
 
 	// EnqueueOnce stores the deduplication keys and, like Enqueue, the event, in one step. If the
-	// account already has one of the keys, it stores nothing and returns [webhooks.ErrExists].
-	EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []DedupKey) (deliveries int, err error)
+	// account already has one of the keys, it stores nothing and returns ErrExists.
+	EnqueueOnce(ctx context.Context, event EncodedEvent, dedupKeys []DedupKey) (deliveries int, err error)
 
 	// UpdateScan calls change with the state of the scan, and stores the state that change returns,
 	// at most 4 KiB. All processes and accounts share one state, which is empty at first. If change
@@ -48,14 +46,14 @@ type Store interface {
 	Capabilities() capability.Set
 }
 
-// A Series identifies the state of an alert.
-type Series struct {
+// An AlertSeries identifies the state of an alert.
+type AlertSeries struct {
 	Account string
 	Name    string
 }
 
-// A Step is one change of a state; see [Store].
-type Step struct {
+// An AlertStep is one change of a state; see [AlertStore].
+type AlertStep struct {
 	// State is the state, at most 1 MiB; empty: none. A change must replace it, not write into it.
 	State []byte
 
@@ -65,20 +63,20 @@ type Step struct {
 
 	// Webhooks returns all readable webhooks of the account, by ascending ID. Use it during the
 	// step only.
-	Webhooks func() []webhooks.Webhook
+	Webhooks func() []Webhook
 
 	// Events are stored in this order, as by Enqueue. Events with an ID that the account already
 	// has are skipped.
-	Events []StepEvent
+	Events []AlertEvent
 
 	// Deferrable permits that a crash restores the previous State: a single-process store can keep
 	// this State in memory until it is closed. Not with Events.
 	Deferrable bool
 }
 
-// A StepEvent is an event of a [Step].
-type StepEvent struct {
-	webhooks.EncodedEvent
+// An AlertEvent is an event of a [AlertStep].
+type AlertEvent struct {
+	EncodedEvent
 
 	// WebhookID restricts the event to this webhook, if it is subscribed; empty: all subscribed
 	// webhooks get it.

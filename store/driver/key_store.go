@@ -1,4 +1,4 @@
-package apikeys
+package driver
 
 import (
 	"context"
@@ -7,15 +7,11 @@ import (
 	"github.com/storageapi/storageapi/store/capability"
 )
 
-// A Store persists keys. Backends implement it. Its contract is the comments of its methods and
-// the rules for every method in [package store]: atomicity, errors, contexts, clocks, IDs and
-// copies. Package storetest tests implementations.
+// A KeyStore keeps API keys.
 //
 // A store accepts any Hash but the zero Hash. A zero Previous means none, and is never found.
 // Hint belongs to Hash: a change of Hash also changes or clears Hint.
-//
-// [package store]: https://pkg.go.dev/github.com/storageapi/storageapi/store
-type Store interface {
+type KeyStore interface {
 	// Capabilities returns the optional capabilities of the store.
 	Capabilities() capability.Set
 
@@ -42,9 +38,9 @@ type Store interface {
 	KeyByID(ctx context.Context, account, id string) (Key, error)
 
 	// ListKeys returns a page of the account's keys by descending ID, which is
-	// newest first. Past the end it is empty. The key with the ID page.After
+	// newest first. Past the end it is empty. The key with the ID query.After
 	// may have been deleted.
-	ListKeys(ctx context.Context, account string, page Page) ([]Key, error)
+	ListKeys(ctx context.Context, account string, query ListQuery) ([]Key, error)
 
 	// ExpiringKeys returns a page of the keys of all accounts that have an ExpiresAt, by
 	// ascending ExpiresAt, Account and ID, including expired keys, with their uses. Past the

@@ -1,0 +1,74 @@
+// Package apierr has the errors that the services of API keys and webhooks have in common. Methods
+// wrap them: use [errors.Is] and [errors.As].
+//
+//	key, err := api.Keys.Get(ctx, account, keyID)
+//	if errors.Is(err, apierr.ErrNotFound) {
+//		// the account has no key with this ID
+//	}
+//
+// Errors of one service only are in its package, and errors about the caller's credential in
+// package auth.
+package apierr
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNotFound means that the account has no key, webhook, event, delivery or recovery with the
+// given ID, or that no key has the given hash. Resources of other accounts are not found either.
+var ErrNotFound = errors.New("not found")
+
+// ErrExists is returned by a store if the new key, webhook or recovery has the ID of another one,
+// or a key's hash or an event's deduplication key is in use. IDs and tokens are random, so only
+// imported keys collide in practice.
+var ErrExists = errors.New("exists already")
+
+// ErrLimit means that the account has the maximum number of keys or webhooks. The services return
+// it in a [*LimitError].
+var ErrLimit = errors.New("limit reached")
+
+// ErrIdempotencyKeys is returned for a creation with an idempotency key if the account has used the
+// maximum number of idempotency keys in the last 24 hours.
+var ErrIdempotencyKeys = errors.New("too many idempotency keys in use")
+
+// ErrIdempotencyMismatch is returned for a creation if the account has used its idempotency key
+// before, with other parameters.
+var ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
+
+// ErrCreatedThenDeleted is returned for a creation if an earlier call with the same idempotency key
+// created a key or webhook that has since been deleted.
+var ErrCreatedThenDeleted = errors.New("created by an earlier call with this idempotency key and deleted since")
+
+// A ValidationError names an invalid input field and gives the rule for it. Its text is for the
+// person who sent the input, and contains no secret.
+type ValidationError struct {
+	Field  string // the JSON name, such as "expiresAt"
+	Reason string // the rule, such as "must be in the future"
+}
+
+// Error returns the field and the reason.
+func (e *ValidationError) Error() string { return e.Field + " " + e.Reason }
+
+// A LimitError reports that the account has too many keys or webhooks for the caller to create
+// another. It wraps [ErrLimit].
+type LimitError struct {
+	Resource string // "API keys" or "webhooks"
+
+	// Limit is the number of keys or webhooks up to which the caller may create: MaxPerAccount in
+	// the service's Config, or half of it if Limited.
+	Limit int
+
+	// Limited is auth.Credential.Limited of the caller.
+	Limited bool
+}
+
+func (e *LimitError) Error() string {
+	if e.Limited {
+		return fmt.Sprintf("%v: an API key that expires or does not hold all scopes can create %s only while the account has fewer than %d", ErrLimit, e.Resource, e.Limit)
+	}
+	return fmt.Sprintf("%v: an account may have at most %d %s", ErrLimit, e.Limit, e.Resource)
+}
+
+// Unwrap returns ErrLimit.
+func (e *LimitError) Unwrap() error { return ErrLimit }

@@ -1,0 +1,86 @@
+package webhooks
+
+import "github.com/storageapi/storageapi/store/driver"
+
+// The records that a store keeps and a host sees are defined in package driver, which documents
+// their fields.
+type (
+	// A Webhook is an endpoint that receives an account's events: its URL, the event types that it
+	// is subscribed to, its signing secrets, and its health: whether it is active, when an attempt
+	// first succeeded, and since when all attempts fail.
+	Webhook = driver.Webhook
+
+	// An OffReason is the reason why a webhook was disabled.
+	OffReason = driver.OffReason
+
+	// An EventType names a kind of event that a webhook can subscribe to, such as "balance.low".
+	EventType = driver.EventType
+
+	// An EncodedEvent is an event as it is stored, signed and sent: its ID, type, timestamp and
+	// exact JSON body.
+	EncodedEvent = driver.EncodedEvent
+
+	// A StoredEvent is an event in a list, without its body.
+	StoredEvent = driver.StoredEvent
+
+	// An EventQuery selects events of an account, by type and time of publication, and a page of
+	// them.
+	EventQuery = driver.EventQuery
+
+	// An EventPage is one page of a list of events.
+	EventPage = driver.EventPage
+
+	// A Delivery is the delivery of one event to one webhook: its state, and its attempts.
+	Delivery = driver.Delivery
+
+	// A DeliveryState is the state of a delivery. Redelivering or recovering a settled delivery
+	// makes it pending again.
+	DeliveryState = driver.DeliveryState
+
+	// A DeliveryQuery selects deliveries of a webhook, by state and time of publication, and a page
+	// of them.
+	DeliveryQuery = driver.DeliveryQuery
+
+	// A DeliveryPage is one page of a list of deliveries, newest first.
+	DeliveryPage = driver.DeliveryPage
+
+	// An Attempt is one try to deliver an event to a webhook: when it began, how long it took, and
+	// the response or the kind of failure.
+	Attempt = driver.Attempt
+
+	// An ErrorClass is a kind of failure.
+	ErrorClass = driver.ErrorClass
+
+	// A Recovery is a job that makes deliveries of one webhook pending again, oldest first. It
+	// survives a restart.
+	Recovery = driver.Recovery
+)
+
+// The reasons.
+const (
+	OffGone    = driver.OffGone    // the receiver answered 410 Gone
+	OffFailing = driver.OffFailing // all attempts failed for [RetryPolicy.DisableAfter], of 2 or more events
+)
+
+// The states of a delivery.
+const (
+	Pending   = driver.Pending   // an attempt will be made, or is under way
+	Delivered = driver.Delivered // the receiver answered 2xx
+	Dead      = driver.Dead      // given up: out of retries, 410 Gone, or the event expired
+	Skipped   = driver.Skipped   // the webhook was off when the event was published
+)
+
+// The classes of failed attempts.
+const (
+	ClassStatus     = driver.ClassStatus     // a response other than 2xx and 3xx
+	ClassRedirect   = driver.ClassRedirect   // 3xx: redirects are not followed
+	ClassTimeout    = driver.ClassTimeout    // no response in time
+	ClassDNS        = driver.ClassDNS        // the host name has no public address, or could not be looked up
+	ClassBlocked    = driver.ClassBlocked    // the URL's address is in a private or reserved network
+	ClassConnect    = driver.ClassConnect    // no server answers at the address
+	ClassTLS        = driver.ClassTLS        // no trusted connection
+	ClassConnection = driver.ClassConnection // the connection broke before the response
+	ClassProtocol   = driver.ClassProtocol   // the response is not HTTP
+	ClassInternal   = driver.ClassInternal   // failure on this side: unreadable record, panic
+	ClassExpired    = driver.ClassExpired    // no attempt: older than [Retention.Payloads]
+)
