@@ -49,7 +49,7 @@ func TestDamagedAlerts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	keep := func(state string) (found string) {
 		t.Helper()
-		s, err := Open(path)
+		s, err := open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestDamagedAlerts(t *testing.T) {
 
 // A report that changes nothing does not wait for steps that write.
 func TestQuietReportsDoNotWait(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestQuietReportsDoNotWait(t *testing.T) {
 
 // Steps that share a commit see each other's changes, also of alerts that are in memory only.
 func TestAlertStepsOfOneBatch(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 // that step, whose end would overwrite what was only kept in memory.
 func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Open(path); err != nil {
+	if s, err = open(path); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()

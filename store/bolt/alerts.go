@@ -18,7 +18,7 @@ import (
 )
 
 // UpdateAlert implements [driver.AlertStore].
-func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (deliveries int, err error) {
+func (s *engine) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -35,7 +35,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account, series string, change 
 }
 
 // answer applies a change that needs no transaction; otherwise it reports false.
-func (s *Store) answer(account string, row []byte, change func(*driver.AlertStep) error) (answered bool, err error) {
+func (s *engine) answer(account string, row []byte, change func(*driver.AlertStep) error) (answered bool, err error) {
 	s.alerts.mu.Lock()
 	defer s.alerts.mu.Unlock()
 	if s.alerts.closed {
@@ -72,7 +72,7 @@ func (s *Store) answer(account string, row []byte, change func(*driver.AlertStep
 }
 
 // readAlert reads an alert in a transaction of its own.
-func (s *Store) readAlert(row []byte) (a alert, err error) {
+func (s *engine) readAlert(row []byte) (a alert, err error) {
 	tx, err := s.view(context.Background())
 	if err != nil {
 		return a, err
@@ -93,7 +93,7 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 }
 
 // updateAlert is a step of the writer.
-func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*driver.AlertStep) error) (deliveries int, err error) {
+func (s *engine) updateAlert(b *batch, row []byte, account string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	if b.isErasing(account) {
 		return 0, auth.ErrErasing
 	}
@@ -134,7 +134,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*d
 }
 
 // stateOf returns the state of the alert as steps see it; file is the alert as stored.
-func (s *Store) stateOf(b *batch, row []byte, file alert) []byte {
+func (s *engine) stateOf(b *batch, row []byte, file alert) []byte {
 	if state, known := b.alerts[string(row)]; known {
 		return state
 	}
@@ -142,7 +142,7 @@ func (s *Store) stateOf(b *batch, row []byte, file alert) []byte {
 }
 
 // readableWebhooks returns copies of the account's webhooks, without unreadable ones.
-func (s *Store) readableWebhooks(b *batch, account string) []driver.Webhook {
+func (s *engine) readableWebhooks(b *batch, account string) []driver.Webhook {
 	var list []driver.Webhook
 	for _, w := range s.accountWebhooks(b, account).list {
 		if w.err == nil {
@@ -155,7 +155,7 @@ func (s *Store) readableWebhooks(b *batch, account string) []driver.Webhook {
 }
 
 // markDue makes the account's series due. Each has a row: the first state is not deferred.
-func (s *Store) markDue(b *batch, account string) error {
+func (s *engine) markDue(b *batch, account string) error {
 	prefix := record.Prefixed(account, "")
 	c := b.tx.Bucket(bucketAlerts).Cursor()
 	for row, _ := c.Seek(prefix); bytes.HasPrefix(row, prefix); row, _ = c.Next() {
@@ -169,7 +169,7 @@ func (s *Store) markDue(b *batch, account string) error {
 }
 
 // DueAlerts implements [driver.AlertStore].
-func (s *Store) DueAlerts(ctx context.Context, limit int) (due []driver.AlertSeries, err error) {
+func (s *engine) DueAlerts(ctx context.Context, limit int) (due []driver.AlertSeries, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) (due []driver.AlertSer
 }
 
 // keepAlerts writes all deferred alerts and ends deferral.
-func (s *Store) keepAlerts() error {
+func (s *engine) keepAlerts() error {
 	s.alerts.mu.Lock()
 	s.alerts.closed = true
 	s.alerts.mu.Unlock()
@@ -201,7 +201,7 @@ const flushStep = 64
 
 // flushAlerts writes the alerts deferred so far. It pauses between steps, because publishers wait
 // for each step.
-func (s *Store) flushAlerts(ctx context.Context) error {
+func (s *engine) flushAlerts(ctx context.Context) error {
 	rows := s.alerts.deferredRows()
 	slices.Sort(rows) // writes rows of the same page together
 	for step := range slices.Chunk(rows, flushStep) {
@@ -219,7 +219,7 @@ func (s *Store) flushAlerts(ctx context.Context) error {
 }
 
 // writeDeferred writes the given deferred alerts.
-func (s *Store) writeDeferred(ctx context.Context, rows []string) error {
+func (s *engine) writeDeferred(ctx context.Context, rows []string) error {
 	for _, row := range rows {
 		defer s.alerts.write([]byte(row))()
 	}
@@ -378,7 +378,7 @@ func (s *alertCache) forgetAccount(account string) {
 }
 
 // UpdateScan implements [driver.AlertStore]. The state is a row of meta.
-func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+func (s *engine) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		before := bytes.Clone(b.Get(bucketMeta, keyScan))
 		state, err := change(bytes.Clone(before))

@@ -17,7 +17,7 @@ import (
 // that is not among the last MaxAttempts is not.
 func TestFirstAttempts(t *testing.T) {
 	const events = 20
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -189,7 +189,7 @@ func auditRecord(tx *bbolt.Tx, number uint64) (row record.AuditRecord, err error
 }
 
 // AddAuditEntries implements [audit.Store].
-func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error) {
+func (s *engine) AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error) {
 	err = s.writer.Run(ctx, func(b *batch) error {
 		added = 0
 		known := make(knownAuditEntries)
@@ -217,7 +217,7 @@ func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added 
 
 // ListAuditEntries implements [audit.Store]. It follows the links of the account's entries, or of
 // the target's.
-func (s *Store) ListAuditEntries(ctx context.Context, account string, query audit.Query) (page audit.Page, err error) {
+func (s *engine) ListAuditEntries(ctx context.Context, account string, query audit.Query) (page audit.Page, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return page, err
@@ -288,7 +288,7 @@ func readAuditEntry(tx *bbolt.Tx, row *record.AuditRecord, number uint64) (audit
 }
 
 // PendingAccounts implements [audit.Store].
-func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) (list []string, err error) {
+func (s *engine) PendingAccounts(ctx context.Context, after string, limit int) (list []string, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -308,7 +308,7 @@ func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) (l
 }
 
 // PendingAuditEntries implements [audit.Store]. It skips unreadable entries.
-func (s *Store) PendingAuditEntries(ctx context.Context, account string, limit int) (list []audit.Numbered, err error) {
+func (s *engine) PendingAuditEntries(ctx context.Context, account string, limit int) (list []audit.Numbered, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -338,7 +338,7 @@ func (s *Store) PendingAuditEntries(ctx context.Context, account string, limit i
 }
 
 // TakeAuditEntries implements [audit.Store].
-func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
+func (s *engine) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		for _, number := range numbers {
 			row, err := auditRecord(b.tx, number)
@@ -355,7 +355,7 @@ func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 
 // purgeAuditEntries removes entries stored before the time, from the beginning of the log. An entry
 // stored while the clock was ahead is removed along with a later entry.
-func (s *Store) purgeAuditEntries(b *batch, before time.Time, left *int) error {
+func (s *engine) purgeAuditEntries(b *batch, before time.Time, left *int) error {
 	if before.IsZero() {
 		return nil
 	}
@@ -433,7 +433,7 @@ type auditLease struct {
 }
 
 // LeaseAudit implements [audit.Store].
-func (s *Store) LeaseAudit(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
+func (s *engine) LeaseAudit(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
 	tx, err := s.view(ctx) // fails if the store is closed
 	if err != nil {
 		return false, err

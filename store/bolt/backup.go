@@ -26,32 +26,7 @@ type BackupInfo = capability.BackupInfo
 // backupSuffix is the suffix of the temporary files of Backup.
 const backupSuffix = ".backing-up-"
 
-// Backup writes a copy of the file to w: a whole file that [Open] opens, with one consistent state.
-// The copy includes everything acknowledged before the call, and the alerts that are in memory
-// only. Publishing, claiming and verifying continue meanwhile.
-//
-// Backup copies the state to a temporary file next to the file, mode 0600, and from there to w: a
-// slow w does not affect the live file. The temporary file needs room for the copy and 16 MiB more;
-// otherwise Backup returns an error that wraps [syscall.ENOSPC] and leaves the room to the host.
-// The temporary file is gone when Backup returns, also if w panics. If the process is killed, the
-// next Open or Backup removes its temporary file, named "<path>.backing-up-…".
-//
-// If Backup returns an error, discard the data written to w, which is no backup. The error is the
-// context's if that ended; it wraps the error of w or of the disk; it is [store.ErrClosed] after or
-// during Close, unless the state was already copied. The context is checked between writes: if a
-// write hangs, w must end it. Whatever fails, Backup changes nothing in the store but a mark of its
-// clock. The backup of a halted store has the state that its readers see.
-//
-// At the end, Backup compares the file with the copy. During that time the file's pages cannot be
-// reused, so the file grows by the size of all writes. Nor can it outgrow its memory mapping, a
-// power of two up to 1 GiB and a multiple of 1 GiB beyond: a commit that would do so waits for the
-// comparison, some tenths of a second for each GiB if the file is cached, and so do reads of rows
-// that are not in memory.
-//
-// Concurrent backups are independent; each needs its own room. Backup takes half a MiB of memory,
-// or less than 1 MiB, for a file of any size. The copy has the signing secrets as the file has
-// them, and the free pages, which [Compact] omits.
-func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
+func (s *engine) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 	began := time.Now()
 	info, err := s.backup(ctx, w)
 	if err != nil {
@@ -64,7 +39,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 	return info, nil
 }
 
-func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, err error) {
+func (s *engine) backup(ctx context.Context, w io.Writer) (info BackupInfo, err error) {
 	if err := s.flushAlerts(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
 		return info, err
 	}
@@ -137,7 +112,7 @@ const (
 // inconsistent. Then, in a transaction, copyTo compares the file with the copy and writes the
 // changed parts again. That takes about the time of reading the file, which is cached by then unless
 // it is larger than the memory.
-func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error {
+func (s *engine) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return err
@@ -163,7 +138,7 @@ func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error
 
 // leaveRoom returns an error if writing bytes to a file would leave less than leftRoom free on its
 // disk.
-func (s *Store) leaveRoom(file *os.File, bytes int64) error {
+func (s *engine) leaveRoom(file *os.File, bytes int64) error {
 	free, known := s.freeRoom(file)
 	if !known || free >= bytes+leftRoom {
 		return nil
@@ -174,7 +149,7 @@ func (s *Store) leaveRoom(file *os.File, bytes int64) error {
 
 // copySlowly copies what differs of the first size bytes of the file, and rests after each part. It
 // fails before the disk is full, because publishers need room, too.
-func (s *Store) copySlowly(ctx context.Context, to *os.File, size int64) error {
+func (s *engine) copySlowly(ctx context.Context, to *os.File, size int64) error {
 	buffer, changed := make([]byte, copyChunk), newChangeWriter(ctx, to)
 	began, rested := time.Now(), int64(0)
 	for at := int64(0); at < size; {
@@ -236,7 +211,7 @@ func release(ctx context.Context, copied *os.File) {
 }
 
 // copyChanged brings the copy to a single consistent state.
-func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) (err error) {
+func (s *engine) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) (err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return err

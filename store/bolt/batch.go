@@ -11,7 +11,7 @@ import (
 // stay in memory until Flush: a step must call Flush before it reads such rows.
 type batch struct {
 	*groupcommit.Tx
-	store *Store
+	store *engine
 	log   *eventlog.Step
 	tx    *bbolt.Tx // for reading
 
@@ -27,7 +27,7 @@ type batch struct {
 }
 
 // newBatch returns an empty batch. Only one exists at a time.
-func (s *Store) newBatch(tx *groupcommit.Tx, log *eventlog.Writer) *batch {
+func (s *engine) newBatch(tx *groupcommit.Tx, log *eventlog.Writer) *batch {
 	s.db.AllocSize, s.db.MaxSize = allocSize, 0 // undoes what [batch.park] set
 	id := tx.Bolt.ID()
 	tx.AfterCommit(func() { s.parking.committed(s.file, id) })

@@ -24,7 +24,7 @@ import (
 // written once for all of them, also when that takes several segments.
 func TestStepsOfOneBatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = Open(path); err != nil {
+		if s, err = open(path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestPurgeThatFails(t *testing.T) {
 // TestBatchThatIsUndone: what a step that fails has published is gone, also from the
 // memory that the next batch goes on with.
 func TestBatchThatIsUndone(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,6 +276,6 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	}
 }
 
-func newTestEvent(s *Store, encoded driver.EncodedEvent) *eventlog.Event {
+func newTestEvent(s *engine, encoded driver.EncodedEvent) *eventlog.Event {
 	return s.log.NewEvent(&encoded)
 }

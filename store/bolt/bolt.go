@@ -39,8 +39,8 @@ var ErrLocked = pagefile.ErrLocked
 // cannot use, because it belongs to another program, has another schema, or is damaged.
 var ErrSchema = pagefile.ErrSchema
 
-// A Store stores everything in one bbolt file. It implements [store.Store].
-type Store struct {
+// An engine stores everything in one bbolt file.
+type engine struct {
 	db       *bbolt.DB
 	file     *os.File         // of db, for Backup
 	wait     time.Duration    // until the file is closed elsewhere
@@ -80,16 +80,16 @@ type Store struct {
 	// Only steps of the writer may use the following fields.
 	recovered    []byte     // the last webhook whose recovery advanced
 	marked       clock.Mark // the mark in the file
-	copiesMarked uint64     // copies as of the last mark, see [Store.markCopies]
+	copiesMarked uint64     // copies as of the last mark, see [engine.markCopies]
 }
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ driver.Deliveries = (*Store)(nil)
+	_ store.Store       = (*engine)(nil)
+	_ driver.Deliveries = (*engine)(nil)
 )
 
 // An Option changes how a file is opened.
-type Option func(*Store)
+type Option func(*engine)
 
 // Sealed encrypts the webhooks' signing secrets with a data key in the file, which sealer seals: a
 // [signing.Keyring], or the host's [signing.Sealer] on a key management service. [Open] calls it,
@@ -97,24 +97,18 @@ type Option func(*Store)
 // it is stale. To replace a key of a Keyring, put the new one before it, open the file once, and
 // remove the old one. Backups need the key that they were made with. Free pages of the file may
 // contain secrets in plain text until they are reused. A sealed file stays sealed.
-func Sealed(sealer signing.Sealer) Option { return func(s *Store) { s.sealer = sealer } }
+func Sealed(sealer signing.Sealer) Option { return func(s *engine) { s.sealer = sealer } }
 
 // Wait makes [Open] wait up to d while the file is open elsewhere, for a host that starts before
 // its predecessor has ended: choose a longer time than the shutdown takes. Open continues as soon
 // as the file is closed. If d is 0 or less, Open does not wait. Default: half a second.
-func Wait(d time.Duration) Option { return func(s *Store) { s.wait = d } }
+func Wait(d time.Duration) Option { return func(s *engine) { s.wait = d } }
 
-// Open opens the file at path, or creates it with mode 0600 in an existing directory. Errors name
-// the file. They wrap [ErrLocked] if the file stays open elsewhere for longer than [Wait],
-// [ErrSchema] if it is not ours, of another schema or damaged, [ErrLeft] if it was left for another
-// store, [signing.ErrSealed] if it is sealed with a key that was not given, [signing.ErrSealer] if
-// the Sealer failed, and [signing.ErrDamaged] if the data key is damaged. After an error the file is
-// neither open nor locked. Open does not read pending deliveries; the first claim or report does.
-func Open(path string, options ...Option) (*Store, error) {
+func open(path string, options ...Option) (*engine, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{
+	s := &engine{
 		wait: pagefile.DefaultWait, freeRoom: files.FreeRoom,
 		keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows(),
 		keyCounts: newCounts(), requests: newRequests(),
@@ -148,7 +142,7 @@ func Open(path string, options ...Option) (*Store, error) {
 }
 
 // prepare makes the open file ready for use.
-func (s *Store) prepare(file *os.File) (err error) {
+func (s *engine) prepare(file *os.File) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = pagefile.Damaged(p)
@@ -198,7 +192,7 @@ func (s *Store) prepare(file *os.File) (err error) {
 }
 
 // ended is called between transactions.
-func (s *Store) ended(done bool) {
+func (s *engine) ended(done bool) {
 	s.parking.ended(done)
 	outcome := mirror.Applied
 	switch {
@@ -214,10 +208,7 @@ func (s *Store) ended(done bool) {
 	s.requests.rows.End(outcome)
 }
 
-// Close waits for the steps under way, including steps that wait for a commit, writes the alerts
-// that are in memory only, and closes the file. Then every method returns [store.ErrClosed];
-// closing again has no effect. If the disk hangs in a commit, Close waits for it.
-func (s *Store) Close() error {
+func (s *engine) Close() error {
 	path := s.db.Path()
 	s.closeOnce.Do(func() { close(s.closing) })
 	kept := s.keepAlerts()
@@ -233,21 +224,25 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Halted returns why the store has stopped writing until it is opened again; nil if it writes.
-func (s *Store) Halted() error { return s.writer.Halted() }
+func (s *engine) Halted() error { return s.writer.Halted() }
 
 // Capabilities implements [store.Store].
-func (s *Store) Capabilities() capability.Set {
+func (s *engine) Capabilities() capability.Set {
 	return capability.Set{Halted: s.Halted, Doubt: s.Doubt, FileSize: s.FileSize, Backup: s.Backup, Leave: s.Leave}
 }
 
 func init() {
-	boltfault.Around = func(s any, around func(func() error) error) { s.(*Store).writer.Around(around) }
-	boltfault.SystemClock = func(now func() time.Time) any { return Option(func(s *Store) { s.clock.Now = now }) }
+	boltfault.Around = func(s any, around func(func() error) error) {
+		if outer, ok := s.(*Store); ok {
+			s = outer.engine
+		}
+		s.(*engine).writer.Around(around)
+	}
+	boltfault.SystemClock = func(now func() time.Time) any { return Option(func(s *engine) { s.clock.Now = now }) }
 }
 
 // view begins a short read transaction; the caller must end it with Rollback.
-func (s *Store) view(ctx context.Context) (*bbolt.Tx, error) {
+func (s *engine) view(ctx context.Context) (*bbolt.Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -260,7 +255,7 @@ func (s *Store) view(ctx context.Context) (*bbolt.Tx, error) {
 
 // done ends a read transaction, and turns a panic in it into an error. faults is the result of
 // [catchFaults] from before the first read.
-func (s *Store) done(tx *bbolt.Tx, faults bool, err *error) {
+func (s *engine) done(tx *bbolt.Tx, faults bool, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("read %s: panic: %v", s.db.Path(), p)
 	}
@@ -291,12 +286,12 @@ type observer struct {
 // that it opens.
 func Observe(o observe.Observer, logger *slog.Logger) Option {
 	if o.Committed == nil {
-		return func(*Store) {}
+		return func(*engine) {}
 	}
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return func(s *Store) { s.observer = &observer{o.Committed, observing.NewQueue(logger, o.Lost)} }
+	return func(s *engine) { s.observer = &observer{o.Committed, observing.NewQueue(logger, o.Lost)} }
 }
 
 func (o *observer) committed(steps int, took time.Duration, err error) {

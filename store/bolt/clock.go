@@ -23,7 +23,7 @@ const (
 
 // loadClock resumes the clock from its last mark, or from the time of the last event if there is no
 // mark.
-func (s *Store) loadClock(lastPublished time.Time) error {
+func (s *engine) loadClock(lastPublished time.Time) error {
 	s.copies.Store(1)
 	return s.db.View(func(tx *bbolt.Tx) error {
 		var err error
@@ -39,7 +39,7 @@ func (s *Store) loadClock(lastPublished time.Time) error {
 
 // mark writes and counts a mark of the clock, unless the last mark is younger than age and the
 // clock was not set since.
-func (s *Store) mark(b *batch, age time.Duration) error {
+func (s *engine) mark(b *batch, age time.Duration) error {
 	now, last := s.clock.Mark(), s.marked
 	passed := now.Wall.Sub(last.Wall)
 	if passed >= 0 && passed < age && (now.Steady.Sub(last.Steady)-passed).Abs() < time.Second {
@@ -55,7 +55,7 @@ func (s *Store) mark(b *batch, age time.Duration) error {
 // markCopies marks the clock in the first commit after a copy of the file. Open counts as a copy,
 // since the file may have been copied while closed. So copies of different states have different
 // numbers of marks.
-func (s *Store) markCopies(b *batch) error {
+func (s *engine) markCopies(b *batch) error {
 	copies := s.copies.Load()
 	if copies == s.copiesMarked {
 		return nil
@@ -66,7 +66,7 @@ func (s *Store) markCopies(b *batch) error {
 
 // markCopy marks the clock for a copy that is about to be made. A halted store cannot write the
 // mark, but writes nothing that the copy would lack either.
-func (s *Store) markCopy(ctx context.Context) error {
+func (s *engine) markCopy(ctx context.Context) error {
 	err := s.writer.Run(ctx, func(b *batch) error { return s.mark(b, 0) })
 	if errors.Is(err, store.ErrReadOnly) {
 		return nil
@@ -76,4 +76,4 @@ func (s *Store) markCopy(ctx context.Context) error {
 
 // Doubt returns how much of the elapsed system time may not have passed: see [capability.Set]. Time
 // during which the file was closed is doubted for a day if it was more than an hour.
-func (s *Store) Doubt() time.Duration { return s.clock.Doubt() }
+func (s *engine) Doubt() time.Duration { return s.clock.Doubt() }

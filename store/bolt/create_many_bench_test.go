@@ -22,7 +22,7 @@ func BenchmarkCreateManyKeys(b *testing.B) {
 	if testing.Short() {
 		counts = []int{1000, 10_000}
 	}
-	var stores [2]*Store
+	var stores [2]*engine
 	for i, count := range counts {
 		stores[i], _ = filled(b, count)
 	}

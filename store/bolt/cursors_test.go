@@ -8,8 +8,8 @@ import (
 // What a client was given as a cursor is good after a restart, in its own file.
 func TestCursorsOutliveAProcess(t *testing.T) {
 	dir := t.TempDir()
-	seal := func(name string) (text string, open func(string) (uint64, bool)) {
-		s, err := Open(filepath.Join(dir, name))
+	seal := func(name string) (text string, decode func(string) (uint64, bool)) {
+		s, err := open(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}

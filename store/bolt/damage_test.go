@@ -35,7 +35,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 			}
 			damagePage(t, path, bucket)
 
-			s, err := Open(path)
+			s, err := open(path)
 			if err != nil {
 				t.Logf("Open: %v", err) // as good an answer as any
 				return
@@ -74,7 +74,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 // fillFile writes more than fits within the page of a bucket's parent, and returns
 // one of the keys.
 func fillFile(t *testing.T, path string) (key driver.Key) {
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func fillFile(t *testing.T, path string) (key driver.Key) {
 
 // damagePage overwrites the flags of a bucket's root page.
 func damagePage(t *testing.T, path string, bucket []byte) {
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func damagePage(t *testing.T, path string, bucket []byte) {
 // TestDamagedPendingRecordStartsOver: what cannot be read of it counts for nothing.
 func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Open(path); err != nil {
+	if s, err = open(path); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
@@ -175,7 +175,7 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestFlippedBytes(t *testing.T) {
 			if err := os.WriteFile(path, damaged, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Open(path)
+			s, err := open(path)
 			if err != nil {
 				refused++
 				continue

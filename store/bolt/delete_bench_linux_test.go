@@ -35,7 +35,7 @@ func BenchmarkDelete(b *testing.B) {
 	}
 	for b.Loop() {
 		b.StopTimer()
-		s, err := Open(filepath.Join(b.TempDir(), "delete.db"))
+		s, err := open(filepath.Join(b.TempDir(), "delete.db"))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func BenchmarkExpire(b *testing.B) {
 	if testing.Short() {
 		pending = 20_000
 	}
-	s, err := Open(filepath.Join(b.TempDir(), "expire.db"))
+	s, err := open(filepath.Join(b.TempDir(), "expire.db"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func benchEvent(account, i int) driver.EncodedEvent {
 }
 
 // makePending creates a webhook with that many pending deliveries.
-func makePending(b *testing.B, s *Store, account, pending int) {
+func makePending(b *testing.B, s *engine, account, pending int) {
 	if err := s.CreateWebhook(b.Context(), benchWebhook(account), driver.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func makePending(b *testing.B, s *Store, account, pending int) {
 
 // deleteAlone deletes the account's webhook, and measures what its steps hold the writer
 // for.
-func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64) {
+func deleteAlone(b *testing.B, s *engine, account int) (deletion, longest float64) {
 	webhook := benchWebhook(account)
 	deletion = holds(b, s, func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
 	longest = deletion
@@ -164,7 +164,7 @@ func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64
 }
 
 // holds returns for how long a step holds the writer, in milliseconds of processor time.
-func holds(b *testing.B, s *Store, step func(*batch) error) float64 {
+func holds(b *testing.B, s *engine, step func(*batch) error) float64 {
 	var begun, took time.Duration
 	err := errors.Join(together(b, s, func(*batch) error {
 		runtime.LockOSThread() // what is done after the commit is done in this goroutine, too
@@ -184,7 +184,7 @@ func holds(b *testing.B, s *Store, step func(*batch) error) float64 {
 }
 
 // deleteMeanwhile deletes the account's webhook while others publish.
-func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept float64) {
+func deleteMeanwhile(b *testing.B, s *engine, account int) (before, during, swept float64) {
 	var begun time.Time
 	waitsBefore, waitsDuring := publishBeside(b, s, func() {
 		webhook := benchWebhook(account)
@@ -207,7 +207,7 @@ func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept
 
 // publishBeside publishes to another account for three seconds, and then while do runs. It returns how
 // long each took, ascending.
-func publishBeside(b *testing.B, s *Store, do func()) (before, during []time.Duration) {
+func publishBeside(b *testing.B, s *engine, do func()) (before, during []time.Duration) {
 	if err := s.CreateWebhook(b.Context(), benchWebhook(2), driver.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const (
 
 // Deliver implements [driver.Deliveries]. Steps report in the order of their commits, before
 // their callers return.
-func (s *Store) Deliver(ctx context.Context, to driver.Scheduler) error {
+func (s *engine) Deliver(ctx context.Context, to driver.Scheduler) error {
 	if err := s.takeTurn(ctx, s.delivering); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Store) Deliver(ctx context.Context, to driver.Scheduler) error {
 }
 
 // takeTurn waits until turn, a channel of capacity 1, has room.
-func (s *Store) takeTurn(ctx context.Context, turn chan struct{}) error {
+func (s *engine) takeTurn(ctx context.Context, turn chan struct{}) error {
 	tx, err := s.view(ctx) // fails if ctx is done or the store is closed
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *Store) takeTurn(ctx context.Context, turn chan struct{}) error {
 // each. It reads eventlog.AsPublished before eventlog.Attempted, because rows move only in that
 // direction.
 type pager struct {
-	store     *Store
+	store     *engine
 	scheduler driver.Scheduler
 	left      [2]eventlog.Range // by bucket
 	bounded   bool              // left ends at the last number assigned when Deliver began
@@ -137,7 +137,7 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 
 // newPendingReader returns a reader that calls visit with each pending delivery of an existing
 // webhook. version is the version of webhookRows from before tx began.
-func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(driver.PendingDelivery)) *eventlog.PendingReader {
+func (s *engine) newPendingReader(tx *bbolt.Tx, version uint64, visit func(driver.PendingDelivery)) *eventlog.PendingReader {
 	hooks := make(map[string]*driver.Webhook) // nil: deleted, or the account is being erased
 	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d driver.PendingDelivery) {
 		w, known := hooks[string(webhook)]
@@ -155,7 +155,7 @@ func (s *Store) newPendingReader(tx *bbolt.Tx, version uint64, visit func(driver
 
 // webhookSeen returns the webhook as readers of tx see it, or its current version; nil if it is
 // deleted. version is the version of webhookRows from before tx began.
-func (s *Store) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWebhook {
+func (s *engine) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWebhook {
 	w, ok := s.webhookRows.Get(id)
 	if ok {
 		return w
@@ -167,7 +167,7 @@ func (s *Store) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWeb
 }
 
 // Unreported implements [driver.Deliveries].
-func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog driver.Backlog, err error) {
+func (s *engine) Unreported(ctx context.Context, webhookID string) (backlog driver.Backlog, err error) {
 	if err := s.writer.Applied(ctx); err != nil {
 		return driver.Backlog{}, err
 	}
@@ -193,7 +193,7 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog drive
 }
 
 // eachPending visits the pending deliveries in the given ranges, one per bucket.
-func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d driver.PendingDelivery)) (err error) {
+func (s *engine) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d driver.PendingDelivery)) (err error) {
 	version := s.webhookRows.Version()
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Store) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit
 }
 
 // Ping implements [driver.Deliveries].
-func (s *Store) Ping(ctx context.Context) (err error) {
+func (s *engine) Ping(ctx context.Context) (err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return err

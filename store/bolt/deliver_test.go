@@ -14,7 +14,7 @@ import (
 )
 
 // recorded runs Deliver with a Recorder until the test ends.
-func recorded(t *testing.T, s *Store) *storetest.Recorder {
+func recorded(t *testing.T, s *engine) *storetest.Recorder {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r, returned := new(storetest.Recorder), make(chan error, 1)

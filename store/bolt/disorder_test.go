@@ -17,7 +17,7 @@ import (
 // TestAccounts_RowsOutOfOrder_ReturnsError: a loop that seeks from row to row ends also where a
 // seek leads back to the row that it began at, as it does in a page whose rows are not in order.
 func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestEventsAreWrittenOnce(t *testing.T) {
 	}
 }
 
-func dividers(t *testing.T, s *Store) (n int) {
+func dividers(t *testing.T, s *engine) (n int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketEvents).ForEach(func(k, value []byte) error {
@@ -108,7 +108,7 @@ func TestDividersAfterAnErasedSegment(t *testing.T) {
 	}
 }
 
-func lastPublished(t *testing.T, s *Store) (at time.Time) {
+func lastPublished(t *testing.T, s *engine) (at time.Time) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		at = eventlog.LastPublished(tx)

@@ -46,7 +46,7 @@ func (b *batch) isErasing(account string) bool {
 }
 
 // loadErasing reads the accounts under erasure.
-func (s *Store) loadErasing() error {
+func (s *engine) loadErasing() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketErasures).ForEach(func(account, _ []byte) error {
 			s.erasing.set(string(account), true)
@@ -98,11 +98,11 @@ func (e *erasure) put(b *batch) error {
 type eraseStage struct {
 	// find returns the account's first key from e.next on, or nil. If it gives up early, more is
 	// true and key is where to continue.
-	find func(s *Store, tx *bbolt.Tx, e *erasure) (key []byte, more bool)
+	find func(s *engine, tx *bbolt.Tx, e *erasure) (key []byte, more bool)
 
 	// erase removes about limit records from e.next on, and counts them in e.erased. It returns the
 	// key to continue with.
-	erase func(s *Store, b *batch, e *erasure, limit int) (next []byte, err error)
+	erase func(s *engine, b *batch, e *erasure, limit int) (next []byte, err error)
 }
 
 // Stages run in dependency order: an index row is deleted after the rows it points to.
@@ -113,15 +113,15 @@ var eraseStages = []eraseStage{
 	{findRows(bucketRequestTimes, ofRequestTime), eraseRows(bucketRequestTimes, ofRequestTime, nil)},
 	{findPrefixed(bucketRequests, keyRequest), eraseRequests(keyRequest)},
 	{findPrefixed(bucketRequests, webhookRequest), eraseRequests(webhookRequest)},
-	{findAuditEntries, (*Store).eraseAuditEntries},
+	{findAuditEntries, (*engine).eraseAuditEntries},
 	{findPrefixed(bucketAuditRoutine, ""), eraseRoutine},
-	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
+	{findPrefixed(bucketWebhooks, ""), (*engine).eraseWebhooks},
 	{findRows(bucketDeleted, ofDeleted), eraseRows(bucketDeleted, ofDeleted, nil)},
-	{findPrefixed(bucketAccounts, ""), (*Store).eraseKeys}, // only rows of keys remain
+	{findPrefixed(bucketAccounts, ""), (*engine).eraseKeys}, // only rows of keys remain
 }
 
 // findEvents finds the account's next event.
-func findEvents(s *Store, tx *bbolt.Tx, e *erasure) (key []byte, more bool) {
+func findEvents(s *engine, tx *bbolt.Tx, e *erasure) (key []byte, more bool) {
 	number, found, more := s.log.View(tx).FindOf(e.account, eventsFrom(e))
 	if found || more {
 		key = record.NumberKey(number)
@@ -137,7 +137,7 @@ func eventsFrom(e *erasure) uint64 {
 }
 
 // eraseEvents removes the account's events, with their deliveries and attempts.
-func eraseEvents(_ *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
+func eraseEvents(_ *engine, b *batch, e *erasure, limit int) (next []byte, err error) {
 	number, more, erased, err := b.log.Erase(e.account, eventsFrom(e), limit)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ const eraseLook = 10_000
 // EraseAccount implements [store.Eraser]. The account's keys, webhooks and alerts are sorted by
 // account; its events are found by a scan of all events. Freed pages may contain erased data until
 // they are reused.
-func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
+func (s *engine) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
 	e, begun, err := s.findErasure(ctx, account)
 	if err != nil {
 		return erased, false, err
@@ -177,7 +177,7 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 
 // eraseStep removes about limit records from where looked ended. If begun is false, another call
 // has completed the erasure.
-func (s *Store) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, begun bool, err error) {
+func (s *engine) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, begun bool, err error) {
 	if e, begun = readErasure(b.tx, looked.account); !begun {
 		return e, false, nil
 	}
@@ -197,7 +197,7 @@ func (s *Store) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, beg
 }
 
 // findErasure returns the erasure of the account, advanced to the next row to remove.
-func (s *Store) findErasure(ctx context.Context, account string) (e *erasure, begun bool, err error) {
+func (s *engine) findErasure(ctx context.Context, account string) (e *erasure, begun bool, err error) {
 	look := func() (more bool, err error) {
 		tx, err := s.view(ctx)
 		if err != nil {
@@ -225,7 +225,7 @@ func (s *Store) findErasure(ctx context.Context, account string) (e *erasure, be
 }
 
 // closeAccount begins an erasure.
-func (s *Store) closeAccount(ctx context.Context, account string) (erased store.Receipt, more bool, err error) {
+func (s *engine) closeAccount(ctx context.Context, account string) (erased store.Receipt, more bool, err error) {
 	err = s.writer.Run(ctx, func(b *batch) error {
 		e, begun := readErasure(b.tx, account)
 		if begun {
@@ -252,13 +252,13 @@ func (s *Store) closeAccount(ctx context.Context, account string) (erased store.
 }
 
 // openAccount ends an erasure.
-func (s *Store) openAccount(b *batch, account string) error {
+func (s *engine) openAccount(b *batch, account string) error {
 	b.AfterCommit(func() { s.erasing.set(account, false) })
 	return b.Delete(bucketErasures, []byte(account))
 }
 
 // eraseAlerts removes the account's alerts.
-func (s *Store) eraseAlerts(b *batch, account string) (erased int, err error) {
+func (s *engine) eraseAlerts(b *batch, account string) (erased int, err error) {
 	prefix := record.Prefixed(account, "")
 	rows := make(map[string]bool)
 	for _, bucket := range [][]byte{bucketAlerts, bucketDueAlerts} {
@@ -277,8 +277,8 @@ func (s *Store) eraseAlerts(b *batch, account string) (erased int, err error) {
 }
 
 // findPrefixed returns a find function for rows whose keys begin with a kind and the account.
-func findPrefixed(bucket []byte, kind string) func(*Store, *bbolt.Tx, *erasure) ([]byte, bool) {
-	return func(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
+func findPrefixed(bucket []byte, kind string) func(*engine, *bbolt.Tx, *erasure) ([]byte, bool) {
+	return func(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 		prefix := append([]byte(kind), record.Prefixed(e.account, "")...)
 		if k, _ := tx.Bucket(bucket).Cursor().Seek(prefix); bytes.HasPrefix(k, prefix) {
 			return k, false
@@ -301,8 +301,8 @@ func keysFrom(b *batch, bucket, prefix []byte, limit int) (keys [][]byte) {
 	return keys
 }
 
-func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, error) {
-	return func(s *Store, b *batch, e *erasure, limit int) ([]byte, error) {
+func eraseRequests(kind string) func(*engine, *batch, *erasure, int) ([]byte, error) {
+	return func(s *engine, b *batch, e *erasure, limit int) ([]byte, error) {
 		keys := e.prefixed(b, bucketRequests, kind, limit)
 		s.requests.add(b, kind, e.account, -len(keys))
 		e.erased.IdempotencyKeys += len(keys)
@@ -311,7 +311,7 @@ func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, err
 }
 
 // findAuditEntries finds the rows that lead to the account's entries.
-func findAuditEntries(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
+func findAuditEntries(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 	k, _ := tx.Bucket(bucketAccounts).Cursor().Seek(record.AuditEntriesOf(e.account))
 	if bytes.HasPrefix(k, record.Prefixed(e.account, "")) {
 		return k, false
@@ -321,7 +321,7 @@ func findAuditEntries(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 
 // eraseAuditEntries removes entries, newest first, and then the rows that lead to them. Rows of
 // keys still do, until eraseKeys. Numbers are not reused.
-func (s *Store) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, error) {
+func (s *engine) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, error) {
 	if err := b.tx.Bucket(bucketAudit).SetSequence(lastAuditEntry(b.tx)); err != nil {
 		return nil, err
 	}
@@ -351,11 +351,11 @@ func (s *Store) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, erro
 	return nil, b.DeleteAll(bucketAccounts, keysFrom(b, bucketAccounts, record.AuditEntriesOfTargets(e.account), limit))
 }
 
-func eraseRoutine(_ *Store, b *batch, e *erasure, limit int) ([]byte, error) {
+func eraseRoutine(_ *engine, b *batch, e *erasure, limit int) ([]byte, error) {
 	return nil, b.DeleteAll(bucketAuditRoutine, e.prefixed(b, bucketAuditRoutine, "", limit))
 }
 
-func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
+func (s *engine) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
 	for _, row := range e.prefixed(b, bucketWebhooks, "", limit) {
 		_, id := record.CutPrefixed(row)
 		if err := s.removeWebhook(b, e.account, id); err != nil {
@@ -370,7 +370,7 @@ func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
 	return nil, nil
 }
 
-func (s *Store) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
+func (s *engine) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
 	for _, row := range e.prefixed(b, bucketAccounts, "", limit) {
 		key, _, err := keyByID(b.tx, row)
 		if err != nil { // unreadable: nothing else finds it
@@ -387,8 +387,8 @@ func (s *Store) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
 }
 
 // findRows returns a find function for rows for which of returns true.
-func findRows(bucket []byte, of func(account string, k, value []byte) bool) func(*Store, *bbolt.Tx, *erasure) ([]byte, bool) {
-	return func(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
+func findRows(bucket []byte, of func(account string, k, value []byte) bool) func(*engine, *bbolt.Tx, *erasure) ([]byte, bool) {
+	return func(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 		c := tx.Bucket(bucket).Cursor()
 		looked := 0
 		for k, value := c.Seek(e.next); k != nil; k, value = c.Next() {
@@ -405,8 +405,8 @@ func findRows(bucket []byte, of func(account string, k, value []byte) bool) func
 
 // eraseRows returns an erase function for such rows. It adds to *count(&e.erased), unless count is
 // nil.
-func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, count func(*store.Receipt) *int) func(*Store, *batch, *erasure, int) ([]byte, error) {
-	return func(_ *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
+func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, count func(*store.Receipt) *int) func(*engine, *batch, *erasure, int) ([]byte, error) {
+	return func(_ *engine, b *batch, e *erasure, limit int) (next []byte, err error) {
 		var old [][]byte
 		c := b.tx.Bucket(bucket).Cursor()
 		k, value := c.Seek(e.next)
@@ -429,7 +429,7 @@ func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, cou
 var eraseRecoveryRows = eraseRows(bucketRecoveries, ofRecovery, func(r *store.Receipt) *int { return &r.Recoveries })
 
 // eraseRecoveries removes recoveries and their index rows, even if the webhook is deleted.
-func eraseRecoveries(s *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
+func eraseRecoveries(s *engine, b *batch, e *erasure, limit int) (next []byte, err error) {
 	var open, times [][]byte
 	c := b.tx.Bucket(bucketRecoveries).Cursor()
 	k, value := c.Seek(e.next)

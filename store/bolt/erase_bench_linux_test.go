@@ -17,7 +17,7 @@ func BenchmarkErase(b *testing.B) {
 	}
 	for b.Loop() {
 		b.StopTimer()
-		s, err := Open(filepath.Join(b.TempDir(), "erase.db"))
+		s, err := open(filepath.Join(b.TempDir(), "erase.db"))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func BenchmarkErase(b *testing.B) {
 }
 
 // eraseAlone erases an account, and returns the longest that a step after the first has held the writer.
-func eraseAlone(b *testing.B, s *Store, account string) (longest float64) {
+func eraseAlone(b *testing.B, s *engine, account string) (longest float64) {
 	if _, _, err := s.EraseAccount(b.Context(), account, 500); err != nil {
 		b.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Enqueue implements [driver.WebhookStore].
-func (s *Store) Enqueue(ctx context.Context, event driver.EncodedEvent) (deliveries int, err error) {
+func (s *engine) Enqueue(ctx context.Context, event driver.EncodedEvent) (deliveries int, err error) {
 	// Prepared outside the step, so that other steps do not wait.
 	e := s.log.NewEvent(&event)
 	defer e.Release()
@@ -26,7 +26,7 @@ func (s *Store) Enqueue(ctx context.Context, event driver.EncodedEvent) (deliver
 
 // enqueue stores an event for all subscribed webhooks, or for only one if only is not empty. It
 // returns the number of deliveries that were pending at first, and whether the event is new.
-func (s *Store) enqueue(b *batch, e *eventlog.Event, only string) (deliveries int, isNew bool, err error) {
+func (s *engine) enqueue(b *batch, e *eventlog.Event, only string) (deliveries int, isNew bool, err error) {
 	if b.isErasing(e.Account) {
 		return 0, false, auth.ErrErasing
 	}
@@ -50,7 +50,7 @@ func (s *Store) enqueue(b *batch, e *eventlog.Event, only string) (deliveries in
 }
 
 // EventByID implements [driver.WebhookStore].
-func (s *Store) EventByID(ctx context.Context, account, eventID string) (found driver.EncodedEvent, err error) {
+func (s *engine) EventByID(ctx context.Context, account, eventID string) (found driver.EncodedEvent, err error) {
 	place := s.log.Find(account, eventID)
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (found d
 }
 
 // EventDeliveries implements [driver.WebhookStore].
-func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []driver.Delivery, err error) {
+func (s *engine) EventDeliveries(ctx context.Context, account, eventID string) (list []driver.Delivery, err error) {
 	place := s.log.Find(account, eventID)
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 }
 
 // ListEvents implements [driver.WebhookStore].
-func (s *Store) ListEvents(ctx context.Context, account string, query driver.EventQuery) (page driver.EventPage, err error) {
+func (s *engine) ListEvents(ctx context.Context, account string, query driver.EventQuery) (page driver.EventPage, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return page, err
@@ -93,7 +93,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query driver.Eve
 }
 
 // ListDeliveries implements [driver.WebhookStore].
-func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query driver.DeliveryQuery) (page driver.DeliveryPage, err error) {
+func (s *engine) ListDeliveries(ctx context.Context, account, webhookID string, query driver.DeliveryQuery) (page driver.DeliveryPage, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return page, err
@@ -111,7 +111,7 @@ func dedupKeyOf(account string, n *driver.DedupKey) []byte {
 }
 
 // UnseenKeys implements [driver.WebhookStore].
-func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []driver.DedupKey) (fresh []int, err error) {
+func (s *engine) UnseenKeys(ctx context.Context, account string, dedupKeys []driver.DedupKey) (fresh []int, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []driv
 }
 
 // EnqueueOnce implements [driver.WebhookStore].
-func (s *Store) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, dedupKeys []driver.DedupKey) (deliveries int, err error) {
+func (s *engine) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, dedupKeys []driver.DedupKey) (deliveries int, err error) {
 	e, keys := s.log.NewEvent(&event), make([][]byte, len(dedupKeys))
 	defer e.Release()
 	for i := range dedupKeys {

@@ -18,7 +18,7 @@ import (
 )
 
 // Accounts implements [transfer.Store].
-func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts []string, err error) {
+func (s *engine) Accounts(ctx context.Context, after string, limit int) (accounts []string, err error) {
 	if err := s.flushAlerts(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts
 // accountsOf returns the accounts after the given one in a bucket of prefixed keys: at least the
 // first limit of those whose first row counts. Keys are sorted by the length of the account first, so it reads up to limit
 // of each length.
-func (s *Store) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after string, limit int) (accounts []string) {
+func (s *engine) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after string, limit int) (accounts []string) {
 	for first, _ := c.First(); first != nil; {
 		length, _ := binary.Uvarint(first)
 		begin := binary.AppendUvarint(nil, length)
@@ -64,7 +64,7 @@ func (s *Store) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after 
 }
 
 // Export implements [transfer.Store]. It scans all events for those of one account.
-func (s *Store) Export(ctx context.Context, account, after string, limit int) (page transfer.Page, err error) {
+func (s *engine) Export(ctx context.Context, account, after string, limit int) (page transfer.Page, err error) {
 	if err := s.flushAlerts(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
 		return page, err
 	}
@@ -80,7 +80,7 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (p
 // An exporter reads records for a page.
 type exporter struct {
 	*transfer.Filler
-	store   *Store
+	store   *engine
 	tx      *bbolt.Tx
 	account string // empty: all
 	now     time.Time

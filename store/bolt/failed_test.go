@@ -164,7 +164,7 @@ func TestFailedRowsGo(t *testing.T) {
 	}
 }
 
-func (s *Store) list(t *testing.T, webhook string, query driver.DeliveryQuery) (all []driver.Delivery) {
+func (s *engine) list(t *testing.T, webhook string, query driver.DeliveryQuery) (all []driver.Delivery) {
 	for {
 		page, err := s.ListDeliveries(t.Context(), "acct", webhook, query)
 		if err != nil {

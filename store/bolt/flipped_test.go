@@ -268,7 +268,7 @@ func methods(s *bolt.Store) (list []method) {
 		return err
 	})
 	add("Now", func() error { _, err := s.Now(ctx); return err })
-	add("Doubt", func() error { s.Doubt(); return nil })
+	add("Doubt", func() error { s.Capabilities().Doubt(); return nil })
 	add("FileSize", func() error { s.FileSize(); return nil })
 	add("Capabilities", func() error { s.Capabilities(); return nil })
 	add("Halted", s.Halted)

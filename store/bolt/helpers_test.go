@@ -17,8 +17,8 @@ var (
 	errFull = &fs.PathError{Op: "write", Path: "storage.db", Err: syscall.ENOSPC} // as bbolt returns it
 )
 
-func openTemp(tb testing.TB, options ...Option) *Store {
-	s, err := Open(filepath.Join(tb.TempDir(), "storage.db"), options...)
+func openTemp(tb testing.TB, options ...Option) *engine {
+	s, err := open(filepath.Join(tb.TempDir(), "storage.db"), options...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -30,13 +30,13 @@ func openTemp(tb testing.TB, options ...Option) *Store {
 func systemClock(c *testclock.Clock) Option { return boltfault.SystemClock(c.Now).(Option) }
 
 // together commits steps in one batch and returns the error of each.
-func together(tb testing.TB, s *Store, list ...func(*batch) error) []error {
+func together(tb testing.TB, s *engine, list ...func(*batch) error) []error {
 	return s.writer.RunTogether(tb.Context(), list...)
 }
 
 // CheckSound checks that Verify finds nothing wrong with the store's file, and that a backup of it
 // can be restored, to a file that is sound, too.
-func CheckSound(tb testing.TB, s *Store) {
+func CheckSound(tb testing.TB, s *engine) {
 	tb.Helper()
 	dir := tb.TempDir()
 	backup, restored := filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db")

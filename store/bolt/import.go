@@ -17,7 +17,7 @@ import (
 
 // Import implements [transfer.Store]. Events older than the file's last one are purged after all
 // earlier events.
-func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
+func (s *engine) Import(ctx context.Context, records []transfer.Record) error {
 	if err := transfer.Check(records); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func newImporter(b *batch) *importer {
 	return m
 }
 
-func (s *Store) importAll(b *batch, records []transfer.Record) error {
+func (s *engine) importAll(b *batch, records []transfer.Record) error {
 	if err := b.Flush(); err != nil {
 		return err
 	}

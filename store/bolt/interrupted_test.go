@@ -19,7 +19,7 @@ func TestCommit_Interrupted_StepsRunAgain(t *testing.T) {
 	}
 	interrupted := 0
 	storetest.Run(t, func(t *testing.T) store.Store {
-		s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+		s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 		if err != nil {
 			t.Fatal(err)
 		}

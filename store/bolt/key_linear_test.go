@@ -131,7 +131,7 @@ var errSync = errors.New("sync failed")
 // A keyWorld is a store with clients that read and change keys at the same time, in a bubble. All of them stop now and
 // then, at random, also in the middle of a read or a commit.
 type keyWorld struct {
-	store    *Store
+	store    *engine
 	services [5]*apikeys.KeyService // by the hour of their clocks
 	tokens   [4]apikeys.Token
 	clock    atomic.Int64 // of calls and returns
@@ -200,15 +200,15 @@ func (w *keyWorld) verify(op keyOp) string {
 	return fmt.Sprint(int(p.KeyID[0]-'0'), p.Scopes, int(p.ExpiresAt.Sub(hour(0)).Hours()), p.Replaced)
 }
 
-// A pausingStore is the store of a keyWorld, records no last uses, and pauses where [Store.KeyByHash] reads the file.
+// A pausingStore is the store of a keyWorld, records no last uses, and pauses where [engine.KeyByHash] reads the file.
 type pausingStore struct {
-	*Store
+	*engine
 	world *keyWorld
 }
 
 func (pausingStore) RecordKeyUse(context.Context, []driver.KeyUse) error { return nil }
 
-// KeyByHash takes the steps of [Store.KeyByHash].
+// KeyByHash takes the steps of [engine.KeyByHash].
 func (s pausingStore) KeyByHash(ctx context.Context, hash driver.Hash) (key driver.Key, err error) {
 	if _, ok := s.keyRows.Get(hash); !ok {
 		version := s.keyRows.Version()
@@ -224,7 +224,7 @@ func (s pausingStore) KeyByHash(ctx context.Context, hash driver.Hash) (key driv
 		s.keyRows.Fill(hash, row, version)
 		return key, record.DecodeKeyRow(&key, hash.Sum[:], row)
 	}
-	return s.Store.KeyByHash(ctx, hash)
+	return s.engine.KeyByHash(ctx, hash)
 }
 
 func (w *keyWorld) change(op keyOp) error {

@@ -16,7 +16,7 @@ const defaultCachedKeys = 1 << 18
 // once it was used twice, and more if it has many host-defined scopes. 0 or less disables the
 // cache. Default: 262,144, some 61 MiB if so many are in use. Raise it if more keys are in use at a
 // time.
-func CacheKeys(count int) Option { return func(s *Store) { s.keyRows = newKeyRows(count) } }
+func CacheKeys(count int) Option { return func(s *engine) { s.keyRows = newKeyRows(count) } }
 
 // keyRows are rows of the bucket of keys, by current or previous hash, in the form that
 // [record.DecodeKeyRow] takes.

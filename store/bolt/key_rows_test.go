@@ -19,13 +19,13 @@ import (
 
 // A oneKeyStore is a store of one key.
 type oneKeyStore struct {
-	*Store
+	*engine
 	t   *testing.T
 	key driver.Key
 }
 
 func storeOneKey(t *testing.T) *oneKeyStore {
-	s := &oneKeyStore{Store: openTemp(t), t: t}
+	s := &oneKeyStore{engine: openTemp(t), t: t}
 	s.key = driver.Key{ID: "key", Account: "acct", Name: "old", Hash: hashNumber(1)}
 	if err := s.CreateKey(t.Context(), s.key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestKeysAreInMemory(t *testing.T) {
 			})
 		}, true, true},
 		{"failed commit", func() error {
-			boltfault.Around(s.Store, func(func() error) error { return errFull })
-			defer boltfault.Around(s.Store, nil)
+			boltfault.Around(s.engine, func(func() error) error { return errFull })
+			defer boltfault.Around(s.engine, nil)
 			return s.rename("newer", func() {})
 		}, true, true},
 	}
@@ -117,7 +117,7 @@ func TestKeysAreInMemory(t *testing.T) {
 func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
-	boltfault.Around(s.Store, func(commit func() error) error { return errors.Join(commit(), errBad) })
+	boltfault.Around(s.engine, func(commit func() error) error { return errors.Join(commit(), errBad) })
 	_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *driver.Key, _ *audit.Entry) error {
 		k.Hash, k.Previous = hashNumber(2), hashNumber(3)
 		return nil

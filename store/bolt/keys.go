@@ -16,7 +16,7 @@ import (
 )
 
 // CreateKey implements [driver.KeyStore].
-func (s *Store) CreateKey(ctx context.Context, key driver.Key, options driver.CreateOptions) error {
+func (s *engine) CreateKey(ctx context.Context, key driver.Key, options driver.CreateOptions) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := b.checkCredential(key.Account, options.By); err != nil {
 			return err
@@ -62,7 +62,7 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 
 // KeyByHash implements [driver.KeyStore]. Recently used hashes are cached; otherwise it costs one
 // lookup in the file, or two for a previous hash.
-func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (key driver.Key, err error) {
+func (s *engine) KeyByHash(ctx context.Context, hash driver.Hash) (key driver.Key, err error) {
 	if err := ctx.Err(); err != nil {
 		return key, err
 	}
@@ -83,7 +83,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (key driver.Key
 	return key, nil
 }
 
-func (s *Store) readKeyRow(ctx context.Context, hash []byte) (row string, err error) {
+func (s *engine) readKeyRow(ctx context.Context, hash []byte) (row string, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return "", err
@@ -119,7 +119,7 @@ func readKey(tx *bbolt.Tx, key *driver.Key, hash []byte) error {
 }
 
 // KeyByID implements [driver.KeyStore].
-func (s *Store) KeyByID(ctx context.Context, account, id string) (key driver.Key, err error) {
+func (s *engine) KeyByID(ctx context.Context, account, id string) (key driver.Key, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return key, err
@@ -145,7 +145,7 @@ func keyByID(tx *bbolt.Tx, row []byte) (key driver.Key, used record.Uses, err er
 }
 
 // ListKeys implements [driver.KeyStore].
-func (s *Store) ListKeys(ctx context.Context, account string, page driver.ListQuery) (keys []driver.Key, err error) {
+func (s *engine) ListKeys(ctx context.Context, account string, page driver.ListQuery) (keys []driver.Key, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page driver.ListQu
 }
 
 // UpdateKey implements [driver.KeyStore].
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*driver.Key, *audit.Entry) error) (driver.Key, error) {
+func (s *engine) UpdateKey(ctx context.Context, account, id string, change func(*driver.Key, *audit.Entry) error) (driver.Key, error) {
 	var updated driver.Key
 	err := s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(account) {
@@ -207,7 +207,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 }
 
 // DeleteKey implements [driver.KeyStore].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(driver.Key) error, entry audit.Entry) error {
+func (s *engine) DeleteKey(ctx context.Context, account, id string, check func(driver.Key) error, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(account) {
 			return apierr.ErrNotFound
@@ -237,7 +237,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(dr
 }
 
 // removeKey removes a key with its hashes and uses, but not its audit entries.
-func (s *Store) removeKey(b *batch, row []byte, key driver.Key) error {
+func (s *engine) removeKey(b *batch, row []byte, key driver.Key) error {
 	s.keyCounts.add(b, key.Account, -1)
 	if err := b.Delete(bucketAccounts, row); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (s *Store) removeKey(b *batch, row []byte, key driver.Key) error {
 }
 
 // RecordKeyUse implements [driver.KeyStore].
-func (s *Store) RecordKeyUse(ctx context.Context, list []driver.KeyUse) error {
+func (s *engine) RecordKeyUse(ctx context.Context, list []driver.KeyUse) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		for _, use := range list {
 			row := record.AccountKey(use.Account, use.ID)
@@ -349,7 +349,7 @@ func putUses(b *batch, row []byte, used, before record.Uses) error {
 }
 
 // ExpiringKeys implements [driver.KeyStore]. It omits unreadable keys, whose values are invalid.
-func (s *Store) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (list []driver.Key, err error) {
+func (s *engine) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (list []driver.Key, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ var ErrLeft = errors.New("this file was left")
 
 // Left lets [Open] open a file that was left, to read it once more. Anything written to it is in no
 // other store.
-func Left() Option { return func(s *Store) { s.left = true } }
+func Left() Option { return func(s *engine) { s.left = true } }
 
 // A departure is the row in meta that records the store for which the file was left.
 type departure struct {
@@ -30,9 +30,7 @@ type departure struct {
 	At    int64  `json:"at"` // Unix milliseconds
 }
 
-// Leave marks the file as left for place. From then on Open refuses the file with [ErrLeft], unless
-// it is given [Left]. [Return] removes the mark, and so does Leave with an empty place.
-func (s *Store) Leave(ctx context.Context, place string) error {
+func (s *engine) Leave(ctx context.Context, place string) error {
 	if place == "" {
 		return s.writer.Run(ctx, func(b *batch) error { return b.Delete(bucketMeta, keyLeft) })
 	}

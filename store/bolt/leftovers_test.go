@@ -106,7 +106,7 @@ func TestPurge_ManyDeletedWebhooks_GoInOneStep(t *testing.T) {
 }
 
 // transactions returns the number of the last commit.
-func transactions(t *testing.T, s *Store) (id int) {
+func transactions(t *testing.T, s *engine) (id int) {
 	t.Helper()
 	if err := s.db.View(func(tx *bbolt.Tx) error { id = tx.ID(); return nil }); err != nil {
 		t.Fatal(err)
@@ -225,16 +225,16 @@ func TestSettle_BesideADeletion_IsStale(t *testing.T) {
 	}
 }
 
-func mustOpen(t *testing.T, path string, options ...Option) *Store {
+func mustOpen(t *testing.T, path string, options ...Option) *engine {
 	t.Helper()
-	s, err := Open(path, options...)
+	s, err := open(path, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func publishMany(t *testing.T, s *Store, events int) {
+func publishMany(t *testing.T, s *engine, events int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for p := range 50 {
@@ -250,7 +250,7 @@ func publishMany(t *testing.T, s *Store, events int) {
 }
 
 // retrySome claims that many deliveries and puts off those to the webhook.
-func retrySome(t *testing.T, s *Store, webhook string, n int) {
+func retrySome(t *testing.T, s *engine, webhook string, n int) {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), n)
 	if err != nil || len(tasks) != n {
@@ -270,7 +270,7 @@ func retrySome(t *testing.T, s *Store, webhook string, n int) {
 }
 
 // pendingRows counts what the file says is pending, for any webhook.
-func pendingRows(t *testing.T, s *Store) (rows int) {
+func pendingRows(t *testing.T, s *engine) (rows int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		rows = tx.Bucket(bucketPending).Stats().KeyN

@@ -66,7 +66,7 @@ func upper(prefix []byte, after string) []byte {
 
 // loadCursors reads the key for the file's cursors, or creates it. A restored file has a different
 // key than the backup.
-func (s *Store) loadCursors() error {
+func (s *engine) loadCursors() error {
 	known := false
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(bucketMeta)

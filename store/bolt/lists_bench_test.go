@@ -27,7 +27,7 @@ func BenchmarkOperatorLists(b *testing.B) {
 		path := filepath.Join(b.TempDir(), "lists.db")
 		now := time.Now()
 		fillExpiring(b, path, keys, accounts, now)
-		s, err := Open(path)
+		s, err := open(path)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -61,11 +61,11 @@ func BenchmarkOperatorLists(b *testing.B) {
 // fillExpiring writes a file of keys that expire.
 func fillExpiring(b *testing.B, path string, keys, accounts int, now time.Time) {
 	b.Helper()
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		b.Fatal(err)
 	}
-	Fill(b, s, keys, accounts)
+	fill(b, s, keys, accounts)
 	var rows []driver.Expiry
 	err = s.writer.Run(b.Context(), func(batch *batch) error {
 		return batch.tx.Bucket(bucketKeys).ForEach(func(hash, value []byte) error {

@@ -14,7 +14,7 @@ import (
 )
 
 // Load implements [driver.Deliveries]. Events published moments ago are in memory.
-func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
+func (s *engine) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.L
 
 // A loader loads deliveries. It reads an event for several webhooks once.
 type loader struct {
-	store *Store
+	store *engine
 	ctx   context.Context
 	now   time.Time
 
@@ -121,8 +121,8 @@ func (l *loader) notLater(published time.Time) time.Time {
 	return published
 }
 
-// age returns the age of an event, without time that may not have passed, see [Store.Doubt].
-func (s *Store) age(published time.Time) time.Duration {
+// age returns the age of an event, without time that may not have passed, see [engine.Doubt].
+func (s *engine) age(published time.Time) time.Duration {
 	if published.IsZero() {
 		return 0
 	}

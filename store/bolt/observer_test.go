@@ -12,7 +12,7 @@ import (
 func TestCommitsAreObserved(t *testing.T) {
 	var mu sync.Mutex
 	var told []observe.Commit
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"), Observe(observe.Observer{Committed: func(c observe.Commit) {
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"), Observe(observe.Observer{Committed: func(c observe.Commit) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, c)

@@ -56,7 +56,7 @@ var (
 )
 
 // load counts the free pages.
-func (p *parking) load(s *Store) error {
+func (p *parking) load(s *engine) error {
 	p.extent = firstExtent
 	return s.db.View(func(tx *bbolt.Tx) error {
 		p.committed(s.file, tx.ID())
@@ -92,7 +92,7 @@ func extentPages(key []byte) int { return int(binary.BigEndian.Uint64(key)) }
 // park parks free pages if the list is longer than a page, or longer than keptInPurge during a
 // purge. It reports whether there may be more to park. It returns no error: commits still work with
 // a longer list.
-func (s *Store) park(ctx context.Context, purging bool) (more bool) {
+func (s *engine) park(ctx context.Context, purging bool) (more bool) {
 	keep := pagefile.FreeListPage(s.parking.pageSize)
 	if purging {
 		keep = keptInPurge

@@ -30,7 +30,7 @@ func BenchmarkAfterPurge(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		path := filepath.Join(b.TempDir(), "purge.db")
-		s, err := Open(path)
+		s, err := open(path)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func BenchmarkAfterPurge(b *testing.B) {
 }
 
 // maintain purges what was published before then.
-func maintain(b *testing.B, s *Store, before time.Time) {
+func maintain(b *testing.B, s *engine, before time.Time) {
 	for more := true; more; {
 		var err error
 		if more, err = s.Purge(b.Context(), driver.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 1000}); err != nil {
@@ -84,7 +84,7 @@ func maintain(b *testing.B, s *Store, before time.Time) {
 
 // enqueueAlone publishes one event after the other, and returns the median time in µs and the
 // bytes written a commit.
-func enqueueAlone(b *testing.B, s *Store, n *int, count int) (p50, written float64) {
+func enqueueAlone(b *testing.B, s *engine, n *int, count int) (p50, written float64) {
 	took := make([]time.Duration, count)
 	before := bytesWritten(b)
 	for i := range took {
@@ -101,11 +101,11 @@ func enqueueAlone(b *testing.B, s *Store, n *int, count int) (p50, written float
 }
 
 // enqueueMany publishes by 256 at a time.
-func enqueueMany(b *testing.B, s *Store, n *int, count int) {
+func enqueueMany(b *testing.B, s *engine, n *int, count int) {
 	enqueueBodies(b, s, n, count, make([]byte, 256))
 }
 
-func enqueueBodies(b *testing.B, s *Store, n *int, count int, body []byte) {
+func enqueueBodies(b *testing.B, s *engine, n *int, count int, body []byte) {
 	var wg sync.WaitGroup
 	for p := range 256 {
 		wg.Go(func() {

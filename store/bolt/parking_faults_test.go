@@ -15,7 +15,7 @@ import (
 func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func spareInKilled(t *testing.T, file []byte) int {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Error(err)
 	}
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Error(err)
 		return 0
@@ -85,7 +85,7 @@ func TestParking_OtherPageSizes(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(path)
+		s, err := open(path)
 		if err != nil {
 			t.Fatal(err)
 		}

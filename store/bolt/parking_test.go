@@ -25,7 +25,7 @@ type spareState struct {
 }
 
 // spareOf returns how the pages are used, and checks that nothing is wrong with the file.
-func spareOf(t *testing.T, s *Store) (state spareState) {
+func spareOf(t *testing.T, s *engine) (state spareState) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		for err := range tx.Check() {
@@ -63,14 +63,14 @@ func spareOf(t *testing.T, s *Store) (state spareState) {
 }
 
 // listPage returns how many pages a page of the list has room for.
-func (s *Store) listPage() int { return pagefile.FreeListPage(s.parking.pageSize) }
+func (s *engine) listPage() int { return pagefile.FreeListPage(s.parking.pageSize) }
 
 // atMostParked is how many free pages may be listed after parking: a page of the list and less than
 // an extent, and what the last commits freed.
-func (s *Store) atMostParked() int { return s.listPage() + maxExtent + 64 }
+func (s *engine) atMostParked() int { return s.listPage() + maxExtent + 64 }
 
 // publishFrom publishes events number from to number to by 64 at a time.
-func publishFrom(t *testing.T, s *Store, from, to int) {
+func publishFrom(t *testing.T, s *engine, from, to int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for p := range 64 {
@@ -91,7 +91,7 @@ func spareEvent(i int) driver.EncodedEvent {
 	}
 }
 
-func purgeEverything(tb testing.TB, s *Store) {
+func purgeEverything(tb testing.TB, s *engine) {
 	tb.Helper()
 	for more, n := true, 0; more; n++ {
 		var err error
@@ -106,9 +106,9 @@ func purgeEverything(tb testing.TB, s *Store) {
 }
 
 // newPurged returns a store whose file was filled and purged.
-func newPurged(t *testing.T) (*Store, string) {
+func newPurged(t *testing.T) (*engine, string) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestParking_AfterPurge_KeepsListShort(t *testing.T) {
 // Nine tenths of a file are purged: as much of it is free, also after it is opened again.
 func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check := func(s *Store) {
+	check := func(s *engine) {
 		t.Helper()
 		state := spareOf(t, s)
 		free := int(s.parking.freeBytes()) / s.parking.pageSize
@@ -180,7 +180,7 @@ func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Open(path); err != nil {
+	if s, err = open(path); err != nil {
 		t.Fatal(err)
 	}
 	check(s)
@@ -217,7 +217,7 @@ func TestParking_Refill_UsesParkedPages(t *testing.T) {
 // Free pages that a reader may still need cannot be parked, and trying does not grow the file. Purges and
 // commits go on, and afterwards the list becomes short.
 func TestParking_BesideReader_WaitsForIt(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestParking_CommitFails_ChangesNothing(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestParking_CommitFails_ChangesNothing(t *testing.T) {
 // A purge succeeds although parking failed, and the next one parks.
 func TestParking_DiskFull_ParksLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Redeliver implements [driver.WebhookStore].
-func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
+func (s *engine) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := s.redeliver(b, account, webhookID, eventID); err != nil {
 			return err
@@ -22,7 +22,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 }
 
 // redeliver makes a delivery due now.
-func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
+func (s *engine) redeliver(b *batch, account, webhookID, eventID string) error {
 	if err := b.Flush(); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 }
 
 // Probe implements [driver.WebhookStore].
-func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
+func (s *engine) Probe(ctx context.Context, account, webhookID string) error {
 	if _, err := s.WebhookByID(ctx, account, webhookID); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 
 // makeDue makes a pending delivery due now, ahead of the others of its webhook, and probes the
 // webhook.
-func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
+func (s *engine) makeDue(b *batch, number uint64, webhook string) error {
 	b.AfterCommit(func() {
 		s.feed.report(func(to driver.Scheduler) {
 			to.Nudge(driver.DeliveryRef{WebhookID: webhook, Number: number})
@@ -84,7 +84,7 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 
 // endWait makes a pending delivery due now, if it is scheduled for later, and reports whether it
 // was.
-func (s *Store) endWait(b *batch, webhook *driver.Webhook, number uint64, now time.Time) (waits bool, err error) {
+func (s *engine) endWait(b *batch, webhook *driver.Webhook, number uint64, now time.Time) (waits bool, err error) {
 	p, asPublished, pending := b.log.Pending(number)
 	if asPublished || !pending || !p.Due.After(s.clock.Steady(now)) {
 		return false, nil
@@ -102,13 +102,13 @@ func lastNumber(d *driver.Delivery) int {
 
 // addPending makes a delivery pending and due now that was not pending, with the attempts and
 // priority of p.
-func (s *Store) addPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
+func (s *engine) addPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
 	p.Before = p.Attempts
 	return s.putPending(b, webhook, number, p)
 }
 
 // putPending stores and reports a delivery as due now.
-func (s *Store) putPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
+func (s *engine) putPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
 	p.Due = time.Now()
 	report := eventlog.Report(number, &p)
 	report.Webhook = webhook

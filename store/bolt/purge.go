@@ -11,7 +11,7 @@ import (
 )
 
 // Now implements [driver.WebhookStore].
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
+func (s *engine) Now(ctx context.Context) (time.Time, error) {
 	tx, err := s.view(ctx) // fails if the store is closed
 	if err != nil {
 		return time.Time{}, err
@@ -21,7 +21,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 
 // Purge implements [driver.WebhookStore]. It also indexes complete runs, removes rows of deleted
 // webhooks, marks the clock, and keeps the list of free pages and the root bucket short.
-func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
+func (s *engine) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	if more, err = s.purgeStep(ctx, purge); err != nil {
 		return more, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err e
 	return more || parking, nil
 }
 
-func (s *Store) purgeStep(ctx context.Context, purge driver.Purge) (more bool, err error) {
+func (s *engine) purgeStep(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	purge = purge.Doubting(s.clock.Doubt())
 	sweeping, err := s.sweep(ctx, purge.Limit, func(b *batch, removed int) error {
 		if more = removed >= purge.Limit; more {
@@ -48,7 +48,7 @@ func (s *Store) purgeStep(ctx context.Context, purge driver.Purge) (more bool, e
 }
 
 // purge is the step of Purge.
-func (s *Store) purge(b *batch, purge *driver.Purge) (more bool, err error) {
+func (s *engine) purge(b *batch, purge *driver.Purge) (more bool, err error) {
 	if err := b.Flush(); err != nil {
 		return false, err
 	}
@@ -118,7 +118,7 @@ func (b *batch) noteDeleted(account, id string) error {
 func (b *batch) hasLeftovers(id string) bool { return b.Get(bucketDeleted, []byte(id)) != nil }
 
 // sweepAll removes all rows left by deleted webhooks.
-func (s *Store) sweepAll(ctx context.Context) error {
+func (s *engine) sweepAll(ctx context.Context) error {
 	for more := true; more; {
 		var err error
 		if more, err = s.sweep(ctx, sweptAtOnce, nil); err != nil {
@@ -131,7 +131,7 @@ func (s *Store) sweepAll(ctx context.Context) error {
 // sweep removes about limit rows left by deleted webhooks, and reports whether there may be more.
 // Unless also is nil, the step then calls it with the number of removed rows. If the step fails,
 // the rows remain for the next call.
-func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, removed int) error) (more bool, err error) {
+func (s *engine) sweep(ctx context.Context, limit int, also func(b *batch, removed int) error) (more bool, err error) {
 	if err := s.takeTurn(ctx, s.sweeper.turn); err != nil {
 		return false, err
 	}
@@ -172,7 +172,7 @@ func (s *Store) sweep(ctx context.Context, limit int, also func(b *batch, remove
 }
 
 // deletedWebhooks returns the IDs of the webhooks for the next sweep; nil if there are none.
-func (s *Store) deletedWebhooks(ctx context.Context) (ids map[string]bool, err error) {
+func (s *engine) deletedWebhooks(ctx context.Context) (ids map[string]bool, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (s *Store) deletedWebhooks(ctx context.Context) (ids map[string]bool, err e
 }
 
 // findLeftovers searches the sweep's current bucket, and returns the range that remains.
-func (s *Store) findLeftovers(ctx context.Context, limit int) (found []driver.DeliveryRef, left eventlog.Range, err error) {
+func (s *engine) findLeftovers(ctx context.Context, limit int) (found []driver.DeliveryRef, left eventlog.Range, err error) {
 	began := time.Now()
 	tx, err := s.view(ctx)
 	if err != nil {

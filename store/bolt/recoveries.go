@@ -15,7 +15,7 @@ import (
 )
 
 // CreateRecovery implements [driver.WebhookStore].
-func (s *Store) CreateRecovery(ctx context.Context, created driver.Recovery, entry audit.Entry) error {
+func (s *engine) CreateRecovery(ctx context.Context, created driver.Recovery, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(created.Account) {
 			return auth.ErrErasing
@@ -49,7 +49,7 @@ func afterAll(last time.Time) time.Time {
 }
 
 // RecoveryByID implements [driver.WebhookStore].
-func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found driver.Recovery, err error) {
+func (s *engine) RecoveryByID(ctx context.Context, account, id string) (found driver.Recovery, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return found, err
@@ -63,7 +63,7 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found dri
 }
 
 // AdvanceRecovery implements [driver.WebhookStore].
-func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
+func (s *engine) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
 	var last []byte
 	again := false
 	err = s.writer.Run(ctx, func(b *batch) error {
@@ -105,7 +105,7 @@ func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
 }
 
 // advance examines the recovery's next deliveries and makes them pending.
-func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
+func (s *engine) advance(b *batch, r *record.Recovery, limit int) error {
 	webhook, err := s.webhookByID(b.tx, r.Account, r.WebhookID)
 	if err != nil || b.isErasing(r.Account) { // deleted or unreadable
 		r.Done = true

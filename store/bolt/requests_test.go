@@ -19,7 +19,7 @@ import (
 func TestRequestsDoNotPileUp(t *testing.T) { testbubble.Run(t, testRequestsDoNotPileUp) }
 
 func testRequestsDoNotPileUp(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func testRequestsDoNotPileUp(t *testing.T) {
 // TestCountsAfterAFailure: what a transaction that was undone has counted is counted
 // again.
 func TestCountsAfterAFailure(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,11 +22,11 @@ func rootOf(tx *bbolt.Tx) *bbolt.Bucket { return tx.Cursor().Bucket() }
 // at the commit, they have no rows yet. It needs a transaction of its own, because other steps have
 // cursors in those buckets.
 //
-// Splits leave the first leaf fuller than the second, see [Store.newBatch], so that most commits do
+// Splits leave the first leaf fuller than the second, see [engine.newBatch], so that most commits do
 // not write the second.
 //
 // A failure is not returned: mergeRoot will be tried again, and commits still work.
-func (s *Store) mergeRoot(ctx context.Context) { _ = s.writer.RunAlone(ctx, (*batch).mergeRoot) }
+func (s *engine) mergeRoot(ctx context.Context) { _ = s.writer.RunAlone(ctx, (*batch).mergeRoot) }
 
 // rootIsSplit reports whether the root bucket has several pages. Only steps of the writer may call
 // it: bbolt also reads its free pages for it, without a lock.

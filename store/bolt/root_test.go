@@ -87,7 +87,7 @@ func TestRootIsMerged(t *testing.T) {
 }
 
 // contents returns all rows by bucket, and the buckets' sequences.
-func contents(t *testing.T, s *Store) map[string]map[string]string {
+func contents(t *testing.T, s *engine) map[string]map[string]string {
 	all := make(map[string]map[string]string)
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		for err := range tx.Check() {

@@ -16,7 +16,7 @@ const resealStep = 1000
 
 // openDataKey opens the file's data key, or adds one if the file has none and there is a Sealer. It
 // calls the Sealer outside transactions.
-func (s *Store) openDataKey() error {
+func (s *engine) openDataKey() error {
 	var sealed, mark []byte
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(bucketMeta)
@@ -49,7 +49,7 @@ func (s *Store) openDataKey() error {
 
 // reseal seals all secrets that are in plain text, if there is a data key. The mark shows that a
 // former call has done so.
-func (s *Store) reseal() error {
+func (s *engine) reseal() error {
 	if s.dataKey == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (s *Store) reseal() error {
 
 // resealFrom seals the secrets of a batch of webhooks from row on, and returns the row to continue
 // with; at the end it marks the file as sealed. Open calls it, before any webhook is cached.
-func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
+func (s *engine) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	var records [][2][]byte // key and value; written after the loop, which needs the cursor
 	c := b.tx.Bucket(bucketWebhooks).Cursor()
 	k, value := c.Seek(row)

@@ -20,9 +20,9 @@ func TestOpen_KilledWhileSealing_SealsTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := func() *Store {
+	open := func() *engine {
 		t.Helper()
-		s, err := Open(path, Sealed(sealer))
+		s, err := open(path, Sealed(sealer))
 		if err != nil {
 			t.Fatal(err)
 		}

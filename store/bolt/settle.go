@@ -7,7 +7,7 @@ import (
 )
 
 // Settle implements [driver.Deliveries].
-func (s *Store) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
+func (s *engine) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
 	err = s.writer.Run(ctx, func(b *batch) error {
 		settled, err = s.settle(b, results, health)
 		return err
@@ -18,7 +18,7 @@ func (s *Store) Settle(ctx context.Context, results []driver.AttemptResult, heal
 	return settled, nil
 }
 
-func (s *Store) settle(b *batch, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
+func (s *engine) settle(b *batch, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
 	settled.Stale, err = b.log.Settle(results, func(webhook string) bool {
 		w := s.indexed(b, webhook)
 		return w != nil && !b.isErasing(w.Account)
@@ -40,7 +40,7 @@ func (s *Store) settle(b *batch, results []driver.AttemptResult, health []driver
 
 // changeHealth stores the health of a webhook with its audit entries. It does so only if the
 // webhook still has the version on which the change is based, and reports whether it has.
-func (s *Store) changeHealth(b *batch, change *driver.HealthChange) (counts bool, err error) {
+func (s *engine) changeHealth(b *batch, change *driver.HealthChange) (counts bool, err error) {
 	now := s.indexed(b, change.WebhookID)
 	if now == nil || now.err != nil || now.Account != change.Account || now.Version != change.Version || b.isErasing(now.Account) {
 		return false, nil

@@ -14,7 +14,7 @@ import (
 
 // AccountSizes implements [store.Sizer]. It counts each account in a separate read transaction,
 // because a long one would prevent the reuse of freed pages.
-func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
+func (s *engine) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
 	pending := make(map[string]int) // by webhook
 	err := s.eachPending(ctx, everything, func(_ time.Time, d driver.PendingDelivery) { pending[d.Webhook.ID]++ })
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.Ac
 	return sizes, nil
 }
 
-func (s *Store) accountSize(ctx context.Context, account string, pending map[string]int) (size store.AccountSize, err error) {
+func (s *engine) accountSize(ctx context.Context, account string, pending map[string]int) (size store.AccountSize, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return size, err
@@ -54,9 +54,7 @@ func eachKey(bucket *bbolt.Bucket, prefix []byte, visit func(tail []byte)) {
 	}
 }
 
-// FileSize returns the size of the file, and the size of its free pages as of the last commit, in
-// bytes. It takes about a microsecond, and returns 0 and 0 once the store is closed.
-func (s *Store) FileSize() (bytes, free int64) {
+func (s *engine) FileSize() (bytes, free int64) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return 0, 0

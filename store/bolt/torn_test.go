@@ -81,7 +81,7 @@ type variant struct {
 	changed bool // the change must be there, or else must not
 }
 
-func commitOf(t *testing.T, s *Store, change func(context.Context, *Store) error) commit {
+func commitOf(t *testing.T, s *engine, change func(context.Context, *engine) error) commit {
 	read := func() ([]byte, map[string]string, int) {
 		file, err := os.ReadFile(s.db.Path())
 		if err != nil {
@@ -153,7 +153,7 @@ func (c *commit) check(t *testing.T, v variant, goOn bool) {
 	if err := os.WriteFile(path, v.file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Errorf("%s: %v", v.name, err)
 		return
@@ -183,7 +183,7 @@ func (c *commit) check(t *testing.T, v variant, goOn bool) {
 }
 
 // dump returns all there is in the file, and the number of the last commit.
-func dump(t *testing.T, s *Store) (map[string]string, int) {
+func dump(t *testing.T, s *engine) (map[string]string, int) {
 	records := make(map[string]string)
 	var last int
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -202,7 +202,7 @@ func dump(t *testing.T, s *Store) (map[string]string, int) {
 }
 
 // workWith publishes an event and delivers all that is due.
-func workWith(ctx context.Context, s *Store) error {
+func workWith(ctx context.Context, s *engine) error {
 	const id = "zz-afterwards"
 	n, err := s.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 500)})
 	if err != nil || n == 0 {
@@ -247,8 +247,8 @@ func settlementOf(task storetest.Task, outcome driver.Effect) storetest.Settleme
 }
 
 // fillForChanges makes a file that all of the changes can be made to.
-func fillForChanges(t *testing.T, path string) *Store {
-	s, err := Open(path)
+func fillForChanges(t *testing.T, path string) *engine {
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func testEvent(i, size int) driver.EncodedEvent {
 }
 
 // settleSome settles deliveries of several webhooks in one step, in all ways.
-func settleSome(ctx context.Context, s *Store) error {
+func settleSome(ctx context.Context, s *engine) error {
 	tasks, err := storetest.WorkerOf(s).Claim(ctx, 24)
 	if err != nil {
 		return err
@@ -311,43 +311,43 @@ func settleSome(ctx context.Context, s *Store) error {
 // done, each in one commit.
 var changes = []struct {
 	name string
-	do   func(context.Context, *Store) error
+	do   func(context.Context, *engine) error
 }{
-	{"CreateKey", func(ctx context.Context, s *Store) error {
+	{"CreateKey", func(ctx context.Context, s *engine) error {
 		return s.CreateKey(ctx, testKey(100), driver.CreateOptions{})
 	}},
-	{"UpdateKey", func(ctx context.Context, s *Store) error {
+	{"UpdateKey", func(ctx context.Context, s *engine) error {
 		_, err := s.UpdateKey(ctx, "acct", "key7", func(key *driver.Key, _ *audit.Entry) error {
 			key.Previous, key.Hash = key.Hash, testKey(101).Hash
 			return nil
 		})
 		return err
 	}},
-	{"RecordKeyUse", func(ctx context.Context, s *Store) error {
+	{"RecordKeyUse", func(ctx context.Context, s *engine) error {
 		return s.RecordKeyUse(ctx, []driver.KeyUse{{Account: "acct", ID: "key7", At: time.Now()}, {Account: "acct", ID: "key8", At: time.Now()}})
 	}},
-	{"DeleteKey", func(ctx context.Context, s *Store) error {
+	{"DeleteKey", func(ctx context.Context, s *engine) error {
 		return s.DeleteKey(ctx, "acct", "key7", nil, audit.Entry{})
 	}},
-	{"CreateWebhook", func(ctx context.Context, s *Store) error {
+	{"CreateWebhook", func(ctx context.Context, s *engine) error {
 		return s.CreateWebhook(ctx, testWebhook(100), driver.CreateOptions{})
 	}},
-	{"UpdateWebhook", func(ctx context.Context, s *Store) error {
+	{"UpdateWebhook", func(ctx context.Context, s *engine) error {
 		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *driver.Webhook, _ *audit.Entry) error {
 			w.Active = false
 			return nil
 		})
 		return err
 	}},
-	{"Enqueue", func(ctx context.Context, s *Store) error {
+	{"Enqueue", func(ctx context.Context, s *engine) error {
 		_, err := s.Enqueue(ctx, testEvent(100, 500))
 		return err
 	}},
-	{"Enqueue much", func(ctx context.Context, s *Store) error {
+	{"Enqueue much", func(ctx context.Context, s *engine) error {
 		_, err := s.Enqueue(ctx, testEvent(101, 250<<10))
 		return err
 	}},
-	{"UpdateAlert", func(ctx context.Context, s *Store) error {
+	{"UpdateAlert", func(ctx context.Context, s *engine) error {
 		_, err := s.UpdateAlert(ctx, "acct", "series", func(step *driver.AlertStep) error {
 			step.State = []byte("state")
 			step.Events = []driver.AlertEvent{{EncodedEvent: testEvent(200, 500)}, {EncodedEvent: testEvent(201, 500), WebhookID: "wh1"}}
@@ -355,22 +355,22 @@ var changes = []struct {
 		})
 		return err
 	}},
-	{"CreateWebhook that makes an alert due", func(ctx context.Context, s *Store) error {
+	{"CreateWebhook that makes an alert due", func(ctx context.Context, s *engine) error {
 		return s.CreateWebhook(ctx, testWebhook(101), driver.CreateOptions{})
 	}},
-	{"UpdateAlert that was due", func(ctx context.Context, s *Store) error {
+	{"UpdateAlert that was due", func(ctx context.Context, s *engine) error {
 		_, err := s.UpdateAlert(ctx, "acct", "series", func(*driver.AlertStep) error { return nil })
 		return err
 	}},
-	{"UpdateScan", func(ctx context.Context, s *Store) error {
+	{"UpdateScan", func(ctx context.Context, s *engine) error {
 		return s.UpdateScan(ctx, func([]byte) ([]byte, error) { return []byte("state"), nil })
 	}},
-	{"EnqueueOnce", func(ctx context.Context, s *Store) error {
+	{"EnqueueOnce", func(ctx context.Context, s *engine) error {
 		_, err := s.EnqueueOnce(ctx, testEvent(300, 500), []driver.DedupKey{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
 		return err
 	}},
 	{"Settle", settleSome},
-	{"Redeliver", func(ctx context.Context, s *Store) error {
+	{"Redeliver", func(ctx context.Context, s *engine) error {
 		deliveries, err := s.EventDeliveries(ctx, "acct", testEvent(0, 0).ID)
 		for _, d := range deliveries {
 			if d.State == driver.Delivered {
@@ -379,23 +379,23 @@ var changes = []struct {
 		}
 		return errors.Join(err, errors.New("nothing is delivered"))
 	}},
-	{"CreateRecovery", func(ctx context.Context, s *Store) error {
+	{"CreateRecovery", func(ctx context.Context, s *engine) error {
 		return s.CreateRecovery(ctx, driver.Recovery{
 			ID: "rec", Account: "acct", WebhookID: "wh0", States: []driver.DeliveryState{driver.Skipped}, To: time.Now().Add(time.Hour),
 		}, audit.Entry{})
 	}},
-	{"AdvanceRecovery", func(ctx context.Context, s *Store) error {
+	{"AdvanceRecovery", func(ctx context.Context, s *engine) error {
 		_, err := s.AdvanceRecovery(ctx, 20)
 		return err
 	}},
-	{"DeleteWebhook", func(ctx context.Context, s *Store) error {
+	{"DeleteWebhook", func(ctx context.Context, s *engine) error {
 		return s.DeleteWebhook(ctx, "acct", "wh4", nil, audit.Entry{})
 	}},
-	{"Enqueue much more", func(ctx context.Context, s *Store) error {
+	{"Enqueue much more", func(ctx context.Context, s *engine) error {
 		_, err := s.Enqueue(ctx, testEvent(102, 1<<20))
 		return err
 	}},
-	{"Purge", func(ctx context.Context, s *Store) error {
+	{"Purge", func(ctx context.Context, s *engine) error {
 		now := time.Now().Add(time.Hour)
 		_, err := s.Purge(ctx, driver.Purge{Payloads: now, Attempts: now, EventIDs: now, DedupKeys: now, Limit: 100})
 		return err

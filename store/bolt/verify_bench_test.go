@@ -123,7 +123,7 @@ func benchmarkVerify(b *testing.B, contenders []func(token string) error, tokens
 	b.ReportMetric(cached[0][len(cached[0])/2]/round, "verify-ns")
 }
 
-func benchmarkKeyMemory(b *testing.B, s *Store, tokens []string) {
+func benchmarkKeyMemory(b *testing.B, s *engine, tokens []string) {
 	s.keyRows = newKeyRows(defaultCachedKeys)
 	before := heap()
 	for b.Loop() {
@@ -140,22 +140,22 @@ func benchmarkKeyMemory(b *testing.B, s *Store, tokens []string) {
 }
 
 // filled returns a store with that many keys of 1,000 accounts, and their tokens.
-func filled(b *testing.B, count int) (*Store, []string) {
-	s, err := Open(filepath.Join(b.TempDir(), "keys.db"))
+func filled(b *testing.B, count int) (*engine, []string) {
+	s, err := open(filepath.Join(b.TempDir(), "keys.db"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	return s, Fill(b, s, count, 1000)
+	return s, fill(b, s, count, 1000)
 }
 
 // copied returns a store on a copy of the file, with no key in memory.
-func copied(b *testing.B, s *Store) *Store {
+func copied(b *testing.B, s *engine) *engine {
 	path := filepath.Join(b.TempDir(), "copy.db")
 	if err := s.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, 0o600) }); err != nil {
 		b.Fatal(err)
 	}
-	of, err := Open(path, CacheKeys(0))
+	of, err := open(path, CacheKeys(0))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func (m *mapStore) KeyByHash(_ context.Context, hash driver.Hash) (driver.Key, e
 func (m *mapStore) RecordKeyUse(context.Context, []driver.KeyUse) error { return nil }
 
 // mapOf returns a store of the same keys in a map.
-func mapOf(b *testing.B, s *Store) *mapStore {
+func mapOf(b *testing.B, s *engine) *mapStore {
 	m := &mapStore{keys: make(map[driver.Hash]*driver.Key)}
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketKeys).ForEach(func(hash, value []byte) error {
@@ -251,6 +251,10 @@ func copyOf(b *testing.B, db *bbolt.DB) *bbolt.DB {
 // Fill stores that many keys of as many accounts, acct_0 and so on, each of which was
 // used, and returns their tokens.
 func Fill(b *testing.B, s *Store, count, accounts int) []string {
+	return fill(b, s.engine, count, accounts)
+}
+
+func fill(b *testing.B, s *engine, count, accounts int) []string {
 	type made struct {
 		key   driver.Key
 		row   []byte

@@ -34,7 +34,7 @@ func BenchmarkVerifyBesideWriter(b *testing.B) {
 	contenders := []struct {
 		name   string
 		verify func(token string) error
-		writes *Store
+		writes *engine
 	}{
 		{"", verifier(b, s), s},
 		{"-file", verifier(b, file), file},
@@ -90,7 +90,7 @@ type verifyCount struct {
 
 // besideWriter returns what two goroutines verify in a turn, unless verify is nil, while a key falls due to be created in the store
 // each millisecond, unless that is nil.
-func besideWriter(b *testing.B, verify func(token string) error, tokens []string, drawn []int32, s *Store) (n verifyCount) {
+func besideWriter(b *testing.B, verify func(token string) error, tokens []string, drawn []int32, s *engine) (n verifyCount) {
 	var wg sync.WaitGroup
 	var verified atomic.Int64
 	cpu, start := processTime(b), time.Now()
@@ -140,7 +140,7 @@ func besideWriter(b *testing.B, verify func(token string) error, tokens []string
 }
 
 // commits returns how many there were in the life of the file.
-func commits(b *testing.B, s *Store) float64 {
+func commits(b *testing.B, s *engine) float64 {
 	tx, err := s.view(b.Context())
 	if err != nil {
 		b.Fatal(err)

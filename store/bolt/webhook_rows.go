@@ -44,7 +44,7 @@ type accountWebhooks struct {
 }
 
 // accountWebhooks returns the account's webhooks as the batch sees them.
-func (s *Store) accountWebhooks(b *batch, account string) *accountWebhooks {
+func (s *engine) accountWebhooks(b *batch, account string) *accountWebhooks {
 	all, ok := s.accountRows.InStep(account)
 	if ok {
 		return all
@@ -58,7 +58,7 @@ func (s *Store) accountWebhooks(b *batch, account string) *accountWebhooks {
 }
 
 // indexed returns the webhook as the batch sees it; nil if it does not exist.
-func (s *Store) indexed(b *batch, id string) *indexedWebhook {
+func (s *engine) indexed(b *batch, id string) *indexedWebhook {
 	w, ok := s.webhookRows.InStep(id)
 	if ok {
 		return w
@@ -70,7 +70,7 @@ func (s *Store) indexed(b *batch, id string) *indexedWebhook {
 }
 
 // changeWebhook records that the calling step will store a webhook, or delete it if w is nil.
-func (s *Store) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
+func (s *engine) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
 	if all, ok := s.accountRows.InStep(account); ok {
 		s.accountRows.Set(b, account, all.with(id, w))
 	} else {
@@ -84,7 +84,7 @@ func (s *Store) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
 }
 
 // readIndexed reads a webhook by ID; nil if it does not exist.
-func (s *Store) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
+func (s *engine) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
 	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
 	if account == nil {
 		return nil
@@ -93,7 +93,7 @@ func (s *Store) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
 }
 
 // readAccount reads the webhooks of an account.
-func (s *Store) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
+func (s *engine) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
 	all, prefix := new(accountWebhooks), record.Prefixed(account, "")
 	c := tx.Bucket(bucketWebhooks).Cursor()
 	for k, value := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = c.Next() {
@@ -102,7 +102,7 @@ func (s *Store) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
 	return all
 }
 
-func (s *Store) decodeIndexed(account, id string, value []byte) *indexedWebhook {
+func (s *engine) decodeIndexed(account, id string, value []byte) *indexedWebhook {
 	w, err := record.DecodeWebhook(account, id, value, s.dataKey)
 	if err != nil {
 		w = driver.Webhook{Account: account, ID: id}

@@ -87,7 +87,7 @@ func TestWebhookRows(t *testing.T) {
 }
 
 // claimAtRandom claims what an event makes pending, and settles some of it.
-func claimAtRandom(t *testing.T, s *Store, random *rand.Rand) {
+func claimAtRandom(t *testing.T, s *engine, random *rand.Rand) {
 	boltfault.Around(s, nil)
 	event := testEvent(random.Int(), 10)
 	event.Account = fmt.Sprint("acct", random.IntN(2))
@@ -108,7 +108,7 @@ func claimAtRandom(t *testing.T, s *Store, random *rand.Rand) {
 }
 
 // checkWebhookRows wants what is in memory to be as it is read from the file, and returns how much is.
-func checkWebhookRows(t *testing.T, s *Store) (held int) {
+func checkWebhookRows(t *testing.T, s *engine) (held int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		for n := range 6 {

@@ -15,7 +15,7 @@ import (
 )
 
 // CreateWebhook implements [driver.WebhookStore].
-func (s *Store) CreateWebhook(ctx context.Context, webhook driver.Webhook, with driver.CreateOptions) error {
+func (s *engine) CreateWebhook(ctx context.Context, webhook driver.Webhook, with driver.CreateOptions) error {
 	options := driver.CreateOptions{
 		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
 		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
@@ -31,7 +31,7 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook driver.Webhook, with 
 	}
 }
 
-func (s *Store) createWebhook(ctx context.Context, webhook *driver.Webhook, options *driver.CreateOptions) error {
+func (s *engine) createWebhook(ctx context.Context, webhook *driver.Webhook, options *driver.CreateOptions) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := b.checkCredential(webhook.Account, options.By); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (s *Store) createWebhook(ctx context.Context, webhook *driver.Webhook, opti
 }
 
 // WebhookByID implements [driver.WebhookStore].
-func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook driver.Webhook, err error) {
+func (s *engine) WebhookByID(ctx context.Context, account, id string) (webhook driver.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return webhook, err
@@ -79,7 +79,7 @@ func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook dr
 	return s.webhookByID(tx, account, id)
 }
 
-func (s *Store) webhookByID(tx *bbolt.Tx, account, id string) (driver.Webhook, error) {
+func (s *engine) webhookByID(tx *bbolt.Tx, account, id string) (driver.Webhook, error) {
 	value := tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, id))
 	if value == nil || s.erasing.has(account) {
 		return driver.Webhook{}, apierr.ErrNotFound
@@ -88,7 +88,7 @@ func (s *Store) webhookByID(tx *bbolt.Tx, account, id string) (driver.Webhook, e
 }
 
 // ListWebhooks implements [driver.WebhookStore].
-func (s *Store) ListWebhooks(ctx context.Context, account string, page driver.ListQuery) (list []driver.Webhook, err error) {
+func (s *engine) ListWebhooks(ctx context.Context, account string, page driver.ListQuery) (list []driver.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page driver.Li
 }
 
 // UpdateWebhook implements [driver.WebhookStore].
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*driver.Webhook, *audit.Entry) error) (driver.Webhook, error) {
+func (s *engine) UpdateWebhook(ctx context.Context, account, id string, change func(*driver.Webhook, *audit.Entry) error) (driver.Webhook, error) {
 	var updated driver.Webhook
 	err := s.writer.Run(ctx, func(b *batch) error {
 		old, err := s.webhookByID(b.tx, account, id)
@@ -144,7 +144,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 }
 
 // DeleteWebhook implements [driver.WebhookStore].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(driver.Webhook) error, entry audit.Entry) error {
+func (s *engine) DeleteWebhook(ctx context.Context, account, id string, check func(driver.Webhook) error, entry audit.Entry) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := s.deleteWebhook(b, account, id, check); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	})
 }
 
-func (s *Store) deleteWebhook(b *batch, account, id string, check func(driver.Webhook) error) error {
+func (s *engine) deleteWebhook(b *batch, account, id string, check func(driver.Webhook) error) error {
 	row := record.Prefixed(account, id)
 	if b.Get(bucketWebhooks, row) == nil || b.isErasing(account) {
 		return apierr.ErrNotFound
@@ -178,7 +178,7 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(driver.We
 }
 
 // removeWebhook removes the rows of a webhook, but not of its deliveries.
-func (s *Store) removeWebhook(b *batch, account, id string) error {
+func (s *engine) removeWebhook(b *batch, account, id string) error {
 	s.changeWebhook(b, account, id, nil)
 	if err := b.Delete(bucketWebhooks, record.Prefixed(account, id)); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (s *Store) removeWebhook(b *batch, account, id string) error {
 
 // putWebhook stores and reports a webhook. It sets the record's version to the old version plus 1,
 // regardless of the caller's version.
-func (s *Store) putWebhook(b *batch, webhook *driver.Webhook) error {
+func (s *engine) putWebhook(b *batch, webhook *driver.Webhook) error {
 	account, id := webhook.Account, webhook.ID
 	row := record.Prefixed(account, id)
 	old, next := b.Get(bucketWebhooks, row), *webhook
@@ -230,24 +230,24 @@ func (b *batch) list(w *driver.Webhook) error {
 
 // FailingWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to
 // them.
-func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]driver.Webhook, error) {
+func (s *engine) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]driver.Webhook, error) {
 	return s.listed(ctx, bucketFailing, page, func(w *driver.Webhook) bool {
 		return !w.FailingSince.IsZero() && !w.FailingSince.After(since)
 	})
 }
 
 // OffWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to them.
-func (s *Store) OffWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
+func (s *engine) OffWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
 	return s.listed(ctx, bucketOff, page, func(*driver.Webhook) bool { return true })
 }
 
 // HeldWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to them.
-func (s *Store) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
+func (s *engine) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
 	return s.listed(ctx, bucketHeld, page, func(*driver.Webhook) bool { return true })
 }
 
 // listed returns a page of the webhooks in a bucket of IDs for which has returns true.
-func (s *Store) listed(ctx context.Context, bucket []byte, page driver.ListQuery, has func(*driver.Webhook) bool) (list []driver.Webhook, err error) {
+func (s *engine) listed(ctx context.Context, bucket []byte, page driver.ListQuery, has func(*driver.Webhook) bool) (list []driver.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (s *Store) listed(ctx context.Context, bucket []byte, page driver.ListQuery
 }
 
 // countHeld returns the number of webhooks on hold.
-func (s *Store) countHeld(ctx context.Context) (held int, err error) {
+func (s *engine) countHeld(ctx context.Context) (held int, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return 0, err

@@ -30,7 +30,7 @@ func TestYear(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "year.db")
 	body := bytes.Repeat([]byte("0123456789abcdef"), 16)
 	testbubble.Run(t, func(t *testing.T) {
-		s, err := Open(path)
+		s, err := open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestYear(t *testing.T) {
 }
 
 // tellOf tells of so many files that expire in a week.
-func tellOf(t *testing.T, s *Store, files int) {
+func tellOf(t *testing.T, s *engine, files int) {
 	event := driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%x", time.Now().UnixNano()), Account: "acct_00", Type: alerts.TypeFilesExpiring, Timestamp: time.Now(),
 	}
@@ -103,7 +103,7 @@ func tellOf(t *testing.T, s *Store, files int) {
 }
 
 // deliverAll settles what is due: most is delivered, some given up.
-func deliverAll(t *testing.T, s *Store) {
+func deliverAll(t *testing.T, s *engine) {
 	for {
 		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 500)
 		if err != nil {
@@ -129,7 +129,7 @@ func deliverAll(t *testing.T, s *Store) {
 }
 
 // purgeAll does what a service does once a minute.
-func purgeAll(t *testing.T, s *Store) {
+func purgeAll(t *testing.T, s *engine) {
 	now := time.Now()
 	for more := true; more; {
 		var err error
@@ -144,4 +144,4 @@ func purgeAll(t *testing.T, s *Store) {
 }
 
 // freeMiB returns how much of the file is free.
-func freeMiB(s *Store) float64 { return float64(s.parking.freeBytes()) / (1 << 20) }
+func freeMiB(s *engine) float64 { return float64(s.parking.freeBytes()) / (1 << 20) }
