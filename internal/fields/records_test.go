@@ -75,7 +75,7 @@ func leaves(r fields.Record, each func(name string, v reflect.Value)) {
 	enter = func(v reflect.Value, prefix string) {
 		for i := range v.NumField() {
 			field, of := v.Field(i), v.Type().Field(i)
-			_, isActor := field.Interface().(audit.Actor)
+			_, isActor := reflect.TypeAssert[audit.Actor](field)
 			switch {
 			case of.Anonymous:
 				enter(field, prefix)
@@ -149,8 +149,8 @@ func TestFields_ListEveryField(t *testing.T) {
 func TestFields_ParametersHaveTheirUses(t *testing.T) {
 	for name, kind := range kinds {
 		check := func(params any, uses fields.Uses, want string) {
-			for i := range reflect.TypeOf(params).NumField() {
-				field := reflect.TypeOf(params).Field(i).Name
+			for f := range reflect.TypeOf(params).Fields() {
+				field := f.Name
 				r := kind.record()
 				v := reflect.ValueOf(r).Elem().FieldByName(field)
 				if !v.IsValid() || slices.Contains(kind.unsummed, field) {

@@ -33,7 +33,7 @@ const filled = `
 	insert into webhooks (account, id, url, events, active, off_reason, secret, created_at)
 		select 'many_' || i, 'many_' || i, 'https://example.com', '{balance.low}', true, '', '', now() from generate_series(1, %[1]d) i;
 	insert into past_webhooks (no, account, id, deleted_at) select -i, 'many_' || i, 'past_' || i, now() from generate_series(1, %[1]d) i;
-	insert into alerts (account, metric, state) select 'many_' || i, 'balance', 'state' from generate_series(1, %[1]d) i;
+	insert into alerts (account, series, state) select 'many_' || i, 'balance', 'state' from generate_series(1, %[1]d) i;
 	insert into dedup_keys (account, key, until) select 'many_' || i, 'key', now() + interval '1 year' from generate_series(1, %[1]d) i;
 	create temp table many on commit drop as
 		select i, (extract(epoch from now() + interval '2 hours' - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096 + i as event
