@@ -206,7 +206,7 @@ func (s *AlertService) webhookChanged(ctx context.Context, webhook webhooks.Webh
 	if !slices.Contains(webhook.Events, TypeBalanceLow) {
 		return
 	}
-	if err := s.reevaluate(ctx, driver.AlertSeries{webhook.Account, string(MetricBalance)}); err != nil {
+	if err := s.reevaluate(ctx, driver.AlertSeries{Account: webhook.Account, Name: string(MetricBalance)}); err != nil {
 		s.logger.Warn("storageapi: a webhook was not told yet whether the balance is low", "webhook", webhook.ID, "error", err)
 	}
 }

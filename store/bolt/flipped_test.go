@@ -164,7 +164,7 @@ func methods(s *bolt.Store) (list []method) {
 	each := func(n int, call func(i int) error) func() error {
 		return func() (err error) {
 			for i := range n {
-				if failed := call(i); !errors.Is(failed, apierr.ErrNotFound) && !errors.Is(failed, apierr.ErrNotFound) {
+				if failed := call(i); !errors.Is(failed, apierr.ErrNotFound) {
 					err = errors.Join(err, failed)
 				}
 			}

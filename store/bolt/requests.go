@@ -3,7 +3,6 @@ package bolt
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"time"
 
@@ -123,19 +122,6 @@ func (b *batch) repeated(kind, account string, options *driver.CreateOptions) er
 		return nil
 	}
 	return &driver.DuplicateRequestError{ID: before.ID, Fingerprint: before.Fingerprint}
-}
-
-// ofWebhook replaces errors of package apikeys by errors of package webhooks; it returns other
-// errors unchanged.
-func ofWebhook(err error) error {
-	var duplicate *driver.DuplicateRequestError
-	switch {
-	case errors.As(err, &duplicate):
-		return (*driver.DuplicateRequestError)(duplicate)
-	case errors.Is(err, apierr.ErrIdempotencyKeys):
-		return apierr.ErrIdempotencyKeys
-	}
-	return err
 }
 
 // note stores a request that has created something, if it has an idempotency key.

@@ -15,13 +15,9 @@ import (
 )
 
 // CreateWebhook implements [driver.WebhookStore].
-func (s *engine) CreateWebhook(ctx context.Context, webhook driver.Webhook, with driver.CreateOptions) error {
-	options := driver.CreateOptions{
-		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
-		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
-	}
+func (s *engine) CreateWebhook(ctx context.Context, webhook driver.Webhook, options driver.CreateOptions) error {
 	for {
-		err := ofWebhook(s.createWebhook(ctx, &webhook, &options))
+		err := s.createWebhook(ctx, &webhook, &options)
 		if err != errLeftovers {
 			return err
 		}

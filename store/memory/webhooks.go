@@ -13,11 +13,7 @@ import (
 )
 
 // CreateWebhook implements [driver.WebhookStore].
-func (s *Store) CreateWebhook(ctx context.Context, w driver.Webhook, with driver.CreateOptions) error {
-	options := driver.CreateOptions{
-		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
-		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
-	}
+func (s *Store) CreateWebhook(ctx context.Context, w driver.Webhook, options driver.CreateOptions) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -26,7 +22,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w driver.Webhook, with driver
 		return err
 	}
 	if made, known := s.webhookRequests.before(w.Account, &options); known {
-		return (*driver.DuplicateRequestError)(made)
+		return made
 	}
 	switch {
 	case s.webhookIDs[w.ID]:

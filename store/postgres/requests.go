@@ -88,18 +88,6 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 	return &before
 }
 
-// ofWebhook converts an error of package apikeys to its equivalent in package webhooks.
-func ofWebhook(err error) error {
-	var duplicate *driver.DuplicateRequestError
-	switch {
-	case errors.As(err, &duplicate):
-		return (*driver.DuplicateRequestError)(duplicate)
-	case errors.Is(err, apierr.ErrIdempotencyKeys):
-		return apierr.ErrIdempotencyKeys
-	}
-	return err
-}
-
 const (
 	// forgetRequests locks its rows in one order, and runs before the transaction locks its own
 	// request. So creations wait for each other without deadlocks.

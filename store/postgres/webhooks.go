@@ -106,12 +106,8 @@ func (s *Store) row(w *driver.Webhook) []any {
 }
 
 // CreateWebhook implements [driver.WebhookStore].
-func (s *Store) CreateWebhook(ctx context.Context, w driver.Webhook, with driver.CreateOptions) error {
-	options := driver.CreateOptions{
-		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
-		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, AuditEntry: with.AuditEntry,
-	}
-	return ofWebhook(s.create(ctx, webhookRequests, w.Account, w.ID, &options, func(ctx context.Context, tx pgx.Tx) error {
+func (s *Store) CreateWebhook(ctx context.Context, w driver.Webhook, options driver.CreateOptions) error {
+	return s.create(ctx, webhookRequests, w.Account, w.ID, &options, func(ctx context.Context, tx pgx.Tx) error {
 		inserted, err := tx.Exec(ctx, s.sql(insertWebhook), s.row(&w)...)
 		if err == nil && inserted.RowsAffected() == 0 {
 			err = apierr.ErrExists
@@ -127,7 +123,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w driver.Webhook, with driver
 			return err
 		}
 		return s.tell(ctx, tx, options.AuditEntry)
-	}))
+	})
 }
 
 // selectWebhooks begins the statements that read webhooks.

@@ -19,9 +19,6 @@ type creator struct {
 	createOther func(t *tester, account, id string, options driver.CreateOptions) error // creates the other kind
 	remove      func(t *tester, account, id string) error
 	exists      func(t *tester, account, id string) bool
-	duplicate   func(error) *driver.DuplicateRequestError // returns the DuplicateRequestError of err, or nil
-
-	exist, tooMany, tooManyRequests error // ErrExists, ErrLimit and ErrIdempotencyKeys of the kind
 }
 
 var keyCreator = creator{
@@ -29,7 +26,7 @@ var keyCreator = creator{
 		return t.store.CreateKey(t.Context(), newKey(account, id), options)
 	},
 	createOther: func(t *tester, account, id string, options driver.CreateOptions) error {
-		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), onWebhooks(options))
+		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), options)
 	},
 	remove: func(t *tester, account, id string) error {
 		return t.store.DeleteKey(t.Context(), account, id, nil, audit.Entry{})
@@ -38,20 +35,6 @@ var keyCreator = creator{
 		_, err := t.store.KeyByID(t.Context(), account, id)
 		return !errors.Is(err, apierr.ErrNotFound)
 	},
-	duplicate: func(err error) *driver.DuplicateRequestError {
-		var duplicate *driver.DuplicateRequestError
-		errors.As(err, &duplicate)
-		return duplicate
-	},
-	exist: apierr.ErrExists, tooMany: apierr.ErrLimit, tooManyRequests: apierr.ErrIdempotencyKeys,
-}
-
-// onWebhooks converts options to those of CreateWebhook.
-func onWebhooks(o driver.CreateOptions) driver.CreateOptions {
-	return driver.CreateOptions{
-		MaxCount: o.MaxCount, IdempotencyKey: o.IdempotencyKey, Fingerprint: o.Fingerprint, IdempotencyTTL: o.IdempotencyTTL,
-		MaxIdempotencyKeys: o.MaxIdempotencyKeys, By: o.By, AuditEntry: o.AuditEntry,
-	}
 }
 
 var webhookCreator = creator{
@@ -64,12 +47,12 @@ var webhookCreator = creator{
 		_, err := t.store.WebhookByID(t.Context(), account, id)
 		return !errors.Is(err, apierr.ErrNotFound)
 	},
-	duplicate: func(err error) *driver.DuplicateRequestError {
-		var duplicate *driver.DuplicateRequestError
-		errors.As(err, &duplicate)
-		return (*driver.DuplicateRequestError)(duplicate)
-	},
-	exist: apierr.ErrExists, tooMany: apierr.ErrLimit, tooManyRequests: apierr.ErrIdempotencyKeys,
+}
+
+// duplicateOf returns the DuplicateRequestError of err, or nil.
+func duplicateOf(err error) *driver.DuplicateRequestError {
+	duplicate, _ := errors.AsType[*driver.DuplicateRequestError](err)
+	return duplicate
 }
 
 func keyOptions(run runner) {
@@ -99,22 +82,22 @@ func deletedRequesters(run runner) {
 					t.must(c.create(t, account, fmt.Sprintf("%s %d", account, i), request(account, by, numbered("request", i))))
 				}
 			}
-			t.wantError("a seventh", c.create(t, "acct", "seventh", request("acct", "stays", "seventh")), c.tooManyRequests)
+			t.wantError("a seventh", c.create(t, "acct", "seventh", request("acct", "stays", "seventh")), apierr.ErrIdempotencyKeys)
 		}
 		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, audit.Entry{}))
 		for _, c := range []creator{keyCreator, webhookCreator} {
 			for _, i := range []int{2, 3} {
-				if err := c.create(t, "acct", "again", request("acct", "stays", numbered("request", i))); c.duplicate(err) == nil {
+				if err := c.create(t, "acct", "again", request("acct", "stays", numbered("request", i))); duplicateOf(err) == nil {
 					t.Errorf("request %d of another key: err = %v, want a DuplicateRequestError", i, err)
 				}
 			}
-			if err := c.create(t, "other", "again", request("other", "stays", numbered("request", 0))); c.duplicate(err) == nil {
+			if err := c.create(t, "other", "again", request("other", "stays", numbered("request", 0))); duplicateOf(err) == nil {
 				t.Errorf("request in another account: err = %v, want a DuplicateRequestError", err)
 			}
 			for _, i := range []int{0, 1, 4, 7} {
 				t.must(c.create(t, "acct", fmt.Sprintf("after %d", i), request("acct", "stays", numbered("request", i))))
 			}
-			t.wantError("a seventh", c.create(t, "acct", "seventh", request("acct", "stays", "seventh")), c.tooManyRequests)
+			t.wantError("a seventh", c.create(t, "acct", "seventh", request("acct", "stays", "seventh")), apierr.ErrIdempotencyKeys)
 		}
 	})
 }
@@ -133,7 +116,7 @@ func request(name string, sum byte) driver.CreateOptions {
 // wantRepeated checks for the error for a repeated request.
 func (c creator) wantRepeated(t *tester, err error, id string, sum byte) {
 	t.Helper()
-	repeated := c.duplicate(err)
+	repeated := duplicateOf(err)
 	if repeated == nil || repeated.ID != id || repeated.Fingerprint != [32]byte{sum} {
 		t.Errorf("err = %v (%+v), want a DuplicateRequestError for %q", err, repeated, id)
 	}
@@ -146,15 +129,15 @@ func (c creator) limits(run runner) {
 		t.must(c.create(t, "acct", "a", limit(2)))
 		t.must(c.create(t, "acct", "b", limit(2)))
 		for range 2 {
-			t.wantError("create", c.create(t, "acct", "c", limit(2)), c.tooMany)
+			t.wantError("create", c.create(t, "acct", "c", limit(2)), apierr.ErrLimit)
 			wantSame(t, "exists", c.exists(t, "acct", "c"), false)
 		}
-		t.wantError("create", c.create(t, "acct", "c", limit(1)), c.tooMany)
+		t.wantError("create", c.create(t, "acct", "c", limit(1)), apierr.ErrLimit)
 		t.must(c.create(t, "acct", "c", limit(3)))
 		t.must(c.create(t, "acct", "d", limit(0)))
-		t.wantError("create", c.create(t, "acct", "e", limit(3)), c.tooMany)
+		t.wantError("create", c.create(t, "acct", "e", limit(3)), apierr.ErrLimit)
 		t.must(c.create(t, "acct", "e", limit(5)))
-		t.wantError("create", c.create(t, "acct", "f", limit(5)), c.tooMany)
+		t.wantError("create", c.create(t, "acct", "f", limit(5)), apierr.ErrLimit)
 	})
 
 	run("applies the limit per account and kind", func(t *tester) {
@@ -162,14 +145,14 @@ func (c creator) limits(run runner) {
 			t.must(c.createOther(t, account, "other of "+account, limit(1)))
 			t.must(c.create(t, account, "first of "+account, limit(1)))
 		}
-		t.wantError("create", c.create(t, "acct", "second", limit(1)), c.tooMany)
+		t.wantError("create", c.create(t, "acct", "second", limit(1)), apierr.ErrLimit)
 	})
 
 	run("does not count deleted records", func(t *tester) {
 		for i := range 4 {
 			id := numbered("id", i)
 			t.must(c.create(t, "acct", id, limit(1)))
-			t.wantError("create", c.create(t, "acct", "more", limit(1)), c.tooMany)
+			t.wantError("create", c.create(t, "acct", "more", limit(1)), apierr.ErrLimit)
 			t.must(c.remove(t, "acct", id))
 		}
 		t.must(c.create(t, "acct", "more", limit(1)))
@@ -177,9 +160,9 @@ func (c creator) limits(run runner) {
 
 	run("does not count refused creations", func(t *tester) {
 		t.must(c.create(t, "acct", "a", limit(2)))
-		t.wantError("create", c.create(t, "acct", "a", limit(2)), c.exist)
+		t.wantError("create", c.create(t, "acct", "a", limit(2)), apierr.ErrExists)
 		t.must(c.create(t, "acct", "b", limit(2)))
-		t.wantError("create", c.create(t, "acct", "c", limit(2)), c.tooMany)
+		t.wantError("create", c.create(t, "acct", "c", limit(2)), apierr.ErrLimit)
 	})
 
 	run("never exceeds the limit with concurrent creations", func(t *tester) {
@@ -197,7 +180,7 @@ func (c creator) limits(run runner) {
 					case err == nil:
 						created.Add(1)
 					default:
-						t.wantError("create", err, c.tooMany)
+						t.wantError("create", err, apierr.ErrLimit)
 					}
 				}
 			})
@@ -246,10 +229,10 @@ func (c creator) requests(run runner) {
 
 	run("does not remember a refused creation", func(t *tester) {
 		t.must(c.create(t, "acct", "a", driver.CreateOptions{}))
-		t.wantError("create", c.create(t, "acct", "a", request("request", 1)), c.exist)
+		t.wantError("create", c.create(t, "acct", "a", request("request", 1)), apierr.ErrExists)
 		limited := request("request", 1)
 		limited.MaxCount = 1
-		t.wantError("create", c.create(t, "acct", "b", limited), c.tooMany)
+		t.wantError("create", c.create(t, "acct", "b", limited), apierr.ErrLimit)
 		t.must(c.create(t, "acct", "b", request("request", 2)))
 		c.wantRepeated(t, c.create(t, "acct", "c", limited), "b", 2)
 	})
@@ -282,19 +265,19 @@ func (c creator) requests(run runner) {
 			t.must(c.remove(t, "acct", numbered("id", i))) // does not free the idempotency key
 		}
 		for range 2 {
-			t.wantError("one more", c.create(t, "acct", "more", few("another")), c.tooManyRequests)
+			t.wantError("one more", c.create(t, "acct", "more", few("another")), apierr.ErrIdempotencyKeys)
 			wantSame(t, "exists", c.exists(t, "acct", "more"), false)
 			c.wantRepeated(t, c.create(t, "acct", "more", few(numbered("request", 1))), numbered("id", 1), 1)
 		}
 		t.must(c.create(t, "acct", "unnamed", driver.CreateOptions{MaxIdempotencyKeys: 3}))
-		t.wantError("the same id", c.create(t, "acct", "unnamed", few("another")), c.exist)
+		t.wantError("the same id", c.create(t, "acct", "unnamed", few("another")), apierr.ErrExists)
 		t.must(c.create(t, "acct2", "of another account", few("another")))
 		t.must(c.createOther(t, "acct", "of the other kind", few("another")))
 		more := few("another")
 		more.MaxIdempotencyKeys = 4
 		t.must(c.create(t, "acct", "fourth", more))
 		more.IdempotencyKey = "a fifth"
-		t.wantError("one more", c.create(t, "acct", "fifth", more), c.tooManyRequests)
+		t.wantError("one more", c.create(t, "acct", "fifth", more), apierr.ErrIdempotencyKeys)
 		more.MaxIdempotencyKeys, more.IdempotencyKey = 0, "any number"
 		t.must(c.create(t, "acct", "fifth", more))
 	})
@@ -319,7 +302,7 @@ func (c creator) requests(run runner) {
 		for err := error(nil); err == nil && created <= 3; created++ {
 			brief.IdempotencyKey = numbered("counts", created)
 			if err = c.create(t, "acct", numbered("counts", created), brief); err != nil {
-				t.wantError("one more", err, c.tooManyRequests)
+				t.wantError("one more", err, apierr.ErrIdempotencyKeys)
 				break
 			}
 		}
@@ -338,7 +321,7 @@ func (c creator) requests(run runner) {
 				case err == nil:
 					created.Add(1)
 				default:
-					t.wantError("create", err, c.tooManyRequests)
+					t.wantError("create", err, apierr.ErrIdempotencyKeys)
 				}
 			})
 			wantSame(t, "created", created.Load(), 3)
@@ -353,7 +336,7 @@ func (c creator) requests(run runner) {
 			inParallel(len(ids), func(i int) {
 				id := numbered(name, i)
 				err := c.create(t, "acct", id, request(name, 1))
-				repeated := c.duplicate(err)
+				repeated := duplicateOf(err)
 				switch {
 				case err == nil:
 					created.Add(1)
@@ -384,7 +367,7 @@ func durableCreations(reopened func(name string, before, after func(*tester))) {
 			c.wantRepeated(t, c.create(t, "acct", "second", request("request", 3)), "first", 1)
 			c.wantRepeated(t, c.create(t, "acct", "second", request("another", 3)), "gone", 2)
 			t.must(c.create(t, "acct", "second", driver.CreateOptions{MaxCount: 2}))
-			t.wantError("create", c.create(t, "acct", "third", driver.CreateOptions{MaxCount: 2}), c.tooMany)
+			t.wantError("create", c.create(t, "acct", "third", driver.CreateOptions{MaxCount: 2}), apierr.ErrLimit)
 		})
 	}
 }

@@ -38,7 +38,7 @@ func (t *tester) fillAccount(account string) Task {
 	t.must(t.store.RecordKeyUse(t.Context(), []driver.KeyUse{
 		{Account: account, ID: used.ID, Hash: used.Hash, At: some}, {Account: account, ID: used.ID, Hash: used.Previous, At: some},
 	}))
-	t.must(t.store.CreateWebhook(t.Context(), newWebhook(account, id("on")), onWebhooks(request)))
+	t.must(t.store.CreateWebhook(t.Context(), newWebhook(account, id("on")), request))
 	off := newWebhook(account, id("off"))
 	off.Active = false
 	t.createWebhooks(off, newWebhook(account, id("gone")))

@@ -93,7 +93,7 @@ func (t *tester) everyKind() {
 	full.Threshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = math.MaxInt64, some, some.Add(1), "event", true
 	full.WarnedAt, full.PreviousSecret, full.PreviousSecretExpiresAt = some.Add(time.Hour), signing.NewSecret(), some.Add(time.Minute)
 	must := func(w driver.Webhook, options driver.CreateOptions) {
-		t.must(t.store.CreateWebhook(t.Context(), w, onWebhooks(options)))
+		t.must(t.store.CreateWebhook(t.Context(), w, options))
 	}
 	must(full, request("requested", 8))
 	held := newWebhook("holding", "held")
@@ -248,10 +248,10 @@ func (t *tester) everything() map[string]any {
 	}
 	note("scan", t.scanState(), nil)
 	again := request("requested", 0)
-	note("request for a key", keyCreator.duplicate(t.store.CreateKey(t.Context(), newKey("acct", "again"), again)), nil)
+	note("request for a key", duplicateOf(t.store.CreateKey(t.Context(), newKey("acct", "again"), again)), nil)
 	for _, account := range []string{"acct", "other"} {
-		err := t.store.CreateWebhook(t.Context(), newWebhook(account, "again"), onWebhooks(again))
-		note("request for a webhook of "+account, webhookCreator.duplicate(err), nil)
+		err := t.store.CreateWebhook(t.Context(), newWebhook(account, "again"), again)
+		note("request for a webhook of "+account, duplicateOf(err), nil)
 	}
 	return seen
 }

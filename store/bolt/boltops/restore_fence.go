@@ -253,7 +253,7 @@ func each[T any](items []T, change func(T) error) error {
 // found reports a change, unless its object did not exist.
 func (f *fencer) found(err error, count *int, kind FindingKind, r Ref) error {
 	switch {
-	case errors.Is(err, apierr.ErrNotFound), errors.Is(err, apierr.ErrNotFound):
+	case errors.Is(err, apierr.ErrNotFound):
 		return nil
 	case err == nil:
 		f.report(count, Finding{Kind: kind, Account: r.Account, ID: r.ID})
