@@ -178,6 +178,7 @@ const snippets = `package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"expvar"
 	"fmt"
@@ -250,9 +251,7 @@ var (
 		IsAdmin(*http.Request) bool
 	}
 	mystore                            interface{ Open(string) store.Store }
-	db                                 interface {
-		Files(context.Context, string, string, time.Time) iter.Seq2[alerts.StoredFile, error]
-	}
+	db                                 *sql.DB
 )
 
 func main() {}

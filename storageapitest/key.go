@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// A Key is an API key and its value.
+// A Key is an API key and its value. Get one from [Kit.Key]: a Key literal cannot send requests.
 type Key struct {
 	apikeys.Key
 	Value string // value of the Api-Key header
