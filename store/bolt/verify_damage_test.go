@@ -83,7 +83,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 		what   string
 	}{
 		{"keys", "", flip, "key", ""},
-		{"keys", "", remove, "accounts", "no key of that hash"},
+		{"keys", "key", remove, "accounts", "no key of that hash"},
 		{"keys", "alias", remove, "keys", "previous hash"},
 		{"accounts", "\x06acct_1k", remove, "keys", "accounts does not have it"},
 		{"accounts", "\x06acct_1k", flip, "accounts", "no key of that hash"},
@@ -198,6 +198,10 @@ func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte)
 			k[len(k)-1] ^= 0x7f
 			k[0] ^= 0x7f
 			return b.Put(k, bytes.Clone(value))
+		case "key":
+			for len(value) == 33 && value[0] == 0 {
+				k, value = c.Next()
+			}
 		case "alias":
 			for len(value) != 33 || value[0] != 0 {
 				k, value = c.Next()
