@@ -74,10 +74,12 @@ func TestOwnEvents(t *testing.T) {
 	h.do("PATCH", one, specified, `{"events":["teams.created","balance.low"]}`).want(200, "")
 	ended := make(chan error, 1)
 	go func() { ended <- h.api.Run(t.Context()) }()
+	delivered := func(r reply) bool { return r.text("state") == "delivered" }
 	<-r.received
-	h.await(one+"/deliveries/evt_1", all, func(r reply) bool { return r.text("state") == "delivered" })
+	h.await(one+"/deliveries/evt_1", all, delivered)
 	h.do("POST", one+"/deliveries/evt_1/redeliver", specified, "").want(202, "")
 	<-r.received
+	h.await(one+"/deliveries/evt_1", all, delivered) // a recovery of what was delivered finds it only then
 	h.do("POST", one+"/recoveries", specified, `{"from":"2020-01-01T00:00:00Z","states":["delivered"]}`).want(202, "")
 	<-r.received
 	end()
