@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// AllAccounts goes from page to page through all accounts, can be ended, and tells of an
-// error once.
+// AllAccounts must return all accounts across pages, support an early end, and report an error
+// once.
 func TestAllAccounts(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {

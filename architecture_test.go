@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestArchitectureIsThere: the files that ARCHITECTURE.md names exist, and the functions
-// that a step of a walk names are in its file.
+// TestArchitectureIsThere checks that the files named in ARCHITECTURE.md exist, and that the
+// functions named in its walks are in the named files.
 func TestArchitectureIsThere(t *testing.T) {
 	page := readFile(t, "ARCHITECTURE.md")
 	for _, path := range regexp.MustCompile("`([a-z0-9_/]+\\.(?:go|json))`").FindAllStringSubmatch(page, -1) {
@@ -32,7 +32,7 @@ func TestArchitectureIsThere(t *testing.T) {
 	}
 }
 
-// functionsOf returns the functions and methods of a file: as function, Type.method.
+// functionsOf returns the names of a file's functions and methods, as "function" and "Type.method".
 func functionsOf(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)

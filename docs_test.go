@@ -23,7 +23,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// readmeWords is how long the README may be: it is the way in, and docs has the rest.
+// readmeWords is the maximum number of words of the README.
 const readmeWords = 900
 
 func TestReadmeIsShort(t *testing.T) {
@@ -32,9 +32,9 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestReadmeProgram runs the first program of the README, sends it the first curl's
-// request, ends it as a terminal does, and finds that it closed what it had opened. It runs it
-// again, finds that it makes no second key, and ends it as a supervisor does.
+// TestReadmeProgram runs the README's first program, sends the request of the first curl command,
+// and interrupts the program, which must close its store. It then runs the program again, which
+// must not create a second key, and ends it with SIGTERM.
 func TestReadmeProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a program")
@@ -121,8 +121,8 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
-// TestProgramsEnd: what people copy ends at SIGTERM as well as at an interrupt, and waits
-// for requests for some time, not for ever.
+// TestProgramsEnd checks that the example programs end on SIGTERM and on an interrupt, and wait for
+// requests for a limited time.
 func TestProgramsEnd(t *testing.T) {
 	files := documents(t)
 	for _, pattern := range []string{"examples/*/*.go", "examples/*/*/*.go"} {
@@ -150,7 +150,7 @@ func TestProgramsEnd(t *testing.T) {
 	}
 }
 
-// createKey sends the request, again while nothing listens yet.
+// createKey sends the request, and repeats it until the server listens.
 func createKey(ctx context.Context, t *testing.T, address, key, body string) int {
 	t.Helper()
 	for {
@@ -173,7 +173,7 @@ func createKey(ctx context.Context, t *testing.T, address, key, body string) int
 	}
 }
 
-// snippets is what the Go lines of the documents stand in.
+// snippets is the program into which the documents' Go code is inserted.
 const snippets = `package main
 
 import (
@@ -301,13 +301,13 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// line returns a line of the text, whose number is as written.
+// line returns the line of text with the given number.
 func line(text, number string) string {
 	n, _ := strconv.Atoi(number)
 	return strings.Split(text, "\n")[n-1]
 }
 
-// TestLinks: what the documents link to in the repository is there.
+// TestLinks checks that the documents' links to files in the repository are valid.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range documents(t) {
@@ -329,7 +329,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors returns those of the headings of a page.
+// anchors returns the anchors of a page's headings.
 func anchors(page string) map[string]bool {
 	all := make(map[string]bool)
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
@@ -339,7 +339,7 @@ func anchors(page string) map[string]bool {
 	return all
 }
 
-// documents returns the paths of the repository's pages.
+// documents returns the paths of the repository's Markdown pages.
 func documents(t *testing.T) (pages []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -368,8 +368,8 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The programs that the docs run from a host's module are in modules that are published: hosts cannot
-// fetch the others.
+// Programs that the docs run from a host's module must be in published modules, because hosts
+// cannot fetch others.
 func TestDocs_ProgramsOfAHostsModule_AreInPublishedModules(t *testing.T) {
 	release := readFile(t, "release/make")
 	published := regexp.MustCompile(`(?m)^published=\((.*)\)$`).FindStringSubmatch(release)

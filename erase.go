@@ -21,11 +21,11 @@ const (
 	maxErasePause = 100 * time.Millisecond
 )
 
-// Erase removes all records of an account and returns their counts. It removes keys first, and they
-// stop working at once; then webhooks, events with their bodies, deliveries with their attempts,
-// recoveries, alert states and idempotency keys. It aborts this process's delivery attempts for the
-// account; the results of other processes' attempts are dropped. Afterwards no method finds the
-// account, and its name can be reused as if new.
+// Erase removes all records of an account and returns their counts. It first removes keys, which
+// stop working at once. It then removes webhooks, events with their bodies, deliveries with their
+// attempts, recoveries, alert states and idempotency keys. It aborts this process's delivery
+// attempts for the account; the results of other processes' attempts are dropped. Afterwards no
+// method finds the account, and its name can be reused as if new.
 //
 // Erase works in steps of a few milliseconds and pauses after each for four times its duration, at
 // most 100 ms, so that a large account does not block other writers. Meanwhile the account is
@@ -51,7 +51,7 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 		begun := time.Now()
 		erased, more, err := h.store.EraseAccount(ctx, account, eraseStep)
 		took := time.Since(begun)
-		if err == nil && first { // no further deliveries are claimed for it
+		if err == nil && first { // so that no further deliveries are claimed
 			err = h.Webhooks.EndDeliveries(ctx, account)
 		}
 		if err == nil && more {
@@ -79,7 +79,8 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// tellErased stores the audit entry of an erasure that removed more than audit entries.
+// tellErased stores and reports the audit entry of an erasure, unless the erasure removed only
+// audit entries.
 func (h *Handler) tellErased(ctx context.Context, account string, erased store.Receipt) error {
 	if erased.AuditEntries = 0; erased.IsZero() {
 		return nil

@@ -24,8 +24,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Erase makes keys dead, forgets what was counted of the account's requests, and cuts short the
-// attempts under way.
+// Erase must invalidate keys, reset the account's request counts and abort its running attempts.
 func TestHandlerErase(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"file": {Path: filepath.Join(t.TempDir(), "storage.db")}, "memory": {Store: memory.New()},
@@ -59,7 +58,7 @@ func TestHandlerErase(t *testing.T) {
 				api.ServeHTTP(w, r)
 				return w.Code
 			}
-			for round := range 2 { // an erased account is as one that never was
+			for round := range 2 { // an erased account must behave like a new one
 				_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All()})
 				if err != nil {
 					t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A host mounts the API beside a route of its own, makes the first key in Go, and
-// clients do the rest over HTTP.
+// A host mounts the API next to its own route and creates the first key in Go. Clients then use the
+// API over HTTP.
 func Example() {
 	dir, err := os.MkdirTemp("", "storageapi")
 	if err != nil {
@@ -78,7 +78,7 @@ func Example() {
 	// GET /v2/files 404 Not Found
 }
 
-// A program that calls the API gets its refusals as a type.
+// A Go client gets an error response of the API as an [*storageapi.Error].
 func ExampleDecodeError() {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {
@@ -104,7 +104,7 @@ func ExampleDecodeError() {
 	// The Api-Key header is missing, or the key in it is invalid or expired.
 }
 
-// Run was not called yet: no requests should come, but a restart would not help either.
+// Before Run is called, the process is not ready, but a restart would not help.
 func ExampleHandler_HealthHandler() {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {

@@ -80,7 +80,7 @@ func (e *accountExport) line(kind string, l line) error {
 	return e.lines.Encode(l)
 }
 
-// settings writes the line of a record, and adds those of its settings that the line does not have.
+// settings writes the line of a record. It adds the record's settings that l does not have.
 func (e *accountExport) settings(kind string, r fields.Record, l line) error {
 	object, err := fields.JSON(r, fields.Setting)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What ExportAccount writes is all of the account, whole lines of JSON, without secrets, hashes
-// or anything of another account.
+// ExportAccount must write the whole account as lines of JSON, without secrets, hashes or data of
+// other accounts.
 func TestExportAccount(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Path: filepath.Join(t.TempDir(), "storage.db")})
 	if err != nil {
@@ -99,8 +99,8 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// What ExportAccount counts of an account, the receipt of Erase counts. Afterwards there is the
-// audit entry of that erasure; and nothing, only the first and the last line, once that is erased.
+// The counts of ExportAccount must equal the receipt of Erase. Afterwards the account has only the
+// audit entry of the erasure; after a second Erase it has nothing, and the export is two lines.
 func TestExportAccountBesideErase(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"file": {Path: filepath.Join(t.TempDir(), "storage.db")}, "memory": {Store: memory.New()},
@@ -151,7 +151,7 @@ func TestExportAccountBesideErase(t *testing.T) {
 	}
 }
 
-// exportedCounts returns what the lines of an export are of, as its last line says.
+// exportedCounts returns the counts in the last line of an export.
 func exportedCounts(t *testing.T, api *storageapi.Handler, account string) (n store.Receipt) {
 	t.Helper()
 	var written bytes.Buffer

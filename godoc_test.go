@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestPackagesBeginWithTheirUse: go doc of each package that others can import begins with
-// what it is for, in a few lines, and the lines that use it.
+// TestPackagesBeginWithTheirUse checks that the doc of each importable package begins with a short
+// description and an example of its use.
 func TestPackagesBeginWithTheirUse(t *testing.T) {
 	packages := 0
 	err := filepath.WalkDir(".", func(dir string, entry fs.DirEntry, err error) error {
@@ -62,8 +62,8 @@ func TestPackagesBeginWithTheirUse(t *testing.T) {
 	}
 }
 
-// packageDoc returns the comment of the package in a directory, if there is one that can
-// be imported.
+// packageDoc returns the package comment of a directory, and whether it contains an importable
+// package.
 func packageDoc(t *testing.T, dir string) (text string, isPackage bool) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -81,7 +81,7 @@ func packageDoc(t *testing.T, dir string) (text string, isPackage bool) {
 		}
 		parsed = append(parsed, f)
 	}
-	// A package that only tests import, and a program, is none.
+	// Test-only packages and programs do not count.
 	if len(parsed) == 0 || parsed[0].Name.Name == "main" || parsed[0].Name.Name == "e2e" {
 		return "", false
 	}

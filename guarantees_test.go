@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestGuaranteesAreTested: docs/guarantees.md says of each guarantee which tests hold
-// it, and they exist.
+// TestGuaranteesAreTested checks that docs/guarantees.md names tests for each guarantee, and that
+// these tests exist.
 func TestGuaranteesAreTested(t *testing.T) {
 	sections := strings.Split(readFile(t, "docs/guarantees.md"), "\n### ")[1:]
 	if len(sections) < 15 {
@@ -31,7 +31,7 @@ func TestGuaranteesAreTested(t *testing.T) {
 	}
 }
 
-// testNames returns the names of all tests, those of other modules included.
+// testNames returns the names of all tests in all modules.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)

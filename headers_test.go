@@ -17,7 +17,7 @@ func TestHeadersAreListed(t *testing.T) {
 	if err := json.Unmarshal(storageapi.OpenAPI(), &document); err != nil {
 		t.Fatal(err)
 	}
-	sent, answered := []string{"Content-Type"}, []string{"Allow"} // which the document takes for granted
+	sent, answered := []string{"Content-Type"}, []string{"Allow"} // headers that the document omits
 	var walk func(any)
 	walk = func(value any) {
 		switch value := value.(type) {
@@ -54,7 +54,7 @@ func TestHeadersAreListed(t *testing.T) {
 			t.Errorf("%s (-the document +the code):\n%s", what, diff)
 		}
 	}
-	answered = slices.DeleteFunc(answered, func(name string) bool { return name == "Cache-Control" }) // browsers show it unasked
+	answered = slices.DeleteFunc(answered, func(name string) bool { return name == "Cache-Control" }) // browsers expose it by default
 	check("sent", sent, storageapi.RequestHeaders())
 	check("answered", answered, storageapi.ResponseHeaders())
 }

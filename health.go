@@ -49,8 +49,8 @@ type HealthThresholds struct {
 	// at all. Set it higher than most attempts take. Default: 5 minutes.
 	OldestDue time.Duration
 
-	// NoRun marks a process that serves requests and never calls Run, because other processes
-	// deliver. Default: Run must be under way.
+	// NoRun is for a process that serves requests but never calls Run, because other processes
+	// deliver: Judge then ignores whether Run is under way. Default: Run must be under way.
 	NoRun bool
 }
 

@@ -29,13 +29,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An ailment is a store with something wrong, as it is told.
+// An ailment is a store that can be made to fail in several ways.
 type ailment struct {
 	store.Store
 	unwritable, silent, stuck, idle, halted, unclaimable, purging atomic.Bool
 
-	over    chan struct{}          // ends what hangs
-	telling atomic.Pointer[func()] // called once, while an audit entry is added; nil: nothing
+	over    chan struct{}          // closed to end hanging calls
+	telling atomic.Pointer[func()] // called once, while an audit entry is added; nil: not called
 }
 
 var errDisk = errors.New("dial host=db.internal user=secret-user /var/lib/secret.db: no space left on device")
@@ -64,7 +64,7 @@ func (s *ailment) AddAuditEntries(ctx context.Context, list []audit.Entry) (int,
 	return s.Store.AddAuditEntries(ctx, list)
 }
 
-// Purge has always more to do, and takes its time, while it is purging.
+// Purge is slow and never completes while purging is set.
 func (s *ailment) Purge(ctx context.Context, purge driver.Purge) (bool, error) {
 	if s.purging.Load() {
 		time.Sleep(100 * time.Millisecond)
@@ -112,12 +112,12 @@ func (s *ailment) Capabilities() capability.Set {
 	}}
 }
 
-// A patient is a Handler on such a store, in a bubble.
+// A patient is a Handler on an ailment, in a bubble.
 type patient struct {
 	*testing.T
 	store     *ailment
 	api       *storageapi.Handler
-	recovered []audit.Entry // that the host was told; read it when Run has ended
+	recovered []audit.Entry // reported to the host; read it after Run has ended
 }
 
 func inHealth(t *testing.T, test func(*patient)) {
@@ -159,7 +159,7 @@ func (p *patient) publish() error {
 	return p.api.Webhooks.Publish(p.Context(), webhooks.Event{Account: "acct", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
 }
 
-// subscribe makes a webhook whose receiver was up.
+// subscribe creates a webhook whose receiver has worked before.
 func (p *patient) subscribe() webhooks.Webhook {
 	p.Helper()
 	w, err := p.api.Webhooks.Create(p.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}})
@@ -175,10 +175,10 @@ func (p *patient) subscribe() webhooks.Webhook {
 	return w
 }
 
-// probe asks both handlers, by thresholds, and returns what they answer.
+// probe calls both handlers with the thresholds, and returns their responses.
 func (p *patient) probe(t storageapi.HealthThresholds) (ready, live int, body string) {
 	p.Helper()
-	time.Sleep(time.Second) // no answer is shared
+	time.Sleep(time.Second) // so that no cached result is used
 	ask := func(h http.Handler) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(p.Context(), http.MethodGet, "/", nil))
@@ -214,8 +214,8 @@ func (p *patient) wantBy(t storageapi.HealthThresholds, ready, live bool, proble
 	}
 }
 
-// Run that was never called, or has ended, is red at once; and asks for a restart if that
-// lasts. A process that leaves it to others to deliver is not judged by it.
+// Without a running Run, the process is not ready, and after a minute it is not live. Neither
+// applies to a process with NoRun.
 func TestHealthOfRun(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		p.want(false, true, storageapi.ProblemNotRunning)
@@ -242,8 +242,8 @@ func TestHealthOfRun(t *testing.T) {
 	})
 }
 
-// A store that cannot be written is red as long as that lasts, also if nothing else happens
-// by then; a restart does not help. It is found out without traffic when it is over.
+// While a store cannot be written, the process is not ready but live, even without traffic. The
+// recovery must be detected without traffic, too.
 func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
@@ -267,7 +267,7 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// That the store can be written again is found out also in a round of maintenance that takes hours.
+// The recovery of a store must also be detected during maintenance that takes hours.
 func TestHealthWhilePurging(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		p.store.purging.Store(true)
@@ -286,8 +286,8 @@ func TestHealthWhilePurging(t *testing.T) {
 	})
 }
 
-// A store that fails again at the moment at which its recovery is told is red until it recovers
-// once more.
+// If a store fails again while its recovery is reported, the process stays not ready until the next
+// recovery.
 func TestHealthOfAStoreThatFailsAgain(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
@@ -311,8 +311,8 @@ func TestHealthOfAStoreThatFailsAgain(t *testing.T) {
 	})
 }
 
-// While claims fail the store has not recovered, although it takes what else is written; the
-// host is told once it has, and once.
+// A store has not recovered while claims fail, even if other writes succeed. The host must be
+// notified of the recovery exactly once.
 func TestStoreRecoveredIsToldOnce(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
@@ -338,7 +338,7 @@ func TestStoreRecoveredIsToldOnce(t *testing.T) {
 	})
 }
 
-// A probe writes nothing, whatever is pending.
+// A probe must not write, even if deliveries are pending.
 func TestHealthWritesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	api, err := storageapi.NewHandler(storageapi.Config{Path: path})
@@ -358,7 +358,7 @@ func TestHealthWritesNothing(t *testing.T) {
 		w := httptest.NewRecorder()
 		api.HealthHandler(storageapi.HealthThresholds{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	}
-	if _, err := api.Webhooks.Stats(t.Context()); err != nil { // what was begun is over
+	if _, err := api.Webhooks.Stats(t.Context()); err != nil { // background work has ended
 		t.Fatal(err)
 	}
 	if readFile(t, path) != before {
@@ -366,7 +366,7 @@ func TestHealthWritesNothing(t *testing.T) {
 	}
 }
 
-// A store to which the last uses of keys cannot be written is red.
+// If the last uses of keys cannot be written, the process is not ready.
 func TestHealthOfAStoreThatCannotTakeUses(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
@@ -387,7 +387,7 @@ func TestHealthOfAStoreThatCannotTakeUses(t *testing.T) {
 	})
 }
 
-// A store that does not answer is red, and a restart does not help.
+// If the store does not answer, the process is not ready but live.
 func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
@@ -405,8 +405,8 @@ func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// A claim that hangs, one that finds nothing of what is there, and a store that has halted
-// ask for a restart.
+// A claim that hangs, claims that do not return due deliveries, and a halted store must make the
+// process not live.
 func TestHealthAsksForARestart(t *testing.T) {
 	t.Run("claims hang", func(t *testing.T) {
 		inHealth(t, func(p *patient) {
@@ -440,7 +440,7 @@ func TestHealthAsksForARestart(t *testing.T) {
 				p.Fatal(err)
 			}
 			time.Sleep(24 * time.Hour)
-			p.want(true, true) // what is on hold may wait
+			p.want(true, true) // deliveries on hold may be overdue
 			p.subscribe()
 			if err := p.publish(); err != nil {
 				p.Fatal(err)
@@ -462,7 +462,7 @@ func TestHealthAsksForARestart(t *testing.T) {
 	})
 }
 
-// What would make it red is judged against the thresholds.
+// Each problem must be judged by its threshold.
 func TestHealthThresholds(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
@@ -493,7 +493,7 @@ func TestHealthThresholds(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 		}
-		draining := well() // for however long it takes
+		draining := well() // regardless of the duration
 		draining.Run, draining.ClosedAt = webhooks.RunDraining, ago(time.Hour)
 		if v := (storageapi.HealthThresholds{}).Judge(draining); !v.Live {
 			t.Errorf("draining: %+v", v)
@@ -501,7 +501,7 @@ func TestHealthThresholds(t *testing.T) {
 	})
 }
 
-// Probes are GET or HEAD.
+// Probes must accept only GET and HEAD.
 func TestHealthHandlerMethods(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {

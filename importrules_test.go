@@ -15,8 +15,8 @@ import (
 
 const module = "github.com/storageapi/storageapi"
 
-// importRules says which packages of this module, and of other modules, each
-// package may import, tests apart. The standard library is free to all.
+// importRules lists the packages of this and other modules that each package may import, except in
+// tests. The standard library is always allowed.
 var importRules = map[string][]string{
 	".":                {"alerts", "internal/fields", "audit", "observe", "apikeys", "auth", "scopes", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/transfer"},
 	"store/capability": {},
@@ -51,10 +51,10 @@ var importRules = map[string][]string{
 	"store/bolt/internal/groupcommit": {"auth", "store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest":                 {"apierr", "store/driver", "audit", "auth", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
-	// What tests of hosts use is for outsiders, too.
+	// Helpers for tests of hosts must also be importable by hosts.
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
-	// What people see stands on what hosts use.
+	// The pages are built on the packages that hosts use.
 	"dashboard": {"apierr", "alerts", "internal/fields", "audit", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
 
 	"internal/arrival":   {},
@@ -80,13 +80,12 @@ var importRules = map[string][]string{
 	"internal/testdir":    {},
 	"internal/testhook":   {},
 
-	// Programs show and measure what others can do: they import what others can.
+	// The load program and the examples import only packages that hosts can import.
 	"internal/load": {"apierr", "alerts", ".", "apikeys", "observe", "scopes", "webhooks"},
 	"examples/*":    {"apierr", "alerts", "audit", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/bolt/boltops", "store/memory", "webhooks"},
 }
 
-// TestImports keeps the packages in their order. Modules within this one have
-// their own rules.
+// TestImports checks the imports of this module's packages. Nested modules have their own rules.
 func TestImports(t *testing.T) {
 	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		switch {
@@ -104,7 +103,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// isApart reports whether a directory is none of this module's packages.
+// isApart reports whether a directory contains no package of this module.
 func isApart(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil || name == "testdata" || name == "node_modules" || name[0] == '.' || name[0] == '_'

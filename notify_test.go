@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A listener is a host's Notify.
+// A listener provides a host's Notify function.
 type listener struct {
 	mu    sync.Mutex
 	fails bool
@@ -49,8 +49,8 @@ func (l *listener) want(t *testing.T, want ...string) {
 	l.told = nil
 }
 
-// A host is told of what happens from its first start with a Notify on, of what happened
-// while it was down as well, and of keys that are about to expire.
+// A host must be notified of all changes since its first start with Notify, including changes while
+// it was down, and of keys that are about to expire.
 func TestNotify(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, l := memory.New(), &listener{}

@@ -22,9 +22,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A host that sets Config.Observe is told of all parts, the commits of its file too, each once; one
-// that has set an Observer of a part is told by both. What was refused is logged at the latest
-// when the Handler is closed.
+// Config.Observe must receive each activity of all parts once, including commits of the file. If a
+// part has its own Observer, both must receive its activity. Close must log pending refusals.
 func TestObserve(t *testing.T) {
 	var mu sync.Mutex
 	told := make(map[string]int)
@@ -61,7 +60,7 @@ func TestObserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, value := range []string{token.Reveal(), "guess"} {
-		r := httptest.NewRequest(http.MethodGet, "/v2/notifications/webhooks", nil) // takes account:read
+		r := httptest.NewRequest(http.MethodGet, "/v2/notifications/webhooks", nil) // requires account:read
 		r.Header.Set("Api-Key", value)
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}

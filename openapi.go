@@ -3,7 +3,7 @@ package storageapi
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed" // the document
+	_ "embed" // embeds the document
 	"encoding/base64"
 	"net/http"
 	"time"

@@ -35,7 +35,7 @@ func newHostDocument(config *Config, prefix string) []byte {
 // replace replaces the only occurrence of a text. Both texts are JSON.
 func (d *hostDocument) replace(before, after string) {
 	if bytes.Count(d.text, []byte(before)) != 1 {
-		panic("storageapi: openapi.json has not once: " + before) // tests make every replacement
+		panic("storageapi: openapi.json has not once: " + before) // tests check every replacement
 	}
 	d.text = bytes.Replace(d.text, []byte(before), []byte(after), 1)
 }
@@ -246,7 +246,7 @@ func (d *hostDocument) setLimits(config *Config) {
 	}
 }
 
-// sent returns a sentence that ends with the list, or says that the service sends none.
+// sent returns begin followed by the list, or a sentence that the service sends none.
 func sent(begin string, list []string) string {
 	if len(list) == 0 {
 		return "This service does not send it by itself."

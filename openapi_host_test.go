@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A teamCreated is a host's payload, with what is hard to write down.
+// A teamCreated is a host's event payload with values that are difficult to document.
 type teamCreated struct {
 	TeamID string         `json:"teamId"`
 	Size   float64        `json:"size"`
@@ -30,7 +30,7 @@ type teamCreated struct {
 
 func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
 
-// hostConfig sets all that a host's document has otherwise.
+// hostConfig returns a Config in which every setting that changes the document is set.
 func hostConfig() storageapi.Config {
 	hard := `"quoted" <b> & within 15 seconds, sak_, ` + "`files.expiring`, `account:read` for all others."
 	return storageapi.Config{
@@ -94,7 +94,7 @@ func TestOpenAPIOfAHost(t *testing.T) {
 		"an API key can make 2.5 requests a second, 10 of them at once; all keys of an account together can make 4 times as many. Every response",
 		"`files:read` for `files.expiring`, `teams:read` for `teams.created`, `files:read` for `teams.created_x`, `account:read` for all others.",
 		`- ` + "`teams:write`" + `: Change teams`, `"TeamsCreatedXEvent"`, `"TeamsCreatedX2Event"`, `"onTeamsCreated"`,
-		`"teamId":"\"quoted\" <b> & within 15 seconds, sak_`, // as the host wrote it
+		`"teamId":"\"quoted\" <b> & within 15 seconds, sak_`, // exactly as in the declaration
 		`"size":{"format":"double","type":"number"}`,
 	} {
 		if !strings.Contains(text, want) {
@@ -112,14 +112,15 @@ func TestOpenAPIOfAHost(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfADefaultHost: nothing declared is exactly the document, byte for byte.
+// TestOpenAPIOfADefaultHost checks that the document of a default Config equals OpenAPI byte for
+// byte.
 func TestOpenAPIOfADefaultHost(t *testing.T) {
 	if !bytes.Equal(newHost(t, storageapi.Config{Store: memory.New()}).OpenAPI(), storageapi.OpenAPI()) {
 		t.Error("it is another")
 	}
 }
 
-// TestOpenAPIOfAHostWithoutLimits turns off what can be.
+// TestOpenAPIOfAHostWithoutLimits disables all optional limits.
 func TestOpenAPIOfAHostWithoutLimits(t *testing.T) {
 	api := newHost(t, storageapi.Config{
 		Store: memory.New(), Prefix: "/", Keys: apikeys.Config{MaxPerAccount: -1}, RateLimit: auth.RateLimit{PerSecond: 1, PerAccount: -1},
@@ -140,8 +141,8 @@ func TestOpenAPIOfAHostWithoutLimits(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfSimilarTypes: no two parts of the document have one name, whatever the types
-// are called; a decoder would keep one of them without a word.
+// TestOpenAPIOfSimilarTypes checks that all names in the document are unique, even for event types
+// with similar names, because a decoder would silently drop duplicates.
 func TestOpenAPIOfSimilarTypes(t *testing.T) {
 	config := storageapi.Config{
 		Store: memory.New(), Prefix: "/sak_api",

@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A document is the part of the OpenAPI document that can be checked here. That the
-// API keeps to it is tested in internal/contract, by a validator of others.
+// A document is the part of the OpenAPI document that these tests check. The tests of
+// internal/contract compare it with the API, using an independent validator.
 type document struct {
 	OpenAPI    string
 	Paths      map[string]map[string]json.RawMessage
@@ -52,8 +52,7 @@ func readDocument(t *testing.T) document {
 	return d
 }
 
-// TestRoutesAreWrittenDown compares the code's routes with all places that list
-// them for people and programs.
+// TestRoutesAreWrittenDown compares the routes in the code with all places that list them.
 func TestRoutesAreWrittenDown(t *testing.T) {
 	want := httpapi.Routes()
 	slices.Sort(want)
@@ -77,7 +76,7 @@ func TestRoutesAreWrittenDown(t *testing.T) {
 
 	var commented []string
 	for _, route := range found(t, regexp.MustCompile(`(?m)^//\t([A-Z]+) +(\S+)`), "storageapi.go") {
-		if method, path, _ := strings.Cut(route, " "); path[0] != '/' { // what is under a webhook
+		if method, path, _ := strings.Cut(route, " "); path[0] != '/' { // a path below a webhook
 			route = method + " /v2/notifications/webhooks/{id}/" + path
 		}
 		commented = append(commented, route)
@@ -91,8 +90,7 @@ func TestRoutesAreWrittenDown(t *testing.T) {
 	check("docs/http.md", tabulated)
 }
 
-// found returns the first two groups of what matches in a file, with a space
-// between.
+// found returns the first two groups of each match in a file, separated by a space.
 func found(t *testing.T, pattern *regexp.Regexp, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -106,7 +104,7 @@ func found(t *testing.T, pattern *regexp.Regexp, file string) []string {
 	return list
 }
 
-// TestOpenAPIListsWhatThereIs compares the document's lists with those of the code.
+// TestOpenAPIListsWhatThereIs compares the document's lists with the lists in the code.
 func TestOpenAPIListsWhatThereIs(t *testing.T) {
 	d := readDocument(t)
 	if diff := cmp.Diff(scopes.All().Names(), d.Components.Schemas.Scope.Enum); diff != "" {

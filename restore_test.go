@@ -22,9 +22,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestRestoreRunbook takes the steps of docs/operations.md, by its own commands: a host whose
-// file was backed up goes on, is killed, and is restored, with the abandoned file and without
-// it. Nothing that was revoked works, and each delivery that may be sent twice is in the report.
+// TestRestoreRunbook follows docs/operations.md with its own commands. A host is backed up,
+// continues, and is killed. It is then restored with and without the abandoned file. Revoked values
+// must not work, and the report must list each delivery that may be sent twice.
 func TestRestoreRunbook(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a program")
@@ -81,13 +81,13 @@ func restoreBlocks(t *testing.T) (blocks []string) {
 	return blocks
 }
 
-// A lostHost is one that was backed up and killed.
+// A lostHost is a host that was backed up and later killed.
 type lostHost struct {
 	deleted, rotated                        apikeys.Key
 	token, deletedValue, oldValue, newValue string
 }
 
-// newLostHost leaves storage.db, as a kill does, and backup.db in dir.
+// newLostHost writes backup.db to dir, and storage.db as a kill leaves it.
 func newLostHost(t *testing.T, dir string) (h lostHost) {
 	t.Helper()
 	live := filepath.Join(t.TempDir(), "storage.db")
@@ -125,7 +125,7 @@ func newLostHost(t *testing.T, dir string) (h lostHost) {
 	h.newValue = value.Reveal()
 	deliver(ctx, t, store, "evt_since")
 	publish("evt_late")
-	killed, err := os.ReadFile(live) // nothing is being written
+	killed, err := os.ReadFile(live) // no write is in progress
 	must(err)
 	must(os.WriteFile(filepath.Join(dir, "storage.db"), killed, 0o600))
 	return h
@@ -165,8 +165,8 @@ func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string)
 	}
 }
 
-// audit opens the restored file, as the host does, and looks which values are valid and what is pending,
-// before and after the release.
+// audit opens the restored file as the host does. It checks which values are valid and which
+// deliveries are pending, before and after the release.
 func (h *lostHost) audit(t *testing.T, dir string, valid map[string]bool, pending []string) {
 	t.Helper()
 	api, store := openHost(t, filepath.Join(dir, "storage.db"))

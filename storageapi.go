@@ -14,8 +14,8 @@
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, listEnvironments))
 //
 // The host creates an account's first key in Go; First makes this safe to repeat at every start.
-// The host also reports usage in Go, as often as it likes, and the library decides which
-// webhooks receive an event and when:
+// The host also reports usage in Go, as often as it likes. The library then decides which events to
+// publish, and to which webhooks:
 //
 //	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
 //	err = api.Alerts.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
@@ -124,9 +124,9 @@ type Config struct {
 	// path; behind [http.StripPrefix] the Location header contains it again. Default: "/v2".
 	Prefix string
 
-	// Scopes declares the host's own scopes, in addition to those in section 5 of docs/spec.md.
-	// Both kinds are granted, required, shown and documented alike. Their order only affects
-	// display. A scope that is no longer declared stays in the keys that hold it: it grants
+	// Scopes declares the host's own scopes, in addition to the scopes in section 5 of
+	// docs/spec.md. Both kinds are granted, required, shown and documented alike. Their order only
+	// affects display. A scope that is no longer declared stays in the keys that hold it: it grants
 	// nothing, and a key without it cannot manage them. At most 115. Default: none.
 	Scopes []scopes.Declaration
 
@@ -320,8 +320,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.Serv
 
 // Run delivers webhooks, and scans the files of Config.Alerts, until ctx is done or the Handler is
 // closed. It then waits up to Config.Webhooks.Outbound.DrainTimeout for the attempts under way and
-// returns nil; the next Run makes the remaining deliveries. It returns [ErrClosed] if the Handler is already closed, and
-// [webhooks.ErrRunning] if another Run is under way.
+// returns nil; the next Run makes the remaining deliveries. It returns [ErrClosed] if the Handler
+// is already closed, and [webhooks.ErrRunning] if another Run is under way.
 func (h *Handler) Run(ctx context.Context) error {
 	h.mu.Lock()
 	if h.closing.Err() != nil {

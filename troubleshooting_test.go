@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// docs/troubleshooting.md has every line that the library logs, and no others.
+// docs/troubleshooting.md must list exactly the lines that the library logs.
 func TestTroubleshooting_LogLines_AreThoseOfTheCode(t *testing.T) {
 	_, table, found := strings.Cut(readFile(t, "docs/troubleshooting.md"), "\n## Log lines\n")
 	if !found {
@@ -55,8 +55,9 @@ func startsWithAny(text string, prefixes []string) bool {
 	return false
 }
 
-// logLines returns the texts that the packages log, without the package's prefix, and where. A text that begins with
-// such a prefix is a log line unless it is the text of an error or a panic.
+// logLines returns the texts that the packages log, without the package's prefix, and their
+// locations. A text that begins with such a prefix is a log line unless it belongs to an error or a
+// panic.
 func logLines(t *testing.T) map[string]string {
 	t.Helper()
 	lines := make(map[string]string)
@@ -97,7 +98,7 @@ func logLines(t *testing.T) map[string]string {
 	return lines
 }
 
-// isErrorText reports whether a call makes an error or a panic of its text.
+// isErrorText reports whether a call creates an error or a panic from its text.
 func isErrorText(call *ast.CallExpr) bool {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -109,7 +110,7 @@ func isErrorText(call *ast.CallExpr) bool {
 	return false
 }
 
-// The texts by which docs/troubleshooting.md recognizes errors of a start are in the code.
+// The error texts by which docs/troubleshooting.md identifies failed starts must exist in the code.
 func TestTroubleshooting_ErrorsOfAStart_AreThoseOfTheCode(t *testing.T) {
 	_, table, _ := strings.Cut(readFile(t, "docs/troubleshooting.md"), "\n## The process does not start\n")
 	table, _, _ = strings.Cut(table, "\n## ")

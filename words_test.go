@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// A retired word is one that is not used again, for the reader knows another.
+// A retired word must not be used again, because readers know a different term.
 type retired struct {
 	words string // the word and its forms
-	say   string // instead
+	say   string // the word to use instead
 	in    scope
 
-	except []string // names that bear it in its other meaning, or where it stays: a directory with its slash
+	except []string // names in which the word is allowed; a directory ends with a slash
 }
 
-// A scope is where a word is not used again.
+// A scope determines where a word must not be used.
 type scope int
 
 const (
@@ -30,8 +30,8 @@ const (
 	text                  // in names and comments
 )
 
-// retiredWords are the words for mechanisms that have a name in the field, see the
-// glossary of ARCHITECTURE.md, and words of prose that have plainer ones.
+// retiredWords lists former words for mechanisms that have an established name (see the glossary in
+// ARCHITECTURE.md), and words that have plainer alternatives.
 var retiredWords = []retired{
 	{"pacer pace paced", "limiter, LimiterState", names, nil},
 	{"ailing", "slowFailing", text, nil},
@@ -70,7 +70,7 @@ var retiredWords = []retired{
 	{"anew", "again", text, []string{"store/postgres/"}},
 }
 
-// TestWords: words that were replaced by the field's are not used again.
+// TestWords checks that retired words are not used.
 func TestWords(t *testing.T) {
 	var files []string
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -98,10 +98,10 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A use is a word where it stands.
+// A use is an occurrence of a word.
 type use struct {
 	word string
-	name string // that it is in; "a comment"
+	name string // the name that contains it, or "a comment"
 	in   scope
 	at   token.Position
 }
@@ -111,7 +111,7 @@ var (
 	wordInText = regexp.MustCompile(`[A-Za-z]+`)
 )
 
-// wordsIn returns the words of a file's comments and of the names that it declares.
+// wordsIn returns the words in a file's comments and in the names that it declares.
 func wordsIn(t *testing.T, file string) (uses []use) {
 	t.Helper()
 	positions := token.NewFileSet()

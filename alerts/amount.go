@@ -15,8 +15,8 @@ const (
 	mistPerSUI   = 1_000_000_000
 )
 
-// ParseAmount parses a decimal amount of SUI such as "12.5": digits, then optionally a point and up
-// to nine digits; no sign, exponent, space or needless leading zero. The error is a
+// ParseAmount parses a decimal amount of SUI such as "12.5": digits, then optionally a point and
+// up to nine digits. It accepts no sign, exponent, space or needless leading zero. The error is a
 // [*apierr.ValidationError] for the field amount.
 func ParseAmount(s string) (Amount, error) {
 	whole, fraction, point := strings.Cut(s, ".")
@@ -27,7 +27,7 @@ func ParseAmount(s string) (Amount, error) {
 		return 0, badAmount("must have at most 9 decimals: 1 SUI is 10⁹ MIST")
 	}
 	mist, err := strconv.ParseUint(whole+fraction+strings.Repeat("0", mistDecimals-len(fraction)), 10, 64)
-	if err != nil { // only digits, so it is out of range
+	if err != nil { // the text has only digits, so the error means out of range
 		return 0, badAmount("must be at most 18446744073.709551615 SUI")
 	}
 	return Amount(mist), nil
@@ -50,7 +50,7 @@ func (a Amount) String() string { return string(a.append(nil)) }
 func (a Amount) append(b []byte) []byte {
 	b = strconv.AppendUint(b, uint64(a)/mistPerSUI, 10)
 	point := len(b)
-	b = strconv.AppendUint(b, mistPerSUI+uint64(a)%mistPerSUI, 10) // a digit in the point's place, nine decimals
+	b = strconv.AppendUint(b, mistPerSUI+uint64(a)%mistPerSUI, 10) // adds a digit where the point goes, followed by nine decimals
 	b[point] = '.'
 	return bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte("."))
 }
@@ -58,7 +58,8 @@ func (a Amount) append(b []byte) []byte {
 // MarshalText implements [encoding.TextMarshaler]: the JSON form is a decimal string.
 func (a Amount) MarshalText() ([]byte, error) { return a.append(nil), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler] as [ParseAmount] does.
+// UnmarshalText implements [encoding.TextUnmarshaler] and accepts the same texts as
+// [ParseAmount].
 func (a *Amount) UnmarshalText(text []byte) error {
 	parsed, err := ParseAmount(string(text))
 	if err != nil {

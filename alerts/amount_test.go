@@ -89,7 +89,7 @@ func FuzzParseAmount(f *testing.F) {
 			}
 			return
 		}
-		exact, ok := new(big.Rat).SetString(text) // whatever else it understands
+		exact, ok := new(big.Rat).SetString(text) // also accepts forms that ParseAmount refuses
 		if !ok {
 			t.Fatalf("%q is %v, and not a number", text, amount)
 		}
@@ -102,7 +102,7 @@ func FuzzParseAmount(f *testing.F) {
 	})
 }
 
-// FuzzAmount: what is printed is parsed as the same amount, and prints the same.
+// FuzzAmount checks that a printed amount parses as the same amount and prints the same again.
 func FuzzAmount(f *testing.F) {
 	for _, seed := range []uint64{0, 1, 999_999_999, 1e9, 12_500_000_000, 1e19, math.MaxUint64} {
 		f.Add(seed)

@@ -17,12 +17,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// low is how a balance.low event is told.
+// low returns the recorded form of a balance.low event.
 func low(w webhooks.Webhook, balance, threshold string) string {
 	return fmt.Sprintf(`balance.low %s {"balance":%q,"threshold":%q}`, w.ID, balance, threshold)
 }
 
-// report reports balances one after the other.
+// report reports the balances one after the other.
 func report(tb testing.TB, s *service, balances ...string) {
 	tb.Helper()
 	for _, balance := range balances {
@@ -52,7 +52,7 @@ func TestBalanceBelowAtTheFirstReport(t *testing.T) {
 	box.want(t, "the first report", low(w, "0", "10"))
 }
 
-// Each webhook has its own threshold, or the host's, or none.
+// Each webhook uses its own threshold, or else the host's, if there is one.
 func TestBalanceThresholds(t *testing.T) {
 	for _, fallback := range []string{"", "5"} {
 		t.Run("the default is "+fallback, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestBalanceHysteresis(t *testing.T) {
 	}
 }
 
-// A webhook that is created or changed is told of the balance there is.
+// A webhook that is created or changed is notified about the last reported balance.
 func TestBalanceWhenWebhooksChange(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{})
@@ -147,7 +147,7 @@ func TestBalanceWhenWebhooksChange(t *testing.T) {
 	box.want(t, "subscribing again", low(at, "19", "25"))
 }
 
-// A webhook that is off is told nevertheless: what it misses can be recovered.
+// An inactive webhook is notified, too: its skipped deliveries can be recovered.
 func TestBalanceWhileOff(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{})
@@ -168,8 +168,7 @@ func TestBalanceWhileOff(t *testing.T) {
 	box.want(t, "being on again")
 }
 
-// What a report changes is written only if an alert follows, or a 64th of the
-// balance.
+// A changed balance is written only if it causes an alert or differs by more than a 64th.
 func TestBalanceWritesLittle(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{})
@@ -192,8 +191,7 @@ func TestBalanceWritesLittle(t *testing.T) {
 	}
 }
 
-// What was left due when a process died, or the store failed, the maintainer makes up
-// for.
+// If the process died or the store failed before a notification, Run makes up for it.
 func TestBalanceLeftDue(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		box, log := newTeller(), &logbook{}
@@ -201,12 +199,12 @@ func TestBalanceLeftDue(t *testing.T) {
 		report(t, s, "5")
 		box.fail = errors.New("no disk")
 		box.Store = failingReview{box.Store}
-		w := watch(t, s, "10") // is made
+		w := watch(t, s, "10") // Create notifies it
 		box.want(t, "a webhook, while the store fails")
 		if len(log.lines("not told yet", w.ID)) != 1 {
 			t.Errorf("the log has %s", log)
 		}
-		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}) // nothing is to be sent from here
+		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}) // nothing is sent by this service
 		noError(t, err)
 		box.fail, box.Store = nil, box.Store.(failingReview).Store
 		start(t, s)
@@ -215,15 +213,14 @@ func TestBalanceLeftDue(t *testing.T) {
 	})
 }
 
-// A failingReview is a store that makes no steps of alerts.
+// failingReview is a store that fails to update alerts.
 type failingReview struct{ store.Store }
 
 func (failingReview) UpdateAlert(context.Context, string, string, func(*driver.AlertStep) error) (int, error) {
 	return 0, errors.New("no disk")
 }
 
-// A report that failed after it was stored is reported again, and tells nothing
-// twice.
+// If a report returned an error although it was stored, reporting again notifies nobody twice.
 func TestReportsAgain(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
@@ -263,8 +260,8 @@ func TestReportsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds also has reports in between, after
-// which the webhook counts as not notified.
+// TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds also reports balances in
+// between, after which the webhook counts as not notified.
 func TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		t.Run(fmt.Sprint("reports ", reports), func(t *testing.T) {
@@ -292,7 +289,7 @@ func TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds(t *testing.T
 					set(a, "100")
 					set(a, "10")
 					if i == 500 {
-						set(other, "60") // is not held up
+						set(other, "60") // the other webhook is not delayed
 					}
 					time.Sleep(20 * time.Millisecond)
 				}
@@ -302,7 +299,7 @@ func TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds(t *testing.T
 				if got := events(other); got != 1 {
 					t.Errorf("%d events of another webhook, want 1", got)
 				}
-				report(t, s, "200", "5", "200", "4") // a report is no change
+				report(t, s, "200", "5", "200", "4") // reports are not limited like changes
 				if got := events(other); got != 3 {
 					t.Errorf("%d events of another webhook after it fell twice more, want 3", got)
 				}

@@ -12,22 +12,22 @@ import (
 
 // Config configures an [AlertService]: which events it publishes, and when. The zero Config works.
 type Config struct {
-	// DefaultBalanceThreshold applies to webhooks that subscribe to balance.low and set no
-	// threshold. Use the same value on all nodes that share a store. Default: none; these webhooks
-	// then get no balance.low from [AlertService.ReportBalance].
+	// DefaultBalanceThreshold is the threshold of webhooks that subscribe to balance.low and set
+	// none. Use the same value on all nodes that share a store. Default: none; such webhooks then
+	// get no balance.low from [AlertService.ReportBalance].
 	DefaultBalanceThreshold Amount
 
 	// BalanceHysteresis is how far a low balance must rise above its threshold before another
-	// balance.low can be sent. Default: 0; reaching the threshold is enough.
+	// balance.low can be sent. Default: 0, so it only has to reach the threshold.
 	BalanceHysteresis Amount
 
-	// ApproachingRatios are the fractions of a limit at which it counts as approaching, to a
-	// millionth; each sends an event. More than 0, less than 1, at most 20 values. A non-nil empty
-	// slice means none. Default: 0.8.
+	// ApproachingRatios are the fractions of a limit, to a millionth, at which an event reports that
+	// the limit is approaching. Each is more than 0 and less than 1; at most 20 values. A non-nil
+	// empty slice means none. Default: 0.8.
 	ApproachingRatios []float64
 
-	// FileLeads are the times before a file's expiry at which it counts as expiring; each sends an
-	// event. 1 to 20 values, each at most ten years. Default: 7 days and 1 day.
+	// FileLeads are the times before a file's expiry at which an event reports that it is about to
+	// expire. 1 to 20 values, each at most ten years. Default: 7 days and 1 day.
 	FileLeads []time.Duration
 
 	// Files lists the host's files. Run scans them for expiring files. Default: none; the host

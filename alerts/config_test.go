@@ -38,7 +38,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// What a host does to its Config later changes nothing.
+// A change of the host's Config after New has no effect.
 func TestConfigIsCopied(t *testing.T) {
 	box, ratios := newTeller(), []float64{0.8}
 	s := newService(t, box, testConfig{Alerts: alerts.Config{ApproachingRatios: ratios}, Now: testclock.At(noon).Now})

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A host reports every balance there is. The webhook is told when it goes below the
-// threshold, and no more until it has been back.
+// A host reports every balance. The webhook is notified when the balance falls below the
+// threshold, and again only after the balance has recovered.
 func ExampleAlertService_ReportBalance() {
 	ctx := context.Background()
 	store := memory.New()
@@ -50,7 +50,7 @@ func ExampleAlertService_ReportBalance() {
 	// 8 SUI: 2 alerts
 }
 
-// A host with many files lets the service look through them.
+// A host with many files lets the service scan them.
 func ExampleFileSource() {
 	type row struct {
 		id, account string

@@ -23,18 +23,18 @@ const (
 
 // ReportFiles reports files of an account with their expiry times: all of its files, or only the
 // soon-expiring ones, as often as the host likes. A file that expires within one of
-// [Config.FileLeads] is notified once for that lead and that expiry, in files.expiring events of at
-// most 100 files each. A file that is first reported after several leads have begun is notified for
-// the shortest only. Expired files are not notified.
+// [Config.FileLeads] is notified once for that lead and that expiry, in files.expiring events of
+// at most 100 files each. If several leads have begun when a file is first reported, it is
+// notified for the shortest only. Expired files are not notified.
 //
 // A file is identified by its ID, which has at most 512 bytes without control characters and is
 // unique in its account. If a file breaks a rule, nothing is published, and the error names the
 // file.
 //
-// When it returns nil, all events are stored as by
-// [webhooks.WebhookService.Publish]. When it returns an
-// error that is not a [*apierr.ValidationError], some may not be stored. Report again: no file is notified
-// twice. The deduplication key of a file is kept until a day after the file has expired.
+// When ReportFiles returns nil, all events are stored, as durably as by
+// [webhooks.WebhookService.Publish]. When it returns an error that is not a
+// [*apierr.ValidationError], some may not be stored. Report again: no file is notified twice. The
+// deduplication key of a file is kept until a day after the file has expired.
 func (s *AlertService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
 	if err := checkAccount(account); err != nil {
 		return err
@@ -78,7 +78,7 @@ type dueFile struct {
 	dedupKey driver.DedupKey
 }
 
-// due validates a file and reports whether to notify about it. name names the file in errors.
+// due validates a file and reports whether to notify about it now. Errors call the file name.
 func (s *AlertService) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
 	if field, problem := f.check(); problem != "" {
 		return due, false, invalid(name+field, problem)
@@ -101,7 +101,7 @@ func (s *AlertService) due(f *ExpiringFile, name string, now time.Time) (due due
 	return dueFile{f, len(text), driver.DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
 }
 
-// oneEvent returns how many of the files fit into one event.
+// oneEvent returns the number of leading files that fit into one event.
 func oneEvent(files []dueFile) int {
 	size := 0
 	for i := range files {
@@ -112,7 +112,7 @@ func oneEvent(files []dueFile) int {
 	return len(files)
 }
 
-// unseen filters files in place and returns the files not yet notified.
+// unseen removes the files already notified from files, in place, and returns the rest.
 func (s *AlertService) unseen(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
 	fresh, err := s.store.UnseenKeys(ctx, account, dedupKeysOf(files))
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// toldFiles returns the ids of the files in each event that was told since the last
-// call.
+// toldFiles returns the IDs of the files in each event published since the last call.
 func (s *teller) toldFiles(tb testing.TB) (events [][]string) {
 	tb.Helper()
 	s.mu.Lock()
@@ -144,7 +143,7 @@ func TestFilesAreGrouped(t *testing.T) {
 	box.wantFiles(t, "all of them again")
 }
 
-// However long their names are, no event is too large.
+// Events stay within the size limit even if the files have long names.
 func TestFilesWithLongNames(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
@@ -171,7 +170,7 @@ func TestFilesWithLongNames(t *testing.T) {
 	box.wantFiles(t, "files that break a rule")
 }
 
-// Many who report the same files tell each of them once.
+// If several callers report the same files concurrently, each file is notified once.
 func TestFilesAtOnce(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
@@ -195,7 +194,7 @@ func TestFilesAtOnce(t *testing.T) {
 	}
 }
 
-// What was told is forgotten a day after the file has expired, and not before.
+// The record of a notified file is deleted a day after the file has expired, and not before.
 func TestFilesAreForgotten(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		box, file := newTeller(), expiring("file", time.Now().Add(20*time.Hour))

@@ -22,13 +22,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A teller is a store that remembers what reports told, and how often they wrote.
+// A teller is a store that records the published events and counts the writes of reports.
 type teller struct {
 	store.Store
 	mu     sync.Mutex
 	events []driver.AlertEvent
 	writes int
-	fail   error // the error of the steps, after they were made
+	fail   error // error that updates return after they were made
 }
 
 func newTeller() *teller { return &teller{Store: memory.New()} }
@@ -68,7 +68,7 @@ func (s *teller) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, d
 	return deliveries, err
 }
 
-// told returns what was told since it was last called: "balance.low wh_… {…}" each.
+// told returns the events since the last call, each as "balance.low wh_… {…}".
 func (s *teller) told() (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *teller) told() (list []string) {
 	return list
 }
 
-// wrote returns how many steps wrote since it was last called.
+// wrote returns the number of updates that wrote since the last call.
 func (s *teller) wrote() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *teller) wrote() int {
 	return n
 }
 
-// want checks what was told since it was last called.
+// want checks the events since the last call.
 func (s *teller) want(tb testing.TB, after string, want ...string) {
 	tb.Helper()
 	if diff := cmp.Diff(want, s.told()); diff != "" {
@@ -109,8 +109,7 @@ func sui(text string) alerts.Amount {
 	return amount
 }
 
-// watch makes a webhook for balance.low events below the threshold, which may be
-// empty.
+// watch creates a webhook for balance.low with the threshold, or with none if threshold is empty.
 func watch(tb testing.TB, s *service, threshold string) webhooks.Webhook {
 	tb.Helper()
 	params := webhooks.CreateParams{URL: "https://example.com/", Events: onBalance}
@@ -137,7 +136,7 @@ var (
 	onBalance = []webhooks.EventType{alerts.TypeBalanceLow}
 )
 
-// A service is an AlertService with the WebhookService that it publishes by.
+// A service is an AlertService with the WebhookService through which it publishes.
 type service struct {
 	*alerts.AlertService
 	*webhooks.WebhookService
@@ -176,8 +175,8 @@ func (s *service) Run(ctx context.Context) error {
 	return s.WebhookService.Run(ctx)
 }
 
-// wantInvalid fails the test unless err is a ValidationError for the field, and
-// of a length that can be shown.
+// wantInvalid fails the test unless err is a ValidationError for the field, with a text short
+// enough to be shown.
 func wantInvalid(tb testing.TB, err error, field string) {
 	tb.Helper()
 	var invalid *apierr.ValidationError
@@ -202,8 +201,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// start runs the service until the returned function is called, or the test
-// ends.
+// start runs the service until the returned function is called or the test ends.
 func start(tb testing.TB, s *service) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -219,7 +217,7 @@ func start(tb testing.TB, s *service) (stop func()) {
 	return stop
 }
 
-// A logbook collects what is logged, at every level.
+// A logbook collects log output of every level.
 type logbook struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -237,7 +235,7 @@ func (l *logbook) String() string {
 	return l.buf.String()
 }
 
-// lines returns the lines that hold all of the given texts.
+// lines returns the log lines that contain all of the given texts.
 func (l *logbook) lines(texts ...string) (found []string) {
 	for line := range strings.Lines(l.String()) {
 		missing := false

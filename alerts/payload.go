@@ -52,12 +52,12 @@ func Events() []webhooks.EventDeclaration {
 	return events
 }
 
-// appendPayload validates a payload and appends it as JSON. It refuses types that only claim to be
-// of one of the event types, such as types that embed a payload.
+// appendPayload validates a payload and appends it as JSON. It refuses types that have the
+// EventType method of a payload but are not that payload, such as types that embed one.
 func appendPayload(b []byte, data webhooks.Data) ([]byte, error) {
 	var err error
 	switch d := data.(type) {
-	case FilesExpiring: // in a quarter of the time of encoding/json, as BalanceLow
+	case FilesExpiring: // takes a quarter of the time of encoding/json, as does BalanceLow
 		return d.append(b), d.check()
 	case BalanceLow:
 		return d.append(b), nil
@@ -238,7 +238,7 @@ func checkUsage(used, limit int64, period string) error {
 }
 
 func checkRatio(ratio float64) error {
-	if !(ratio >= 0 && ratio <= 1) { // NaN, too
+	if !(ratio >= 0 && ratio <= 1) { // rejects NaN, too
 		return invalid("data.ratio", "must be from 0 to 1")
 	}
 	return nil

@@ -16,7 +16,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Metric names the subject of an account's reports, and the [driver.AlertSeries] of its state.
+// A Metric names what an account's reports are about. It is also the [driver.AlertSeries] of
+// their state.
 type Metric string
 
 // The metrics.
@@ -27,16 +28,18 @@ const (
 )
 
 // ReportBalance reports an account's balance, as often as the host likes: a report that changes
-// nothing writes nothing. Each webhook of the account that subscribes to balance.low, even an
-// inactive one, is notified once when the balance is below its [webhooks.Webhook.Threshold], an
-// [Amount], or else [Config.DefaultBalanceThreshold]. It is notified again only after a report at
-// or above that threshold plus [Config.BalanceHysteresis]. A webhook that is created or changed later is notified
-// immediately if the last reported balance is below its threshold, at most once in five seconds.
+// nothing writes nothing. It notifies each webhook of the account that subscribes to balance.low,
+// even an inactive one, once when the balance is below the webhook's threshold. This is its
+// [webhooks.Webhook.Threshold], an [Amount], or else [Config.DefaultBalanceThreshold]. The
+// webhook is notified again only after a report at or above the threshold plus
+// [Config.BalanceHysteresis]. A webhook that is created or changed later is notified immediately
+// if the last reported balance is below its threshold, but at most once in five seconds.
 //
-// When it returns nil, the resulting alerts are stored like events by
+// When ReportBalance returns nil, the resulting events are stored, as durably as by
 // [webhooks.WebhookService.Publish]. When it returns an error that is not a
 // [*apierr.ValidationError], they may or may not be stored. Report again to be sure: nothing is
-// notified twice. Concurrent reports have the effect of sequential reports, in any order.
+// notified twice. Concurrent reports have the same effect as reports one after the other, in any
+// order.
 //
 // A balance that causes no alert may be kept in memory. After a crash an earlier report, which
 // differs by at most a 64th, applies until the next report.
@@ -46,22 +49,22 @@ func (s *AlertService) ReportBalance(ctx context.Context, account string, balanc
 	})
 }
 
-// ReportBandwidth reports how many bytes of its limit an account has used in a period, as often as
-// the host likes: a report that changes nothing writes nothing. It publishes
+// ReportBandwidth reports how many bytes of its limit an account has used in a period, as often
+// as the host likes: a report that changes nothing writes nothing. It publishes
 // bandwidth.limit_approaching when the use reaches each of [Config.ApproachingRatios], and
-// bandwidth.limit_reached when it reaches the limit, each once per period; several at once in this
-// order. A limit of 0 means unlimited. If the limit is higher than in the previous report, all of
-// them can be sent again in the same period.
+// bandwidth.limit_reached when it reaches the limit, each once per period. If one report causes
+// several events, they are published in this order. A limit of 0 means unlimited. If the limit is
+// higher than in the previous report, all events can be sent again in the same period.
 //
 // The period is the host's name for the time span of the limit, 1 to 64 bytes without control
 // characters. A later period must sort after earlier ones, byte by byte, as "2026-11" does after
-// "2026-10": a report for an earlier period than the last changes nothing. A period that sorts too
-// high would silence later ones. Therefore it must have the same length as the previous one and
-// digits in the same places, until [AlertService.ForgetPeriod] is called; and a month (2026-11)
-// or a day (2026-11-30) must begin within 45 days from now. Otherwise the report is a
-// [*apierr.ValidationError] for period, and changes nothing.
+// "2026-10": a report for an earlier period than the last changes nothing. A period that sorts
+// too high would suppress the events of later ones. Therefore it must have the same length as the
+// previous one and digits in the same places, until [AlertService.ForgetPeriod] is called; and a
+// month (2026-11) or a day (2026-11-30) must begin within 45 days from now. Otherwise
+// ReportBandwidth returns a [*apierr.ValidationError] for period, and changes nothing.
 //
-// Errors and concurrent reports are as with [AlertService.ReportBalance].
+// Other errors, and concurrent reports, are as in [AlertService.ReportBalance].
 func (s *AlertService) ReportBandwidth(ctx context.Context, account string, usedBytes, limitBytes int64, period string) error {
 	return s.reportUsage(ctx, account, MetricBandwidth, usedBytes, limitBytes, period, func(level uint32) webhooks.Data {
 		if level == alerting.Reached {
@@ -123,7 +126,7 @@ func (s *AlertService) ForgetPeriod(ctx context.Context, account string, metric 
 	})
 }
 
-// report makes a step of an alert.
+// report changes the alert state of a metric by change, in one transaction with its events.
 func (s *AlertService) report(ctx context.Context, account string, metric Metric, change func(*driver.AlertStep) error) error {
 	if err := checkAccount(account); err != nil {
 		return err
@@ -145,8 +148,8 @@ func (s *AlertService) report(ctx context.Context, account string, metric Metric
 	return nil
 }
 
-// published reports a call of the store, which began at begun, as the WebhookService reports its
-// own.
+// published observes a call of the store that began at begun, in the same way as the
+// WebhookService observes its own calls.
 func (s *AlertService) published(ctx context.Context, begun time.Time, account string, deliveries int, err error, events ...*webhooks.EncodedEvent) {
 	if err == nil && len(events) == 0 {
 		return
@@ -158,12 +161,12 @@ func (s *AlertService) published(ctx context.Context, begun time.Time, account s
 	s.hooks.Published(ctx, p)
 }
 
-// changePause is the minimum time between two events to a webhook because of changes.
+// changePause is the minimum time between two events that a webhook gets because it was changed.
 const changePause = 5 * time.Second
 
-// decideBalance applies a decision to a step. For a changed webhook the event ID is derived from
-// webhook and time, and the store accepts each ID once: changing a threshold back and forth must
-// not send unlimited events.
+// decideBalance adds a decision's state and events to step. For a changed webhook the event ID
+// derives from webhook and time, and the store accepts each ID once. Otherwise changing a
+// threshold back and forth could send unlimited events.
 func (s *AlertService) decideBalance(ctx context.Context, step *driver.AlertStep, account string, changed bool, decision alerting.BalanceDecision) error {
 	step.State, step.Deferrable = decision.State, decision.Deferrable
 	for _, low := range decision.Low {
@@ -200,8 +203,8 @@ func (s *AlertService) fire(ctx context.Context, step *driver.AlertStep, webhook
 }
 
 // webhookChanged notifies a created or changed webhook if the balance is below its threshold. The
-// store has already saved the webhook and marked the series as due in one step, so after a failure
-// here the next report or Run notifies it.
+// store has already saved the webhook and marked the series as due, in one transaction. So if
+// webhookChanged fails, the next report or Run notifies the webhook.
 func (s *AlertService) webhookChanged(ctx context.Context, webhook webhooks.Webhook) {
 	if !slices.Contains(webhook.Events, TypeBalanceLow) {
 		return
@@ -211,8 +214,8 @@ func (s *AlertService) webhookChanged(ctx context.Context, webhook webhooks.Webh
 	}
 }
 
-// reevaluate makes a step of a series that is due. Only balances depend on webhooks; other series
-// keep their state.
+// reevaluate evaluates a series again that is due, in one transaction. Only balances depend on
+// webhooks; other series keep their state.
 func (s *AlertService) reevaluate(ctx context.Context, due driver.AlertSeries) error {
 	return s.report(ctx, due.Account, Metric(due.Name), func(step *driver.AlertStep) error {
 		if due.Name != string(MetricBalance) {
@@ -225,7 +228,7 @@ func (s *AlertService) reevaluate(ctx context.Context, due driver.AlertSeries) e
 // reevaluateStep is the number of series re-evaluated at a time.
 const reevaluateStep = 100
 
-// reevaluateDue re-evaluates series that are still due.
+// reevaluateDue evaluates up to reevaluateStep due series again.
 func (s *AlertService) reevaluateDue(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -12,11 +12,11 @@ import (
 )
 
 // A FileSource yields the files of all accounts that expire before the given time, and optionally
-// others, in a stable order, for example by ID. It begins after the file that had the given cursor
-// when it was yielded, even if that file is gone; at the first file if the cursor is empty. It ends
-// at the first error it yields. An interrupted scan continues near the same place, also in another
-// process: at once, or within a minute if the process was killed. Processes that share a store run
-// one scan at a time.
+// others, in a stable order, for example by ID. It begins after the file that was yielded with
+// the given cursor, even if that file is gone, or at the first file if the cursor is empty. The
+// scan ends at the first error that it yields. An interrupted scan continues near the same place,
+// also in another process: at once, or within a minute if the process was killed. Processes that
+// share a store run one scan at a time.
 //
 //	func(ctx context.Context, after string, before time.Time) iter.Seq2[alerts.StoredFile, error] {
 //		return files.Query(ctx, "WHERE id > $1 AND expires_at < $2 ORDER BY id", after, before)
@@ -58,7 +58,7 @@ func (s *scanner) run(ctx context.Context) {
 	}
 }
 
-// scanApart is scan on its own goroutine, because Config.Files may end it.
+// scanApart runs scan on a separate goroutine, because Config.Files may call [runtime.Goexit].
 func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error) {
 	if returned := <-hostcode.Go(func() { wait, err = s.scan(ctx) }); !returned {
 		return 0, errors.New("Config.Alerts.Files ended its goroutine")
@@ -66,8 +66,8 @@ func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error)
 	return wait, err
 }
 
-// scan begins or continues a scan, unless it is too early or another process scans; it returns when
-// to call it again.
+// scan begins or continues a scan, unless it is too early or another process scans. It returns
+// the wait until it should be called again.
 func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 	at, err := s.progress(ctx, func(at alerting.Scan) alerting.Scan {
 		if wait = at.Wait(s.service.now(), s.interval); wait > 0 {
@@ -89,7 +89,7 @@ func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 	return at.Wait(s.service.now(), s.interval), err
 }
 
-// look checks the remaining files.
+// look checks the remaining files of the scan.
 func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -127,7 +127,7 @@ type scanned struct {
 	looked  int
 	due     map[string][]ExpiringFile // by account
 	refused int                       // files that break a rule
-	why     error                     // the first file's error
+	why     error                     // the error of the first refused file
 }
 
 func (s *scanned) add(service *AlertService, f *StoredFile) {

@@ -19,15 +19,15 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A shelf is a host's files, by ascending cursor.
+// A shelf holds a host's files, by ascending cursor.
 type shelf struct {
 	mu     sync.Mutex
 	files  []alerts.StoredFile
-	asked  []string // the cursors that scans began after
-	all    bool     // those that expire late are yielded, too
-	looked int      // how many files were yielded
-	breaks int      // a scan breaks there, once; 0: nowhere
-	panics bool     // and so
+	asked  []string // cursors after which scans began
+	all    bool     // also yield files that expire late
+	looked int      // number of files yielded
+	breaks int      // index at which a scan fails once; 0: none
+	panics bool     // panic instead of returning an error
 }
 
 func newShelf(accounts, files int, expires func(i int) time.Time) *shelf {
@@ -41,7 +41,7 @@ func newShelf(accounts, files int, expires func(i int) time.Time) *shelf {
 	return s
 }
 
-// oneOfTen expires within a day, the others in a year.
+// oneOfTen makes every tenth file expire within a day, and the others in a year.
 func oneOfTen(i int) time.Time {
 	if i%10 == 0 {
 		return time.Now().Add(20 * time.Hour)
@@ -78,14 +78,14 @@ func (s *shelf) source(ctx context.Context, after string, before time.Time) iter
 	}
 }
 
-// yielded returns how many files were.
+// yielded returns the number of files yielded.
 func (s *shelf) yielded() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.looked
 }
 
-// begun returns the cursors that scans began after since the last call.
+// begun returns the cursors after which scans began, since the last call.
 func (s *shelf) begun() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *shelf) begun() []string {
 
 func TestScan(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		// A file expires every minute. A scan is made every six.
+		// A file expires every minute. A scan is made every six minutes.
 		const first, last = 168 * time.Minute, 24 * time.Minute
 		began := time.Now()
 		files := newShelf(3, 1000, func(i int) time.Time { return began.Add(time.Duration(i)*time.Minute + 30*time.Second) })
@@ -108,14 +108,14 @@ func TestScan(t *testing.T) {
 			t.Errorf("%d were told of, %d looked at, want 168", len(told), looked)
 		}
 		time.Sleep(5*time.Minute + time.Second)
-		if told := slices.Concat(box.toldFiles(t)...); len(told) != 6+6 { // for the first time, and for the last
+		if told := slices.Concat(box.toldFiles(t)...); len(told) != 6+6 { // the first lead and the last
 			t.Errorf("%d were told of after six minutes more, want 12", len(told))
 		}
 		if asked := files.begun(); !slices.Equal(asked, []string{"", ""}) {
 			t.Errorf("scans began after %q", asked)
 		}
 
-		// Another process goes on with the schedule.
+		// Another process continues the schedule.
 		stop()
 		time.Sleep(time.Minute)
 		stop = start(t, newService(t, box, config))
@@ -141,8 +141,8 @@ func TestScan(t *testing.T) {
 	})
 }
 
-// A scan that is interrupted goes on where it was, in another process too, and tells
-// of each file once.
+// An interrupted scan continues where it stopped, also in another process, and notifies about
+// each file once.
 func TestScanGoesOn(t *testing.T) {
 	for name, panics := range map[string]bool{"an error": false, "a panic": true} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestScanGoesOn(t *testing.T) {
 	}
 }
 
-// A source that fails is asked again soon, and a store that does.
+// After a failure of the source or the store, the scan is tried again soon.
 func TestScanAfterFailure(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		soon := time.Now().Add(20 * time.Hour)
@@ -204,8 +204,8 @@ func TestScanAfterFailure(t *testing.T) {
 	})
 }
 
-// Of several processes one scans at a time; if it is killed, another one goes on a
-// minute later.
+// One of several processes scans at a time. If it is killed, another one continues a minute
+// later.
 func TestScanByOneOfSeveral(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		files := newShelf(1, 30_000, oneOfTen)
@@ -216,7 +216,7 @@ func TestScanByOneOfSeveral(t *testing.T) {
 				n := 0
 				for file, err := range files.source(ctx, after, before) {
 					if n++; n == 15_000 {
-						<-hold // as if it were killed: it does not go on, nor give back
+						<-hold // as if killed: it neither continues nor releases its claim
 					}
 					if !yield(file, err) {
 						return
@@ -253,7 +253,7 @@ func TestScanByOneOfSeveral(t *testing.T) {
 	})
 }
 
-// A hasty store runs each change of the scan once more before, as if nothing were kept.
+// hasty is a store that first runs each change of the scan once and discards the result.
 type hasty struct{ store.Store }
 
 func (s hasty) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
@@ -263,7 +263,7 @@ func (s hasty) UpdateScan(ctx context.Context, change func([]byte) ([]byte, erro
 	return s.Store.UpdateScan(ctx, change)
 }
 
-// A store may find out only in the end that somebody else scans.
+// A store may find out only at the end of an update that another process has claimed the scan.
 func TestScanIsClaimedInTheEnd(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		files := newShelf(1, 10, oneOfTen)
@@ -284,7 +284,7 @@ func TestScanIsClaimedInTheEnd(t *testing.T) {
 	})
 }
 
-// TestFilesThatDoNotReturn has a Config.Files that ends its goroutine, or hangs: Run returns a
+// TestFilesThatDoNotReturn has a Config.Files that ends its goroutine or hangs. Run returns a
 // second later, and later scans are made.
 func TestFilesThatDoNotReturn(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {

@@ -31,8 +31,9 @@ const (
 	reevaluateInterval = time.Minute
 )
 
-// New returns an AlertService on the store of hooks, whose Config must declare [Events]. It starts
-// nothing: see [AlertService.Run]. The error names the invalid field of config.
+// New returns an AlertService that publishes through hooks, whose Config must declare [Events],
+// and keeps its state in store, which must be the store of hooks. It starts nothing: see
+// [AlertService.Run]. The error names the invalid field of config.
 func New(store driver.AlertStore, hooks *webhooks.WebhookService, config Config) (*AlertService, error) {
 	if store == nil || hooks == nil {
 		return nil, errors.New("alerts: nil Store or WebhookService")
@@ -59,10 +60,10 @@ func New(store driver.AlertStore, hooks *webhooks.WebhookService, config Config)
 	return s, nil
 }
 
-// Run scans the files of [Config.Files], and notifies webhooks that a killed process or a failed
-// store has left without an alert, until ctx is done. If [Config.Files] has not returned a second
-// later, Run logs that and returns without waiting for it. Several processes that share a store can
-// run at the same time.
+// Run scans the files of [Config.Files] until ctx is done. It also notifies webhooks whose alert
+// is missing because a process was killed or the store failed. If [Config.Files] has not returned
+// a second after ctx is done, Run logs that and returns without waiting for it. Several processes
+// that share a store can run at the same time.
 func (s *AlertService) Run(ctx context.Context) {
 	if s.scanner != nil {
 		scanned := hostcode.Go(func() { s.scanner.run(ctx) })
@@ -91,8 +92,8 @@ func (s *AlertService) Run(ctx context.Context) {
 	}
 }
 
-// logFailure logs a failure, unless it follows from the halt of the store, which the WebhookService
-// logs.
+// logFailure logs a failure, unless the cause is that the store has halted, which the
+// WebhookService logs.
 func (s *AlertService) logFailure(message string, err error, again time.Duration) {
 	if halted := s.store.Capabilities().Halted; halted != nil && halted() != nil {
 		return

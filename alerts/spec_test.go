@@ -23,13 +23,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What follows says in another way what reports do, to compare the service with.
+// The rest of this file is an independent model of how reports behave; tests compare the service
+// with it.
 
 // A specOp is an operation on one account.
 type specOp struct {
-	kind    string        // "balance", "webhook": one is created; "row": so, by the store alone; "change": a threshold is; "use"
-	amount  alerts.Amount // the balance, or the threshold
-	webhook int           // which one is changed, from the first that was created
+	kind    string        // "balance"; "webhook" creates one; "row" creates one only in the store; "change" sets a threshold; "use"
+	amount  alerts.Amount // balance or threshold
+	webhook int           // index of the webhook to change, in order of creation
 	used    int64
 	limit   int64
 	period  string
@@ -46,8 +47,8 @@ const specHysteresis = 2
 
 var specRatios = []float64{0.5, 0.8}
 
-// A spec is the state of one account. A step does not change it: it returns the next
-// one.
+// A spec is the model's state of one account. step returns a new state and does not modify the
+// old one.
 type spec struct {
 	known      bool
 	balance    alerts.Amount
@@ -58,7 +59,7 @@ type spec struct {
 	told       []float64
 }
 
-// step returns the state after an operation, and what it tells.
+// step returns the state after an operation, and the resulting notifications.
 func (s spec) step(op specOp) (spec, string) {
 	s.thresholds, s.low, s.told = slices.Clone(s.thresholds), slices.Clone(s.low), slices.Clone(s.told)
 	switch op.kind {
@@ -106,14 +107,14 @@ func (s spec) use(op specOp) (spec, string) {
 	return s, strings.Join(told, ", ")
 }
 
-// equal reports whether two states tell the same from now on: in whichever order their
-// webhooks were created.
+// equal reports whether two states behave the same from now on, regardless of the order in which
+// their webhooks were created.
 func (s spec) equal(t spec) bool {
 	return s.known == t.known && s.balance == t.balance && s.period == t.period && s.limit == t.limit &&
 		slices.Equal(s.told, t.told) && slices.Equal(s.webhooks(), t.webhooks())
 }
 
-// webhooks tells of each webhook what matters, in the order of that.
+// webhooks returns the relevant state of each webhook, sorted.
 func (s spec) webhooks() []string {
 	list := make([]string, len(s.thresholds))
 	for i, threshold := range s.thresholds {
@@ -123,7 +124,7 @@ func (s spec) webhooks() []string {
 	return list
 }
 
-// A spied store hands each call what it told.
+// spied is a store that passes the events of each update to its caller.
 type spied struct{ store.Store }
 
 type spyKey struct{}
@@ -141,14 +142,13 @@ func (s spied) UpdateAlert(ctx context.Context, account string, series string, c
 	return deliveries, err
 }
 
-// A subject is what is compared with a spec: services that share a store, as nodes
-// do.
+// A subject is compared with a spec. Its services share a store, as the nodes of a cluster do.
 type subject struct {
 	store    store.Store
 	services []*service
 
 	mu  sync.Mutex
-	ids []string // of the webhooks
+	ids []string // IDs of the webhooks
 }
 
 func newSubject(store store.Store) *subject {
@@ -161,7 +161,7 @@ func newSubject(store store.Store) *subject {
 	return s
 }
 
-// do performs an operation by one of the services, and returns what it tells.
+// do performs an operation with one of the services, and returns the resulting notifications.
 func (s *subject) do(node int, op specOp) string {
 	var events []driver.AlertEvent
 	ctx := context.WithValue(context.Background(), spyKey{}, &events)
@@ -196,10 +196,11 @@ func (s *subject) do(node int, op specOp) string {
 	return inAnyOrder(told)
 }
 
-// inAnyOrder is for what is told to different webhooks.
+// inAnyOrder joins notifications to different webhooks, in an order that does not depend on the
+// store.
 func inAnyOrder(told []string) string { return strings.Join(slices.Sorted(slices.Values(told)), ", ") }
 
-// outline says what an event tells as a spec does.
+// outline returns an event in the notation of the spec.
 func outline(event driver.AlertEvent) string {
 	var body struct {
 		Data struct {
@@ -219,7 +220,7 @@ func outline(event driver.AlertEvent) string {
 	return fmt.Sprintf("%v: %d of %d in %s", d.Ratio, d.UsedBytes, d.LimitBytes, d.Period)
 }
 
-// anyOp draws operations that come close to each other's thresholds.
+// anyOp draws operations with amounts close to the thresholds.
 func anyOp(t *rapid.T) specOp {
 	amounts := rapid.SampledFrom([]alerts.Amount{0, 1, 5, 9, 10, 11, 12, 13, 20, 1e9, 1e9 + 1, 1e9 + 1<<20, 2e9, 1e19})
 	switch rapid.IntRange(0, 9).Draw(t, "kind") {
@@ -235,7 +236,7 @@ func anyOp(t *rapid.T) specOp {
 	}
 }
 
-// Reports one after the other do what the spec says, whoever makes them.
+// Sequential reports behave as the spec says, whichever service makes them.
 func TestReportsKeepTheSpec(t *testing.T) {
 	t.Parallel()
 	check := func(t *rapid.T, open func() store.Store, reopen bool) {
@@ -262,7 +263,7 @@ func TestReportsKeepTheSpec(t *testing.T) {
 					t.Fatal(err)
 				}
 				state, want = state.step(op)
-				op = specOp{kind: "balance", amount: state.balance} // a report reviews it
+				op = specOp{kind: "balance", amount: state.balance} // a report evaluates the row
 				if !state.known {
 					continue
 				}
@@ -292,7 +293,7 @@ func TestReportsKeepTheSpec(t *testing.T) {
 	})
 }
 
-// reportsModel is the spec, for histories of operations.
+// reportsModel is the spec as a model for porcupine.
 var reportsModel = porcupine.Model{
 	Init: func() any { return spec{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -300,7 +301,7 @@ var reportsModel = porcupine.Model{
 		return want == output.(string), next
 	},
 	Equal: func(a, b any) bool { return a.(spec).equal(b.(spec)) },
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation { // neither knows of the other
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation { // accounts are independent
 		var balance, use []porcupine.Operation
 		for _, op := range history {
 			if op.Input.(specOp).kind == "use" {
@@ -316,9 +317,8 @@ var reportsModel = porcupine.Model{
 	},
 }
 
-// Reports at the same moment have the effect of one after the other: each tells what
-// it would tell in some order in which those come first that ended before others
-// began.
+// Concurrent reports have the effect of some sequence of reports. In that sequence, a report that
+// ended before another began comes first.
 func TestReportsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	const clients, rounds, each = 4, 30, 12
@@ -345,7 +345,7 @@ func TestReportsAreLinearizable(t *testing.T) {
 					for i := range ops {
 						seed++
 						if ops[i] = next.Example(seed); ops[i].kind == "webhook" {
-							ops[i].kind = "row" // Create makes two steps
+							ops[i].kind = "row" // Create makes two steps, which are not atomic
 						}
 					}
 					group.Go(func() {

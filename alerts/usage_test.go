@@ -18,7 +18,7 @@ func reached(used, limit int64, period string) string {
 	return fmt.Sprintf(`transactions.limit_reached {"used":%d,"limit":%d,"period":%q}`, used, limit, period)
 }
 
-// A useStep is a report and what it tells.
+// A useStep is a report and the expected notifications.
 type useStep struct {
 	used, limit int64
 	period      string
@@ -79,7 +79,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// Bandwidth, transactions and accounts are counted apart.
+// Bandwidth, transactions and accounts are counted separately.
 func TestUseIsKeptApart(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
@@ -101,17 +101,17 @@ func TestUseWritesLittle(t *testing.T) {
 		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-10"))
 		noError(t, s.ReportBandwidth(t.Context(), "acct_2", used, 0, "2026-11"))
 	}
-	if n := box.wrote(); n != 4 { // the first of each account, approaching, reached
+	if n := box.wrote(); n != 4 { // the first report of each account, approaching, reached
 		t.Errorf("wrote %d times, want 4", n)
 	}
 }
 
-// A period that sorts oddly is refused, and changes nothing: one that is not of the form
-// of those before, and a month or day that is far ahead.
+// A period is refused, and changes nothing, if its form differs from the previous periods' or if
+// it is a month or day too far ahead.
 func TestOddPeriods(t *testing.T) {
 	for name, test := range map[string]struct {
 		kept, odd, next string
-		because         string // in the error; empty: it is none
+		because         string // expected in the error; empty: no error
 	}{
 		"a month without its zero":  {"2026-11", "2026-9", "2026-12", `the form of the previous period, "2026-11"`},
 		"a day after months":        {"2026-11", "2026-12-01", "2026-12", `the form of the previous period, "2026-11"`},
@@ -157,7 +157,7 @@ func TestOddPeriods(t *testing.T) {
 	}
 }
 
-// A period that was kept under a clock that was far ahead silences nothing.
+// A period stored while the clock was far ahead does not suppress later alerts.
 func TestPeriodOfAWrongClock(t *testing.T) {
 	box, clock := newTeller(), testclock.At(noon.AddDate(70, 0, 0))
 	s := newService(t, box, testConfig{Now: clock.Now})
@@ -170,7 +170,7 @@ func TestPeriodOfAWrongClock(t *testing.T) {
 	box.want(t, "the right period", reached(10, 10, "2026-11"))
 }
 
-// A host that changes how it names periods says so.
+// A host that changes its period names calls ForgetPeriod.
 func TestForgetPeriod(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})

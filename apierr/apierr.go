@@ -19,8 +19,8 @@ import (
 // given ID, or that no key has the given hash. Resources of other accounts are not found either.
 var ErrNotFound = errors.New("not found")
 
-// ErrExists is returned by a store if the new key, webhook or recovery has the ID of another one,
-// or a key's hash or an event's deduplication key is in use. IDs and tokens are random, so only
+// ErrExists is returned by a store if the ID of the new key, webhook or recovery is in use, or
+// the hash of the key, or the deduplication key of the event. IDs and tokens are random, so only
 // imported keys collide in practice.
 var ErrExists = errors.New("exists already")
 
@@ -50,16 +50,16 @@ type ValidationError struct {
 // Error returns the field and the reason.
 func (e *ValidationError) Error() string { return e.Field + " " + e.Reason }
 
-// A LimitError reports that the account has too many keys or webhooks for the caller to create
+// A LimitError reports that the account has too many keys or webhooks for this caller to create
 // another. It wraps [ErrLimit].
 type LimitError struct {
 	Resource string // "API keys" or "webhooks"
 
-	// Limit is the number of keys or webhooks up to which the caller may create: MaxPerAccount in
-	// the service's Config, or half of it if Limited.
+	// Limit is the number of keys or webhooks at which this caller can create no more: MaxPerAccount
+	// in the service's Config, or half of it if Limited.
 	Limit int
 
-	// Limited is auth.Credential.Limited of the caller.
+	// Limited is the caller's auth.Credential.Limited.
 	Limited bool
 }
 

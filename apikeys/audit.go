@@ -13,7 +13,8 @@ import (
 )
 
 // entry returns a new audit entry about an action on a key, with the key's current name. IDs
-// reflect the order of calls, so call entry within the store's step where the order matters.
+// ascend in the order of the calls, so call entry within the store's step where the order
+// matters.
 func (s *KeyService) entry(ctx context.Context, action audit.Action, key *Key) audit.Entry {
 	n := audit.Of(ctx, key.Account, action, audit.Target{Kind: audit.TargetKey, ID: key.ID, Name: key.Name, Hint: key.Hint})
 	n.At = s.now().UTC().Truncate(time.Millisecond)
@@ -22,7 +23,8 @@ func (s *KeyService) entry(ctx context.Context, action audit.Action, key *Key) a
 	return n
 }
 
-// changeAuditEntry returns the audit entry for a change of a key. If nothing changed, it is zero.
+// changeAuditEntry returns the audit entry for a change of a key, or the zero Entry if nothing
+// changed.
 func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) audit.Entry {
 	if before.Hash != after.Hash {
 		n := s.entry(ctx, audit.KeyRotated, before)
@@ -43,12 +45,12 @@ func ExpiryLeads() []time.Duration { return []time.Duration{14 * day, 3 * day} }
 
 const day = 24 * time.Hour
 
-// AddExpiring calls add, a store's AddAuditEntries, with an [audit.KeyExpiring] entry for each key,
-// in any account, that expires within [ExpiryLeads]. The entry is for the shortest lead that has
-// begun; keys created after that lead began have none. Its ID derives from key, expiry and lead,
-// so the store keeps it once, and a changed expiry produces a new entry.
-// storageapi.Handler.Run calls AddExpiring every hour if Config.Notify is set. After an error some
-// entries may be stored; call it again.
+// AddExpiring stores an [audit.KeyExpiring] entry for each key, in any account, that expires
+// within [ExpiryLeads]. add is a store's AddAuditEntries. The entry is for the shortest lead that
+// has begun; a key created after that lead began gets none. The entry's ID derives from key,
+// expiry and lead, so the store keeps it once, and a changed expiry produces a new entry.
+// storageapi.Handler.Run calls AddExpiring every hour if Config.Notify is set. After an error
+// some entries may be stored; call it again.
 func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []audit.Entry) (int, error)) error {
 	now := s.now()
 	var batch []audit.Entry

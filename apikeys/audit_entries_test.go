@@ -14,8 +14,9 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A key is told of 14 days and 3 days before it expires, once each however often and by however
-// many services that is looked for; not for a lead that it did not live through.
+// A key gets an audit entry 14 days and 3 days before it expires, once each, even if several
+// services look for expiring keys repeatedly. It gets none for a lead that began before it was
+// created.
 func TestExpiringKeysAreToldOfOnce(t *testing.T) {
 	store, clock := memory.New(), testclock.At(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	var services []*apikeys.KeyService

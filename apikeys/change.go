@@ -43,10 +43,10 @@ type RotateParams struct {
 	If Condition
 }
 
-// Rotate gives the account's key a new token and returns it, or [apierr.ErrNotFound]. The
-// previous token stays valid for the grace period. A token from an earlier rotation
-// expires now, so a key has at most two. Scopes and expiry stay unchanged. A request
-// verified concurrently sees the key either before or after the rotation.
+// Rotate gives the account's key a new token and returns it, or [apierr.ErrNotFound]. The current
+// token stays valid for the grace period. The previous token of an earlier rotation expires now,
+// so a key has at most two. Scopes and expiry stay unchanged. A request verified concurrently
+// sees the key either before or after the rotation.
 func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params RotateParams) (Key, Token, error) {
 	if params.Grace < 0 {
 		return Key{}, Token{}, invalid("Grace", "must not be negative")

@@ -10,14 +10,14 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// A Condition decides whether a key may change from before to after. before is the zero Key
-// for a creation, after is the zero Key for a deletion. If it returns an error, nothing
-// changes, and the caller gets that error, wrapped. A nil Condition always holds. Conditions
-// implement both authorization and compare-and-swap.
+// A Condition decides whether a key may change from before to after. before is the zero Key for a
+// creation, after is the zero Key for a deletion. If it returns an error, nothing changes, and
+// the caller gets that error, wrapped. A nil Condition allows every change. Use it for
+// authorization and for compare-and-swap.
 //
-// It runs after the parameters are validated and outside of the store's step, so it may be
-// slow and may call the service. If the key changes concurrently, it is called again with
-// the new state.
+// It runs after the parameters are validated and outside the store's transaction, so it may be
+// slow and may call the service. If the key changes concurrently, it is called again with the new
+// state.
 type Condition func(before, after Key) error
 
 func (c Condition) ask(before, after Key) error {
@@ -30,7 +30,7 @@ func (c Condition) ask(before, after Key) error {
 // errChanged means that the key has changed since the condition was called.
 var errChanged = errors.New("the API key was changed meanwhile")
 
-// change applies apply to a key if the condition holds, and returns the key.
+// change changes a key by apply if the condition holds, and returns the changed key.
 func (s *KeyService) change(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (Key, error) {
 	before := s.uses.unwritten()
 	var stored audit.Entry
@@ -62,9 +62,10 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 	}
 }
 
-// ask calls the condition for a change of a key by apply, and returns its error. In the
-// store's step a slow condition would block other writers, so the step calls only check,
-// unless nil, which returns errChanged if the key has changed since.
+// ask calls the condition for a change of a key by apply, and returns its error. It does so
+// before the store's transaction, where a slow condition would block other writers. The
+// transaction must call check, unless it is nil: check returns errChanged if the key has changed
+// since.
 func (s *KeyService) ask(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (check func(Key) error, err error) {
 	if !input.ID(keyID) {
 		return nil, apierr.ErrNotFound

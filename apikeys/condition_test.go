@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// A condition sees what a key is and what it would be; one that does not hold leaves it
-// so. It is asked after validation, and of no key it is not asked.
+// A condition is called with the key before and after the change. If it fails, the key stays
+// unchanged. It is called after validation, and not for a missing key.
 func TestConditionsSeeBeforeAndAfter(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
@@ -67,8 +67,8 @@ func TestConditionsSeeBeforeAndAfter(t *testing.T) {
 	}
 }
 
-// What a condition was asked about is what is changed: if there is something else by
-// then, it is asked again. It may call the service.
+// If the key changes after the condition was called, the condition is called again. It may call
+// the service.
 func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
@@ -94,7 +94,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	}
 }
 
-// A creation that is made again asks about the key that is there.
+// For a repeated creation the condition is called with the existing key.
 func TestConditionOfAReplay(t *testing.T) {
 	service, _ := newClocked(t)
 	no := errors.New("no")

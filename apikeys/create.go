@@ -34,15 +34,14 @@ type CreateParams struct {
 	// Empty: each call creates a key.
 	IdempotencyKey string
 
-	// First creates the key only if the account has none, including expired keys; otherwise
-	// Create returns [ErrNotFirst]. Set it where the call may be repeated, such as at each
-	// start of the host or for a sign-up sent twice. Of several concurrent calls, even on
-	// several nodes, only one creates a key.
+	// First makes Create return [ErrNotFirst] if the account has any key, even an expired one. Set
+	// it where the call may be repeated, such as at each start of the host or for a sign-up sent
+	// twice. Of several concurrent calls, even on several nodes, only one creates a key.
 	First bool
 
-	// By is the credential of the request, see [KeyService.Credential]. If its key is deleted
-	// or rotated before the new key is stored, Create stores nothing and returns
-	// [auth.ErrCredentialChanged]. Zero: the host creates the key.
+	// By is the credential of the request, see [KeyService.Credential]. If its key is deleted or
+	// rotated before the new key is stored, Create stores nothing and returns
+	// [auth.ErrCredentialChanged]. Zero: the host itself creates the key.
 	By auth.Credential
 
 	// If is called before the key is stored. If an earlier call with the same
@@ -54,14 +53,15 @@ type CreateParams struct {
 // retrieved later. An account is any string of 1 to 128 bytes of UTF-8 without control
 // characters. params.If decides whether the caller may create the key.
 //
-// Create returns [apierr.ErrLimit], in a [*apierr.LimitError], if the account has [Config.MaxPerAccount] keys, or
-// half of that if params.By is limited; [ErrNotFirst] if params.First is set and the account has a
-// key; [apierr.ErrIdempotencyKeys] if in 24 hours it has used 10 times MaxPerAccount idempotency keys, or
-// 20 times for the host and 5 times if params.By is limited.
+// Create returns [apierr.ErrLimit], in a [*apierr.LimitError], if the account has
+// [Config.MaxPerAccount] keys, or half of that if params.By is limited. It returns [ErrNotFirst]
+// if params.First is set and the account has a key. It returns [apierr.ErrIdempotencyKeys] if the
+// account has used too many idempotency keys in 24 hours: 10 times MaxPerAccount, 20 times if the
+// host creates the key, 5 times if params.By is limited.
 //
 // If the account has used params.IdempotencyKey before, Create creates nothing. For the same
 // params it returns the original key in its current state, with the zero Token, or
-// [apierr.ErrCreatedThenDeleted] if that was deleted. For other params it returns
+// [apierr.ErrCreatedThenDeleted] if that key was deleted. For other params it returns
 // [apierr.ErrIdempotencyMismatch]. Of several concurrent calls, one creates the key.
 func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
@@ -128,7 +128,8 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	return key, token, nil
 }
 
-// creator returns the creator of a key: the key of by, or else the actor of ctx.
+// creator returns the creator of a new key: the key of by if it has one, otherwise the actor of
+// ctx.
 func creator(ctx context.Context, by auth.Credential) audit.Actor {
 	if !by.IsZero() {
 		return audit.Actor{Kind: audit.ActorKey, ID: by.KeyID}
@@ -151,8 +152,8 @@ func (s *KeyService) replay(ctx context.Context, account string, before *driver.
 	return s.shown(key, uses), err
 }
 
-// Validate returns what Create would refuse params for, a field each: for forms that
-// show all that is wrong at once. Create returns the first of them.
+// Validate returns all errors that Create would return for params, at most one per field, so that
+// forms can show them together. Create returns the first of them.
 func (s *KeyService) Validate(params CreateParams) (wrong []*apierr.ValidationError) {
 	return s.validate(&params, s.now())
 }
@@ -178,7 +179,7 @@ func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*apierr.V
 	return wrong
 }
 
-// checkExpiry checks an expiry, which is stored to the millisecond.
+// checkExpiry validates an expiry, which is stored to the millisecond.
 func checkExpiry(at, now time.Time) error {
 	switch {
 	case at.IsZero():

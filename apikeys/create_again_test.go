@@ -49,7 +49,7 @@ func TestMaxPerAccount(t *testing.T) {
 	}
 }
 
-// A request that is made again makes nothing.
+// A repeated request creates nothing.
 func TestCreateAgain(t *testing.T) { testbubble.Run(t, testCreateAgain) }
 
 func testCreateAgain(t *testing.T) {
@@ -132,8 +132,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// Of one request several times at once, one makes a key, also where there is room
-// for one only.
+// Of several concurrent calls with the same request, one creates a key, even if only one more key
+// is allowed.
 func TestCreateAtOnce(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: 1})
 	params := apikeys.CreateParams{Name: "a", Scopes: readFiles, IdempotencyKey: "request"}

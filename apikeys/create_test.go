@@ -53,7 +53,7 @@ func TestCreateChecksItsInput(t *testing.T) {
 		name    string
 		scopes  scopes.Set
 		expires time.Time
-		field   string // "" if all is well
+		field   string // "" if the params are valid
 	}{
 		{"the least", "a", "x", readFiles, never, ""},
 		{"everything", account, anyName, scopes.All(), far, ""},
@@ -164,8 +164,7 @@ func TestListIsNewestFirst(t *testing.T) {
 	}
 }
 
-// Nothing of another account can be seen or changed, and it cannot be told
-// whether it is there.
+// Keys of another account can be neither seen nor changed, and look as if they did not exist.
 func TestAccountsAreApart(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
@@ -183,8 +182,8 @@ func TestAccountsAreApart(t *testing.T) {
 	accepted(t, service, token.Reveal())
 }
 
-// TestFirst: of many starts at once one makes the account's first key, and no later one
-// does.
+// TestFirst checks that of many concurrent starts one creates the account's first key, and later
+// starts create none.
 func TestFirst(t *testing.T) {
 	service, clock := newClocked(t)
 	first := apikeys.CreateParams{Name: "first", Scopes: readFiles, ExpiresAt: clock.Now().Add(time.Hour), First: true}
@@ -207,7 +206,7 @@ func TestFirst(t *testing.T) {
 		t.Errorf("%d made the key and %d were refused, want 1 and 7", made.Load(), refused.Load())
 	}
 
-	clock.Set(clock.Now().Add(2 * time.Hour)) // the key is dead
+	clock.Set(clock.Now().Add(2 * time.Hour)) // the key has expired
 	first.ExpiresAt = time.Time{}
 	if _, _, err := service.Create(t.Context(), account, first); !errors.Is(err, apikeys.ErrNotFirst) || errors.Is(err, apierr.ErrLimit) {
 		t.Errorf("after it expired: %v", err)

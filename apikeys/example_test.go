@@ -50,7 +50,7 @@ func Example() {
 	// true
 }
 
-// A key gets a new token, and whoever still has the old one has an hour.
+// A key gets a new token. The old token works for another hour.
 func ExampleKeyService_Rotate() {
 	ctx, now := context.Background(), time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	keys, err := apikeys.New(memory.New(), apikeys.Config{Now: func() time.Time { return now }})

@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestAllExpiring_Selects_ByExpiry: a zero from is now.
+// TestAllExpiring_Selects_ByExpiry also covers a zero from, which means the current time.
 func TestAllExpiring_Selects_ByExpiry(t *testing.T) {
 	service, clock := newClocked(t)
 	all := make(map[string]string)
@@ -47,7 +47,7 @@ func TestAllExpiring_Selects_ByExpiry(t *testing.T) {
 	}
 }
 
-// TestAllExpiring_ReadsAllPages_YieldsAnErrorOnce: the caller can also stop early.
+// TestAllExpiring_ReadsAllPages_YieldsAnErrorOnce also stops early.
 func TestAllExpiring_ReadsAllPages_YieldsAnErrorOnce(t *testing.T) {
 	service, _ := newClocked(t)
 	for i := range 101 { // more than a page

@@ -13,8 +13,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// Whatever the header holds, Verify does not panic, and only the exact token of
-// a live key is accepted.
+// For any header value, Verify does not panic, and accepts only the exact token of a live key.
 func FuzzVerify(f *testing.F) {
 	store := newSpy()
 	service := newService(f, store, apikeys.Config{})
@@ -51,8 +50,8 @@ func isForged(text string) bool {
 	return strings.Trim(random, base62) == "" && text == forge(text[:split], random)
 }
 
-// FuzzDigest: a digest of a table is taken in the forms that are told, or refused with its
-// field, and never works as a value itself.
+// FuzzDigest checks that a digest is either accepted in a documented form or refused with its
+// field, and that it never works as a value itself.
 func FuzzDigest(f *testing.F) {
 	for _, seed := range []string{
 		"", sum("a"), hex.EncodeToString([]byte(sum("a"))), base64.StdEncoding.EncodeToString([]byte(sum("a"))), base64.RawURLEncoding.EncodeToString([]byte(sum("b"))),

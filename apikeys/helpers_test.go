@@ -28,15 +28,15 @@ var (
 	byValue   = cmpopts.EquateComparable(scopes.Set{})
 )
 
-// A spy is a store that remembers what it was asked to do.
+// A spy is a store that records calls.
 type spy struct {
 	driver.KeyStore
 
 	mu     sync.Mutex
 	reads  int               // calls of KeyByHash
-	writes int               // calls that change something, but for RecordKeyUse
-	uses   [][]driver.KeyUse // the calls of RecordKeyUse that succeeded
-	refuse error             // what RecordKeyUse returns
+	writes int               // calls that change something, except RecordKeyUse
+	uses   [][]driver.KeyUse // successful calls of RecordKeyUse
+	refuse error             // error that RecordKeyUse returns
 }
 
 func newSpy() *spy { return &spy{KeyStore: memory.New()} }
@@ -102,14 +102,14 @@ func newService(tb testing.TB, store driver.KeyStore, config apikeys.Config) *ap
 	return service
 }
 
-// newClocked returns a service on a memory store, with its clock set to noon.
+// newClocked returns a service with a memory store and a clock set to noon.
 func newClocked(tb testing.TB) (*apikeys.KeyService, *testclock.Clock) {
 	tb.Helper()
 	c := testclock.At(noon)
 	return newService(tb, memory.New(), apikeys.Config{Now: c.Now}), c
 }
 
-// newSpied returns a spy, a service on it and a key with its token.
+// newSpied returns a spy, a service that uses it, and a key with its token.
 func newSpied(tb testing.TB) (*spy, *apikeys.KeyService, apikeys.Key, apikeys.Token) {
 	tb.Helper()
 	store := newSpy()
@@ -118,7 +118,7 @@ func newSpied(tb testing.TB) (*spy, *apikeys.KeyService, apikeys.Key, apikeys.To
 	return store, service, key, token
 }
 
-// create makes a key that can read files until expiresAt.
+// create creates a key that can read files and expires at expiresAt.
 func create(tb testing.TB, s *apikeys.KeyService, expiresAt time.Time) (apikeys.Key, apikeys.Token) {
 	tb.Helper()
 	key, token, err := s.Create(tb.Context(), account, apikeys.CreateParams{Name: "test", Scopes: readFiles, ExpiresAt: expiresAt})
@@ -137,8 +137,7 @@ func rotate(tb testing.TB, s *apikeys.KeyService, id string, grace time.Duration
 	return key, token
 }
 
-// accepted fails the test unless the token is good, and returns what it stands
-// for.
+// accepted fails the test unless the token is valid, and returns its principal.
 func accepted(tb testing.TB, s *apikeys.KeyService, token string) auth.Principal {
 	tb.Helper()
 	p, err := s.Verify(tb.Context(), token)
@@ -148,7 +147,8 @@ func accepted(tb testing.TB, s *apikeys.KeyService, token string) auth.Principal
 	return p
 }
 
-// refused fails the test unless the token is answered like any other bad one.
+// refused fails the test unless the token is refused with the same error as any other invalid
+// token.
 func refused(tb testing.TB, s *apikeys.KeyService, token string) {
 	tb.Helper()
 	p, err := s.Verify(tb.Context(), token)
@@ -159,11 +159,11 @@ func refused(tb testing.TB, s *apikeys.KeyService, token string) {
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// forge returns a token with a right checksum, made as DESIGN section 3 says.
+// forge returns a token with a correct checksum, made by the documented format.
 func forge(prefix, random string) string { return summed(prefix + "_" + random) }
 
-// summed returns text with its checksum: six base62 digits of the CRC-32 of all
-// before them, the highest first.
+// summed returns text with its checksum appended: the CRC-32 of text as six base62 digits, most
+// significant first.
 func summed(text string) string {
 	sum := crc32.ChecksumIEEE([]byte(text))
 	digits := ""
@@ -174,7 +174,7 @@ func summed(text string) string {
 	return text + digits
 }
 
-// numbered returns a token of its own for each i.
+// numbered returns a different token for each i.
 func numbered(i int) string {
 	random := []byte(strings.Repeat("0", 32))
 	for at := len(random) - 1; i > 0; at-- {

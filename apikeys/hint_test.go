@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A hint is the end of what is random in a value, and nothing of its checksum.
+// A hint ends with the last random characters of the value, and contains nothing of its checksum.
 func TestHint(t *testing.T) {
 	for _, prefix := range []string{"sak", "live_sak", "abcdefghijklmnop"} {
 		service := newService(t, memory.New(), apikeys.Config{Prefix: prefix})
@@ -52,7 +52,7 @@ func TestHintsOfARotatedKey(t *testing.T) {
 	}
 }
 
-// Who sends a creation again sees whose value it was, and not the value.
+// A repeated creation returns the hint of the value, but not the value.
 func TestHintOfARepeatedCreation(t *testing.T) {
 	service, _ := newClocked(t)
 	params := apikeys.CreateParams{Name: "n", Scopes: readFiles, IdempotencyKey: "once"}
@@ -101,7 +101,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Of an imported value there is only a digest: it has no hint, until it is rotated.
+// An imported key has no hint until it is rotated, because only its digest is known.
 func TestHintOfAnImportedKey(t *testing.T) {
 	service, _ := newImporter(t, memory.New())
 	id := imports(t, service, ofTable("plain", sum(oldValue(1))))
@@ -124,8 +124,8 @@ func get(t *testing.T, service *apikeys.KeyService, id string) apikeys.Key {
 	return key
 }
 
-// A key is created by the key that asks, or by the actor of the context; of an imported one
-// that is not known.
+// The creator of a key is the calling key, or else the actor of the context. The creator of an
+// imported key is not known.
 func TestCreatedBy(t *testing.T) {
 	service, _ := newImporter(t, memory.New())
 	person := audit.Actor{Kind: audit.ActorPerson, ID: "ann"}
@@ -149,8 +149,8 @@ func TestCreatedBy(t *testing.T) {
 	}
 }
 
-// TestCreate_LimitedKey_CreatesUpToHalf: keys created by the host count too, and the host and an
-// unlimited key can create up to the limit.
+// TestCreate_LimitedKey_CreatesUpToHalf also counts keys created by the host. The host and an
+// unlimited key can create keys up to the full limit.
 func TestCreate_LimitedKey_CreatesUpToHalf(t *testing.T) {
 	expires := noon.Add(time.Hour)
 	for limit, half := range map[int]int{1: 1, 2: 1, 6: 3, 7: 3, -1: 12} {

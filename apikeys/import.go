@@ -40,9 +40,9 @@ type ImportedKey struct {
 	// ExpiresAt is when the key expires, in the future; zero: never.
 	ExpiresAt time.Time
 
-	// CreatedAt is when the key was created. If it is zero, for unknown, the time of the import
-	// is shown, and the key is listed last. Repeated imports must pass the same value, because
-	// the key's ID depends on it.
+	// CreatedAt is when the key was created. Zero means unknown: the key then shows the time of the
+	// import, and is listed last. Repeated imports must pass the same value, because the key's ID
+	// depends on it.
 	CreatedAt time.Time
 }
 
@@ -57,14 +57,15 @@ type ImportResult struct {
 	Err error
 }
 
-// Import adds another system's keys to the account and returns their results in the same
-// order. It may be repeated, after a failure or with more keys: a key's ID derives from its
-// digest and CreatedAt, so no key is added twice. A key deleted in between is added again, so
-// leave out revoked keys. [Config.MaxPerAccount] does not apply. If ctx ends, the remaining
-// keys fail with its error.
+// Import adds another system's keys to the account and returns their results in the same order.
+// It may be repeated, after a failure or with more keys: a key's ID derives from its digest and
+// CreatedAt, so no key is added twice. A key deleted between two imports is added again, so leave
+// out revoked keys. [Config.MaxPerAccount] does not apply. If ctx ends, the remaining keys fail
+// with its error.
 //
-// Verify then accepts the values of imported keys. [KeyService.Rotate] gives a key a value in
-// this package's format. [KeyService.Imported] counts the keys that still have an imported value.
+// Verify then accepts the values of imported keys. [KeyService.Rotate] replaces such a value by
+// one in this package's format. [KeyService.Imported] counts the keys that still have an imported
+// value.
 func (s *KeyService) Import(ctx context.Context, account string, keys []ImportedKey) []ImportResult {
 	results := make([]ImportResult, len(keys))
 	next := make(chan int)
@@ -113,7 +114,7 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 	}
 }
 
-// imported returns the key to store.
+// imported returns the Key to store for k.
 func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	if err := checkAccount(account); err != nil {
@@ -145,8 +146,9 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	}, nil
 }
 
-// importedID returns the ID of an imported key, independent of the time of the import. created
-// is zero if unknown. IDs of other keys are random, so the ID also identifies imported keys.
+// importedID returns the ID of an imported key, which does not depend on the time of the import.
+// created is zero if unknown. Other keys have random IDs, so the ID also shows whether a key was
+// imported.
 func importedID(hash driver.Hash, created time.Time) string {
 	sum := sha256.Sum256(append([]byte("storageapi imported id\x00"), hash.Sum[:]...))
 	return id.Derived(id.Key, created, sum[:])
@@ -161,7 +163,7 @@ var slowDigests = map[string]string{
 // parseDigest returns the 32 bytes of a digest.
 func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 	if len(text) == sha256.Size {
-		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // by chance once in 10¹³
+		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // random bytes are all printable once in 10¹³
 			return sum, invalid("Digest", "must be 32 bytes, which 32 characters of text are not: no key can be found by an MD5 in hex")
 		}
 		return [sha256.Size]byte([]byte(text)), nil
@@ -172,7 +174,7 @@ func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 		}
 	}
 	decoded, err := hex.DecodeString(text)
-	if err != nil && !strings.ContainsAny(text, "\r\n") { // which base64 skips
+	if err != nil && !strings.ContainsAny(text, "\r\n") { // the base64 decoder skips line ends
 		unpadded := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimSuffix(text, "="))
 		decoded, err = base64.RawStdEncoding.Strict().DecodeString(unpadded)
 	}
@@ -190,8 +192,8 @@ type ImportStats struct {
 }
 
 // Imported returns the statistics of the account's imported keys. It reads all keys of the
-// account. A rotated key counts until the grace period of its imported value ends. When Keys is
-// 0, or LastUsedAt is long ago, for all accounts, the [Legacy] can be removed.
+// account. A rotated key counts until the grace period of its imported value ends. The [Legacy]
+// can be removed once Keys is 0, or LastUsedAt is long ago, in every account.
 func (s *KeyService) Imported(ctx context.Context, account string) (ImportStats, error) {
 	var stats ImportStats
 	for key, err := range s.All(ctx, account, KeyQuery{}) {
@@ -203,7 +205,7 @@ func (s *KeyService) Imported(ctx context.Context, account string) (ImportStats,
 	return stats, nil
 }
 
-// count counts a key, if it was imported.
+// count adds key to the statistics if it was imported.
 func (s *ImportStats) count(key *Key) {
 	var used time.Time
 	switch key.ID {

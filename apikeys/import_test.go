@@ -24,7 +24,7 @@ import (
 
 var pepper = []byte("a pepper of the other system")
 
-// Two kinds of one form: before the other system had a pepper, and after.
+// Two kinds with the same format: without and with a pepper.
 var legacies = []apikeys.Legacy{
 	{Kind: "plain", Prefix: "old_", MinLength: 36, MaxLength: 80, Alphabet: base62},
 	{Kind: "peppered", Prefix: "old_", MinLength: 36, MaxLength: 80, Alphabet: base62, Pepper: pepper},
@@ -51,7 +51,7 @@ func ofTable(kind, digest string) apikeys.ImportedKey {
 	return apikeys.ImportedKey{Kind: kind, Digest: digest, Name: "of the table", Scopes: readFiles, CreatedAt: noon.Add(-24 * time.Hour)}
 }
 
-// imports imports one key, which must succeed.
+// imports imports one key, and fails the test unless that succeeds.
 func imports(t *testing.T, s *apikeys.KeyService, key apikeys.ImportedKey) string {
 	t.Helper()
 	result := s.Import(t.Context(), account, []apikeys.ImportedKey{key})[0]
@@ -61,7 +61,8 @@ func imports(t *testing.T, s *apikeys.KeyService, key apikeys.ImportedKey) strin
 	return result.KeyID
 }
 
-// TestImport: whichever way a digest was stored, the value works, and the digest does not.
+// TestImport checks that the value works in whichever form the digest was stored, and that the
+// digest itself does not.
 func TestImport(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	forms := map[string]func(string) string{
@@ -86,7 +87,7 @@ func TestImport(t *testing.T) {
 				t.Errorf("%s, %s: %+v", name, kind, p)
 			}
 			refused(t, s, stored)
-			for _, form := range forms { // pass the hash, in any dress
+			for _, form := range forms { // use the hash as a value, in every form
 				refused(t, s, form(digestOf(value)))
 				refused(t, s, "old_"+form(digestOf(value)))
 			}
@@ -100,7 +101,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImport_SameDigestUnderAnotherKind_IsTheSameKey: a value stands for one key of one account.
+// TestImport_SameDigestUnderAnotherKind_IsTheSameKey checks that a value belongs to one key of
+// one account.
 func TestImport_SameDigestUnderAnotherKind_IsTheSameKey(t *testing.T) {
 	s, _ := newImporter(t, memory.New())
 	value := oldValue(1)
@@ -120,7 +122,7 @@ func TestImport_SameDigestUnderAnotherKind_IsTheSameKey(t *testing.T) {
 	}
 }
 
-// TestImportAgain: what is imported again is there already, also once it was rotated.
+// TestImportAgain checks that a repeated import finds the existing key, even after a rotation.
 func TestImportAgain(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	rows := []apikeys.ImportedKey{ofTable("plain", sum(oldValue(1))), ofTable("peppered", mac(oldValue(2)))}
@@ -174,8 +176,8 @@ func TestImportAgain(t *testing.T) {
 	}
 }
 
-// TestImportAgainWithoutCreatedAt: a table that does not tell when keys were created can be
-// imported again, too, and that does not bring back a value that was rotated away.
+// TestImportAgainWithoutCreatedAt checks that a repeated import works without creation times,
+// too, and does not restore a value that a rotation has replaced.
 func TestImportAgainWithoutCreatedAt(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	row := ofTable("plain", sum(oldValue(1)))
@@ -205,7 +207,7 @@ func TestImportAgainWithoutCreatedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
-	// The value before is forgotten by a second rotation.
+	// A second rotation removes the previous value.
 	if _, _, err := s.Rotate(t.Context(), account, id, apikeys.RotateParams{}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +215,8 @@ func TestImportAgainWithoutCreatedAt(t *testing.T) {
 	refused(t, s, oldValue(1))
 }
 
-// TestImportRefuses: each by itself, with the field that is wrong, and without the digest.
+// TestImportRefuses checks that each invalid key is refused alone, with the name of the invalid
+// field and without the digest.
 func TestImportRefuses(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	const bcrypt = "$2b$12$EixZaYVK1fsbw1ZfbX3OXePaWxn96p36WQoeG6Lruj3vjPGga31lW"
@@ -296,7 +299,7 @@ func TestLegacyRefuses(t *testing.T) {
 	}
 }
 
-// TestLegacyFormIsCheap: what has not the form does not reach the store.
+// TestLegacyFormIsCheap checks that a value in another format causes no read of the store.
 func TestLegacyFormIsCheap(t *testing.T) {
 	store := newSpy()
 	s, _ := newImporter(t, store)

@@ -18,27 +18,27 @@ const (
 )
 
 // A Legacy describes the format of key values issued by another system, so that keys added by
-// [KeyService.Import] keep working. Register it while such keys may be used; without it they
-// are refused.
+// [KeyService.Import] keep working. Keep it in [Config.Legacy] while such keys may be used;
+// without it they are refused.
 //
-// Verify checks the format first, without reading the store. It then hashes every matching
-// value and looks up the hash, so a stored digest is never accepted as a value.
+// Verify checks the format first, without reading the store. It then hashes every matching value
+// and looks up the hash, so a stored digest is never accepted as a value.
 type Legacy struct {
-	// Kind names the format, as in [ImportedKey]: 1 to 32 lower-case letters, digits, "-" and
-	// "_". It is not stored: a digest belongs to one key, regardless of Kind.
+	// Kind names the format, as in [ImportedKey]: 1 to 32 lower-case letters, digits, "-" and "_".
+	// It is not stored: a digest belongs to at most one key, regardless of Kind.
 	Kind string
 
-	// A value begins with Prefix, has MinLength to MaxLength bytes including Prefix, at most
-	// 512, and only bytes of Alphabet after Prefix. The narrower the format, the fewer invalid
-	// values reach the store. Prefix may be empty; the others are required.
+	// A value begins with Prefix, has MinLength to MaxLength bytes including Prefix, at most 512,
+	// and only bytes of Alphabet after Prefix. The narrower the format, the fewer invalid values
+	// cause a read of the store. Prefix may be empty; the others are required.
 	Prefix               string
 	MinLength, MaxLength int
 	Alphabet             string
 
-	// Pepper is the key of the digest, which is then HMAC-SHA256. Empty: plain SHA-256.
+	// Pepper is a secret key for the digest: HMAC-SHA256 with this key. Empty: plain SHA-256.
 	Pepper []byte
 
-	// Digest replaces the digest, for example by SHA-256 of a part of the value. It must be
+	// Digest replaces the default digest, for example to hash only a part of the value. It must be
 	// one-way. Default: see Pepper.
 	Digest func(value string) [32]byte
 }
@@ -89,7 +89,7 @@ func legacyOf(list []legacy, kind string) *legacy {
 	return nil
 }
 
-// recognises reports whether token has the format.
+// recognises reports whether token has this format.
 func (l *legacy) recognises(token string) bool {
 	if len(token) < l.MinLength || len(token) > l.MaxLength || !strings.HasPrefix(token, l.Prefix) {
 		return false
@@ -102,7 +102,7 @@ func (l *legacy) recognises(token string) bool {
 	return true
 }
 
-// hashOf returns the hash that is stored for a token in the format.
+// hashOf returns the hash under which a token in this format is stored.
 func (l *legacy) hashOf(token string) driver.Hash {
 	switch {
 	case l.Digest != nil:
@@ -115,8 +115,8 @@ func (l *legacy) hashOf(token string) driver.Hash {
 	return storedDigest(sha256.Sum256([]byte(token)))
 }
 
-// storedDigest returns the hash that is stored for an imported digest. It differs from the hash
-// of every token that this package issues. It does not depend on the kind, because otherwise a
+// storedDigest returns the hash under which an imported digest is stored. It differs from the
+// hash of every token that this package issues. It does not depend on the kind: otherwise one
 // value could belong to keys of two accounts.
 func storedDigest(digest [sha256.Size]byte) driver.Hash {
 	return driver.Hash{Sum: sha256.Sum256(append([]byte("storageapi imported key\x00"), digest[:]...))}
@@ -139,8 +139,8 @@ func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]driver.Hash) []dri
 	return list
 }
 
-// Credential returns the Credential of a value that was verified as p. It also handles imported
-// values, for which it reads the store.
+// Credential returns the Credential of token, which Verify has verified as p. For an imported
+// value it reads the store.
 func (s *KeyService) Credential(ctx context.Context, token string, p auth.Principal) auth.Credential {
 	credential := s.credential(ctx, token, p)
 	credential.Limited = !p.ExpiresAt.IsZero() || !p.Scopes.Covers(s.scopes.All())

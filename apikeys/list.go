@@ -21,7 +21,7 @@ type KeyQuery struct {
 	// but does not normalize Unicode otherwise. Empty: any name.
 	Name string
 
-	// Scopes must all be held by the key. Empty: any.
+	// Scopes selects keys that hold all of these scopes. Empty: any.
 	Scopes scopes.Set
 
 	// UnusedSince selects keys that were created before this time and not used since. Uses
@@ -40,12 +40,13 @@ type KeyPage struct {
 	Next string
 }
 
-// maxExamined is the maximum number of keys that List examines for a page.
+// maxExamined is the maximum number of keys that List examines for one page.
 const maxExamined = 1000
 
-// List returns a page of the account's API keys, newest first. Past the end the page is empty.
-// If the query selects by name, scopes or use, List examines at most 1,000 keys, so a page may have
-// fewer keys than query.Limit, or none, and still a Next. Only an empty Next means the end.
+// List returns a page of the account's API keys, newest first. Past the end the page is empty. If
+// the query selects by name, scopes or use, List examines at most 1,000 keys for a page. Such a
+// page may have fewer than query.Limit keys, or none, although more follow. Only an empty Next
+// means the end.
 func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (KeyPage, error) {
 	switch {
 	case query.Limit < 1:
@@ -105,12 +106,12 @@ func (s *KeyService) list(ctx context.Context, account, after string, limit int)
 	return KeyPage{Keys: list[:limit], Next: list[limit-1].ID}, nil
 }
 
-// pageSize is how many keys an iterator reads at a time.
+// pageSize is the number of keys that an iterator reads at a time.
 const pageSize = 100
 
-// All returns an iterator over the account's API keys that the query selects, newest first, from
-// query.After on; it ignores query.Limit. It omits keys created during the iteration, and stops
-// after the first error.
+// All returns an iterator over the account's API keys that the query selects, newest first,
+// starting after query.After. It ignores query.Limit, omits keys created during the iteration,
+// and stops after the first error.
 func (s *KeyService) All(ctx context.Context, account string, query KeyQuery) iter.Seq2[Key, error] {
 	return input.Pages(func(after string) ([]Key, string, error) {
 		part := query
@@ -120,12 +121,12 @@ func (s *KeyService) All(ctx context.Context, account string, query KeyQuery) it
 	})
 }
 
-// AllExpiring returns an iterator over the keys of all accounts that expire at from or later and
-// before to, earliest first. A zero from is the current time; an earlier one includes keys that
-// have expired since. The expiry of a rotated key's previous value does not count. The iterator
-// stops after the first error.
+// AllExpiring returns an iterator over the keys of all accounts that expire at or after from and
+// before to, earliest first. A zero from means the current time; an earlier from includes expired
+// keys. The expiry of a rotated key's previous value does not count. The iterator stops after the
+// first error.
 //
-// It is for the host's operators. It covers all accounts, so do not return its result to one
+// It is for the host's operators: it covers all accounts, so do not show its result to an
 // account.
 func (s *KeyService) AllExpiring(ctx context.Context, from, to time.Time) iter.Seq2[Key, error] {
 	return func(yield func(Key, error) bool) {

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// TestAll_ReadsAllPages_YieldsAnErrorOnce: the caller can also stop early.
+// TestAll_ReadsAllPages_YieldsAnErrorOnce also stops early.
 func TestAll_ReadsAllPages_YieldsAnErrorOnce(t *testing.T) {
 	service, _ := newClocked(t)
 	var want []string
@@ -56,7 +56,7 @@ func TestAll_ReadsAllPages_YieldsAnErrorOnce(t *testing.T) {
 	}
 }
 
-// list returns the names of all keys that the query selects, and the number of their pages.
+// list returns the names of all keys that the query selects, and the number of pages.
 func list(t *testing.T, service *apikeys.KeyService, query apikeys.KeyQuery) (names []string, pages int) {
 	t.Helper()
 	for {
@@ -90,7 +90,7 @@ func TestList_Filters(t *testing.T) {
 		tokens[name] = token
 	}
 	clock.Set(noon.Add(10 * time.Hour))
-	accepted(t, service, tokens["deploy us"].Reveal()) // which is not written yet
+	accepted(t, service, tokens["deploy us"].Reveal()) // the use is not written yet
 	tests := []struct {
 		what  string
 		query apikeys.KeyQuery
@@ -129,7 +129,7 @@ func TestList_Filters(t *testing.T) {
 	}
 }
 
-// TestList_RareMatches_ExaminesAtMost1000KeysPerPage: the page then has a Next.
+// TestList_RareMatches_ExaminesAtMost1000KeysPerPage expects a Next on such a page.
 func TestList_RareMatches_ExaminesAtMost1000KeysPerPage(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: -1})
 	var want []string
@@ -152,7 +152,7 @@ func TestList_RareMatches_ExaminesAtMost1000KeysPerPage(t *testing.T) {
 	}
 }
 
-// TestList_ByName_IgnoresCaseInAnyScript, also of letters with more than two forms.
+// TestList_ByName_IgnoresCaseInAnyScript includes letters with more than two case forms.
 func TestList_ByName_IgnoresCaseInAnyScript(t *testing.T) {
 	keys := newService(t, memory.New(), apikeys.Config{})
 	for _, name := range []string{"Σίσυφος", "ΣΊΣΥΦΟΣ", "Ключ", "300 \u212a"} {

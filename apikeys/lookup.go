@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Value describes a value of a key: the current one, or the one before the last rotation.
+// A Value describes a value of a key: its current value, or the previous one after a rotation.
 type Value struct {
 	Key      Key    // as [KeyService.Get] returns it
 	Hint     string // see [Token.Hint]; empty: unknown
@@ -24,11 +24,11 @@ type Value struct {
 
 // Lookup returns the key that a value belongs to, in any account, for people who have found a
 // value and look for its owner. It neither authenticates nor counts as a use, and also finds
-// expired values. It returns [apierr.ErrNotFound] if the value is malformed or no key has it, because
-// its key was deleted or rotated again.
+// expired values. It returns [apierr.ErrNotFound] if the value is malformed or no key has it, for
+// example because its key was deleted or rotated again.
 //
-// It covers all accounts, so show its result only to the host's operators, or to a person who
-// has proven to own the value.
+// It covers all accounts, so show its result only to the host's operators, or to a person who has
+// proven to own the value.
 func (s *KeyService) Lookup(ctx context.Context, token string) (Value, error) {
 	var buf [1 + maxLegacy]driver.Hash
 	for _, hash := range s.hashes(token, &buf) {

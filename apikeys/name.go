@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// checkName validates the name of a key. People choose keys by name, so a name must be
-// visible and must not imitate another name by invisible characters.
+// checkName validates the name of a key. People choose keys by name, so a name must be visible,
+// and must not look like another name because of invisible characters.
 func checkName(name string) error {
 	const rule = "must be 1 to 128 characters, without control characters"
 	if !utf8.ValidString(name) {
@@ -87,8 +87,8 @@ func isJoiner(r rune) bool {
 // character before it.
 func isModifier(r rune) bool { return unicode.Is(unicode.Variation_Selector, r) }
 
-// isVisible reports whether r is drawn. It assumes that characters unknown to Go's version of
-// Unicode are.
+// isVisible reports whether r is drawn. It treats characters unknown to Go's Unicode tables as
+// visible.
 func isVisible(r rune) bool {
 	const brailleBlank = '\u2800'
 	return r != brailleBlank && !unicode.IsSpace(r) &&

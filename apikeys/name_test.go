@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// names are names of keys, and what is wrong with each.
+// names lists key names, with the expected error for each.
 var names = []struct{ name, wrong string }{
 	{"ci", ""},
 	{"a b\u00a0c\u3000d", ""},
@@ -73,7 +73,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A key whose name was given before there were such rules is read, and renamed.
+// A key whose name is older than the rules can be read and renamed.
 func TestOldNamesAreRead(t *testing.T) {
 	store := newSpy()
 	service := newService(t, store, apikeys.Config{})
@@ -96,8 +96,8 @@ func TestOldNamesAreRead(t *testing.T) {
 	}
 }
 
-// Whatever a name is, one that is taken can be seen, is one line, and reads in the
-// order in which it is written.
+// Every accepted name is visible, has one line, and is displayed in the order in which it is
+// written.
 func FuzzName(f *testing.F) {
 	for _, test := range names {
 		f.Add(test.name)

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// Verify and Recheck say why they refuse a value: to the host, and with the same words.
+// Verify and Recheck report to the host why they refuse a value, with the same reason.
 func TestWhyAValueIsRefused(t *testing.T) {
 	clock := testclock.At(noon)
 	s := newService(t, memory.New(), apikeys.Config{Now: clock.Now})
@@ -59,7 +59,7 @@ func TestWhyAValueIsRefused(t *testing.T) {
 	}
 }
 
-// Each change of a key is told once it is made, and nothing else.
+// Each change of a key is reported once, after it was made, and nothing else is.
 func TestChangesAreObserved(t *testing.T) {
 	var mu sync.Mutex
 	var told []audit.Entry
@@ -82,7 +82,7 @@ func TestChangesAreObserved(t *testing.T) {
 	if err := errors.Join(err, again, update, same, rotate, remove); err != nil || !errors.Is(refusal, refused) {
 		t.Fatal(err, refusal)
 	}
-	s.Close() // waits until all is told
+	s.Close() // waits until all changes are reported
 	var got []audit.Action
 	for _, n := range told {
 		got = append(got, n.Action)

@@ -23,8 +23,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// exposed returns the spellings under which the token or its hash stands in
-// text.
+// exposed returns the encodings in which text contains the token or its hash.
 func exposed(text string, token apikeys.Token) []string {
 	secret := token.Reveal()
 	sum := token.Hash().Sum
@@ -43,7 +42,7 @@ func exposed(text string, token apikeys.Token) []string {
 	return found
 }
 
-// Whatever is done with a token or a hash but to reveal it, it is not shown.
+// Tokens and hashes are hidden in every output except that of Reveal.
 func TestTokensAndHashesAreRedacted(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{})
 	key, _ := create(t, service, time.Time{})
@@ -76,7 +75,7 @@ func TestTokensAndHashesAreRedacted(t *testing.T) {
 	}
 }
 
-// prints returns what there is of a value in all that shows values.
+// prints returns a value in every common textual form.
 func prints(t *testing.T, value any) map[string]string {
 	t.Helper()
 	shown := make(map[string]string)
@@ -107,8 +106,7 @@ func prints(t *testing.T, value any) map[string]string {
 	return shown
 }
 
-// fmt does not call methods on what it finds in unexported fields: a token holds
-// against that too.
+// fmt does not call methods of values in unexported fields. Tokens are hidden even there.
 func TestTokensAreRedactedInUnexportedFields(t *testing.T) {
 	_, token := create(t, newService(t, memory.New(), apikeys.Config{}), time.Time{})
 	type hidden struct {
@@ -125,7 +123,7 @@ func TestTokensAreRedactedInUnexportedFields(t *testing.T) {
 	}
 }
 
-// A failing test prints no token, and nothing writes one down.
+// Diffs of a failing test, and encoders, do not show tokens.
 func TestTokensAreRedactedInDiffs(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{})
 	_, token := create(t, service, time.Time{})

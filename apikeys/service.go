@@ -24,9 +24,9 @@ type Config struct {
 	// valid. Default: "sak".
 	Prefix string
 
-	// MaxPerAccount is the maximum number of keys per account, including expired keys.
-	// Negative: no limit. Default: 1,000. An API key that expires or does not hold all scopes
-	// can create keys only while the account has fewer than half of it.
+	// MaxPerAccount is the maximum number of keys per account, including expired keys. Negative: no
+	// limit. Default: 1,000. An API key that expires or lacks a scope can create keys only while the
+	// account has fewer than half of it.
 	MaxPerAccount int
 
 	// Legacy describes the values of imported keys, at most 4 kinds, see
@@ -64,7 +64,7 @@ type KeyService struct {
 	uses     uses
 }
 
-// An Option is an argument of [New]. Package storageapi passes the same to all its services.
+// An Option configures [New]. Package storageapi passes the same options to all its services.
 type Option func(*settings)
 
 type settings struct {
@@ -80,9 +80,9 @@ func WithScopes(vocabulary *scopes.Vocabulary) Option {
 // WithNotify keeps new audit entries pending until [audit.Config.Notify] has accepted them.
 func WithNotify() Option { return func(s *settings) { s.notify = true } }
 
-// New returns a KeyService on the given store. The caller closes the store, after the service.
-// New starts no background work. It returns an error for a nil store, and a [*apierr.ValidationError]
-// for an invalid config.
+// New returns a KeyService that keeps its keys in store. The caller closes the store, after the
+// service. New starts no background work. It returns an error for a nil store, and a
+// [*apierr.ValidationError] for an invalid config.
 func New(store driver.KeyStore, config Config, options ...Option) (*KeyService, error) {
 	var wired settings
 	for _, option := range options {
@@ -123,8 +123,8 @@ func New(store driver.KeyStore, config Config, options ...Option) (*KeyService, 
 	}, nil
 }
 
-// Scopes returns the scopes that keys can be created with. Keys may also hold scopes that are no
-// longer declared; the service returns these as [scopes.Set.Unknown].
+// Scopes returns the scopes that new keys can have. Keys may also hold scopes that are no longer
+// declared; the service returns these as [scopes.Set.Unknown].
 func (s *KeyService) Scopes() *scopes.Vocabulary { return s.scopes }
 
 // Close writes pending last-used times, and waits up to a second until [Config.Observe] has
@@ -136,8 +136,8 @@ func (s *KeyService) Close() {
 }
 
 // WriteError returns the error of the latest write of last-used times, or nil if it succeeded.
-// Such a write follows requests with keys within about a minute and is retried until it
-// succeeds, so WriteError shows whether the store is writable.
+// Within about a minute of a request with a key, such a write follows, and is retried until it
+// succeeds. So WriteError shows whether the store is writable.
 func (s *KeyService) WriteError() error {
 	if err := s.uses.failed.Load(); err != nil {
 		return *err
@@ -147,8 +147,8 @@ func (s *KeyService) WriteError() error {
 
 // WriteUses writes pending last-used times now rather than within a minute, for example before a
 // backup. It takes a few milliseconds per hundred keys, and may be called at any time. It returns
-// the store's error, or the error of ctx if that ends first; times that were not written are
-// written later. After Close it does nothing.
+// the store's error, or the error of ctx if that ends first; the remaining times are written
+// later. After Close it does nothing.
 func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(ctx) }
 
 // Verify returns the principal of token, or an [*auth.Refusal], which wraps
@@ -156,8 +156,8 @@ func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(
 // store for every well-formed token, so every change of a key takes effect at once. Verify
 // writes nothing.
 //
-// The principal's expiry is the token's expiry. For the previous token of a rotated key that
-// is the end of the grace period.
+// The principal expires when the token does. The previous token of a rotated key expires at the
+// end of the grace period.
 func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]driver.Hash
 	refusal := malformed
@@ -186,8 +186,8 @@ var (
 	unknown   = &auth.Refusal{Outcome: observe.Unknown}
 )
 
-// Recheck verifies again a value that Verify resolved to p. It reads the key's record even if
-// the store has cached it, so it sees every change made before the call, by any process. It
+// Recheck verifies token again, after Verify has resolved it to p. It reads the key's record even
+// if the store has cached it, so it sees every change made before the call, by any process. It
 // records no use.
 func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]driver.Hash
@@ -247,8 +247,9 @@ func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error
 	return s.shown(key, before), nil
 }
 
-// shown returns a key as callers see it: with uses that were pending when it was read, with
-// undeclared scopes as [scopes.Set.Unknown], and without an expired previous token.
+// shown returns a key as callers see it: with the uses in before, which were pending when the key
+// was read, with undeclared scopes as [scopes.Set.Unknown], and without an expired previous
+// token.
 func (s *KeyService) shown(key Key, before unwritten) Key {
 	s.uses.overlay(&key, before)
 	key.Scopes = s.scopes.Resolve(key.Scopes)

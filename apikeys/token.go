@@ -109,8 +109,8 @@ func newToken(prefix string) Token {
 	return Token{open: func() string { return text }}
 }
 
-// checksum returns the CRC-32 (IEEE) of text. It avoids crc32.ChecksumIEEE, whose
-// argument escapes, because an invalid token must cost no allocation.
+// checksum returns the CRC-32 (IEEE) of text. It avoids crc32.ChecksumIEEE, whose argument
+// escapes to the heap: rejecting an invalid token must not allocate.
 func checksum(text string) uint32 {
 	sum := ^uint32(0)
 	for i := range len(text) {

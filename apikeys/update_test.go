@@ -23,7 +23,7 @@ func TestUpdateChangesTheNameOnly(t *testing.T) {
 	accepted(t, service, token.Reveal())
 	want := key
 	want.Name, want.LastUsedAt = "Ci/Cd 🔑", noon.Add(time.Minute)
-	for _, params := range []apikeys.UpdateParams{rename(want.Name), {}} { // nothing changes nothing
+	for _, params := range []apikeys.UpdateParams{rename(want.Name), {}} { // no change
 		got, err := service.Update(t.Context(), account, key.ID, params)
 		if diff := cmp.Diff(want, got, byValue); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -54,8 +54,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// A condition sees the key as it is at that moment, and one that does not hold
-// leaves it so.
+// A condition is called with the current key. If it fails, the key stays unchanged.
 func TestConditions(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
@@ -90,8 +89,8 @@ func TestConditions(t *testing.T) {
 	refused(t, service, token.Reveal())
 }
 
-// Updates, rotations and a deletion at once: none is lost, two tokens at most are
-// good, and nothing comes back.
+// Updates, rotations and a deletion run concurrently. No change is lost, at most two tokens are
+// valid, and no deleted key comes back.
 func TestChangesAtOnce(t *testing.T) {
 	service := newService(t, newSpy(), apikeys.Config{})
 	for range 20 {
@@ -151,8 +150,8 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever verifies a live token during its rotation is let through, for as long as
-// its grace has not ended; and by the new one from when it is known.
+// During a rotation, the old token is accepted until its grace period ends, and the new token as
+// soon as it is known.
 func TestVerifyDuringRotations(t *testing.T) {
 	service := newService(t, newSpy(), apikeys.Config{})
 	key, current := create(t, service, time.Time{})

@@ -35,9 +35,9 @@ type uses struct {
 	store driver.KeyStore
 	log   *slog.Logger
 
-	// seen saves a busy key the lock. Several keys share a slot, which holds 16 bits each of
-	// the hash and of the second recorded last. A collision loses a use; the key's use in
-	// the next second replaces it.
+	// seen lets frequent uses of a key skip the lock. Several keys share a slot, which holds 16 bits
+	// each of the hash and of the second recorded last. A collision loses a use, but the key's use
+	// in the next second makes up for it.
 	seen [1 << 16]atomic.Uint32
 
 	mu      sync.Mutex
@@ -46,15 +46,15 @@ type uses struct {
 	timer   *time.Timer            // set while uses are pending
 	closed  bool
 	closing chan struct{} // closed when closed is set
-	halted  bool          // a halted store has been logged
+	halted  bool          // the log already says that the store is halted
 
-	failed atomic.Pointer[error] // of the latest write that had uses to write
+	failed atomic.Pointer[error] // of the latest write, if it had uses to write
 
 	writing chan struct{} // semaphore of size 1: serializes writes, and Close waits for it
 }
 
-// A pendingUse has the uses of the tokens of a key. If more than two tokens were
-// used between two writes, it keeps the two used last.
+// A pendingUse holds the uses of a key's tokens. If more than two tokens were used between two
+// writes, it keeps the two used last.
 type pendingUse struct {
 	account string
 	tokens  []tokenUse // at most two
@@ -93,8 +93,8 @@ func (u *uses) record(key *Key, hash driver.Hash, at time.Time) {
 	u.add(key.Account, key.ID, hash, at.UnixMilli())
 }
 
-// add remembers a use for the next write. It drops uses of further keys once
-// maxUses keys are pending.
+// add remembers a use for the next write. Once maxUses keys are pending, it drops the uses of
+// other keys.
 func (u *uses) add(account, id string, hash driver.Hash, ms int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -114,20 +114,20 @@ func (u *uses) add(account, id string, hash driver.Hash, ms int64) {
 	}
 }
 
-// unwritten has the uses that were pending at some time and the uses of the latest write, by key
-// ID.
+// unwritten holds, by key ID, the uses that were pending at some time, and those in the latest
+// write.
 type unwritten [2]map[string]*pendingUse
 
-// unwritten returns the uses that a key read from now on may lack. The pending map may still
-// grow.
+// unwritten returns the uses that may be missing from a key that is read after the call. The
+// pending map may still grow.
 func (u *uses) unwritten() unwritten {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return unwritten{u.pending, u.written}
 }
 
-// overlay raises key's LastUsedAt and PreviousUsedAt to the uses that were unwritten
-// before the key was read, so that a concurrent write never seems to set them back.
+// overlay raises key's LastUsedAt and PreviousUsedAt to the uses in before, which were unwritten
+// when the key was read. So these times never appear to go back during a write.
 func (u *uses) overlay(key *Key, before unwritten) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -153,8 +153,8 @@ func later(a, b time.Time) time.Time {
 }
 
 // write writes the pending uses in small steps with pauses, because other writers wait for each
-// step. Uses of a failed step become pending again. After two consecutive failures, or if ctx
-// ends, so do all remaining uses. It returns the last error.
+// step. The uses of a failed step become pending again. After two consecutive failures, or if ctx
+// ends, all remaining uses become pending again. It returns the last error.
 func (u *uses) write(ctx context.Context) error {
 	select {
 	case u.writing <- struct{}{}:
@@ -214,7 +214,7 @@ func (u *uses) write(ctx context.Context) error {
 	return failed
 }
 
-// steps yields uses in steps, ordered by account and ID. Neighboring rows are thus written
+// steps yields uses in steps, ordered by account and ID, so that neighboring rows are written
 // together, and all nodes use the same order, which prevents deadlocks. The yielded slice is
 // reused and must not be kept.
 func steps(pending map[string]*pendingUse) iter.Seq[[]driver.KeyUse] {
@@ -266,7 +266,7 @@ func init() {
 	testhook.WriteUses = func(service any) { _ = service.(*KeyService).WriteUses(context.Background()) }
 }
 
-// close writes the pending uses once and ends recording. A write under way continues without
+// close writes the pending uses once and ends recording. A running write continues without
 // pauses.
 func (u *uses) close() {
 	u.mu.Lock()

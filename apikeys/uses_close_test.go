@@ -19,7 +19,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// gated is a store whose RecordKeyUse waits until it is opened.
+// gated is a store whose RecordKeyUse blocks until the gate is opened.
 type gated struct {
 	*spy
 	entered, open chan struct{}
@@ -43,7 +43,7 @@ func TestCloseWritesWhatIsLeft(t *testing.T) {
 		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 {
 			t.Fatalf("recorded %v", got)
 		}
-		// From then on keys are verified, and nothing is recorded, ever.
+		// From now on keys are verified, but no use is recorded.
 		time.Sleep(time.Hour)
 		accepted(t, service, token.Reveal())
 		time.Sleep(time.Hour)
@@ -54,8 +54,7 @@ func TestCloseWritesWhatIsLeft(t *testing.T) {
 	})
 }
 
-// Close returns when nothing touches the store any more, so that it can be
-// closed next.
+// When Close returns, the service no longer uses the store, so the store can be closed next.
 func TestCloseWaitsForTheWriteUnderWay(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newGated()
@@ -68,7 +67,7 @@ func TestCloseWaitsForTheWriteUnderWay(t *testing.T) {
 			service.Close()
 			closed <- len(store.recorded())
 		}()
-		for range 100 { // a Close that does not wait has its chance
+		for range 100 { // give a Close that does not wait time to return
 			runtime.Gosched()
 		}
 		close(store.open)
@@ -104,14 +103,14 @@ func TestUsesAreWrittenAgainAfterAFailure(t *testing.T) {
 	})
 }
 
-// halted is a store that writes nothing any more.
+// halted is a store that has stopped writing.
 type halted struct{ *spy }
 
 func (halted) Capabilities() capability.Set {
 	return capability.Set{Halted: func() error { return errors.New("input/output error") }}
 }
 
-// That a store writes nothing any more takes one line of the log, however long it goes on.
+// A halted store causes one log line, however long it stays halted.
 func TestAStoreThatHalts(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -130,8 +129,7 @@ func TestAStoreThatHalts(t *testing.T) {
 	})
 }
 
-// A store that stays broken does not keep Close from returning, nor anything
-// running after it.
+// If the store keeps failing, Close returns nevertheless and leaves no goroutine.
 func TestCloseGivesUpOnABrokenStore(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
@@ -164,7 +162,7 @@ func TestUsesTakeBoundedMemory(t *testing.T) {
 		for _, batch := range store.recorded() {
 			total += len(batch)
 		}
-		// A use may be missed where two keys share a place in a filter.
+		// A use may be missed if two keys share a slot of the filter.
 		if total > most || total < most*9/10 {
 			t.Errorf("%d uses were remembered, want at most %d", total, most)
 		}
@@ -185,7 +183,7 @@ func TestAUseDoesNotReviveADeletedKey(t *testing.T) {
 	}
 }
 
-// slow is a store whose reads by id take as long as meanwhile does.
+// slow is a store that calls meanwhile during each read by ID.
 type slow struct {
 	*spy
 	meanwhile func()
@@ -203,7 +201,7 @@ func (s *slow) ListKeys(ctx context.Context, account string, page driver.ListQue
 	return keys, err
 }
 
-// Whatever is written while a key is read, its last use is not set back.
+// A write during a read of a key does not set back its last use.
 func TestUsesThatAreWrittenDuringARead(t *testing.T) {
 	for name, written := range map[string]func(*apikeys.KeyService, func()){
 		"at the end":                    func(s *apikeys.KeyService, _ func()) { s.Close() },
@@ -236,7 +234,7 @@ func TestUsesThatAreWrittenDuringARead(t *testing.T) {
 						got = make([]apikeys.Key, 1)
 						got[0], err = service.Get(t.Context(), account, key.ID)
 					}
-					last := got[len(got)-1] // the newest comes first
+					last := got[len(got)-1] // the newest key comes first
 					if err != nil || last.ID != key.ID || !last.LastUsedAt.Equal(used) {
 						t.Errorf("got %+v, %v; want a use at %v", last, err, used)
 					}

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// lastUse returns what Get says, and fails the test if List then says less.
+// lastUse returns the last use from Get, and fails the test if List returns an earlier one.
 func lastUse(t *testing.T, s *apikeys.KeyService, id string) time.Time {
 	t.Helper()
 	key, err := s.Get(t.Context(), account, id)
@@ -72,7 +72,7 @@ func TestLastUseIsShownBeforeAndAfterItIsWritten(t *testing.T) {
 	})
 }
 
-// A refused token is no use, and the token before the last rotation is one.
+// A refused token does not count as a use; the previous token of a rotated key does.
 func TestWhatCountsAsAUse(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		service := newService(t, newSpy(), apikeys.Config{})
@@ -91,8 +91,8 @@ func TestWhatCountsAsAUse(t *testing.T) {
 	})
 }
 
-// Each token of a key has its uses: what a replaced one did before its rotation
-// stays with it, also if that is not written yet.
+// Each token of a key has separate uses. The uses of a token before its replacement stay with it,
+// even if they are not written yet.
 func TestThePreviousTokenHasItsOwnUses(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		service := newService(t, newSpy(), apikeys.Config{})
@@ -125,7 +125,7 @@ func TestThePreviousTokenHasItsOwnUses(t *testing.T) {
 			want(fourth, third)
 			time.Sleep(pause)
 			want(fourth, third)
-			_, last := rotate(t, service, key.ID, 0) // what is dead has no uses to show …
+			_, last := rotate(t, service, key.ID, 0) // an expired value has no displayed uses …
 			want(fourth, time.Time{})
 			time.Sleep(pause)
 			want(fourth, time.Time{})
@@ -136,8 +136,8 @@ func TestThePreviousTokenHasItsOwnUses(t *testing.T) {
 	})
 }
 
-// However busy a key is, its use is written at most once a minute; what is shown
-// is never more than a second old all the same.
+// The uses of a busy key are written at most once a minute, but the displayed last use is never
+// more than a second old.
 func TestUsesAreCoalesced(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
@@ -166,7 +166,7 @@ func TestUsesAreCoalesced(t *testing.T) {
 	})
 }
 
-// An idle service does nothing at all.
+// An idle service makes no calls of the store.
 func TestNoUsesNoWrites(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
@@ -180,7 +180,7 @@ func TestNoUsesNoWrites(t *testing.T) {
 	})
 }
 
-// A stepped is a store whose RecordKeyUse takes 5 ms, and which notes when it was called.
+// stepped is a store whose RecordKeyUse takes 5 ms. It records when it was called.
 type stepped struct {
 	*spy
 	mu    sync.Mutex
@@ -195,15 +195,15 @@ func (s *stepped) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error 
 	return s.spy.RecordKeyUse(ctx, uses)
 }
 
-// times returns when its steps began.
+// times returns when the calls began.
 func (s *stepped) times() []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.began)
 }
 
-// useKeys verifies so many new keys, and checks at the end that each of their uses was recorded
-// once, in order, in steps of at most 64.
+// useKeys verifies the given number of new keys. check verifies that each use was recorded once,
+// in order, in steps of at most 64.
 func useKeys(t *testing.T, service *apikeys.KeyService, store *spy, keys int) (check func()) {
 	for range keys {
 		_, token := create(t, service, time.Time{})
@@ -230,7 +230,7 @@ func useKeys(t *testing.T, service *apikeys.KeyService, store *spy, keys int) (c
 	}
 }
 
-// Others can write for four fifths of the time while uses are written.
+// While uses are written, other writers can write four fifths of the time.
 func TestUsesAreWrittenInSmallSteps(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &stepped{spy: newSpy()}
@@ -247,7 +247,7 @@ func TestUsesAreWrittenInSmallSteps(t *testing.T) {
 	})
 }
 
-// Close does not wait for the pauses, and no use is lost by it.
+// Close skips the pauses between steps, and no use is lost.
 func TestCloseBetweenStepsOfAWrite(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &stepped{spy: newSpy()}
@@ -264,8 +264,8 @@ func TestCloseBetweenStepsOfAWrite(t *testing.T) {
 	})
 }
 
-// A store that fails twice in a row is left alone for a minute, and everything is pending again; a failure
-// of one step holds up no other.
+// After two consecutive failures the store is not called for a minute, and all uses are pending
+// again. A failure of one step does not delay the others.
 func TestStepsThatFail(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -303,7 +303,7 @@ func TestLastUseIsNeverSetBack(t *testing.T) {
 	}
 }
 
-// While a write is under way, what it writes is still shown.
+// Uses that are being written are still shown.
 func TestLastUseIsShownWhileItIsWritten(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newGated()

@@ -72,8 +72,8 @@ func TestADeletedKeyIsDeadAtOnce(t *testing.T) {
 	accepted(t, service, other.Reveal())
 }
 
-// Requests that begin after Delete has returned are refused, however many are
-// being verified meanwhile.
+// Requests that begin after Delete has returned are refused, even while others are being
+// verified.
 func TestDeleteLeavesNoWindow(t *testing.T) {
 	service, _ := newClocked(t)
 	for range 50 {
@@ -107,7 +107,7 @@ func TestDeleteLeavesNoWindow(t *testing.T) {
 	}
 }
 
-// Whoever reads the store's file holds no key.
+// The content of the store's file cannot be used as a key.
 func TestAStoredHashIsNoKey(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
@@ -119,7 +119,7 @@ func TestAStoredHashIsNoKey(t *testing.T) {
 	} {
 		refused(t, service, text)
 	}
-	// The hash of a hash is another one.
+	// A hash of the hash does not match.
 	if _, err := service.Get(t.Context(), account, hex.EncodeToString(sum)); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("a hash is found as an id: %v", err)
 	}
@@ -145,10 +145,10 @@ func TestVerifyPassesOnTheStoresFailure(t *testing.T) {
 	if strings.Contains(err.Error(), token.Reveal()) {
 		t.Errorf("the error holds the token: %v", err)
 	}
-	refused(t, service, "typo") // costs no store
+	refused(t, service, "typo") // causes no store lookup
 }
 
-// A store that answers with some other key must not open the door.
+// Verify rejects a key that the store returns for another hash.
 func TestVerifyChecksWhatTheStoreFound(t *testing.T) {
 	for name, key := range map[string]apikeys.Key{
 		"another hash":           {ID: "key_1", Account: account, Scopes: readFiles, Hash: driver.Hash{Sum: [32]byte{1}}},
@@ -162,7 +162,7 @@ func TestVerifyChecksWhatTheStoreFound(t *testing.T) {
 	}
 }
 
-// answering is a store that makes up the key of any hash.
+// answering is a store that returns a made-up key for any hash.
 type answering func(driver.Hash) apikeys.Key
 
 func (answering) Capabilities() capability.Set { return capability.Set{} }

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// An Actor is the one who made a change.
+// An Actor is the host, key, person or service that made a change.
 type Actor struct {
 	Kind ActorKind
-	ID   string // of a key: its ID; of a person: the host's name for the person; else empty
+	ID   string // for a key: its ID; for a person: the host's name for the person; else empty
 
 	// Name and Hint are the key's name and hint at the time; else empty. Only entries have them.
 	Name, Hint string
 }
 
-// String returns the kind, followed by a colon and the ID if there is one: "key:key_…", "host".
+// String returns the kind, and the ID after a colon if there is one: "key:key_…" or "host".
 func (a Actor) String() string {
 	if a.ID == "" {
 		return string(a.Kind)
@@ -23,8 +23,7 @@ func (a Actor) String() string {
 	return string(a.Kind) + ":" + a.ID
 }
 
-// ParseActor returns the actor for a text made by [Actor.String]. Stores use it if they keep actors
-// as text.
+// ParseActor is the inverse of [Actor.String]. Stores use it if they keep actors as text.
 func ParseActor(text string) Actor {
 	kind, id, _ := strings.Cut(text, ":")
 	return Actor{Kind: ActorKind(kind), ID: id}
@@ -87,7 +86,7 @@ func WithRequest(ctx context.Context, id, clientAddress string) context.Context 
 
 const maxVisible = 64
 
-// visible returns text if it can be logged and displayed safely, or else "".
+// visible returns text if it is safe to log and display, or else "".
 func visible(text string) string {
 	if len(text) > maxVisible || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""

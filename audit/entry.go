@@ -7,7 +7,7 @@ import (
 
 // An Entry is an audit entry, which describes one change.
 type Entry struct {
-	// "aud_" and a ULID, which mostly ascends; for the exact order use lists, which are sorted by
+	// ID is "aud_" and a ULID. IDs mostly ascend; for the exact order use lists, which are sorted by
 	// change.
 	ID      string
 	At      time.Time // UTC, to the millisecond, by the clock of the node where it happened
@@ -20,11 +20,13 @@ type Entry struct {
 	// webhook's balanceThreshold is "threshold". Only KeyChanged and WebhookChanged have it.
 	Changed []string
 
-	// Turned is "on" or "off" for a WebhookChanged whose Changed contains "active"; else empty.
+	// Turned is "on" or "off" for a WebhookChanged entry whose Changed contains "active"; else
+	// empty.
 	Turned string
 
-	// RequestID and ClientAddress identify the request that caused the change, if there was one and
-	// the host's Config can extract them: up to 64 visible ASCII characters each.
+	// RequestID and ClientAddress identify the request that caused the change, up to 64 visible
+	// ASCII characters each. They are empty if there was no request, or the host's Config does not
+	// extract them.
 	RequestID     string
 	ClientAddress string
 
@@ -57,8 +59,8 @@ const MaxRoutine = 10_000
 // Routine reports whether n is of a kind that a key can cause in a loop and that matters little
 // later: a change of only a key's name or only a webhook's threshold, a redelivery, or a
 // recovery. A store keeps the last [MaxRoutine] of them per account. All other entries, such as
-// creations, deletions, rotations and changes of scopes, stay until they are purged: no number of
-// routine entries displaces them.
+// creations, deletions, rotations and changes of scopes, stay until they are purged. So no number
+// of routine entries displaces them.
 func (n *Entry) Routine() bool {
 	switch n.Action {
 	case DeliveryRedelivered, RecoveryStarted:
@@ -76,9 +78,9 @@ type Target struct {
 	Kind TargetKind
 	ID   string // empty for TargetStore and TargetAccount
 
-	// Name is the target's name before the change, or after it for a creation: the name of a key,
-	// or scheme and host of a webhook's URL, whose path may be secret. Hint is the hint of the
-	// key's value at that time. Both identify a deleted target to readers, but are not part of its
+	// Name is the target's name before the change, or after it for a creation: the name of a key, or
+	// scheme and host of a webhook's URL, whose path may be secret. Hint is the hint of the key's
+	// value at that time. Both show readers what a deleted target was, but are not part of its
 	// identity.
 	Name, Hint string
 }
@@ -107,7 +109,7 @@ const (
 	KeyChanged  Action = "key.changed"  // Settings of a key were changed.
 	KeyRotated  Action = "key.rotated"  // A key was given a new value.
 	KeyDeleted  Action = "key.deleted"  // A key was deleted.
-	KeyExpiring Action = "key.expiring" // A key expires in 14 days or in 3: one entry for each.
+	KeyExpiring Action = "key.expiring" // A key expires in 14 or 3 days: one entry for each.
 
 	WebhookCreated   Action = "webhook.created"   // A webhook was created.
 	WebhookChanged   Action = "webhook.changed"   // Settings of a webhook were changed.

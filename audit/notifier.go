@@ -11,26 +11,26 @@ import (
 
 const (
 	pollEvery    = time.Second      // how often the lease holder polls for pending entries
-	leaseEvery   = 10 * time.Second // how often other services request the lease
-	leaseFor     = time.Minute      // must exceed leaseRenew and a call together
+	leaseEvery   = 10 * time.Second // how often services without the lease request it
+	leaseFor     = time.Minute      // must exceed leaseRenew plus the time of a call
 	leaseRenew   = 20 * time.Second
 	scanEvery    = time.Hour
 	callTimeout  = 10 * time.Second // for one call of Notify
 	storeTimeout = 10 * time.Second // for one call of the store
 	abandonAfter = time.Second      // how long a call may outlast its context
-	ackEvery     = time.Second      // while calls are made
+	ackEvery     = time.Second      // between calls of TakeAuditEntries, while Notify is called
 
-	pageSize    = 256                    // accounts, or entries of one account
-	accountTime = 100 * time.Millisecond // for one account before the next one is served
+	pageSize    = 256                    // accounts, or entries of one account, per store call
+	accountTime = 100 * time.Millisecond // time for one account before the next one is served
 	maxInARow   = 16                     // consecutive failures before a pause
 	maxBackoff  = 10 * time.Minute
 	minimumWait = time.Second
 )
 
-// A notifier passes pending audit entries to the host. It belongs to one Run.
+// A notifier passes pending audit entries to the host. Each Run has its own notifier.
 type notifier struct {
 	*Service
-	failing map[string]*failures // by account, if an entry of it failed and is pending
+	failing map[string]*failures // by account, if a failed entry of the account is pending
 	renewed time.Time            // when the lease was last renewed; zero: not the holder
 	scanned time.Time
 	after   string   // the account after which the next round begins
@@ -39,14 +39,14 @@ type notifier struct {
 	inARow  int // consecutive failures
 }
 
-// failures are the failures of an account since its last success.
+// failures holds the failures of an account since its last success.
 type failures struct {
 	backoff
 	targets map[Target]*backoff // targets whose last call failed, by Ref
 	seen    time.Time           // start of the last round in which the account had pending entries
 }
 
-// A backoff holds how long an account or a target waits.
+// A backoff holds how long an account or a target must wait after failures.
 type backoff struct {
 	wait  time.Duration
 	until time.Time
@@ -128,10 +128,11 @@ func (n *notifier) accounts(ctx context.Context) ([]string, error) {
 }
 
 // serve passes an account's entries to the host for at most accountTime. more reports whether
-// entries remain to be served at once, ok whether the round may continue.
+// entries remain that can be served at once, ok whether the round may continue.
 //
-// The list that it reads is from one state of the store, so it has no entry of a target without the
-// earlier ones. Once serve skips an entry of a target, it skips the target until the next round.
+// The entries are from one state of the store: for each entry of a target, the list also has the
+// earlier pending ones. Once serve skips an entry of a target, it skips the target until the next
+// round.
 func (n *notifier) serve(ctx context.Context, account string, begun time.Time) (more, ok bool) {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	list, err := n.store.PendingAuditEntries(timed, account, pageSize)
@@ -170,7 +171,7 @@ func (n *notifier) serve(ctx context.Context, account string, begun time.Time) (
 	return delivered && len(list) == pageSize, true
 }
 
-// waiting returns which targets of the account are backing off at the given time. It forgets
+// waiting returns the targets of the account that are backing off at the given time. It forgets
 // targets without pending entries.
 func (n *notifier) waiting(account string, list []Numbered, at time.Time) map[Target]bool {
 	waiting := make(map[Target]bool)
@@ -207,7 +208,7 @@ func (n *notifier) succeeded(account string, of Target) {
 }
 
 // failed records a failure and reports whether the whole account must wait. It must if several of
-// its targets have failed since its last success, since then the account itself may be failing.
+// its targets have failed since its last success, because the account itself may then be failing.
 func (n *notifier) failed(account string, entry *Entry, err error, begun time.Time) (waits bool) {
 	n.inARow++
 	f := n.failing[account]
@@ -228,9 +229,9 @@ func (n *notifier) failed(account string, entry *Entry, err error, begun time.Ti
 	return waits
 }
 
-// lead reports whether this service holds the lease, and renews it in time. It returns false if the
-// lease had run out in between: another service may already have delivered the entries read by this
-// one.
+// lead reports whether this service holds the lease, and renews it in time. It returns false if
+// the lease has run out in between: another service may already have delivered the entries that
+// this one has read.
 func (n *notifier) lead(ctx context.Context) bool {
 	if !n.renewed.IsZero() && time.Since(n.renewed) < leaseRenew {
 		return ctx.Err() == nil
@@ -263,7 +264,7 @@ func (n *notifier) call(ctx context.Context, entry *Entry) error {
 	go func() {
 		err := errNotReturned
 		defer func() {
-			_ = recover() // dropped, since a panic value may contain a secret
+			_ = recover() // drop the panic value, since it may contain a secret
 			over <- err
 		}()
 		err = n.config.Notify(timed, *entry)
@@ -285,7 +286,8 @@ func (n *notifier) call(ctx context.Context, entry *Entry) error {
 	}
 }
 
-// acknowledge marks the accepted entries as done in the store, and reports whether that succeeded.
+// acknowledge marks the accepted entries as no longer pending in the store, and reports whether
+// that succeeded.
 func (n *notifier) acknowledge(ctx context.Context) bool {
 	n.ackedAt = time.Now()
 	if len(n.acked) == 0 {

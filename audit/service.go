@@ -12,8 +12,8 @@ import (
 
 // Config configures a [Service]. With the zero Config, entries can be listed but are not delivered.
 type Config struct {
-	// Notify receives each pending audit entry, and again until it returns nil: delivery is at
-	// least once, and repeats have the same ID. [Service.Run] makes one call at a time, in one of
+	// Notify receives each pending audit entry. It is called again until it returns nil: delivery is
+	// at-least-once, and repeats have the same ID. [Service.Run] makes one call at a time, in one of
 	// the processes that share a store. Entries stored while no process was running follow later.
 	// Entries of one target come in the order of its changes. The context of a call ends after 10
 	// seconds.
@@ -24,12 +24,12 @@ type Config struct {
 	// are not affected. A call that does not return holds up all entries of this process, but
 	// nothing else.
 	//
-	// An entry is pending if the service that stored it had a Notify. So set it in all processes
-	// that share a store. Default: no delivery.
+	// An entry is pending only if the service that stored it had a Notify, so set Notify in all
+	// processes that share a store. Default: no delivery.
 	Notify func(ctx context.Context, entry Entry) error
 
-	// Scan is called by Run at the start and every hour, before entries are delivered, to add
-	// entries that are due to the passage of time. Default: none.
+	// Scan is called by Run at the start and every hour, before entries are delivered. It adds
+	// entries that become due as time passes. Default: none.
 	Scan func(ctx context.Context) error
 
 	// Logger logs failures of Notify and of the store. Default: slog.Default().
@@ -44,8 +44,8 @@ type Service struct {
 	running atomic.Bool
 }
 
-// New returns a Service on the given store, which the caller closes after Run has returned. New
-// starts nothing.
+// New returns a Service that reads its entries from store. The caller closes the store after Run
+// has returned. New starts nothing.
 func New(store Store, config Config) (*Service, error) {
 	if store == nil {
 		return nil, errors.New("audit entries: nil Store")
@@ -56,8 +56,8 @@ func New(store Store, config Config) (*Service, error) {
 	return &Service{store: store, config: config, holder: rand.Text()}, nil
 }
 
-// List returns a page of the account's entries, newest first, pending or not, for as long as
-// webhooks.Retention keeps them. The page is empty for an unknown account.
+// List returns a page of the account's entries, pending or not, newest first. webhooks.Retention
+// sets how long entries are kept. The page is empty for an unknown account.
 func (s *Service) List(ctx context.Context, account string, query Query) (Page, error) {
 	if query.Limit < 1 {
 		return Page{}, errors.New("audit entries: Query.Limit must be at least 1")
@@ -70,8 +70,8 @@ func (s *Service) List(ctx context.Context, account string, query Query) (Page, 
 }
 
 // Run delivers pending entries to [Config.Notify] until ctx is done. Then it waits up to a second
-// for the current call, and returns. Without Notify, or while another Run is active, it returns at
-// once.
+// for the current call, and returns. Without Notify, or if another Run of this Service is active,
+// it returns at once.
 func (s *Service) Run(ctx context.Context) {
 	if s.config.Notify == nil || !s.running.CompareAndSwap(false, true) {
 		return

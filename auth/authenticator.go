@@ -30,10 +30,10 @@ type Config struct {
 	// storageapi.Config.Observe sets it. Default: none.
 	Observe observe.Observer
 
-	// LogRefusals logs the number of requests answered 401, and why: each minute one line at level
-	// Warn for each source with refusals, with the last known key ID. Up to 256 sources have their
-	// own line; further sources of that minute share one. Set it if no system collects Observe.
-	// storageapi.Config.LogRefusals sets it. Default: no logging.
+	// LogRefusals logs the number of requests answered 401, and why. Each minute it logs one line at
+	// level Warn for each source with refusals, with the last known key ID. Up to 256 sources have
+	// their own line; further sources of that minute share one. Set it if no system collects the
+	// calls of Observe. storageapi.Config.LogRefusals sets it. Default: no logging.
 	LogRefusals bool
 
 	// ClientAddress returns the source of a request for LogRefusals: see
@@ -44,7 +44,7 @@ type Config struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	// Now is the clock that RateLimit goes by. Default: time.Now.
+	// Now is the clock for RateLimit. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -86,9 +86,10 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	return a, nil
 }
 
-// Authenticate returns the principal of the key in a request's Api-Key header. The [RateLimit] does
-// not count the request. If the header is missing or repeated or the key is invalid, the error
-// wraps [ErrUnauthorized]; any other error means that the key could not be verified.
+// Authenticate returns the principal of the key in a request's Api-Key header. It does not count
+// the request against the [RateLimit]. If the header is missing or repeated, or the key is
+// invalid, the error wraps [ErrUnauthorized]. Any other error means that the key could not be
+// verified.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	v := a.verdict(r)
 	c, err := a.authenticate(r, v)
@@ -128,8 +129,8 @@ func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error
 // 429 also has Retry-After (seconds until the next request is admitted). A request that passes two
 // guards counts twice.
 //
-// Require panics if scope is not in [Config.Scopes] or next is nil, so that no route is open or
-// closed by mistake.
+// Require panics if scope is not in [Config.Scopes] or next is nil: a mistake in either could
+// leave a route open, or closed to everyone.
 func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Handler {
 	if !a.scopes.Has(scope) {
 		panic(fmt.Sprintf("auth: Require: unknown scope %q; declare a host's own scopes in storageapi.Config.Scopes", scope))
@@ -192,6 +193,6 @@ func (a *Authenticator) Close() {
 	}
 }
 
-// Forget discards this process's [RateLimit] counts of an account that was erased and may be
+// Forget discards this process's [RateLimit] count of an account that was erased and may be
 // created again. About 16 bytes may remain for each of its keys; they do not identify the key.
 func (a *Authenticator) Forget(account string) { a.limiters.accounts.forget(account) }

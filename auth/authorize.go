@@ -26,17 +26,18 @@ const (
 	ReadEvents    Action = "read events"    // list events, get the body of one
 )
 
-// An Access is an action on a target in the caller's own account. Requests for a target of another
-// account are answered 404 before an [Authorize] function is called.
+// An Access is an action on a target in the caller's own account. Requests for a target of
+// another account are answered 404 without a call of the [Authorize] function.
 type Access struct {
 	Action Action
 
 	// Target describes the key, webhook or events. It is nil in the first check, before the
-	// request's body is read: may the caller perform this action on any target at all?
+	// request's body is read, which asks whether the caller may perform this action on any target at
+	// all.
 	Target *Target
 
-	// EventScopes are the read scopes behind all known event types, for actions on webhooks or
-	// events.
+	// EventScopes are the read scopes that all known event types require. They are set for actions
+	// on webhooks or events.
 	EventScopes scopes.Set
 }
 
@@ -50,33 +51,32 @@ type Target struct {
 // ErrForbidden is returned by an [Authorize] function that refuses an action.
 var ErrForbidden = errors.New("this API key does not have permission for this action")
 
-// An Authorize function decides whether a caller may perform an action. Nil allows it, an error
-// that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500. It must be safe for
-// concurrent use.
+// An Authorize function decides whether a caller may perform an action. It returns nil to allow
+// the action. An error that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500.
+// It must be safe for concurrent use.
 //
-// It is not called for GET /v2/api-keys/self, which returns any live key's own data.
+// It is not called for GET /v2/api-keys/self, which returns any valid key's own data.
 //
 // For an action with a target it is called twice: first without the target, then with it.
 type Authorize func(ctx context.Context, caller Principal, access Access) error
 
-// eventScopes are the read scopes behind the event types of docs/spec.md, section 6:
+// eventScopes are the read scopes that the event types of docs/spec.md, section 6, require:
 // files:read for files.expiring, account:read for all others.
 var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 
-// LeastPrivilege is the default [Authorize] function. It works with the scopes of
-// docs/spec.md, section 5, which leaves these rules open:
+// LeastPrivilege is the default [Authorize] function. It works with the scopes of docs/spec.md,
+// section 5, which leaves these rules open:
 //
-//   - A key can create, update, rotate and delete keys whose scopes, declared or not, it holds
-//     and that expire no later than it does. So it can update and rotate itself; it can always
-//     delete itself.
-//   - Creating, updating or deleting a webhook requires the read scope behind each of
+//   - A key can create, update, rotate and delete keys that expire no later than it does and whose
+//     scopes, declared or not, it holds. So it can update and rotate itself. It can always delete
+//     itself.
+//   - Creating, updating or deleting a webhook requires the read scope for each of
 //     its events: a caller subscribes only to events that it may read.
-//   - A value that a rotation has replaced manages nothing, because the keys and
-//     webhooks that it creates or changes would outlive it. A leaked value could
-//     otherwise keep its access past the end of the grace period. It can still delete
-//     its own key.
+//   - A value that a rotation has replaced cannot manage anything. The keys and webhooks that it
+//     creates or changes would outlive it, so a leaked value could keep its access past the end of
+//     the grace period. It can still delete its own key.
 //   - Reading keys, webhooks or the audit log requires account:read.
-//   - Reading events and their bodies requires the read scope behind their types, like
+//   - Reading events and their bodies requires the read scope for their types, like
 //     subscribing to them.
 //
 // An unknown action is refused.

@@ -17,7 +17,8 @@ const (
 
 const self = "key_caller"
 
-// The callers in the tests: a key by its current value, or by a value that a rotation has replaced.
+// These types are the callers in the tests: a key with its current value, or with a value that a
+// rotation has replaced.
 type (
 	principaler interface {
 		principal(*testing.T) auth.Principal

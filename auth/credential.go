@@ -6,16 +6,17 @@ import (
 	"fmt"
 )
 
-// A Credential is the verified API key value of a request. A store compares it with the key in the
-// same step as the change (compare-and-swap), so that a key that has since been rotated or deleted
-// changes nothing. The zero Credential represents the host itself. A Credential prints as
-// "[redacted]".
+// A Credential is the verified API key value of a request. A store compares it with the stored
+// key in the same transaction as a change (compare-and-swap), so that a key that has since been
+// rotated or deleted changes nothing. The zero Credential represents the host itself. A
+// Credential prints as "[redacted]".
 type Credential struct {
 	KeyID string
 
-	// Limited means that the key expires or does not hold all scopes. The account may then have
-	// keys that it cannot manage, so it can create keys and webhooks only while the account has
-	// less than half of its maximum. A limited key that leaks cannot lock out the account's owner.
+	// Limited means that the key expires or lacks a scope. Such a key can create keys and webhooks
+	// only while the account has less than half of its maximum, because the account may be unable to
+	// manage the keys that it creates. So a limited key that leaks cannot lock out the account's
+	// owner.
 	Limited bool
 
 	hash     [sha256.Size]byte
@@ -44,5 +45,6 @@ func (c Credential) Matches(current, previous [sha256.Size]byte) bool {
 	return c.hash == current
 }
 
-// Format hides the Credential: for a store, a hash can be as good as the value.
+// Format prints "[redacted]", because a hash can be as useful to an attacker of a store as the
+// value.
 func (c Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }

@@ -3,7 +3,7 @@ package auth
 import "errors"
 
 // ErrErasing is returned by methods that would add data to an account that is being erased: by
-// creating a key or a webhook, publishing or reporting. Nothing has happened. Once the erasure is
-// complete, the account can be used again like a new one. An erasure that was cut short resumes
-// when it is requested again.
+// creating a key or a webhook, publishing, or reporting. The call has had no effect. Once the
+// erasure is complete, the account can be used again like a new one. An erasure that was cut
+// short resumes when it is requested again.
 var ErrErasing = errors.New("the account is being erased")

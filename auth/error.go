@@ -23,8 +23,8 @@ const (
 	CodeUnavailable          = "SERVICE_UNAVAILABLE"    // 503, with Retry-After: the store is unavailable; the message says whether the request may have taken effect
 )
 
-// ErrUnavailable is wrapped by a store's errors while it cannot be reached or written, for example
-// on a full disk. Nothing was done, and the same call may succeed later.
+// ErrUnavailable is wrapped by a store's errors while the store cannot be reached or written, for
+// example because of a full disk. The call has had no effect, and may succeed later.
 var ErrUnavailable = errors.New("the store is unavailable")
 
 // ErrInterrupted is wrapped by a store's errors if a write was interrupted, for example by a lost

@@ -19,20 +19,20 @@ type Principal struct {
 	ExpiresAt time.Time  // when the value in the request expires; zero: never
 	Replaced  bool       // a rotation has replaced this value, which is in its grace period
 
-	// Name is the key's name, and Hint the hint of the value in the request, for the audit log
+	// Name is the key's name, and Hint is the hint of the value in the request, for the audit log
 	// and logs. Both are empty if the Verifier does not set them.
 	Name, Hint string
 }
 
-// CanManage reports whether the principal holds all scopes of a key and expires no earlier, as
-// [LeastPrivilege] requires for managing the key.
+// CanManage reports whether the principal holds all scopes of the key and expires no earlier than
+// the key. [LeastPrivilege] requires this for managing the key.
 func (p Principal) CanManage(key Target) bool {
 	outlives := p.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(p.ExpiresAt)
 	return outlives && p.Scopes.Covers(key.Scopes)
 }
 
 // ErrUnauthorized is returned for a malformed, unknown, deleted or expired key, without revealing
-// which of these. Use [errors.Is].
+// which of these applies. Use [errors.Is].
 var ErrUnauthorized = errors.New("missing, invalid or expired API key")
 
 // A Verifier turns the value of an Api-Key header into a Principal.
@@ -44,23 +44,23 @@ type Verifier interface {
 	Verify(ctx context.Context, token string) (Principal, error)
 }
 
-// A Rechecker is a [Verifier] whose Verify may answer from a cache. [Recheck] calls its Recheck
-// method, which must not use the cache. For other Verifiers it calls Verify.
+// A Rechecker is a [Verifier] whose Verify method may answer from a cache. [Recheck] calls its
+// Recheck method, which must not use the cache. For other Verifiers it calls Verify.
 //
-// The method Recheck verifies a value that Verify has attributed to p. It returns the current
-// principal: Replaced and ExpiresAt may differ.
+// The Recheck method verifies a value that Verify has attributed to p. It returns the current
+// principal, whose Replaced and ExpiresAt may differ from p.
 type Rechecker interface {
 	Recheck(ctx context.Context, p Principal, token string) (Principal, error)
 }
 
 // Recheck verifies the key of a guarded request once more and returns its principal; ctx is the
 // request's. A handler must call it after waiting for the client, in particular for the body, and
-// before acting: otherwise a client could hold a request open and use a key deleted in the
-// meantime. The result is valid only at the time of the call.
+// before acting: otherwise a client could hold a request open and act with a key that was deleted
+// in the meantime. The result is valid only at the time of the call.
 //
-// Recheck returns an error that wraps [ErrUnauthorized] if the key is no longer valid or
-// the request is not guarded, and any other error if the key could not be verified. A
-// [RateLimit] does not count it.
+// Recheck returns an error that wraps [ErrUnauthorized] if the key is no longer valid or the
+// request is not guarded, and any other error if the key could not be verified. The call does not
+// count against a [RateLimit].
 func Recheck(ctx context.Context) (Principal, error) {
 	c, _ := ctx.Value(callerKey{}).(*caller)
 	if c == nil || c.verifier == nil {
@@ -87,7 +87,7 @@ func Recheck(ctx context.Context) (Principal, error) {
 
 type callerKey struct{}
 
-// A caller is the content of a guarded request's context.
+// A caller holds the values that a guarded request's context carries.
 type caller struct {
 	verified Principal
 	verifier Verifier // nil: not verified
@@ -108,7 +108,7 @@ type guarded struct {
 	caller caller
 }
 
-// Format hides the caller: fmt does not call the Format method of an unexported field.
+// Format hides the caller, because fmt does not call the Format method of an unexported field.
 func (g *guarded) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("auth: guarded context")) }
 
 func (g *guarded) Value(key any) any {

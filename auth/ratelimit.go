@@ -22,14 +22,14 @@ type RateLimit struct {
 	// return. 0: unlimited.
 	PerSecond float64
 
-	// Burst is how many requests a key may make at once after a pause: the size of the bucket.
-	// Raise it for clients that send requests in bursts. The maximum is the number of requests that
-	// PerSecond allows in a year. Default: PerSecond, rounded up.
+	// Burst is the number of requests that a key may make at once after a pause: the size of the
+	// bucket. Raise it for clients that send requests in bursts. The maximum is the number of
+	// requests that PerSecond allows in a year. Default: PerSecond, rounded up.
 	Burst int
 
-	// PerAccount is the limit of all keys of an account together, as a multiple of the limit of a
-	// key, so that a key cannot multiply its limit by creating keys. 1 gives an account the limit
-	// of a single key; raise it for accounts with many applications. Maximum: 1,000,000; negative:
+	// PerAccount limits all keys of an account together, as a multiple of the limit of a single key,
+	// so that creating keys does not raise the limit without bound. 1 gives an account the limit of
+	// a single key; raise it for accounts with many applications. Maximum: 1,000,000; negative:
 	// unlimited. Default: 4.
 	PerAccount int
 }
@@ -69,10 +69,10 @@ const (
 	shardKeys     = 4096
 )
 
-// A limiter counts requests with the generic cell rate algorithm (GCRA). For each key or account it
-// keeps the theoretical arrival time (TAT): when the burst will be full again. Every request
-// postpones the TAT by an interval. A request that would postpone it by more than a full burst
-// takes is rejected. An entry whose TAT has passed can be dropped.
+// A limiter counts requests with the generic cell rate algorithm (GCRA). For each key or account
+// it keeps the theoretical arrival time (TAT): the time at which the burst will be full again.
+// Every request postpones the TAT by interval. A request is rejected if it would postpone the TAT
+// to more than a full burst from now. An entry whose TAT has passed can be dropped.
 type limiter struct {
 	burst    int
 	interval int64 // nanoseconds in which one token returns
@@ -115,8 +115,8 @@ func (l *limiter) take(id string) quota {
 	return l.takeIf(id, func(q quota) (quota, bool) { return q, q.admitted })
 }
 
-// takeIf calls decide with the quota that would be left after a request, counts the request if
-// decide returns count, and returns left.
+// takeIf calls decide with the quota that would be left after a request, and counts the request
+// if decide returns count. It returns the quota that decide returns.
 func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool)) quota {
 	hash := maphash.String(l.seed, id)
 	s := &l.shards[hash%limiterShards]
@@ -147,8 +147,8 @@ func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool))
 	return left
 }
 
-// makeRoom makes room for one more entry. It removes entries whose burst is full and, if that frees
-// less than a quarter, arbitrary others.
+// makeRoom makes room for one more entry. It removes entries whose burst is full. If that frees
+// less than a quarter of the space, it also removes arbitrary other entries.
 func (s *shard) makeRoom(now int64) {
 	if s.tats == nil {
 		s.tats = make(map[uint64]int64)
@@ -165,7 +165,7 @@ func (s *shard) makeRoom(now int64) {
 		if len(s.tats) <= shardKeys*3/4 {
 			return
 		}
-		delete(s.tats, hash) // any
+		delete(s.tats, hash) // any entry will do
 	}
 }
 
@@ -181,8 +181,8 @@ func newLimiters(limit RateLimit, now func() time.Time) limiters {
 	return l
 }
 
-// take counts a request of the key and of its account, or of neither if one of them has made too
-// many. It returns the smaller quota of the two, and whether that is the account's.
+// take counts a request of the key and of its account, or of neither if one of them is over its
+// limit. It returns the smaller of the two quotas, and whether that is the account's.
 func (l limiters) take(p Principal) (left quota, ofAccount bool) {
 	if l.accounts == nil {
 		return l.keys.take(p.KeyID), false

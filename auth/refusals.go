@@ -21,8 +21,8 @@ const (
 	maxSource        = 64  // maximum length of a source
 )
 
-// A refusalLog logs the number of requests answered 401: each minute a line for each source, and
-// one for the sources beyond maxSources.
+// A refusalLog logs the number of requests answered 401. Each minute it writes one line for each
+// source, and one line for all sources beyond maxSources.
 type refusalLog struct {
 	log     *slog.Logger
 	address func(*http.Request) string // nil: the host of RemoteAddr
@@ -36,7 +36,7 @@ type refusalLog struct {
 type refusals struct {
 	all   int
 	of    map[observe.Outcome]int
-	keyID string // the last one known
+	keyID string // the last known key ID
 }
 
 func (r *refusals) add(a observe.Authentication) {
@@ -76,7 +76,7 @@ func (l *refusalLog) note(r *http.Request, a observe.Authentication) {
 	counts.add(a)
 }
 
-// source returns a request's source if it is safe to log.
+// source returns the source of r, or "unknown" if the source is not safe to log.
 func (l *refusalLog) source(r *http.Request) (source string) {
 	if l.address != nil {
 		source = l.address(r)

@@ -12,7 +12,7 @@ import (
 )
 
 // A Refusal is the error of a [Verifier] that knows why it refuses a value. It wraps
-// [ErrUnauthorized] and has the same text: the reason is for the host only.
+// [ErrUnauthorized] and has the same text, because only the host may learn the reason.
 type Refusal struct {
 	Outcome        observe.Outcome // Malformed, Unknown, Expired or Replaced; others are reported as Unknown
 	Account, KeyID string          // owner and ID of the key, if known
@@ -22,8 +22,8 @@ func (r *Refusal) Error() string { return ErrUnauthorized.Error() }
 
 func (r *Refusal) Unwrap() error { return ErrUnauthorized }
 
-// isValid reports whether the outcome is allowed in a Refusal. A Verifier could set any text, and
-// each would become a metric label.
+// isValid reports whether the outcome is allowed in a Refusal. Otherwise a Verifier could set any
+// text, and each text would become a metric label.
 func (r *Refusal) isValid() bool {
 	if r == nil {
 		return false
@@ -35,7 +35,7 @@ func (r *Refusal) isValid() bool {
 	return false
 }
 
-// outcomeOf returns the outcome of verifying a value in ctx.
+// outcomeOf returns the outcome of a call of Verify with ctx that returned p and err.
 func outcomeOf(ctx context.Context, p Principal, err error) observe.Authentication {
 	var refusal *Refusal
 	switch {
@@ -53,10 +53,10 @@ func outcomeOf(ctx context.Context, p Principal, err error) observe.Authenticati
 	return observe.Authentication{Outcome: observe.StoreFailed}
 }
 
-// A verdict is the outcome of a request so far, for observers outside the guard. It is nil if there
-// are none.
+// A verdict is the outcome of a request so far, for code outside the guard that observes it. It
+// is nil if nothing observes the request.
 type verdict struct {
-	tracked *verdict // the request's, if it is tracked
+	tracked *verdict // the verdict of the request, if it is tracked
 
 	mu sync.Mutex
 	is observe.Authentication // its Outcome is empty at first
@@ -143,8 +143,8 @@ func (a *Authenticator) reportVerdict(r *http.Request, v *verdict) {
 
 // NoteForbidden records that the request of ctx is refused although its key is valid:
 // [observe.Observer.Authenticated] and [Tracked] then report [observe.ScopeMissing].
-// [Authenticator.Require] and the routes of the API call it; a host's own handler behind
-// [Authenticator.Handler] must call it where it answers 403. Outside a guarded handler it does
+// [Authenticator.Require] and the routes of the API call it. A host's own handler behind
+// [Authenticator.Handler] must call it when it answers 403. Outside a guarded handler it does
 // nothing.
 func NoteForbidden(ctx context.Context) {
 	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil {
@@ -152,8 +152,8 @@ func NoteForbidden(ctx context.Context) {
 	}
 }
 
-// Track returns a handler that lets the handlers around it read the outcome of a guard inside next.
-// For example, an access log can name the key with [Tracked].
+// Track returns a handler in which handlers between it and a guard inside next can read the
+// guard's outcome. For example, an access log can name the key with [Tracked]:
 //
 //	handler := auth.Track(accessLog(mux))
 //
@@ -164,7 +164,7 @@ func Track(next http.Handler) http.Handler {
 	}
 	tracking.Store(true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(trackedKey{}) != nil { // by an outer Track, which would see nothing otherwise
+		if r.Context().Value(trackedKey{}) != nil { // tracked by an outer Track, which would otherwise see no outcome
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -172,9 +172,10 @@ func Track(next http.Handler) http.Handler {
 	})
 }
 
-// Tracked returns the outcome of a guard for the request of ctx, which must be inside a [Track]; ok
-// is false until a guard has seen the request. Call it after the guarded handler has returned. It
-// does not authenticate the request: refused requests have an outcome, too.
+// Tracked returns the outcome of a guard for the request of ctx, which must be inside a [Track];
+// ok is false until a guard has checked the request. Call it after the guarded handler has
+// returned. An outcome does not mean that the request was accepted: refused requests have one,
+// too.
 func Tracked(ctx context.Context) (a observe.Authentication, ok bool) {
 	v, _ := ctx.Value(trackedKey{}).(*verdict)
 	if v == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/dashboard"
 )
 
-// A change by a page is the person's that the host names, never one that a form names; without
-// a name it is the host's.
+// The actor of a change must be the person that Config.Actor names, or the host if it returns "". A
+// form must not determine the actor.
 func TestActor(t *testing.T) {
 	for name, want := range map[string]audit.Actor{
 		"mia": {Kind: audit.ActorPerson, ID: "mia"},

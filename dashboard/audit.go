@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// A historyView is the view of the history of an account, or of one key or webhook.
+// An auditView is the view of the audit log of an account, or of one key or webhook.
 type auditView struct {
 	Target   string // ID of the key or webhook; empty: the whole account
 	Name     string // its current name; empty if it was deleted or the user may not see it
@@ -29,7 +29,7 @@ type auditView struct {
 	Post     url.Values   // fields of the form for the next page, if they must not be in a URL; or nil
 }
 
-// A pastView is the view of a history entry.
+// A pastView is the view of an audit entry.
 type pastView struct {
 	At      *when
 	Text    string
@@ -47,7 +47,7 @@ type pastView struct {
 	Request string // ID of the request
 }
 
-// A detailView is a detail of a history entry: a link, a time, or text.
+// A detailView is a detail of an audit entry: a link, a time, or text.
 type detailView struct {
 	Label string
 	Text  string
@@ -75,7 +75,7 @@ var actionTexts = map[audit.Action]string{
 	audit.AccountErased:       "Account data erased",
 }
 
-// fieldTexts are the names of fields as on the pages of keys and webhooks.
+// fieldTexts are the names of fields, as shown on the pages of keys and webhooks.
 var fieldTexts = map[string]string{
 	"name": "name", "scopes": "scopes", "expiresAt": "expiry",
 	"url": "endpoint URL", "events": "events", "active": "on/off state", "held": "hold", "threshold": "balance threshold",
@@ -93,7 +93,7 @@ const (
 	eventPrefix   = "evt_"
 )
 
-// filterHistory handles the form of the filters. It redirects to a URL with the filters, unless
+// filterAuditLog handles the form of the filters. It redirects to a URL with the filters, unless
 // they could contain a secret.
 func (p *pages) filterAuditLog(c *call) (answer, error) {
 	fields := make(url.Values)
@@ -113,7 +113,7 @@ func (p *pages) filterAuditLog(c *call) (answer, error) {
 	return a, err
 }
 
-// showHistory shows the history with the filters of the URL.
+// showAuditLog shows the audit log with the filters of the URL.
 func (p *pages) showAuditLog(c *call) (answer, error) {
 	fields := c.URL.Query()
 	if hint := hintIn(fields.Get("who")); hint != "" {
@@ -123,8 +123,8 @@ func (p *pages) showAuditLog(c *call) (answer, error) {
 	return p.auditLog(c, fields)
 }
 
-// history lists history entries, newest first. The optional filters are the target, the action, the
-// acting person or key, and the period.
+// auditLog lists audit entries, newest first. The optional filters are the target, the action,
+// the acting person or key, and the period.
 func (p *pages) auditLog(c *call, fields url.Values) (answer, error) {
 	f := newForm(fields)
 	query := audit.Query{Since: f.moment("from"), Until: f.moment("to"), Limit: pageSize}
@@ -191,8 +191,8 @@ func targetOf(action audit.Action) audit.TargetKind {
 	return audit.TargetWebhook // including deliveries and recoveries
 }
 
-// addPast adds entries to the view. If who is not empty it adds only those of matching actors; who
-// must be lower case. addPast examines a limited number of audit entries.
+// addPast adds entries to the view. If who is not empty, it adds only entries of matching actors;
+// who must be lower case. addPast examines a limited number of audit entries.
 func (p *pages) addPast(c *call, view *auditView, query audit.Query, who string) error {
 	names := make(map[audit.Target]string)
 	for range searchedPages {

@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestHistory changes keys and webhooks by the pages and otherwise, and reads who did what.
+// TestAuditLog changes keys and webhooks in the pages and in other ways, and reads the audit log.
 func TestAuditLog(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), Actor: func(*http.Request) string { return "ada@example.com" }})
@@ -53,7 +53,7 @@ func TestAuditLog(t *testing.T) {
 	}
 	s.get("audit-log?target="+key.ID).says("Key created", "Key changed").hides(hook.ID, other.ID)
 	s.get("audit-log?target="+hook.ID).says("Webhook created").hides(key.ID, "Key created")
-	s.get("audit-log?target="+other.ID).says("Key created", "Key revoked") // of what is gone, too
+	s.get("audit-log?target="+other.ID).says("Key created", "Key revoked") // works for deleted keys, too
 	if !strings.Contains(s.get("api-keys/"+key.ID).body, "audit-log?target="+key.ID) || !strings.Contains(s.get("webhooks/"+hook.ID).body, "audit-log?target="+hook.ID) {
 		t.Error("the pages do not lead to their audit log")
 	}
@@ -65,7 +65,7 @@ func TestAuditLog(t *testing.T) {
 	s.get("audit-log?target=" + key.ID).says("Nothing yet")
 }
 
-// TestHistoryPages lists more than one page.
+// TestAuditLogPages lists more than one page.
 func TestAuditLogPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "0", time.Time{})
@@ -92,7 +92,7 @@ func TestAuditLog_WithoutPermission_IsForbidden(t *testing.T) {
 	s.get("api-keys").hides("audit-log")
 }
 
-// Who deleted a key can be found by what the key was called, and by who did it.
+// The deletion of a key can be found by the key's name and by the actor.
 func TestAuditLog_KeyWasDeleted_IsFoundByItsNameAndByWhoDidIt(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), Actor: func(*http.Request) string { return "ada@example.com" }})
@@ -120,7 +120,7 @@ func TestAuditLog_KeyWasDeleted_IsFoundByItsNameAndByWhoDidIt(t *testing.T) {
 	s.get("audit-log").says("Key revoked backup of old "+old.Hint+" "+who, "Webhook deleted https://example.com", "Key created kept").hides("/secret", value)
 	s.get("audit-log?target="+old.ID).says("API keys / backup of old", "Key revoked "+old.Hint+" "+who)
 
-	for _, text := range []string{"old", old.ID, strings.ToUpper(old.Hint[len(old.Hint)-4:])} { // it is the only one
+	for _, text := range []string{"old", old.ID, strings.ToUpper(old.Hint[len(old.Hint)-4:])} { // each matches only this key
 		found := s.post("search", url.Values{"q": {text}})
 		for found.status == http.StatusSeeOther {
 			found = s.follow(found)
@@ -156,7 +156,7 @@ func TestAuditLog_KeyWasDeleted_IsFoundByItsNameAndByWhoDidIt(t *testing.T) {
 	}
 }
 
-// A filter by who did it looks through more than a page.
+// A filter by actor must search more than one page.
 func TestAuditLog_FilteredByWho_GoesOnOverPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "0", time.Time{})

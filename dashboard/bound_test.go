@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// opened are the pages with forms, for a key, a webhook and an event, and where their
-// forms go.
+// opened returns the pages with forms for a key, a webhook and an event, with the targets of their
+// forms.
 func opened(key, webhook, event string) map[string][]string {
 	return map[string][]string{
 		"api-keys/new":                                 {"api-keys/new"},
@@ -35,7 +35,7 @@ func opened(key, webhook, event string) map[string][]string {
 	}
 }
 
-// newOpened returns a site of alice's with something to do on each page.
+// newOpened returns a site of alice where every page has something to change.
 func newOpened(t *testing.T) (s *site, pages map[string][]string) {
 	t.Helper()
 	s = newSite(t, storageapi.Config{})
@@ -51,7 +51,7 @@ func newOpened(t *testing.T) (s *site, pages map[string][]string) {
 	return s, opened(key.ID, webhook.ID, event.ID)
 }
 
-// state tells what forms change of an account.
+// state returns the parts of an account that forms can change.
 func (s *site) state(account string) string {
 	s.Helper()
 	own := *s
@@ -70,7 +70,7 @@ func (s *site) state(account string) string {
 	return all.String()
 }
 
-// Opens each form as alice and sends it as bob.
+// Each form is opened as alice and sent as bob.
 func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 	s, pages := newOpened(t)
 	for at, actions := range pages {
@@ -90,7 +90,7 @@ func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 		}
 	}
 
-	// As themselves they can.
+	// Forms from the own account must work.
 	s.account = bob
 	s.post("api-keys/new", s.get("api-keys/new").form("name", "b", "scopes", "files:read", "expiry", "never")).want(http.StatusOK)
 	twice := s.get("api-keys/new").form("name", "b", "scopes", "files:read", "expiry", "never")
@@ -98,7 +98,7 @@ func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 	s.post("api-keys/new", twice).want(http.StatusConflict)
 }
 
-// during is a body during whose arrival something happens.
+// during is a request body that calls a function while it arrives.
 type during struct {
 	io.Reader
 	happens func()

@@ -109,7 +109,7 @@ func isID(s string) bool { return len(s) <= 128 && isText(s) }
 // isText reports whether a store can contain s.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// after returns the ID after which a page of a list starts.
+// after returns the ID after which the requested page of a list starts.
 func (c *call) after() string {
 	if after := c.URL.Query().Get("after"); isID(after) {
 		return after

@@ -87,7 +87,7 @@ func TestRecover(t *testing.T) {
 	begun := s.post(path+"/recover", form.form("state", "dead"))
 	job := s.follow(begun).want(http.StatusOK).says("Resending events", "Events Failed")
 	if !strings.Contains(job.body, `http-equiv="refresh"`) {
-		job.says("were sent again") // already
+		job.says("were sent again") // the job is already done
 	}
 	for i := range 3 {
 		s.settled(w.ID, fmt.Sprintf("evt_%d", i))
@@ -118,7 +118,7 @@ func TestRecover(t *testing.T) {
 	s.get("webhooks/" + other.ID + "/recoveries/" + id).want(http.StatusNotFound)
 }
 
-// A webhook has one recovery at a time. In this test none makes progress.
+// A webhook can have one recovery at a time. In this test recoveries make no progress.
 func TestRecover_WhileOneIsRunning_IsRejected(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/hooks", Events: alerts.EventTypes()})

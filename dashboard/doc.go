@@ -13,7 +13,7 @@
 // For every request, [Config.Account] returns the account to show. A request without an account
 // is redirected to [Config.SignIn], or answered with 403, before anything else happens. A user of
 // the account can do everything that the pages offer, unless [Config.May] restricts it, for
-// example to viewing. The policy for API keys (storageapi.Config.Authorize) does not apply.
+// example to viewing. storageapi.Config.Authorize, the policy for API keys, does not apply.
 //
 // # Secrets
 //

@@ -29,8 +29,7 @@ var (
 	signedShown = regexp.MustCompile(`Signed: <code>([^<]*)</code> and the body`)
 )
 
-// TestEventBody has what the page of a delivery shows be what was sent, to the byte, and be what
-// the receiver has to compute the signatures from.
+// The page of a delivery must show exactly the sent bytes, and the content that is signed.
 func TestEventBody(t *testing.T) {
 	r := newReceiver(t)
 	r.answer(http.StatusOK, markup)
@@ -71,7 +70,7 @@ func TestEventBody(t *testing.T) {
 		if want := hex.EncodeToString(mac([]byte(whole), body)); header.Get("X-Service-Signature") != want {
 			t.Errorf("%s: signed %s, computed %s", id, header.Get("X-Service-Signature"), want)
 		}
-		for name := range header { // as it was sent, signatures aside
+		for name := range header { // as sent, except for the signatures
 			if value := header.Get(name); !strings.Contains(name, "Signature") && name != "Content-Length" && !strings.Contains(shown.text(), name+" "+value) {
 				t.Errorf("the page has no %s: %s", name, value)
 			}

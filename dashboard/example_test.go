@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A host mounts the pages, and says by its own login who is looking.
+// A host mounts the pages behind its own login, which determines the account.
 func Example() {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()}) // or Path
 	if err != nil {

@@ -92,7 +92,7 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 	return view, nil
 }
 
-// maxSteps is the maximum number of queries for newest, which needs several if deliveries are rare.
+// maxSteps is the maximum number of queries of newest, which needs several if deliveries are rare.
 const maxSteps = 4
 
 // newest returns up to most of the webhook's newest deliveries since from, and whether

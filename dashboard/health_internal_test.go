@@ -19,7 +19,7 @@ func TestDraw(t *testing.T) {
 		return list
 	}
 	each[0] = hour{100, times(100, time.Second)}
-	each[1] = hour{0, times(1, 500*time.Millisecond)} // is seen, however little
+	each[1] = hour{0, times(1, 500*time.Millisecond)} // must be visible although it is small
 	each[23] = hour{25, times(50, 0)}
 	want := chart{
 		Width: 240, Height: 48, Longest: "1.0 s",

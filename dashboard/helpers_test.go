@@ -26,17 +26,17 @@ const (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// A site is a host with the dashboard, as a user who is signed in sees it.
+// A site is a host with the dashboard, as seen by a user who is signed in.
 type site struct {
 	testing.TB
 	api     *storageapi.Handler
 	pages   http.Handler
-	account string // who is looking
-	root    string // where the pages are mounted
+	account string // account of the user
+	root    string // mount point of the pages
 }
 
-// newSite returns a site in memory, unless config has it otherwise, at which alice is
-// looking.
+// newSite returns a site where alice is signed in. It uses a memory store unless config has a path
+// or a store.
 func newSite(t testing.TB, config storageapi.Config) *site {
 	t.Helper()
 	if config.Store == nil && config.Path == "" {
@@ -65,7 +65,7 @@ func (s *site) mount(config dashboard.Config) http.Handler {
 	return pages
 }
 
-// key makes a key in Go.
+// key creates a key in Go.
 func (s *site) key(account, name string, expiresAt time.Time, members ...scopes.Scope) (apikeys.Key, string) {
 	s.Helper()
 	set := scopes.Of(members...)
@@ -93,7 +93,7 @@ func (s *site) valid(token string) bool {
 	return err == nil
 }
 
-// A page is a whole answer.
+// A page is a complete response.
 type page struct {
 	testing.TB
 	at     *url.URL
@@ -113,13 +113,13 @@ func (s *site) do(r *http.Request) *page {
 	return &page{s, r.URL, w.Code, w.Result().Header, string(body)}
 }
 
-// get gets a page by its address under the root.
+// get requests a page by its path below the root.
 func (s *site) get(path string) *page {
 	s.Helper()
 	return s.do(httptest.NewRequestWithContext(s.Context(), "GET", s.root+path, nil))
 }
 
-// post sends a form, as the browser does from the dashboard's own pages.
+// post sends a form as a browser does from the dashboard's own pages.
 func (s *site) post(path string, form url.Values) *page {
 	s.Helper()
 	return s.do(s.formRequest(path, form, "same-origin"))
@@ -134,7 +134,7 @@ func (s *site) formRequest(path string, form url.Values, from string) *http.Requ
 	return r
 }
 
-// follow gets the page that an answer leads to.
+// follow requests the page to which a response redirects.
 func (s *site) follow(p *page) *page {
 	s.Helper()
 	p.want(http.StatusSeeOther)
@@ -155,12 +155,12 @@ func (p *page) want(status int) *page {
 
 var tags = regexp.MustCompile(`(?s)<[^>]*>`)
 
-// text is the text of the page, in one line.
+// text returns the visible text of the page on one line.
 func (p *page) text() string {
 	return strings.Join(strings.Fields(html.UnescapeString(tags.ReplaceAllString(p.body, " "))), " ")
 }
 
-// says checks that all of it can be read.
+// says checks that the visible text contains all texts.
 func (p *page) says(texts ...string) *page {
 	p.Helper()
 	for _, text := range texts {
@@ -171,7 +171,7 @@ func (p *page) says(texts ...string) *page {
 	return p
 }
 
-// hides checks that none of it is anywhere in the answer.
+// hides checks that the response contains none of the texts.
 func (p *page) hides(texts ...string) *page {
 	p.Helper()
 	for _, text := range texts {
@@ -184,7 +184,7 @@ func (p *page) hides(texts ...string) *page {
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`)
 
-// form returns what the page's form sends, with the given fields.
+// form returns the data of the page's form, with the given fields set.
 func (p *page) form(fields ...string) url.Values {
 	p.Helper()
 	values := make(url.Values)
@@ -199,7 +199,7 @@ func (p *page) form(fields ...string) url.Values {
 
 var secretShown = regexp.MustCompile(`<code id="secret" data-secret>([^<]*)</code>`)
 
-// secret returns the value that the page shows once, or "".
+// secret returns the value that the page shows only once, or "".
 func (p *page) secret() string {
 	match := secretShown.FindStringSubmatch(p.body)
 	if match == nil {
@@ -208,7 +208,7 @@ func (p *page) secret() string {
 	return html.UnescapeString(match[1])
 }
 
-// leadsTo returns where the link or button of that text leads, under the root.
+// leadsTo returns the target of the link or button with the text, relative to the root.
 func (p *page) leadsTo(text string) string {
 	p.Helper()
 	for _, match := range linked.FindAllStringSubmatch(p.body, -1) {

@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestFilterKeys: a list by name, scope and how long keys are unused, and by all of them.
+// TestFilterKeys filters by name, scope and time without use, and by all of them.
 func TestFilterKeys(t *testing.T) {
 	clock := testclock.At(noon)
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: clock.Now}})
@@ -59,7 +59,8 @@ func TestFilterKeys(t *testing.T) {
 	}
 }
 
-// TestFilterKeyPages: pages keep the filters, and one that has looked at enough goes on.
+// TestFilterKeyPages checks that further pages keep the filters, even if the search reaches its
+// limit.
 func TestFilterKeyPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: -1}})
 	for i := range 51 {

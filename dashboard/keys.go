@@ -13,7 +13,7 @@ import (
 // pageSize is the number of keys or deliveries on a page.
 const pageSize = 50
 
-// Keys are marked if they expire within soon, or were not used within idle of their creation.
+// A key is marked if it expires within soon, or if it was never used and is at least idle old.
 const (
 	soon = 14 * 24 * time.Hour
 	idle = 30 * 24 * time.Hour

@@ -49,7 +49,7 @@ func TestKeyPages(t *testing.T) {
 	after, _, _ = strings.Cut(after, `"`)
 	s.get("api-keys?after="+after).says("key 00", "Newest").hides("key 01", "Older")
 	s.get("api-keys?after=key_0").says("No more API keys.")
-	s.get("api-keys?after=%00").says("key 50") // nothing that a list could begin after
+	s.get("api-keys?after=%00").says("key 50") // invalid position
 }
 
 func TestCreateKey(t *testing.T) {
@@ -74,10 +74,10 @@ func TestCreateKey(t *testing.T) {
 		t.Errorf("no %s", want)
 	}
 
-	// The form again, as by a reload: nothing more is made, and nothing shown.
+	// Sending the form again, as on a reload, must create nothing and show no value.
 	clock.Add(time.Hour)
 	again := s.post("api-keys/new", form).want(http.StatusOK).says("did not create another", "nightly backup").hides(token)
-	// And with another name, as by the back button.
+	// Sending it with another name, as after the back button, must create nothing either.
 	form.Set("name", "other")
 	other := s.post("api-keys/new", form).want(http.StatusConflict).says("has already created a key").hides(token)
 	if again.secret() != "" || other.secret() != "" || len(s.keys()) != 1 {
@@ -86,7 +86,7 @@ func TestCreateKey(t *testing.T) {
 	for _, path := range []string{"api-keys", "api-keys/" + key.ID, "api-keys/" + key.ID + "/rotate", "api-keys/" + key.ID + "/revoke"} {
 		s.get(path).want(http.StatusOK).hides(token)
 	}
-	// What that page offers makes another, knowingly.
+	// The form on that page creates another key deliberately.
 	s.post("api-keys/new", other.form("name", "other", "scopes", "files:read", "expiry", "never")).want(http.StatusOK)
 	if keys := s.keys(); len(keys) != 2 || keys[0].Name != "other" || !keys[0].ExpiresAt.IsZero() {
 		t.Errorf("got %+v", keys)
@@ -101,7 +101,7 @@ func TestCreateKeyOnDay(t *testing.T) {
 	}
 }
 
-// All errors are shown at once, each at its field, and the input stays.
+// All errors must be shown at once, next to their fields, and the input must remain.
 func TestCreateKeyRefused(t *testing.T) {
 	const (
 		name   = "Enter a name"
@@ -167,7 +167,7 @@ func TestRotateKey(t *testing.T) {
 	}
 	s.get("api-keys/"+key.ID).says("This key was rotated", "It was last used just now").hides(token, before)
 
-	// The form again rotates nothing: the value before lives on.
+	// Sending the form again must rotate nothing, so that the previous value remains valid.
 	if again := s.post(path, form).want(http.StatusConflict).says("was not rotated again"); again.secret() != "" || !s.valid(token) || !s.valid(before) {
 		t.Error("a form that was sent again rotated again")
 	}
@@ -208,7 +208,7 @@ func TestKeyPages_ShowHintsAndCreatorButNoValue(t *testing.T) {
 	s.get("api-keys/"+key.ID).says("Value "+second.Hint(), "The previous value, "+key.Hint+" , works until", "Created by mia <m@example.com>").
 		hides(first, second.Reveal(), "m@example.com>")
 	s.get("api-keys/" + key.ID + "/revoke").says(second.Hint())
-	for _, token := range []string{first, second.Reveal()} { // by the value, which leaves the address, and by either hint
+	for _, token := range []string{first, second.Reveal()} { // by value, which must not remain in the URL, and by either hint
 		found := s.follow(s.get("search?q=" + token))
 		if at := found.at.String(); strings.Contains(at, token) {
 			t.Errorf("the value is in the address %s", at)

@@ -15,8 +15,8 @@ type invoicePaid struct {
 
 func (invoicePaid) EventType() webhooks.EventType { return "invoices.paid" }
 
-// TestOwnEvents shows a host's event in plain words, and keeps the subscription once it is
-// not declared any more.
+// TestOwnEvents checks the text of a host's event type, and that a subscription to it remains after
+// it is no longer declared.
 func TestOwnEvents(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store, Webhooks: webhooks.Config{Events: []webhooks.EventDeclaration{

@@ -15,12 +15,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver is an HTTPS server that takes events, and answers what it is told.
+// A receiver is an HTTPS server that receives events and responds as configured.
 type receiver struct {
 	*httptest.Server
 	status atomic.Int64
 	body   atomic.Value
-	header atomic.Value // of the last request
+	header atomic.Value // of the latest request
 }
 
 func newReceiver(t testing.TB) *receiver {
@@ -41,14 +41,14 @@ func (r *receiver) answer(status int, body string) {
 	r.status.Store(int64(status))
 }
 
-// config lets webhooks be sent to the receiver, an attempt each.
+// config allows webhooks to the receiver, with one attempt per delivery.
 func (r *receiver) config() webhooks.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
 	return webhooks.Config{Outbound: webhooks.Outbound{RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}
 }
 
-// newDelivering returns a site that delivers to the receiver, and a webhook there.
+// newDelivering returns a site that delivers to the receiver, and a webhook for it.
 func newDelivering(t *testing.T, r *receiver) (*site, webhooks.Webhook) {
 	t.Helper()
 	s := newSite(t, storageapi.Config{Webhooks: r.config()})
@@ -68,7 +68,7 @@ func newDelivering(t *testing.T, r *receiver) (*site, webhooks.Webhook) {
 	return s, webhook
 }
 
-// publish publishes an event and waits until it is settled.
+// publish publishes an event and waits until its delivery is settled.
 func (s *site) publish(webhook, event string) {
 	s.Helper()
 	if err := s.api.Webhooks.Publish(s.Context(), webhooks.Event{ID: event, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
@@ -77,7 +77,7 @@ func (s *site) publish(webhook, event string) {
 	s.settled(webhook, event)
 }
 
-// settled waits until a delivery is not pending.
+// settled waits until a delivery is no longer pending, and returns it.
 func (s *site) settled(webhook, event string) webhooks.Delivery {
 	s.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {

@@ -73,8 +73,8 @@ var (
 	ids  = regexp.MustCompile(`^(` + keyPrefix + `|` + webhookPrefix + `|` + eventPrefix + `|rec_|aud_)[0-9A-Z]{26}$`)
 )
 
-// maybeSecret reports whether text could contain a secret, and so must not appear in a URL: it
-// contains a long run of letters and digits other than an ID of this service.
+// maybeSecret reports whether text could contain a secret, and so must not appear in a URL. This is
+// the case if it has a long run of letters and digits other than an ID of this service.
 func maybeSecret(text string) bool {
 	for _, run := range runs.FindAllString(text, -1) {
 		if strings.ContainsAny(run, "0123456789") && !ids.MatchString(run) {
@@ -202,8 +202,9 @@ func (s *search) each(parameter string, list func(after string) (next string, en
 	return after, nil
 }
 
-// newest returns the position at which to start searching a list for IDs that begin with the query:
-// at the greatest of these, since lists are in descending order of IDs.
+// newest returns the position at which to search a list for IDs that begin with the query, which
+// itself begins with prefix. Lists are in descending order of IDs, so the position is just before
+// the greatest such ID. If after is set, newest returns after.
 func (s *search) newest(after, prefix string) string {
 	if after == "" && strings.HasPrefix(s.view.Query, prefix) {
 		return s.view.Query + "~"
@@ -338,7 +339,7 @@ func (s *search) findEvent(eventID string) (found bool, err error) {
 	return true, nil
 }
 
-// unless returns err, or nil if err is other.
+// unless returns err, or nil if err is the error other.
 func unless(err, other error) error {
 	if errors.Is(err, other) {
 		return nil

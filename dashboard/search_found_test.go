@@ -31,7 +31,8 @@ func TestSearch_LongestQueryAndAnyScript_FindsMatches(t *testing.T) {
 	s.search(key.Name).leadsOn("api-keys/" + key.ID)
 }
 
-// It does not redirect if earlier pages had results, or if part of the lists was not searched yet.
+// There must be no redirect if earlier pages had results, or if the lists are not completely
+// searched.
 func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}, Webhooks: webhooks.Config{MaxPerAccount: 2000, Outbound: webhooks.Outbound{AllowHosts: []string{"many.example.com", "late.example.com"}}}})
 	for i := range 21 {
@@ -53,8 +54,8 @@ func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
 	s.older(page).want(http.StatusOK).says("https://late.example.com/")
 }
 
-// TestSearch_EarlierName_FindsTheKey: a key is found by each name that it had, once, also together with
-// another that is called so now, and after it was deleted.
+// A key must be found once by each of its names, even if another key has that name now, and even
+// after its deletion.
 func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "laptop of mia", time.Time{})
@@ -116,13 +117,13 @@ func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
 	s.get("audit-log?after=none").want(http.StatusOK)
 }
 
-// TestSearch_Secret_IsInNoAddress pastes the value of a key, and others that only look like one,
-// wherever people search: no page leads to an address with it, nor shows it.
+// When the value of a key, or text that only looks like one, is pasted into a search field, no URL
+// may contain it and no page may show it.
 func TestSearch_Secret_IsInNoAddress(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})
 	s.key(alice, "another", time.Time{})
-	secrets := map[string]string{ // a part that must not be seen → what is pasted
+	secrets := map[string]string{ // secret part by pasted text
 		"Api-Key: " + token: token, token: token, `"` + token + `",`: token, "KEY=" + token: token,
 		"(" + token + ")": token, "key=" + token + "&x": token, "<" + token + ">": token, "/" + token + "/": token, "x " + token + ".": token,
 		token[:len(token)-1]:                     token[:len(token)-1],
@@ -149,8 +150,8 @@ func TestSearch_Secret_IsInNoAddress(t *testing.T) {
 	}
 }
 
-// TestSignIn_SecretInTheAddress_IsNotInNext: an address that a person made up or has bookmarked is
-// passed on to the page that signs in without its secrets.
+// The requested address is passed to the login page without its secrets, even if the user typed or
+// bookmarked it.
 func TestSignIn_SecretInTheAddress_IsNotInNext(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	_, token := s.key(alice, "a key", time.Time{})
@@ -181,7 +182,7 @@ func TestSignIn_SecretInTheAddress_IsNotInNext(t *testing.T) {
 	}
 }
 
-// TestSearchOfWhatOneMaySee ends: what is not searched has no older part.
+// A search must end without older results if the user may not search any further lists.
 func TestSearchOfWhatOneMaySee(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{May: func(_ *http.Request, action auth.Action) bool { return action == auth.ReadKeys }})

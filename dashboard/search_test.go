@@ -28,14 +28,14 @@ func (s *site) search(query string) *page {
 	return found
 }
 
-// older goes on with a search.
+// older continues a search with older entries.
 func (s *site) older(p *page) *page {
 	s.Helper()
 	p.says("Search older")
 	return s.post("search", p.form())
 }
 
-// leadsOn checks that a search leads to a page.
+// leadsOn checks that a search redirects to a page.
 func (p *page) leadsOn(to string) {
 	p.Helper()
 	if got := p.want(http.StatusSeeOther).header.Get("Location"); got != "./"+to {
@@ -43,7 +43,7 @@ func (p *page) leadsOn(to string) {
 	}
 }
 
-// TestSearch finds everything by all that people know of it.
+// TestSearch finds keys, webhooks and events by every searchable property.
 func TestSearch(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"a.example.com", "b.example.com"}}}})
 	backup, token := s.key(alice, "Nightly Backup", time.Time{})
@@ -87,7 +87,7 @@ func TestSearch(t *testing.T) {
 	s.search("").want(http.StatusOK).says("Find API keys by name, ID or last characters")
 	s.search("<script>").says("No matches", "Results for “<script>”")
 
-	// The value of a key is not to be in an address.
+	// The value of a key must not appear in a URL.
 	s.search(token).leadsOn("api-keys/" + backup.ID)
 	s.search(backup.Hint).leadsOn("api-keys/" + backup.ID)
 
@@ -97,7 +97,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchIsBounded goes on by pages, and finds what is old.
+// TestSearchIsBounded continues a search over several pages, and finds old entries.
 func TestSearchIsBounded(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}})
 	old, _ := s.key(alice, "the oldest of all", time.Time{})
@@ -123,7 +123,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhoMaySearch finds only what the user may see.
+// TestWhoMaySearch checks that users find only objects that they may see.
 func TestWhoMaySearch(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	key, _ := s.key(alice, "example", time.Time{})

@@ -23,7 +23,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// steps are requests to all routes about one key, webhook, event and recovery.
+// steps returns requests to all routes for a key, a webhook, an event and a recovery.
 func steps(key, webhook, event, recovery string) []struct{ method, path string } {
 	return []struct{ method, path string }{
 		{"GET", "api-keys/" + key},
@@ -51,7 +51,7 @@ func steps(key, webhook, event, recovery string) []struct{ method, path string }
 	}
 }
 
-// allFields is a form that every route takes.
+// allFields returns a form that every route accepts.
 func allFields() url.Values {
 	return url.Values{
 		"name": {"stolen"}, "scopes": {"files:read"}, "expiry": {"never"}, "grace": {"0s"}, "version": {"x"}, "to": {"off"},
@@ -59,7 +59,7 @@ func allFields() url.Values {
 	}
 }
 
-// A store that is touched fails the test: it has no methods, and nothing that only some stores have.
+// untouchable is a store without methods, so that any call of the store fails the test.
 type untouchable struct{ store.Store }
 
 func (untouchable) Capabilities() capability.Set { return capability.Set{} }
@@ -122,7 +122,7 @@ func checkHeader(t testing.TB, p *page) {
 	}
 }
 
-// inline is what the Content-Security-Policy refuses to run.
+// inline matches markup that the Content-Security-Policy blocks.
 var inline = regexp.MustCompile(`(?i)<style|\sstyle=|\son\w+=|<script(?:>|\s[^>]*[^"]>)|javascript:|<base|<iframe|https?://`)
 
 func TestHeaders(t *testing.T) {
@@ -165,7 +165,7 @@ func TestCrossOrigin(t *testing.T) {
 			got := s.do(s.formRequest(p.path, allFields(), from)).want(http.StatusForbidden).says("Another site sent this request.")
 			checkHeader(t, got)
 		}
-		r := s.formRequest(p.path, allFields(), "") // of an older browser
+		r := s.formRequest(p.path, allFields(), "") // as from an older browser
 		r.Header.Set("Origin", "https://evil.example")
 		s.do(r).want(http.StatusForbidden)
 	}
@@ -175,7 +175,7 @@ func TestCrossOrigin(t *testing.T) {
 	}
 }
 
-// Another account's ids are as if they had never been.
+// IDs of another account must be treated like unknown IDs.
 func TestOtherAccount(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "of alice", time.Time{})
@@ -218,7 +218,7 @@ func TestOtherAccount(t *testing.T) {
 	if keys := s.keys(); len(keys) != 1 || keys[0].Name != "of alice" || !s.valid(token) || err != nil || !after.Active {
 		t.Errorf("something was changed: %+v, %+v", keys, after)
 	}
-	for _, p := range theirs { // and they are there
+	for _, p := range theirs { // the other account's objects must still exist
 		if p.method == "GET" {
 			s.get(p.path).want(http.StatusOK)
 		}
@@ -241,7 +241,7 @@ func TestPages_MarkupInInput_IsShownAsText(t *testing.T) {
 	}
 }
 
-// checkMarkup checks that the markup is there, and is text.
+// checkMarkup checks that the page contains the markup as text.
 func checkMarkup(t *testing.T, p *page) {
 	t.Helper()
 	if strings.Contains(p.body, "<script>") || strings.Contains(p.body, "<img") {
@@ -260,7 +260,7 @@ func TestBadForms(t *testing.T) {
 	s.do(r).want(http.StatusBadRequest)
 }
 
-// What fails is logged and not told.
+// Errors must be logged and not shown.
 func TestFailure(t *testing.T) {
 	var log strings.Builder
 	s := newSite(t, storageapi.Config{Store: failing{memory.New()}, Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -19,8 +19,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestSignIn: who asks for a page without an account is sent to sign in, and told where
-// from; a form is refused as ever.
+// A page request without an account must be redirected to the login page with the requested path. A
+// form without an account must be rejected.
 func TestSignIn(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: untouchable{}})
 	if err != nil {
@@ -54,7 +54,7 @@ func TestSignIn(t *testing.T) {
 			}
 			checkHeader(t, got)
 			if method == "GET" && strings.HasPrefix(test.asked, "/outer/") {
-				break // it is stripped once
+				break // the prefix is stripped only once
 			}
 		}
 		if !strings.HasPrefix(test.asked, "/outer/") {
@@ -109,11 +109,10 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// changing are the buttons and links of what changes something.
+// changing matches buttons and links that change something.
 var changing = regexp.MustCompile(`<form method="post"|/(new|revoke|rotate|edit|delete|recover)"`)
 
-// TestMay: people who may only look are shown no buttons, and what they send nevertheless
-// changes nothing.
+// Users who may only view must see no buttons, and their forms must change nothing.
 func TestMay(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})
@@ -167,7 +166,7 @@ func TestMay(t *testing.T) {
 		t.Errorf("%d were refused, and something was changed: %+v, %+v, %v", refused, keys, after, err)
 	}
 
-	// One may, another not.
+	// Some actions are allowed, others are not.
 	may(auth.ReadWebhooks, auth.UpdateWebhook)
 	s.follow(s.get("")).want(http.StatusOK).says("Webhooks").hides("API keys")
 	s.get("api-keys").want(http.StatusForbidden)
@@ -180,7 +179,7 @@ func TestMay(t *testing.T) {
 	s.get("api-keys").want(http.StatusForbidden)
 	s.get("webhooks").want(http.StatusForbidden)
 
-	// Without it people may do everything.
+	// Without Config.May users may do everything.
 	s.pages = s.mount(dashboard.Config{})
 	s.get("api-keys/"+key.ID).says("Revoke…", "Rotate…", "Rename")
 	s.get("webhooks/"+webhook.ID).says("Send test event", "Rotate secret…", "Delete…", "Resend missed events…")

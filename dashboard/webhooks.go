@@ -77,8 +77,8 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	return view
 }
 
-// viewCurrent returns the view of a webhook with its delivery state, for example that its endpoint
-// does not respond, and its figures.
+// viewCurrent returns the view of a webhook and its figures. The view includes the delivery state,
+// for example that the endpoint does not respond.
 func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks.WebhookStats, error) {
 	view := p.viewWebhook(w)
 	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, w.ID)
@@ -100,7 +100,7 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 	return view, stats, nil
 }
 
-// webhookVersion is the version of what the forms of a webhook change.
+// webhookVersion is the version of the fields that the forms of a webhook change.
 func webhookVersion(w *webhooks.Webhook) string {
 	sum := fields.Sum(w, fields.Created|fields.Value)
 	return version("webhook", w.ID, string(sum[:]))

@@ -93,7 +93,7 @@ func TestEditWebhook(t *testing.T) {
 	if got := s.webhook(w.ID); got.URL != r.URL+"/new" || got.Threshold != 0 || !slices.Equal(got.Events, []webhooks.EventType{alerts.TypeFilesExpiring}) {
 		t.Errorf("got %+v", got)
 	}
-	// A form that was made of what it was before does not undo that, unless it is sent again.
+	// A form with an outdated version must not undo the change, unless it is submitted again.
 	form.Set("url", r.URL+"/late")
 	again := s.post(path+"/edit", form).want(http.StatusConflict).says("changed since you opened the form")
 	if got := s.webhook(w.ID).URL; got != r.URL+"/new" {
@@ -103,7 +103,7 @@ func TestEditWebhook(t *testing.T) {
 	s.post(path+"/edit", again.form("url", "late")).want(http.StatusUnprocessableEntity).says("Must begin with https://.", "Select at least one event")
 }
 
-// A webhook that is on hold says so, and can be released by a person who may change it.
+// The page must say that a webhook is on hold. Users who may change the webhook can release it.
 func TestReleaseWebhook(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store})
@@ -155,8 +155,8 @@ func TestTurnWebhook(t *testing.T) {
 	s.get("webhooks").says("Off", "responded 410 Gone", "0% of 1")
 }
 
-// Who turns a webhook off is told before and after that events will be skipped, and is offered
-// them when it is turned on.
+// The pages must warn before and after disabling a webhook that events are skipped, and offer to
+// resend them when the webhook is enabled.
 func TestTurnWebhook_EventsPublishedWhileOff_OffersToResendThem(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
@@ -164,7 +164,7 @@ func TestTurnWebhook_EventsPublishedWhileOff_OffersToResendThem(t *testing.T) {
 	s.publish(w.ID, "evt_before")
 	off := s.get(s.get(path).leadsTo("Turn off…")).want(http.StatusOK).says("Turn off this webhook?", "Events published while it is off are skipped")
 	s.follow(s.post(path+"/turn", off.form())).says("Events published from now on are skipped.").hides("until you turn it back on", "so far")
-	s.get(path + "/turn").want(http.StatusSeeOther) // it is off
+	s.get(path + "/turn").want(http.StatusSeeOther) // already disabled
 	s.publish(w.ID, "evt_1")
 	s.get(path).says("1 event was skipped so far.", "turning it on does not send them")
 	s.publish(w.ID, "evt_2")
@@ -189,7 +189,7 @@ func TestTurnWebhook_EventsPublishedWhileOff_OffersToResendThem(t *testing.T) {
 	s.get(path + "?done=on&off=yesterday").want(http.StatusOK).hides("were skipped while")
 }
 
-// field returns the value of a page's input of that name.
+// field returns the value of the input with the name.
 func (s *site) field(p *page, name string) string {
 	s.Helper()
 	_, rest, found := strings.Cut(p.body, `name="`+name+`"`)
@@ -206,7 +206,7 @@ func TestFailingWebhook(t *testing.T) {
 	s, w := newDelivering(t, r)
 	r.answer(http.StatusInternalServerError, "")
 	s.publish(w.ID, "evt_1")
-	s.get("webhooks").says("Failing", "Every attempt has failed since").hides("turned off") // one event alone does not turn it off
+	s.get("webhooks").says("Failing", "Every attempt has failed since").hides("turned off") // one failed event alone does not disable it
 
 	for i := 2; !s.stats(w.ID).LimiterState.Open; i++ {
 		if i > 100 {

@@ -11,11 +11,10 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// maxWeight is how many bytes a browser gets, uncompressed, that shows the first page.
+// maxWeight is the maximum number of uncompressed bytes that a browser loads for the first page.
 const maxWeight = 60_000
 
-// TestWeight weighs the list of 50 keys with all that it loads. Most keys have some
-// scopes.
+// TestWeight measures the list of 50 keys with all its assets. Most keys have some scopes.
 func TestWeight(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	for i := range 50 {

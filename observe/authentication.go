@@ -7,20 +7,20 @@ type Authentication struct {
 	// Outcome has few values: see [Outcomes].
 	Outcome Outcome
 
-	// Account and KeyID identify the key. They are empty if the key is not known: for Missing,
-	// Malformed, Unknown, StoreFailed and Canceled. They are not for labels.
+	// Account and KeyID identify the key. They are empty if the key is not known: with the outcomes
+	// Missing, Malformed, Unknown, StoreFailed and Canceled. They are not for labels.
 	Account, KeyID string
 
 	// Replaced reports that a rotation has replaced the key's value. With OK, ScopeMissing and
-	// Limited the value is in its grace period.
+	// Limited the value is still in its grace period.
 	Replaced bool
 
-	// Duration is the time to verify the key, without the handler.
+	// Duration is the time to verify the key, not including the handler.
 	Duration time.Duration
 }
 
-// An Outcome is the reason for accepting or rejecting a key. Clients of the API cannot distinguish
-// the 401s.
+// An Outcome is the reason for accepting or rejecting a key. Clients of the API cannot
+// distinguish the outcomes that are answered 401.
 type Outcome string
 
 // The outcomes.

@@ -2,15 +2,14 @@ package observe
 
 import "time"
 
-// A Publication is a call of the store to store events with their deliveries.
+// A Publication is a store call that stores events with their deliveries.
 type Publication struct {
 	Account    string           // not for labels
 	Events     []PublishedEvent // at least one; do not modify
 	Deliveries int              // of all events; 0 if Err is not nil
 	Duration   time.Duration    // of the call of the store
 
-	// Err is the store's error, after which the events may be stored nevertheless. It is not for
-	// labels.
+	// Err is the store's error. The events may have been stored nevertheless. It is not for labels.
 	Err error
 }
 
@@ -21,7 +20,7 @@ type PublishedEvent struct {
 	Bytes int    // of the body
 }
 
-// A Claim is a call of the store to claim due deliveries.
+// A Claim is a store call that claims due deliveries.
 type Claim struct {
 	Limit    int           // maximum number of deliveries
 	Claimed  int           // deliveries claimed; 0 if Err is not nil
@@ -49,8 +48,8 @@ type Attempt struct {
 	EventTimestamp time.Time
 
 	// TraceContext is the result of webhooks.Config.TraceContext when the event was published,
-	// possibly long ago and by another process. So link the span of an attempt to it, and do not
-	// make it a child. It may be empty. It is not for labels.
+	// possibly long ago and by another process. So link the span of an attempt to it, rather than
+	// make it a child. TraceContext may be empty. It is not for labels.
 	TraceContext string
 }
 
@@ -67,7 +66,7 @@ const (
 // Results returns all results, in the order of their declaration.
 func Results() []Result { return []Result{Delivered, Retry, Dead} }
 
-// A Settlement is a call of the store to record results of attempts.
+// A Settlement is a store call that records results of attempts.
 type Settlement struct {
 	Size     int           // results
 	Stale    int           // results dropped because another worker has the delivery

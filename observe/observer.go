@@ -11,24 +11,25 @@ import (
 type Observer struct {
 	// Authenticated is called for each request that a guard has accepted or rejected, after its
 	// handler has returned, and for each call of auth.Authenticator.Authenticate. ctx is the
-	// request's context, which may have ended.
+	// request's context, which may be done.
 	Authenticated func(ctx context.Context, a Authentication)
 
-	// Published is called after each call of the store that publishes events: for
-	// WebhookService.Publish, and for reports that cause events. It is not called for events
-	// published in the host's own transaction.
+	// Published is called after each store call that stores events: for WebhookService.Publish, and
+	// for reports that cause events. It is not called for events published in the host's own
+	// transaction.
 	Published func(ctx context.Context, p Publication)
 
 	// Changed is called for each change of a key or webhook by this process, and when this process
-	// reports a failing webhook or turns one off. It is not called for a change whose result was
-	// lost. For changes by other processes and for expiring keys, use storageapi.Config.Notify.
+	// reports a failing webhook or disables one. It is not called for a change if the store did not
+	// report its result. For changes by other processes and for expiring keys, use
+	// storageapi.Config.Notify.
 	Changed func(n audit.Entry)
 
 	// Claimed is called for each call of the store that claims deliveries.
 	Claimed func(c Claim)
 
-	// Attempted is called for each recorded attempt. It is not called for canceled attempts and
-	// test events.
+	// Attempted is called for each attempt whose result is recorded. It is not called for canceled
+	// attempts and test events.
 	Attempted func(a Attempt)
 
 	// Settled is called for each call of the store that records results of attempts.
@@ -37,8 +38,8 @@ type Observer struct {
 	// Committed is called for each commit to a file of store/bolt, and not by other stores.
 	Committed func(c Commit)
 
-	// Lost is called after calls were dropped because the queue was full, before the next call. n is
-	// the number of dropped calls since the last call of Lost. Count it.
+	// Lost is called before the next call after calls were dropped because the queue was full. n is
+	// the number of calls dropped since the last call of Lost. Count it.
 	Lost func(n int)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The host provides the providers, and shuts them down after the Handler.
+// The host creates the providers, and shuts them down after the Handler.
 func Example() {
 	dir, err := os.MkdirTemp("", "otelstorage")
 	if err != nil {
@@ -27,9 +27,9 @@ func Example() {
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
 
-	exported := tracetest.NewInMemoryExporter() // otlptracegrpc.New, say
+	exported := tracetest.NewInMemoryExporter() // for example otlptracegrpc.New
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exported))
-	collected := sdkmetric.NewManualReader() // sdkmetric.NewPeriodicReader of otlpmetricgrpc.New, say
+	collected := sdkmetric.NewManualReader() // for example sdkmetric.NewPeriodicReader with otlpmetricgrpc.New
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(collected))
 
 	telemetry, err := otelstorage.New(otelstorage.Config{TracerProvider: tracers, MeterProvider: meters})

@@ -172,9 +172,9 @@ func (m *metrics) changed(n audit.Entry) {
 
 const classStatus = string(webhooks.ClassStatus)
 
-// knownStatus returns a status that HTTP defines, or the x00 status of its class, to which RFC 9110
-// makes others equivalent: receivers could return 900 different ones. It returns 0 for a status
-// without a class.
+// knownStatus returns a status that HTTP defines, or the x00 status of its class, which RFC 9110
+// declares equivalent to an unknown status. This bounds the 900 statuses that receivers could
+// return. It returns 0 for a status without a class.
 func knownStatus(status int) int {
 	switch {
 	case http.StatusText(status) != "":

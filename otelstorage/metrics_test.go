@@ -39,7 +39,8 @@ func metering(t *testing.T) (*otelstorage.Telemetry, *sdkmetric.ManualReader) {
 	return telemetry, reader
 }
 
-// feed has an observer told one thing of each kind, whose ids, addresses and accounts are of n.
+// feed passes one observation of each kind to the observer. Their IDs, addresses and accounts
+// contain n.
 func feed(o observe.Observer, n int) {
 	ctx := context.Background()
 	id := func(kind string) string { return fmt.Sprintf("%s_unbounded_%d", kind, n) }
@@ -77,8 +78,8 @@ func stats(context.Context) (webhooks.Stats, error) {
 	}, nil
 }
 
-// TestMetrics: each thing that an Observer is told arrives in the metric that the package
-// comment names.
+// TestMetrics checks that each observation changes the metrics that the package comment lists for
+// it.
 func TestMetrics(t *testing.T) {
 	telemetry, reader := metering(t)
 	feed(telemetry.Observer(), 599-100)
@@ -86,7 +87,7 @@ func TestMetrics(t *testing.T) {
 	got := collect(t, reader)
 	for series, value := range map[string]float64{
 		`http.client.request.duration{http.request.method=POST,http.response.status_code=204,messaging.system=storageapi}`:                                     1,
-		`http.client.request.duration{error.type=500,http.request.method=POST,http.response.status_code=500,messaging.system=storageapi}`:                      1, // of 599
+		`http.client.request.duration{error.type=500,http.request.method=POST,http.response.status_code=500,messaging.system=storageapi}`:                      1, // the status was 599
 		`http.client.request.duration{error.type=timeout,http.request.method=POST,messaging.system=storageapi}`:                                                1,
 		`messaging.client.operation.duration{messaging.operation.name=publish,messaging.operation.type=send,messaging.system=storageapi}`:                      1,
 		`messaging.client.operation.duration{error.type=_OTHER,messaging.operation.name=publish,messaging.operation.type=send,messaging.system=storageapi}`:    1,
@@ -130,8 +131,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestConventions: instruments that bear a name of the conventions have the unit, the
-// description and the kind of it.
+// Instruments with names from the conventions must have the unit, the description and the kind that
+// the conventions define.
 func TestConventions(t *testing.T) {
 	telemetry, reader := metering(t)
 	feed(telemetry.Observer(), 1)
@@ -166,12 +167,12 @@ func TestConventions(t *testing.T) {
 	}
 }
 
-// TestAttributesAreBounded: a million customers need no more series than one does.
+// The number of series must not depend on the number of customers.
 func TestAttributesAreBounded(t *testing.T) {
 	telemetry, reader := metering(t)
 	telemetry.SetStats(stats)
 	observer := telemetry.Observer()
-	const all = 900 // statuses
+	const all = 900 // number of different statuses
 	for n := range all {
 		feed(observer, n)
 	}
@@ -193,8 +194,8 @@ func TestAttributesAreBounded(t *testing.T) {
 	}
 }
 
-// TestStatsThatFail: a store that does not answer, as after a shutdown, costs a collection
-// its figures, and no others.
+// If the store does not answer, as after a shutdown, a collection must lack only the metrics based
+// on stats.
 func TestStatsThatFail(t *testing.T) {
 	telemetry, reader := metering(t)
 	feed(telemetry.Observer(), 1)
@@ -222,7 +223,7 @@ func TestStatsThatFail(t *testing.T) {
 	}
 }
 
-// TestConcurrently: observations and collections go on at the same time, and none is missed.
+// Concurrent observations and collections must not lose any observation.
 func TestConcurrently(t *testing.T) {
 	telemetry, reader := metering(t)
 	telemetry.SetStats(stats)
@@ -247,7 +248,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// TestHandler: what a Handler does arrives, once it is closed all of it.
+// All activity of a Handler must be recorded when it is closed.
 func TestHandler(t *testing.T) {
 	telemetry, reader := metering(t)
 	storageapitest.Bubble(t, func(t *testing.T) {
@@ -280,7 +281,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// collect returns the values of all series; of histograms, how often they were told of something.
+// collect returns the values of all series. For histograms the value is the count.
 func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 	t.Helper()
 	var data metricdata.ResourceMetrics

@@ -118,8 +118,9 @@ func parse(kept string) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// receiverAttributes returns the attributes of "https://host" or "https://host:port". The rest of the
-// URL may be secret, so it is not known here; the conventions require such parts to be redacted.
+// receiverAttributes returns the attributes of "https://host" or "https://host:port". An
+// observation lacks the rest of the URL, which may be secret and must be redacted by the
+// conventions.
 func receiverAttributes(receiver string) []attribute.KeyValue {
 	address, err := url.Parse(receiver)
 	if err != nil || address.Host == "" {

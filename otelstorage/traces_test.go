@@ -27,7 +27,7 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// tracing returns telemetry, where its spans arrive, and the host's tracer.
+// tracing returns telemetry, the exporter that receives its spans, and the host's tracer.
 func tracing(t *testing.T, options ...sdktrace.TracerProviderOption) (*otelstorage.Telemetry, *tracetest.InMemoryExporter, trace.Tracer) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
@@ -46,8 +46,8 @@ func attempt() observe.Attempt {
 	}
 }
 
-// TestAttemptIsLinked: an attempt is a trace of its own, linked to the span that published
-// the event days before, in another process.
+// The span of an attempt must be the root of its own trace, with a link to the span that published
+// the event, even days before and in another process.
 func TestAttemptIsLinked(t *testing.T) {
 	publisher, _, tracer := tracing(t)
 	ctx, span := tracer.Start(t.Context(), "POST /v2/files")
@@ -76,8 +76,8 @@ func TestAttemptIsLinked(t *testing.T) {
 	}
 }
 
-// TestHandlerKeepsTheTrace: a Handler's attempts, two days later as well, are linked to the span in which
-// their event was published.
+// A Handler's attempts, including one two days later, must be linked to the span that published
+// their event.
 func TestHandlerKeepsTheTrace(t *testing.T) {
 	telemetry, exporter, tracer := tracing(t)
 	var published trace.SpanContext
@@ -115,7 +115,7 @@ func TestHandlerKeepsTheTrace(t *testing.T) {
 	}
 }
 
-// TestNoLink: what is no traceparent, which hosts may keep as well, links to nothing.
+// Stored text that is not a traceparent must not create a link.
 func TestNoLink(t *testing.T) {
 	telemetry, exporter, tracer := tracing(t)
 	if kept := telemetry.TraceContext(t.Context()); kept != "" {
@@ -139,7 +139,7 @@ func TestAttemptSpan(t *testing.T) {
 	tests := []struct {
 		name    string
 		change  func(a *observe.Attempt)
-		want    map[attribute.Key]any // in addition
+		want    map[attribute.Key]any // in addition to the common attributes
 		status  sdktrace.Status
 		without []attribute.Key
 	}{
@@ -184,7 +184,7 @@ func TestAttemptSpan(t *testing.T) {
 	}
 }
 
-// TestPublicationSpan: a publication is a child of the span in which it was made.
+// The span of a publication must be a child of the caller's span.
 func TestPublicationSpan(t *testing.T) {
 	telemetry, exporter, tracer := tracing(t)
 	ctx, caller := tracer.Start(t.Context(), "POST /v2/files")
@@ -215,7 +215,8 @@ func TestPublicationSpan(t *testing.T) {
 	}
 }
 
-// TestRequestSpan: the span that the host's middleware made for a request tells whose key it came with.
+// The key and its account must be added to the span that the host's middleware created for a
+// request.
 func TestRequestSpan(t *testing.T) {
 	telemetry, exporter, tracer := tracing(t)
 	ctx, span := tracer.Start(t.Context(), "GET /v2/files")
@@ -236,7 +237,7 @@ func TestRequestSpan(t *testing.T) {
 	}
 }
 
-// TestSampler: attempts are sampled as roots are, whether their publishers were or not.
+// Attempts must be sampled like root spans, whether or not their publishers were sampled.
 func TestSampler(t *testing.T) {
 	unsampled := "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 	for _, test := range []struct {
@@ -253,7 +254,7 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// only returns the one span that has arrived, and forgets it.
+// only returns the only exported span, and resets the exporter.
 func only(t *testing.T, exporter *tracetest.InMemoryExporter) tracetest.SpanStub {
 	t.Helper()
 	spans := exporter.GetSpans()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// rule matches an alert with its parts.
+// rule matches the definition of an alert, with its parts as groups.
 var rule = regexp.MustCompile(`(?m)^      - alert: (\w+)\n        expr: (.+)\n        for: (\w+)\n        labels: \{severity: (warning|critical)\}\n` +
 	`        annotations:\n          summary: (.+)\n          runbook_url: (\S+)$`)
 
@@ -37,7 +37,7 @@ func TestAlerts_EachRule_LeadsToAHeadingOfOperations(t *testing.T) {
 	}
 }
 
-// Debian has promtool in its package prometheus.
+// Debian's package prometheus contains promtool.
 func TestAlerts_Promtool_ChecksAndTestsTheRules(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

@@ -170,7 +170,7 @@ func resultOf(err error) string {
 	return failed
 }
 
-// statusOf returns the class of a status, since receivers could return 900 different ones.
+// statusOf returns the class of a status, because receivers could return 900 different statuses.
 func statusOf(status int) string {
 	switch {
 	case status == 0:

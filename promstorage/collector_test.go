@@ -30,7 +30,8 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// feed has an observer told one thing of each kind, whose ids, addresses and accounts are of n.
+// feed passes one observation of each kind to the observer. Their IDs, addresses and accounts
+// contain n.
 func feed(o observe.Observer, n int) {
 	ctx := context.Background()
 	id := func(kind string) string { return fmt.Sprintf("%s_unbounded_%d", kind, n) }
@@ -71,8 +72,8 @@ func stats(context.Context) (webhooks.Stats, error) {
 	}, nil
 }
 
-// TestMetrics: each thing that an Observer is told arrives in the metric that the package
-// comment names, under the registry that has all checks on.
+// TestMetrics checks that each observation changes the metrics that the package comment lists for
+// it, with a pedantic registry.
 func TestMetrics(t *testing.T) {
 	collector := promstorage.New()
 	registry := prometheus.NewPedanticRegistry()
@@ -132,14 +133,14 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestLabelsAreBounded: a million customers need no more series than one does.
+// The number of series must not depend on the number of customers.
 func TestLabelsAreBounded(t *testing.T) {
 	collector := promstorage.New()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	collector.SetStats(stats)
 	observer := collector.Observer()
-	const all = 900 // statuses
+	const all = 900 // number of different statuses
 	for n := range all {
 		feed(observer, n)
 	}
@@ -161,7 +162,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStatsThatFail: a store that does not answer costs the scrape its figures, and no others.
+// If the store does not answer, a scrape must lack only the metrics based on stats.
 func TestStatsThatFail(t *testing.T) {
 	collector := promstorage.New()
 	registry := prometheus.NewPedanticRegistry()
@@ -190,7 +191,7 @@ func TestStatsThatFail(t *testing.T) {
 	}
 }
 
-// TestTwoHandlers: two Handlers are told apart by a label that their registerers add.
+// Labels added by registerers must separate the metrics of two Handlers.
 func TestTwoHandlers(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	for _, name := range []string{"a", "b"} {
@@ -204,7 +205,7 @@ func TestTwoHandlers(t *testing.T) {
 	}
 }
 
-// TestConcurrently: observations and scrapes go on at the same time, and none is missed.
+// Concurrent observations and scrapes must not lose any observation.
 func TestConcurrently(t *testing.T) {
 	collector := promstorage.New()
 	registry := prometheus.NewPedanticRegistry()
@@ -231,7 +232,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// TestHandler: what a Handler does arrives, once it is closed all of it.
+// All activity of a Handler must be recorded when it is closed.
 func TestHandler(t *testing.T) {
 	collector := promstorage.New()
 	registry := prometheus.NewPedanticRegistry()
@@ -279,7 +280,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// scrape returns the values of all series, by their names, of what Prometheus is answered.
+// scrape returns the values of all series in the response to a scrape, by name.
 func scrape(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	answer := httptest.NewRecorder()

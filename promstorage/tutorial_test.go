@@ -17,9 +17,10 @@ import (
 	"time"
 )
 
-// The steps of docs/tutorial.md are taken one after the other, as a reader takes them: each changes the program of the
-// README, which is built and started on the same file, and runs the page's commands. Every line of output on the page
-// is printed by the commands or by the receiver. The test is in this module since the last step needs it.
+// TestTutorial_EachStep_PrintsWhatThePageShows follows docs/tutorial.md like a reader. Each step
+// changes the README's program, builds it, starts it on the same file, and runs the page's
+// commands. The commands or the receiver must print every line of output on the page. The test is
+// in this module because the last step needs it.
 func TestTutorial_EachStep_PrintsWhatThePageShows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds five programs")
@@ -45,14 +46,14 @@ func TestTutorial_EachStep_PrintsWhatThePageShows(t *testing.T) {
 	}
 }
 
-// A guide follows the tutorial.
+// A guide follows the tutorial like a reader.
 type guide struct {
 	*testing.T
 	ctx     context.Context
 	dir     string
-	ports   *strings.Replacer // of the page to free ones
+	ports   *strings.Replacer // replaces the page's ports by free ones
 	program string
-	key     string // that the first start prints
+	key     string // printed at the first start
 }
 
 func newGuide(ctx context.Context, t *testing.T) *guide {
@@ -64,7 +65,7 @@ func newGuide(ctx context.Context, t *testing.T) *guide {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = free.Close() }() // all are open until each is another
+		defer func() { _ = free.Close() }() // keep all open until the end, so that each port differs
 		_, other, _ := net.SplitHostPort(free.Addr().String())
 		ports = append(ports, ":"+port, ":"+other)
 	}
@@ -93,8 +94,8 @@ func (g *guide) build(name, source string) {
 	}
 }
 
-// take changes the program, starts it and runs the commands of a step. Commands that have to run before the host are
-// those of openssl.
+// take changes the program, starts it, and runs the commands of a step. Commands that use openssl
+// run before the host.
 func (g *guide) take(step string) {
 	g.Helper()
 	title, _, _ := strings.Cut(step, "\n")
@@ -108,7 +109,7 @@ func (g *guide) take(step string) {
 			before += text
 		case language == "sh":
 			commands += inBackground(text)
-		case !strings.Contains(text, "go get"): // which this module's go.mod stands for
+		case !strings.Contains(text, "go get"): // the go.mod of this module replaces go get
 			want = append(want, strings.Split(strings.TrimSpace(text), "\n")...)
 		}
 	}
@@ -131,14 +132,15 @@ func (g *guide) take(step string) {
 	}
 }
 
-// inBackground has the receiver run in the background, as in another terminal, and waits until it listens.
+// inBackground runs the receiver in the background, as in another terminal, and waits until it
+// listens.
 func inBackground(commands string) string {
 	return regexp.MustCompile(`(?m)^go run \S+/receiver -addr (\S+)$`).ReplaceAllString(commands,
 		"./receiver -addr $1 >receiver.log 2>&1 &\nuntil curl -sk -o /dev/null https://$1/; do sleep 0.05; done")
 }
 
-// change makes a change of the program: the call of NewHandler is replaced, anything else is added at the end of the
-// routes.
+// change changes the program. It replaces the call of NewHandler, and adds all other code after the
+// last route.
 func (g *guide) change(code string) {
 	g.Helper()
 	call := regexp.MustCompile(`(?s)\n\t?api, err := storageapi\.NewHandler\(.*?\}\)\n`)
@@ -164,7 +166,7 @@ func (g *guide) change(code string) {
 	}
 }
 
-// start starts the host, which prints a key at its first start, and returns what ends it.
+// start starts the host, which prints a key at its first start. stop ends the host.
 func (g *guide) start() (stop func()) {
 	g.Helper()
 	host := exec.CommandContext(g.ctx, filepath.Join(g.dir, "host"))

@@ -8,14 +8,13 @@ import (
 	"testing"
 )
 
-// A bench is a repository of its own, and what it takes to use it without touching anything
-// of the user's.
+// A bench is a separate repository with settings that leave the user's own configuration untouched.
 type bench struct {
 	*testing.T
 	dir, tree, origin string
 }
 
-// newBench returns a bench whose repository is empty.
+// newBench returns a bench with an empty repository.
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	for _, tool := range []string{"git", "bash"} {
@@ -30,7 +29,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// copy copies this tree, as it is now, and commits it.
+// copy copies the current state of this tree to the bench, and commits it.
 func (b *bench) copy() {
 	b.Helper()
 	list, err := exec.Command("git", "-C", "..", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
@@ -54,7 +53,7 @@ func (b *bench) copy() {
 	b.commit("what is to be released")
 }
 
-// commit commits all there is.
+// commit commits all changes.
 func (b *bench) commit(message string) {
 	b.Helper()
 	b.git("add", "-A")
@@ -68,7 +67,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// write writes a file of the tree.
+// write writes a file to the bench's tree.
 func (b *bench) write(file, content string) {
 	b.Helper()
 	file = filepath.Join(b.tree, file)
@@ -76,7 +75,7 @@ func (b *bench) write(file, content string) {
 	b.must(os.WriteFile(file, []byte(content), 0o600))
 }
 
-// environment returns the process's, with settings of git that are the bench's own.
+// environment returns the process's environment with the bench's own git settings.
 func (b *bench) environment(more ...string) []string {
 	b.Helper()
 	config := filepath.Join(b.dir, "gitconfig")
@@ -98,13 +97,13 @@ func (b *bench) git(arguments ...string) string {
 	return string(out)
 }
 
-// state is what a release changes.
+// state returns the state that a release changes.
 func (b *bench) state() string {
 	b.Helper()
 	return b.git("show-ref") + b.git("status", "--porcelain") + b.git("worktree", "list")
 }
 
-// script runs a script of release.
+// script runs a script in the directory release.
 func (b *bench) script(name string, arguments ...string) (string, error) {
 	b.Helper()
 	command := exec.Command("bash", append([]string{"release/" + name}, arguments...)...)
@@ -113,7 +112,7 @@ func (b *bench) script(name string, arguments ...string) (string, error) {
 	return string(out), err
 }
 
-// release makes a signed release, without CI: it is what runs this test.
+// release makes a signed release, without running CI, because CI runs this test.
 func (b *bench) release(version string) string {
 	b.Helper()
 	out, err := b.script("make", "-checked", "-sign", version)
@@ -123,7 +122,7 @@ func (b *bench) release(version string) string {
 	return out
 }
 
-// refuses checks that no release is made, and what is said of it.
+// refuses checks that no release is made, and that the output contains the reason.
 func (b *bench) refuses(why string, arguments ...string) {
 	b.Helper()
 	out, err := b.script("make", arguments...)
@@ -132,9 +131,9 @@ func (b *bench) refuses(why string, arguments ...string) {
 	}
 }
 
-// tryOutside runs go in a directory as others do who fetch the release: from the bare
-// repository by git, all else by the module proxy, at first that of this machine's module
-// cache. The release goes into a module cache of the bench's own.
+// tryOutside runs go in a directory as a user of the release does. The release comes from the bare
+// repository, and all other modules from this machine's module cache or the module proxy. The bench
+// has its own module cache.
 func (b *bench) tryOutside(dir string, arguments ...string) (string, error) {
 	b.Helper()
 	settings, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()

@@ -1,5 +1,5 @@
-// Package release_test makes a release of this tree where it harms nothing, and fetches it
-// as others do.
+// Package release_test releases a copy of this tree in isolation, and fetches the release like a
+// user.
 package release_test
 
 import (
@@ -18,9 +18,9 @@ const (
 	prom     = root + "/promstorage"
 )
 
-// TestRelease makes v0.1.0 of a copy of this tree, pushes it to a bare repository, and has
-// modules of others fetch it from there and build hosts on it: on a file, which is run, on
-// PostgreSQL, and with telemetry.
+// TestRelease releases a copy of this tree as v0.1.0 and pushes it to a bare repository. Separate
+// modules then fetch it and build hosts: one on a file, which is run, one on PostgreSQL, and one
+// with telemetry.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs")
@@ -34,7 +34,7 @@ func TestRelease(t *testing.T) {
 	b.git("remote", "add", "origin", b.origin)
 	b.git("push", "-q", "origin", "main")
 
-	// What does not make a release leaves nothing.
+	// A failed release must change nothing.
 	before := b.state()
 	b.write("untidy.go", "package storageapi\n")
 	b.refuses("the tree is not clean", "-checked", "v0.1.0")
@@ -107,8 +107,8 @@ func TestRelease(t *testing.T) {
 	b.fetch()
 }
 
-// TestAPIDiff: what breaks the Go API is told, and is not released as a version that may
-// not.
+// A breaking change of the Go API must be reported, and must not be released as a version that
+// forbids it.
 func TestAPIDiff(t *testing.T) {
 	if testing.Short() || runtime.GOOS == "windows" {
 		t.Skip("it builds the tool, and runs in bash")
@@ -148,7 +148,7 @@ func TestAPIDiff(t *testing.T) {
 	check("v1.1.0", "Gone: removed", false)
 }
 
-// fetch has modules that know nothing of this tree get the release, and build hosts on it.
+// fetch builds hosts in separate modules that fetch the release.
 func (b *bench) fetch() {
 	b.Helper()
 	for name, host := range map[string]struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// Kept from the compiler, which would do without what nobody looks at.
+// These variables keep the compiler from removing calls whose results are not used.
 var (
 	allocsSet  scopes.Set
 	allocsBool bool
@@ -58,8 +58,8 @@ func TestSetOperationsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkSet asks sets of section 5, of three scopes of a host's among them, and of all
-// 64: what each request costs is a Resolve and a Has.
+// BenchmarkSet measures the work of each request, Resolve and Has, for sets of scopes in section
+// 5, of three scopes with a host's scope among them, and of all 64 scopes.
 func BenchmarkSet(b *testing.B) {
 	v := vocabulary(b)
 	for name, set := range map[string]scopes.Set{

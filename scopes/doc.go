@@ -7,21 +7,21 @@
 //
 // # Scopes
 //
-// A [Scope] is a name. There are no wildcards and no hierarchy: "files:write" does not
-// include "files:read".
+// A [Scope] is a name. There are no wildcards and no hierarchy: "files:write" does not include
+// "files:read".
 //
 // # Vocabularies
 //
-// A [Vocabulary] has all valid scopes. Each handler has its own; there is no global
-// registry. [Vocabulary.Parse] rejects all other names.
+// A [Vocabulary] contains all valid scopes of a handler; there is no global registry.
+// [Vocabulary.Parse] rejects all other names.
 //
 // # Sets
 //
-// A [Set] has the scopes of a key. It is a small value whose checks ([Set.Has],
-// [Set.Covers]) allocate nothing. It keeps the order of its members, so that a
-// response lists scopes in the caller's order. An empty set grants nothing.
+// A [Set] holds the scopes of a key. It is a small value whose checks ([Set.Has], [Set.Covers])
+// allocate nothing. It keeps the order of its members, so that a response lists scopes in the
+// caller's order. An empty set grants nothing.
 //
-// Stores save declared scopes by name, so the order of declarations does not matter. A
-// scope that is no longer declared stays in the keys that hold it, as [Set.Unknown]. It
-// grants nothing, but still counts when one key manages another.
+// Stores save declared scopes by name, so the order of declarations does not matter. A scope that
+// is no longer declared stays in the keys that hold it, as [Set.Unknown]. It grants nothing, but
+// still counts when one key manages another.
 package scopes

@@ -8,7 +8,7 @@ import (
 )
 
 func Example() {
-	// What a client asked for, in its order.
+	// The scopes in the client's order.
 	granted, err := scopes.ParseSet([]string{"files:write", "files:read", "files:write"})
 	if err != nil {
 		panic(err)
@@ -16,7 +16,7 @@ func Example() {
 	fmt.Println(granted)
 	fmt.Println(granted.Has(scopes.FilesRead), granted.Has(scopes.AccountRead))
 
-	// A key may make keys that can do no more than itself.
+	// A key may create keys that can do no more than it can.
 	fmt.Println(granted.Covers(scopes.Of(scopes.FilesRead)), granted.Covers(scopes.All()))
 
 	_, err = scopes.ParseSet([]string{"files:read", "files:*"})

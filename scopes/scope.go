@@ -146,10 +146,9 @@ func (s Scope) MarshalText() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]. It accepts every well-formed name,
-// because a program that reads scopes need not know their [Vocabulary]. Use
-// [Vocabulary.Has] to check whether the scope exists. Other text is an error that wraps
-// [ErrUnknown].
+// UnmarshalText implements [encoding.TextUnmarshaler]. It accepts every well-formed name, because
+// a program that reads scopes need not know their [Vocabulary]. Use [Vocabulary.Has] to check
+// whether the scope exists. For other text it returns an error that wraps [ErrUnknown].
 func (s *Scope) UnmarshalText(text []byte) error {
 	read := Scope(text)
 	if !read.wellFormed() {

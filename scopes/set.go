@@ -12,13 +12,13 @@ import (
 // 48 bytes: assignment copies the set, and querying, comparing and copying allocate nothing.
 // Building a set of scopes in section 5 of docs/spec.md does not allocate either. Adding a
 // host's scope allocates the names of all members. The zero Set is empty and grants nothing.
-//
-// Sets with the same members in the same order are ==; sets that cover each
+// Two Sets are == if they have the same members in the same order. Two sets that cover each other
+// have the same members.
 // other have the same members.
 type Set struct {
-	// If all members are scopes in section 5, order has their numbers, four bits each, the
-	// first member lowest. Otherwise names has the names of all members in order, separated by
-	// spaces.
+	// If all members are scopes in section 5, order holds their numbers, four bits each, the first
+	// member in the lowest bits. Otherwise names holds the names of all members in order, separated
+	// by spaces.
 	order uint64
 	bits  uint16 // bit n is set if the scope in section 5 with the number n is a member
 	names string
@@ -112,8 +112,8 @@ func (set Set) Has(s Scope) bool {
 	return contains(set.names, s)
 }
 
-// Covers reports whether every member of other is a member of set. Every unknown name of
-// other must be a member or an unknown name of set. Every set covers the empty set.
+// Covers reports whether every member of other is a member of set, and every unknown name of
+// other is a member or an unknown name of set. Every set covers the empty set.
 func (set Set) Covers(other Set) bool {
 	if other.bits&^set.bits != 0 {
 		return false
@@ -174,9 +174,9 @@ func (set Set) each(yield func(Scope) bool) bool {
 	return true
 }
 
-// Unknown returns the names that a key holds and that are not members because they are no
-// longer declared. They grant nothing, but a key that manages this key must hold them too,
-// because they may be declared again. Nil if there are none. See [Vocabulary.Resolve].
+// Unknown returns the names that a key holds although they are no longer declared. They are not
+// members and grant nothing. But a key that manages this key must hold them too, because they may
+// be declared again. Nil if there are none. See [Vocabulary.Resolve].
 func (set Set) Unknown() []string { return strings.Fields(set.unknown) }
 
 // Names returns the members' names in their order. It never returns nil.
@@ -198,14 +198,14 @@ func (set Set) String() string {
 }
 
 // Pack returns the storage format of the set. If all members are scopes in section 5 of
-// docs/spec.md, order has their positions in that section, four bits each, the first member
-// lowest. Otherwise names has the names of all members in their order, separated by spaces,
-// and order is 0. Pack does not allocate.
+// docs/spec.md, order holds their positions in that section, four bits each, the first member in
+// the lowest bits. Otherwise names holds the names of all members in their order, separated by
+// spaces, and order is 0. Pack does not allocate.
 func (set Set) Pack() (order uint64, names string) { return set.order, set.names }
 
 // Unpack is the inverse of [Set.Pack]. It does not allocate; the set refers to names, whose
-// syntax is not checked again. For values that Pack cannot have returned it returns an error
-// that wraps [ErrUnknown].
+// syntax is not checked again. It returns an error that wraps [ErrUnknown] for values that Pack
+// cannot have returned.
 func Unpack(order uint64, names string) (Set, error) {
 	set := Set{order: order, names: names}
 	if names != "" {
@@ -268,7 +268,7 @@ func eachWord(names string, yield func(Scope) bool) bool {
 	return true
 }
 
-// contains reports whether the space-separated list names has s.
+// contains reports whether the space-separated list includes s.
 func contains(names string, s Scope) bool {
 	for rest := names; rest != ""; {
 		var word string

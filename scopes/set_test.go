@@ -98,7 +98,7 @@ func TestSetIsAValue(t *testing.T) {
 	}
 }
 
-// A model of a Set: its members in order.
+// A model of a Set holds its members in order.
 type model []scopes.Scope
 
 func (m model) with(s scopes.Scope) model {
@@ -165,7 +165,8 @@ func packed(t *testing.T, set scopes.Set) scopes.Set {
 	return unpacked
 }
 
-// shuffled returns some of the scopes in some order, and often some of a host's.
+// shuffled returns a random selection of the scopes in random order, often with some of a host's
+// scopes.
 func shuffled() []scopes.Scope {
 	list := slices.Collect(scopes.All().All())
 	for i := range rand.IntN(20) {

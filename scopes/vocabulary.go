@@ -13,8 +13,8 @@ type Declaration struct {
 	// total. The scopes in section 5 of docs/spec.md always exist and must not be declared.
 	Scope Scope
 
-	// Description is the text about the scope for people, such as "List teams": 1 to 200
-	// bytes of UTF-8. The dashboard and the OpenAPI document show it.
+	// Description explains the scope to people, such as "List teams": 1 to 200 bytes of
+	// UTF-8. The dashboard and the OpenAPI document show it.
 	Description string
 }
 
@@ -31,8 +31,8 @@ type Vocabulary struct {
 }
 
 // NewVocabulary returns a vocabulary with the scopes in section 5 of docs/spec.md and the
-// declared scopes. Their order only affects display. An error names the invalid declaration
-// and the rule for it.
+// declared scopes. The order of declarations only affects display. An error names the invalid
+// declaration and the rule for it.
 func NewVocabulary(declared ...Declaration) (*Vocabulary, error) {
 	v := &Vocabulary{permits: make(map[Scope]string, len(declared))}
 	if len(declared) > MaxScopes-count {
@@ -101,8 +101,8 @@ func (v *Vocabulary) Parse(name string) (Scope, error) {
 	return "", fmt.Errorf("%w %s", ErrUnknown, quote(name))
 }
 
-// ParseSet returns the set of the named scopes in their order. Duplicates count
-// once, at their first position. The error wraps [ErrUnknown] and names up to ten
+// ParseSet returns the set of the named scopes in their order. Duplicates count once, at their
+// first position. An unknown scope is an error that wraps [ErrUnknown] and names up to ten
 // unknown scopes.
 func (v *Vocabulary) ParseSet(names []string) (Set, error) {
 	var set Set
@@ -128,7 +128,7 @@ func (v *Vocabulary) ParseSet(names []string) (Set, error) {
 // are no longer declared, become [Set.Unknown]. A set whose members are all known is returned
 // unchanged, without allocation.
 func (v *Vocabulary) Resolve(set Set) Set {
-	if set.names == "" && set.unknown == "" { // all of section 5
+	if set.names == "" && set.unknown == "" { // only scopes in section 5, which are always known
 		return set
 	}
 	known := true

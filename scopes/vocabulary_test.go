@@ -16,7 +16,7 @@ import (
 // teams returns one of a host's scopes.
 func teams(i int) scopes.Scope { return scopes.Scope(fmt.Sprintf("teams%d:read", i)) }
 
-// vocabulary returns 64 scopes in all.
+// vocabulary returns a Vocabulary with 64 scopes in total.
 func vocabulary(t testing.TB) *scopes.Vocabulary {
 	t.Helper()
 	var declared []scopes.Declaration
@@ -104,7 +104,7 @@ func TestDeclarationsThatAreWrong(t *testing.T) {
 	}
 }
 
-// A scope that is not declared any more is in the keys that hold it.
+// A scope that is no longer declared stays in the keys that hold it.
 func TestResolve(t *testing.T) {
 	v, err := scopes.NewVocabulary(scopes.Declaration{Scope: "teams:read", Description: "List teams"})
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 )
 
 // A DataKey is the AES-256-GCM key with which a store seals signing secrets. It is for authors of
-// stores. It converts a secret to a record and back, without I/O, so that a store can use it inside
-// a transaction. It must seal at most 2³² secrets.
+// stores. It converts a secret to a record and back, without I/O, so that a store can use it
+// inside a transaction. It must seal at most 2³² secrets.
 //
 // A nil *DataKey does not seal: its records are the plain text of the secret. Every DataKey also
-// opens plain records, so that sealing can be introduced later; plain records are not protected
-// against being changed or moved. The zero Secret is an empty record of every DataKey. It needs no
-// protection, since it signs nothing.
+// opens plain records, so that sealing can be introduced later. Plain records are not protected
+// against being changed or moved. The record of the zero Secret is empty, with every DataKey, and
+// needs no protection, since the zero Secret signs nothing.
 //
 // A DataKey prints, marshals and logs as "[redacted]". It is safe for concurrent use.
 type DataKey struct {
@@ -41,17 +41,17 @@ const (
 	minSealed    = minSecretBytes + sealedOverhead
 )
 
-// NewDataKey returns a random key. The store must have stored what [DataKey.SealedBy] returns before
-// it uses the key.
+// NewDataKey returns a random key. Before the store uses the key, it must have stored the result
+// of [DataKey.SealedBy].
 func NewDataKey() *DataKey {
 	plain := make([]byte, KeySize)
 	_, _ = rand.Read(plain) // never fails
 	return dataKeyOf(plain)
 }
 
-// OpenDataKey returns the key of a result of [DataKey.SealedBy], and whether the Sealer reports that
-// it is stale: then the store must replace it by a new result. A nil Sealer opens nothing. The
-// error wraps [ErrSealer], [ErrSealed] or [ErrDamaged].
+// OpenDataKey returns the key of a result of [DataKey.SealedBy]. stale is true if the Sealer
+// reports this: the store must then replace the result by a new one. A nil Sealer opens nothing.
+// The error wraps [ErrSealer], [ErrSealed] or [ErrDamaged].
 func OpenDataKey(ctx context.Context, sealer Sealer, sealed []byte) (key *DataKey, stale bool, err error) {
 	if len(sealed) < 1+keyNameSize || sealed[0] != dataKeyVersion {
 		return nil, false, fmt.Errorf("data key: %w", ErrDamaged)
@@ -81,9 +81,9 @@ func dataKeyOf(plain []byte) *DataKey {
 	return &DataKey{open: func() dataKey { return key }}
 }
 
-// SealedBy returns the key in the form that the store keeps, at most 64 KiB and 5 bytes. It also
-// opens the result, because a form that could not be opened would lose the secrets. The error is
-// that of [OpenDataKey].
+// SealedBy returns the key in the form for the store to keep, at most 64 KiB and 5 bytes. It also
+// opens the result, because the secrets would be lost if it could not be opened. The error wraps
+// the same errors as that of [OpenDataKey].
 func (k *DataKey) SealedBy(ctx context.Context, sealer Sealer) ([]byte, error) {
 	key := k.open()
 	bySealer, err := call(ctx, "seal", func(ctx context.Context) ([]byte, error) {
@@ -108,8 +108,8 @@ func (k *DataKey) SealedBy(ctx context.Context, sealer Sealer) ([]byte, error) {
 func (k *DataKey) seals() bool { return k != nil && k.open != nil }
 
 // Seal returns the record of secret to store. It is 33 bytes longer than the secret's bytes: 65
-// bytes for a secret made by [NewSecret]. Only [DataKey.Open] with the same context opens it. The
-// context is the webhook's ID, so that an attacker who can write to the store cannot swap the
+// bytes for a secret made by [NewSecret]. Only [DataKey.Open] with the same context opens it.
+// Pass the webhook's ID as context: then an attacker who can write to the store cannot swap the
 // secrets of webhooks. Sealing a secret twice makes two different records.
 func (k *DataKey) Seal(secret Secret, context string) []byte {
 	if !k.seals() || secret.IsZero() {
@@ -117,8 +117,8 @@ func (k *DataKey) Seal(secret Secret, context string) []byte {
 	}
 	w := getWorkspace()
 	defer putWorkspace(w)
-	// The secret's bytes are sealed rather than its text, since they are a third shorter and need
-	// no decoding.
+	// Seal the secret's bytes rather than its text: the bytes are a third shorter and need no
+	// decoding.
 	return k.open().seal(secret.open().key, w.additional(context))
 }
 
@@ -159,9 +159,9 @@ func openPlain(record []byte) (Secret, error) {
 	return secret, nil
 }
 
-// Current reports whether [DataKey.Seal] would make such a record now: sealed with k, or plain if k
-// does not seal. A plain record that is not current should be opened, sealed and replaced. Current
-// does not check that the record can be opened.
+// Current reports whether record has the form that [DataKey.Seal] makes now: sealed with k, or
+// plain if k does not seal. The store should open a plain record that is not current, seal it,
+// and replace it. Current does not check that the record can be opened.
 func (k *DataKey) Current(record []byte) bool {
 	name, sealed := parseRecord(record)
 	if k.seals() && len(record) > 0 {
@@ -170,8 +170,8 @@ func (k *DataKey) Current(record []byte) bool {
 	return sealed == nil
 }
 
-// additional returns the additional authenticated data of a secret. It is valid until the next use
-// of w.
+// additional returns the additional authenticated data for a secret with this context. It is
+// valid until the next use of w.
 func (w *workspace) additional(context string) []byte {
 	w.buf = append(append(w.buf[:0], contextLabel...), context...)
 	return w.buf

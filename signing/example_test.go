@@ -134,7 +134,7 @@ func (kms) Decrypt(ctx context.Context, cipherText []byte) (keyID string, plain 
 	return string(id), plain, ctx.Err()
 }
 
-// A kmsSealer is a signing.Sealer on a key management service.
+// A kmsSealer is a signing.Sealer that uses a key management service.
 type kmsSealer struct {
 	client kms
 	keyID  string
@@ -149,7 +149,7 @@ func (s kmsSealer) Open(ctx context.Context, sealed []byte) (plain []byte, stale
 	return plain, keyID != s.keyID, err
 }
 
-// A store's data key is kept by a key management service: the store calls it when it is opened.
+// A key management service keeps a store's data key: the store calls it when it is opened.
 func ExampleSealer() {
 	path := filepath.Join(os.TempDir(), "signing-example-kms.db")
 	defer func() { _ = os.Remove(path) }()

@@ -56,7 +56,7 @@ func header(tb testing.TB, when time.Time, body string, secrets ...signing.Secre
 	return h
 }
 
-// vectors is testdata/vectors.json; see the README.md beside it.
+// vectors is the content of testdata/vectors.json; see the README.md next to it.
 type vectors struct {
 	ToleranceSeconds int64
 	Sign             []struct {

@@ -14,8 +14,8 @@ import (
 const KeySize = 32
 
 // A Keyring is a [Sealer] of keys in memory: AES-256-GCM keys that the host keeps in its
-// configuration. To replace a key, put the new one first and open every store once; the old one is
-// then needed only for backups made before.
+// configuration. To replace a key, put the new one first and open every store once; the old one
+// is then needed only for older backups.
 //
 // A Keyring prints, marshals and logs as "[redacted]". It is safe for concurrent use.
 type Keyring struct {
@@ -44,9 +44,9 @@ const (
 	dataKeyLabel        = "storageapi keyring: data key\x00"
 )
 
-// NewKeyring returns a Keyring of the given keys, which it copies: the first one seals, all of them
-// open. Each must be [KeySize] bytes from a random generator, not derived from a password and not
-// used elsewhere.
+// NewKeyring returns a Keyring of the given keys, which it copies. It seals with the first key,
+// and opens with any of them. Each must be [KeySize] bytes from a random generator, not derived
+// from a password and not used elsewhere.
 //
 // The error wraps [ErrConfig] if there is no key, or if a key has another size or is repeated. It
 // identifies the key by its position, from 1.
@@ -61,8 +61,8 @@ func NewKeyring(keys ...[]byte) (*Keyring, error) {
 		}
 		next := newNamedKey(key)
 		for j, other := range named {
-			// Two different keys share a name with a probability of 1 in 2³². Then records could
-			// not identify their key.
+			// Two different keys have the same name with a probability of 1 in 2³². Records would then not
+			// identify their key.
 			if other.name == next.name {
 				return nil, fmt.Errorf("%w: key %d is key %d again, want different ones", ErrConfig, i+1, j+1)
 			}
@@ -78,11 +78,11 @@ var errNoKeys = fmt.Errorf("%w: a Keyring needs at least one key", ErrConfig)
 func newNamedKey(key []byte) namedKey {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic(err) // only for another size
+		panic(err) // only for a key of another size
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		panic(err) // only for another block size than that of AES
+		panic(err) // only for a block size other than the size of AES
 	}
 	return namedKey{nameOf(key), aead}
 }
@@ -100,8 +100,8 @@ func (k namedKey) seal(plain, additional []byte) []byte {
 	return k.aead.Seal(record, nil, plain, additional)
 }
 
-// parseRecord returns the name of the key that sealed the record, and the sealed bytes; nil for a
-// plain record.
+// parseRecord returns the name of the key that sealed the record, and the sealed bytes. sealed is
+// nil for a plain record.
 func parseRecord(record []byte) (name [keyNameSize]byte, sealed []byte) {
 	if len(record) == 0 || record[0] != sealedVersion {
 		return name, nil
@@ -127,8 +127,8 @@ func (k *Keyring) Seal(_ context.Context, plain []byte) ([]byte, error) {
 	return keys[0].seal(plain, []byte(dataKeyLabel)), nil
 }
 
-// Open implements [Sealer]. The error is [ErrSealed] or [ErrDamaged]. stale reports that the key is
-// not the first one.
+// Open implements [Sealer]. The error is [ErrSealed] or [ErrDamaged]. stale is true if the record
+// is not sealed with the first key.
 func (k *Keyring) Open(_ context.Context, record []byte) (plain []byte, stale bool, err error) {
 	name, sealed := parseRecord(record)
 	if len(sealed) < sealedOverhead {

@@ -16,15 +16,15 @@ type macs struct {
 }
 
 // mac is a keyed HMAC-SHA256 (RFC 2104): the marshalled inner and outer states of a SHA-256 that
-// has hashed the padded key. crypto/hmac works the same way, but cannot change its key: every key
-// needs two hashes and a dozen allocations, which takes longer than a signature. Here a few pooled
-// hashes serve all secrets.
+// has hashed the padded key. crypto/hmac works the same way, but cannot change its key. Each key
+// would need two hashes and a dozen allocations, which take longer than a signature. Here a few
+// pooled hashes serve all secrets.
 type mac []byte
 
 const stateSize = 108 // of a marshalled SHA-256; only used as a capacity
 
-// A workspace is the reusable memory of one call of Sign or Verify, since arguments of a hash.Hash
-// escape to the heap. It is not safe for concurrent use.
+// A workspace is the reusable memory for one call of Sign or Verify. It is pooled, because
+// arguments of a hash.Hash escape to the heap. It is not safe for concurrent use.
 type workspace struct {
 	hash  resumable
 	block [sha256.BlockSize]byte
@@ -36,7 +36,7 @@ type workspace struct {
 	values    []string // unused header values: many requests share an allocation
 }
 
-// resumable is the documented capability of sha256.New's result.
+// resumable lists the methods that sha256.New documents for its result.
 type resumable interface {
 	hash.Hash
 	encoding.BinaryAppender
@@ -92,12 +92,12 @@ func (w *workspace) resume(state []byte) {
 	}
 }
 
-// appendService appends a secret's value in X-Service-Signature to dst.
+// appendService appends the value for X-Service-Signature with one secret to dst.
 func (w *workspace) appendService(dst []byte, m *macs, body []byte) []byte {
 	return hex.AppendEncode(dst, w.compute(m.service, nil, body))
 }
 
-// appendStandard appends a secret's value in Webhook-Signature to dst. The prefix is
+// appendStandard appends the value for Webhook-Signature with one secret to dst. prefix is
 // "id.timestamp.".
 func (w *workspace) appendStandard(dst []byte, m *macs, prefix, body []byte) []byte {
 	dst = append(dst, "v1,"...)

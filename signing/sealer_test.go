@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A fakeSealer is a Sealer of two functions; nil ones are those of a Keyring.
+// A fakeSealer is a Sealer made of two functions. A nil function behaves as in a Keyring.
 type fakeSealer struct {
 	*signing.Keyring
 	seal func(ctx context.Context, plain []byte) ([]byte, error)
@@ -58,7 +58,8 @@ func TestSealer_Fails_IsErrSealer(t *testing.T) {
 	}
 }
 
-// A call that waits for its context and one that never returns both end after SealerTimeout.
+// Two calls end after SealerTimeout: a call that waits for its context, and a call that never
+// returns.
 func TestSealer_Hangs_IsErrSealerAfterTimeout(t *testing.T) {
 	for name, wait := range map[string]func(ctx context.Context, ever chan struct{}) error{
 		"obeys its context":   func(ctx context.Context, _ chan struct{}) error { <-ctx.Done(); return ctx.Err() },

@@ -59,8 +59,8 @@ func NewSecret() Secret {
 // error wraps [ErrSecret].
 func ParseSecret(s string) (Secret, error) {
 	encoded, prefixed := strings.CutPrefix(s, secretPrefix)
-	// A decoding error is not passed on, since it reveals positions in the text. The decoder skips
-	// line ends and ignores the spare bits of the last character: hence the comparison.
+	// Do not pass on a decoding error, since it reveals positions in the text. The decoder skips
+	// line ends and ignores the spare bits of the last character, so also compare the text.
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	var again [(maxSecretBytes + 2) / 3 * 4]byte
 	if !prefixed || err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes ||
@@ -77,8 +77,8 @@ func secretOf(key []byte) Secret {
 	return Secret{open: func() *material { return m }}
 }
 
-// Reveal returns the text of the secret, or "" for the zero Secret. It has two uses: the response
-// that shows a secret to its owner once, and the store.
+// Reveal returns the text of the secret, or "" for the zero Secret. Use it only in the response
+// that shows a secret to its owner once, and in a store.
 func (s Secret) Reveal() string {
 	if s.IsZero() {
 		return ""
@@ -105,9 +105,9 @@ func (s Secret) keyed() *macs {
 // IsZero reports whether s is the zero Secret.
 func (s Secret) IsZero() bool { return s.open == nil }
 
-// Equal reports whether s and other are the same secret. Its run time does not depend on where they
-// differ. Two zero Secrets are equal. (reflect.DeepEqual cannot compare secrets; go-cmp can, with
-// this method.)
+// Equal reports whether s and other are the same secret. Its run time does not depend on where
+// they differ. Two zero Secrets are equal. reflect.DeepEqual cannot compare secrets; go-cmp can,
+// because it uses this method.
 func (s Secret) Equal(other Secret) bool {
 	if s.IsZero() || other.IsZero() {
 		return s.IsZero() && other.IsZero()

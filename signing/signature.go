@@ -16,9 +16,9 @@ func Signature(secret Secret, body []byte) string {
 }
 
 // HasSignature reports whether value, the content of X-Service-Signature, contains the secret's
-// signature of body, possibly among up to 16 comma-separated ones during a rotation. Use it in a
-// receiver that verifies only this header. It does not protect against replay, unlike [Verifier].
-// It panics if the secret is zero.
+// signature of body. During a rotation value holds several signatures, separated by commas, of
+// which up to 16 are checked. Use HasSignature in a receiver that verifies only this header.
+// Unlike a [Verifier] it does not protect against replay. It panics if the secret is zero.
 func HasSignature(value string, secret Secret, body []byte) bool {
 	mustNotBeZero(secret)
 	w := getWorkspace()

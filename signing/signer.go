@@ -29,8 +29,8 @@ const (
 )
 
 // ValidID reports whether id is valid for a signed message: 1 to 256 visible ASCII characters
-// without a dot. Standard Webhooks separates the ID from the timestamp by a dot; with dots in IDs,
-// two different messages could have the same signature.
+// without a dot. Standard Webhooks puts a dot between the ID and the timestamp, so with dots in
+// IDs two different messages could have the same signature.
 func ValidID(id string) bool {
 	if id == "" || len(id) > maxIDLength {
 		return false
@@ -48,7 +48,7 @@ func ValidID(id string) bool {
 }
 
 // validWord reports whether the eight bytes of x may be in an ID. Each addition and subtraction
-// sets the highest bit of an invalid byte, and carries into the next byte only from an invalid one.
+// sets the highest bit of an invalid byte, and only an invalid byte carries into the next one.
 func validWord(x uint64) bool {
 	const each, highest = 0x0101010101010101, 0x8080808080808080
 	notASCII := x
@@ -58,8 +58,8 @@ func validWord(x uint64) bool {
 	return (notASCII|tooLow|tooHigh|dot)&highest == 0
 }
 
-// Signer signs the requests to one webhook. It is safe for concurrent use. Making one is cheap
-// enough for every request, because each [Secret] is keyed only once.
+// Signer signs the requests to one webhook. It is safe for concurrent use. A Signer is cheap
+// enough to make one for every request, because each [Secret] is keyed only once.
 type Signer struct {
 	header  string
 	secrets []Secret
@@ -68,8 +68,8 @@ type Signer struct {
 // NewSigner returns a signer that signs with each of 1 to 16 secrets: usually one, two during a
 // rotation. header is the header for the signature of the body; "" is [DefaultHeader].
 //
-// The error wraps [ErrSecret] if there is no secret, a zero one, or too many, and [ErrConfig] if
-// header is not a valid header name or is one of the headers of Standard Webhooks.
+// The error wraps [ErrSecret] if there is no secret, a zero secret, or too many secrets, and
+// [ErrConfig] if header is not a valid header name or is one of the headers of Standard Webhooks.
 func NewSigner(header string, secrets ...Secret) (*Signer, error) {
 	key, err := headerKey(header)
 	if err != nil {
@@ -106,7 +106,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// copyLive returns a copy of secrets. It returns ErrSecret unless all of them can sign.
+// copyLive returns a copy of secrets, or ErrSecret unless all of them can sign.
 func copyLive(secrets []Secret) ([]Secret, error) {
 	if len(secrets) == 0 || len(secrets) > maxSignatures {
 		return nil, fmt.Errorf("%w: got %d secrets, want 1 to %d", ErrSecret, len(secrets), maxSignatures)
@@ -143,8 +143,8 @@ func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
 		w.second, w.timestamp = second, strconv.FormatInt(second, 10)
 	}
 
-	// One buffer, and from it one string, holds all results: the prefix "id.timestamp.", the
-	// signatures by the secrets' text, and those by the secrets' bytes.
+	// One buffer, converted to one string, holds all results: the prefix "id.timestamp.", the
+	// signatures keyed with the secrets' text, and the signatures keyed with the secrets' bytes.
 	b := appendPrefix(w.buf[:0], id, w.timestamp)
 	prefix := len(b)
 	for i, secret := range s.secrets {

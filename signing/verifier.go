@@ -15,15 +15,15 @@ const (
 	defaultMaxBody   = 1 << 20
 )
 
-// The errors of [Verifier.Verify] wrap one of these. Their text is for the receiver's log; in a
-// response it would only help forgers.
+// The errors of [Verifier.Verify] wrap one of these. Their text is for the receiver's log. Do not
+// put it into a response, where it would help only forgers.
 var (
-	// ErrSignature means that a header is missing, repeated or malformed, or that no live secret
-	// made the signature.
+	// ErrSignature means that a header is missing, repeated or malformed, or that the signature was
+	// not made with a live secret.
 	ErrSignature = errors.New("signing: no valid signature")
 
-	// ErrTimestamp means that the timestamp is malformed, or differs from now by more than the
-	// tolerance.
+	// ErrTimestamp means that the timestamp is malformed, or differs from the current time by more
+	// than the tolerance.
 	ErrTimestamp = errors.New("signing: timestamp outside the tolerance")
 )
 
@@ -35,8 +35,8 @@ type VerifierConfig struct {
 	// Header is the header with the signature of the body. "" is [DefaultHeader].
 	Header string
 
-	// Tolerance is the maximum difference between the timestamp of a request and now, in either
-	// direction. 0 is 5 minutes.
+	// Tolerance is the maximum difference between the timestamp of a request and the current time,
+	// in either direction. 0 is 5 minutes.
 	Tolerance time.Duration
 
 	// MaxBody is the maximum size of a body that [Verifier.Handler] reads, in bytes. 0 is 1 MiB.
@@ -55,9 +55,9 @@ type Verifier struct {
 	now       func() time.Time
 }
 
-// NewVerifier returns a verifier. The error wraps [ErrSecret] if there is no secret, a zero one, or
-// too many, and [ErrConfig] if Header is not a valid header name, or Tolerance or MaxBody is
-// negative.
+// NewVerifier returns a verifier. The error wraps [ErrSecret] if there is no secret, a zero
+// secret, or too many secrets, and [ErrConfig] if Header is not a valid header name, or Tolerance
+// or MaxBody is negative.
 func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	if config.Tolerance == 0 {
 		config.Tolerance = defaultTolerance
@@ -82,16 +82,16 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	return &Verifier{key, secrets, config.Tolerance, config.MaxBody, config.Now}, nil
 }
 
-// Verify returns nil if live secrets made both signatures, of body and of body with the ID and
-// timestamp in h, and the timestamp is within the tolerance; see [Signer.Sign]. It requires both,
-// so that an attacker cannot remove the signature that protects against replay. Otherwise the error
-// wraps [ErrSignature] or [ErrTimestamp].
+// Verify returns nil if both signatures were made with live secrets, and the timestamp is within
+// the tolerance. The first signature is of body, the second of body with the ID and timestamp in
+// h; see [Signer.Sign]. Verify requires both, so that an attacker cannot remove the signature
+// that protects against replay. Otherwise the error wraps [ErrSignature] or [ErrTimestamp].
 //
 // The body must be the bytes as received. The keys of h must be canonical, as in [http.Request].
 // Each of the four headers must occur exactly once; the ID must be a [ValidID], and the timestamp
-// must consist of digits. Verify checks the first 16 signatures in a header. It rejects signatures
-// of versions other than v1, and hex digits in upper case, since a signature has only one spelling.
-// It compares signatures in constant time.
+// must consist of digits. Verify checks the first 16 signatures in a header. It rejects
+// signatures of versions other than v1, and hex digits in upper case, since a signature has only
+// one spelling. It compares signatures in constant time.
 func (v *Verifier) Verify(h http.Header, body []byte) error {
 	e, err := v.open(h)
 	if err != nil {
@@ -103,8 +103,8 @@ func (v *Verifier) Verify(h http.Header, body []byte) error {
 // encoded holds the relevant headers of a request.
 type encoded struct{ id, timestamp, service, standard string }
 
-// open returns the headers of a request if they are well-formed and fresh. It is cheap and does not
-// need the body.
+// open returns the headers of a request if they are well-formed and fresh. It is cheap and does
+// not need the body.
 func (v *Verifier) open(h http.Header) (encoded, error) {
 	var fields [4]string
 	for i, name := range [...]string{HeaderID, HeaderTimestamp, v.header, HeaderSignature} {
@@ -143,7 +143,7 @@ func (v *Verifier) check(e encoded, body []byte) error {
 	return nil
 }
 
-// madeService reports whether the list contains a signature of body by one of the secrets.
+// madeService reports whether the list contains a signature of body made with one of the secrets.
 func (w *workspace) madeService(list string, secrets []Secret, body []byte) bool {
 	for _, secret := range secrets {
 		w.buf = w.appendService(w.buf[:0], secret.keyed(), body)
@@ -154,8 +154,8 @@ func (w *workspace) madeService(list string, secrets []Secret, body []byte) bool
 	return false
 }
 
-// madeStandard reports whether e contains a signature of ID, timestamp and body by one of the
-// secrets.
+// madeStandard reports whether e contains a signature of ID, timestamp and body made with one of
+// the secrets.
 func (w *workspace) madeStandard(e encoded, secrets []Secret, body []byte) bool {
 	b := appendPrefix(w.buf[:0], e.id, e.timestamp)
 	prefix := len(b)

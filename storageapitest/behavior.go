@@ -57,8 +57,8 @@ func Down() Behavior { return Behavior{down: true} }
 // to all others.
 func Handle(handler http.Handler) Behavior { return Behavior{serve: handler} }
 
-// For ends the behavior d after its start. It starts when the previous behavior ends, or, if
-// that was limited by Times, with the next request.
+// For ends the behavior d after its start. It starts when the previous behavior ends, or with the
+// next request if Times ended the previous behavior.
 func (b Behavior) For(d time.Duration) Behavior {
 	b.period = d
 	return b

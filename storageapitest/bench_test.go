@@ -7,8 +7,8 @@ import (
 	"github.com/storageapi/storageapi/storageapitest"
 )
 
-// BenchmarkSchedule is a test of the whole schedule of one event: a kit, a receiver that
-// answers 500 for ever, ten attempts in 75.6 hours, and the end.
+// BenchmarkSchedule runs a test of one event's whole schedule: a kit, a receiver that always
+// answers 500, and ten attempts in 75.6 hours.
 func BenchmarkSchedule(b *testing.B) {
 	test := testing.InternalTest{Name: "schedule", F: func(t *testing.T) {
 		storageapitest.Bubble(t, func(t *testing.T) {

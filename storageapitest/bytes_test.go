@@ -22,13 +22,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestSameBytes: what a receiver of the kit reads is to the byte what a server reads from
-// TLS on a socket.
+// A receiver of the kit must read exactly the bytes that a server reads from a TLS socket.
 func TestSameBytes(t *testing.T) {
 	var tap tap
 	arrived := make(chan struct{}, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} }))
-	server.StartTLS() // for its certificate
+	server.StartTLS() // creates the certificate
 	defer server.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -87,7 +86,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// A tap keeps what went through it.
+// A tap records the bytes that pass through it.
 type tap struct {
 	mu   sync.Mutex
 	data []byte
@@ -107,7 +106,7 @@ func (t *tap) take() []byte {
 	return data
 }
 
-// A tapped connection is tapped where it is written to, or where it is read from.
+// A tapped connection records the bytes that are written to it or read from it.
 type tapped struct {
 	net.Conn
 	tap    *tap

@@ -1,6 +1,6 @@
-// Package storageapitest is a kit for testing hosts. It has a handler on an in-memory
-// store, keys with given scopes, and in-process receivers that verify and record
-// webhook requests.
+// Package storageapitest is a kit for testing hosts. It provides a handler with an
+// in-memory store, keys with given scopes, and in-process receivers that verify and
+// record webhook requests.
 //
 //	kit := storageapitest.New(t)
 //	receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)

@@ -13,15 +13,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// upload is code of the host's: it stores a file, and reports what was used since.
+// upload is code of the host that stores a file and reports the bandwidth used.
 func upload(api *storageapi.Handler, account string, size int64) {
 	_ = api.Alerts.ReportBandwidth(t.Context(), account, size, 1<<40, time.Now().UTC().Format("2006-01"))
 }
 
-// listFiles is a route of the host's.
+// listFiles is a route of the host.
 var listFiles = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"files":[]}`) })
 
-// On upload over quota the webhook fires.
+// An upload over the quota must publish an event to the webhook.
 func Example() {
 	kit := storageapitest.New(t) // the test's *testing.T
 	receiver := kit.Subscribe(alerts.TypeBandwidthLimitReached)
@@ -33,7 +33,7 @@ func Example() {
 	// bandwidth.limit_reached
 }
 
-// A revoked key is refused.
+// A revoked key is rejected.
 func ExampleKit_Revoke() {
 	kit := storageapitest.New(t) // the test's *testing.T
 	key := kit.Key(scopes.FilesRead)
@@ -65,7 +65,7 @@ func ExampleReceiver_Script() {
 	// bandwidth.limit_reached 200
 }
 
-// TestReceiverIsDownForTwoDays is how virtual time is used.
+// TestReceiverIsDownForTwoDays shows how to use virtual time.
 func TestReceiverIsDownForTwoDays(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)

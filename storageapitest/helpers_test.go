@@ -11,18 +11,18 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// t is what the Examples, which are not given a *testing.T, have for one.
+// t replaces the *testing.T in Examples, which get none.
 var t testing.TB = exampleTB{}
 
 type exampleTB struct{ testing.TB }
 
 func (exampleTB) Helper()                           {}
-func (exampleTB) Cleanup(func())                    {} // the program ends
+func (exampleTB) Cleanup(func())                    {} // not needed, since the program ends
 func (exampleTB) Output() io.Writer                 { return io.Discard }
 func (exampleTB) Context() context.Context          { return context.Background() }
 func (exampleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// publish publishes so many events, and returns their ids.
+// publish publishes n events, and returns their IDs.
 func publish(t testing.TB, kit *storageapitest.Kit, n int) (ids []string) {
 	t.Helper()
 	for range n {

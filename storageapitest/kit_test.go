@@ -23,7 +23,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// attempts returns the attempts at the one delivery of an event.
+// attempts returns the single delivery of an event, with its attempts.
 func attempts(t testing.TB, kit *storageapitest.Kit, event string) (webhooks.Delivery, []webhooks.Attempt) {
 	t.Helper()
 	list, err := kit.API.Webhooks.EventDeliveries(t.Context(), kit.Account, event)
@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 		classes []webhooks.ErrorClass // of the attempts
 		status  []int                 // of the requests
 		state   webhooks.DeliveryState
-		after   time.Duration // the last request comes no sooner
+		after   time.Duration // minimum time until the last request
 	}{
 		{"none", nil, []webhooks.ErrorClass{""}, []int{200}, webhooks.Delivered, 0},
 		{"slow", []storageapitest.Behavior{storageapitest.Slow(10 * time.Second)}, []webhooks.ErrorClass{""}, []int{200}, webhooks.Delivered, 0},
@@ -102,7 +102,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestWholeSchedule: the retries of 75 hours, from a seed.
+// TestWholeSchedule runs all retries of the default schedule, which take 75 hours, with a seed.
 func TestWholeSchedule(t *testing.T) {
 	run := func(seed uint64) (ids []string, at []time.Duration) {
 		storageapitest.Bubble(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestWholeSchedule(t *testing.T) {
 	}
 }
 
-// TestSecrets: a receiver refuses what is signed by a secret that it does not trust.
+// A receiver must reject requests signed with a secret that it does not trust.
 func TestSecrets(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{Webhooks: webhooks.Config{SignatureHeader: "X-Acme-Signature"}}))
@@ -157,7 +157,7 @@ func TestSecrets(t *testing.T) {
 	})
 }
 
-// TestCodeUnderTestSubscribes: over HTTP, with a receiver at a name of its own.
+// Code under test creates a webhook over HTTP for a receiver with a name of its choice.
 func TestCodeUnderTestSubscribes(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)
@@ -182,7 +182,7 @@ func TestCodeUnderTestSubscribes(t *testing.T) {
 	})
 }
 
-// TestNothingLeaves: neither a name nor an address outside the kit is reached.
+// Names and addresses outside the kit must be unreachable.
 func TestNothingLeaves(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)
@@ -210,7 +210,7 @@ func TestNothingLeaves(t *testing.T) {
 	})
 }
 
-// TestAccountsApart: For is the same kit for another account.
+// For must return the same kit for another account.
 func TestAccountsApart(t *testing.T) {
 	kit := storageapitest.New(t)
 	other := kit.For("acct_2")
@@ -228,14 +228,14 @@ func TestAccountsApart(t *testing.T) {
 	}
 }
 
-// teamCreated is an event of a host's own.
+// teamCreated is an event declared by the host.
 type teamCreated struct {
 	Team string `json:"team"`
 }
 
 func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
 
-// TestVocabulary: the kit is one for hosts with events and scopes of their own.
+// The kit must support hosts with their own events and scopes.
 func TestVocabulary(t *testing.T) {
 	kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{
 		Scopes: []scopes.Declaration{{Scope: "teams:read", Description: "List teams"}},
@@ -255,8 +255,7 @@ func TestVocabulary(t *testing.T) {
 	}
 }
 
-// TestHostsOwnHandler: the kit is the network of a handler that the host made, runs and
-// closes.
+// The kit must provide the network of a handler that the host creates, runs and closes.
 func TestHostsOwnHandler(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"file":   {Path: filepath.Join(t.TempDir(), "storage.db")},
@@ -279,7 +278,7 @@ func TestHostsOwnHandler(t *testing.T) {
 	}
 }
 
-// TestFailures: what waits in vain fails the test, and says what there is.
+// A wait without success must fail the test and report the state.
 func TestFailures(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		var failures strings.Builder
@@ -310,7 +309,7 @@ create a key: `
 	})
 }
 
-// failing is a test whose failures are expected.
+// failing is a test that is expected to fail.
 type failing struct {
 	testing.TB
 	failures *strings.Builder
@@ -331,7 +330,7 @@ func tryTo(f func()) {
 	f()
 }
 
-// TestEndsUnderWay: a test may end while a receiver has a request.
+// A test may end while a receiver handles a request.
 func TestEndsUnderWay(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)
@@ -345,7 +344,7 @@ func TestEndsUnderWay(t *testing.T) {
 	})
 }
 
-// TestLogs: what the handler logs is the test's output, and says nothing of secrets.
+// The handler must log to the test's output, without secrets.
 func TestLogs(t *testing.T) {
 	var out bytes.Buffer
 	t.Run("one", func(t *testing.T) {

@@ -107,7 +107,7 @@ const (
 	virtualLook = 10 * time.Minute
 )
 
-// wait waits until isSo returns true. It returns false after patience.
+// wait waits until isSo returns true. It returns false if that takes longer than patience.
 func (n *network) wait(patience time.Duration, isSo func() bool) bool {
 	end := time.Now().Add(patience)
 	for {

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestOutside: a module of a host uses the kit in its tests, and cannot use it in a
-// program.
+// A host's module must be able to use the kit in its tests, but not in a program.
 func TestOutside(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs")

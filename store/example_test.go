@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A Store keeps keys, webhooks and events; every backend behaves like this one.
+// A Store keeps keys, webhooks and events. Every backend behaves like the memory store used here.
 func Example() {
 	var s store.Store = memory.New()
 	_, err := s.KeyByID(context.Background(), "acct_1", "key_1")

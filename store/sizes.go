@@ -6,8 +6,9 @@ import "context"
 type Sizer interface {
 	// AccountSizes returns the sizes of the accounts, in the given order; an account without data
 	// has zeros. The counts of one account may be read at different moments, but each includes the
-	// changes of every call that had returned before. A store counts rows on every call: a million
-	// keys take about a tenth of a second and block no other call.
+	// changes of every call that returned before AccountSizes was called. A store counts rows on
+	// every call: a million keys take about a tenth of a second, and no other call is blocked
+	// meanwhile.
 	AccountSizes(ctx context.Context, accounts []string) ([]AccountSize, error)
 }
 

@@ -21,7 +21,7 @@ type activity struct {
 	attempt  stamp                        // start of the last attempt
 	settling stamp                        // start of the running settlement
 	claim    atomic.Pointer[storeFailure] // last claim's failure; nil if it succeeded
-	deliver  atomic.Pointer[storeFailure] // why the store reports no deliveries; nil if it does
+	deliver  atomic.Pointer[storeFailure] // why the store reports no pending deliveries; nil if it does
 	write    atomic.Pointer[storeFailure] // why the last write failed
 	last     atomic.Pointer[storeFailure] // last failure of any step
 }
@@ -46,7 +46,7 @@ func newActivity() *activity {
 
 func (a *activity) enter(state RunState) { a.run.Store(&runChange{state, time.Now()}) }
 
-// A stamp is a time, in nanoseconds since the epoch of its activity plus one; 0: none.
+// A stamp is a time in nanoseconds since its activity's epoch, plus one; 0 means none.
 type stamp struct{ atomic.Int64 }
 
 func (a *activity) mark(s *stamp) { s.Store(int64(time.Since(a.epoch)) + 1) }
@@ -58,7 +58,7 @@ func (a *activity) at(s *stamp) time.Time {
 	return time.Time{}
 }
 
-// failed records a failure of the store.
+// failed records that a step failed because of the store.
 func (a *activity) failed(step string, err error) *storeFailure {
 	f := &storeFailure{time.Now(), fmt.Errorf("%s: %w", step, err)}
 	a.last.Store(f)
@@ -78,7 +78,7 @@ func (a *activity) endClaims(begun int, err error) {
 	a.claim.Store(nil)
 }
 
-// isStoreFailure reports whether the error of a write is the store's fault, rather than a refused
+// isStoreFailure reports whether the store caused the error of a write, rather than a refused
 // request or a canceled context.
 func isStoreFailure(ctx context.Context, err error) bool {
 	var invalid *apierr.ValidationError

@@ -18,25 +18,25 @@ import (
 	"testing"
 )
 
-// receiversApart names the variable that makes the test binary nothing but receivers:
+// receiversApart names the environment variable that makes the test binary run only receivers:
 // see serveApart.
 const receiversApart = "WEBHOOKS_TEST_RECEIVERS"
 
-// sinks are receivers that take everything, in a process of their own, as they are in
-// life.
+// sinks are receivers that accept everything. They run in a separate process, as real receivers
+// do.
 type sinks struct {
 	Number    int
 	Authority []byte // signs a certificate for each host; nil: without TLS
 	Key       []byte // the authority's
 }
 
-// overTLS returns them with TLS.
+// overTLS returns the sinks with TLS.
 func (s sinks) overTLS() sinks {
 	s.Authority, s.Key = trusted().certificate.Raw, must(x509.MarshalPKCS8PrivateKey(trusted().key))
 	return s
 }
 
-// start starts the process and returns the URLs.
+// start starts the process and returns the URLs of its receivers.
 func (s sinks) start(tb testing.TB) (urls []string) {
 	tb.Helper()
 	child := exec.Command(os.Args[0])
@@ -56,7 +56,7 @@ func (s sinks) start(tb testing.TB) (urls []string) {
 	return urls
 }
 
-// serveApart is the process. It ends when its input does.
+// serveApart runs the receivers. It ends when its standard input is closed.
 func serveApart() {
 	var s sinks
 	input := json.NewDecoder(os.Stdin)
@@ -85,7 +85,7 @@ func serveApart() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// issueOnce returns a function that issues a certificate to each host that is asked for.
+// issueOnce returns a function that issues one certificate for each requested host.
 func (a *authority) issueOnce() func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	var issued sync.Map // by host
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -99,7 +99,8 @@ func (a *authority) issueOnce() func(*tls.ClientHelloInfo) (*tls.Certificate, er
 	}
 }
 
-// hostURLs returns URLs of so many hosts, each a name of its own, at the receivers of these.
+// hostURLs returns URLs of the given number of hosts, each with a different name, at these
+// receivers.
 func hostURLs(urls []string, hosts int) []string {
 	all := make([]string, hosts)
 	for i := range all {

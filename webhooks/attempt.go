@@ -44,7 +44,7 @@ func (r *result) fail(class ErrorClass, text string) { r.attempt.Class, r.attemp
 
 // attempt sends the task's event to its webhook, once. It signs, sends, classifies the result and
 // reads Retry-After. It takes at most the timeout, or two seconds more if this host may be the
-// cause, and never panics. cancel ends it early.
+// cause of a failure. It never panics. cancel ends it early.
 func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
 	begun := time.Now() // real time: the host may have set another clock
 	res.attempt.Number = task.Attempt
@@ -120,14 +120,14 @@ func standingOf(w *Webhook) outbound.Standing {
 	return outbound.Untried
 }
 
-// SignatureHeader returns the name of the header with the signature of the body alone, in canonical
-// form, see [Config.SignatureHeader].
+// SignatureHeader returns the name, in canonical form, of the request header with the signature
+// of the body: see [Config.SignatureHeader].
 func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.header }
 
-// RequestHeader returns the request header of the attempt for the event, as this service sends it:
-// with "[redacted]" in place of the signatures, and without Host, Content-Length and the
-// Traceparent of [Outbound.SendTraceparent]. It is nil if the error class shows that no request was
-// sent; after a timeout it is not nil, although no request may have been sent.
+// RequestHeader returns the header of the request that this service sends in the attempt for the
+// event, with "[redacted]" in place of the signatures, and without Host, Content-Length and the
+// Traceparent of [Outbound.SendTraceparent]. It is nil if the error class shows that no request
+// was sent. After a timeout it is not nil, although no request may have been sent.
 func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {
 	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired:

@@ -16,8 +16,8 @@ type entryMaker struct {
 	notify bool
 }
 
-// of returns the audit entry of an action on a webhook in its current state. The call sets the ID,
-// so call it within the store's step if the order matters.
+// of returns the audit entry for an action on a webhook in its current state. The call sets the
+// ID, so call it within the store's transaction if the order matters.
 func (m *entryMaker) of(ctx context.Context, action audit.Action, w *Webhook) audit.Entry {
 	n := audit.Of(ctx, w.Account, action, audit.Target{Kind: audit.TargetWebhook, ID: w.ID, Name: origin(w.URL)})
 	n.At = m.now().UTC().Truncate(time.Millisecond)
@@ -26,7 +26,7 @@ func (m *entryMaker) of(ctx context.Context, action audit.Action, w *Webhook) au
 	return n
 }
 
-// byService is of for actions of the service itself.
+// byService is like of, for actions of the service itself.
 func (m *entryMaker) byService(w *Webhook, action audit.Action) audit.Entry {
 	n := m.of(serviceActs, action, w)
 	n.Since = w.FailingSince
@@ -35,8 +35,8 @@ func (m *entryMaker) byService(w *Webhook, action audit.Action) audit.Entry {
 
 var serviceActs = audit.WithActor(context.Background(), audit.Actor{Kind: audit.ActorService})
 
-// change returns the audit entry of a requested change of a webhook, or the zero Entry if nothing
-// changed.
+// change returns the audit entry for a change of a webhook that a caller requested, or the zero
+// Entry if nothing changed.
 func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.Entry {
 	if !before.Secret.Equal(after.Secret) {
 		n := m.of(ctx, audit.WebhookRotated, before)
@@ -58,8 +58,8 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 	return n
 }
 
-// settlement adds the audit entries of a settlement. If a delivery ends a run of failures, that run
-// began before its attempt was loaded, because an attempt is shorter than the time before a
+// settlement adds the audit entries of a settlement. If its delivery ends a run of failures, the
+// task already shows that run: an attempt is shorter than the time from the start of a run to its
 // warning.
 func (m *entryMaker) settlement(s *settlement) {
 	switch w := s.Task.Webhook; {
@@ -73,8 +73,8 @@ func (m *entryMaker) settlement(s *settlement) {
 	}
 }
 
-// storeRecovered returns the audit entry for a store that was not writable since the given time and
-// is writable again.
+// storeRecovered returns the audit entry for a store that is writable again, after it was not
+// writable since the given time.
 func (m *entryMaker) storeRecovered(since time.Time) audit.Entry {
 	n := audit.Of(serviceActs, "", audit.StoreRecovered, audit.Target{Kind: audit.TargetStore})
 	n.At = m.now().UTC().Truncate(time.Millisecond)
@@ -89,9 +89,9 @@ type entryAdder interface {
 	AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error)
 }
 
-// tellRecovered stores an audit entry about the store's failure as soon as the store is writable: a
-// host without other activity notices the failure this way. While claims or settlements fail, the
-// store has not recovered.
+// tellRecovered stores an audit entry about the store's failure as soon as the store is writable.
+// Without other activity, this write is how the service notices the recovery. While claims or
+// settlements fail, the store has not recovered.
 func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 	since, failure := m.halt.failed.Load(), m.halt.activity.write.Load()
 	if since == nil && failure != nil { // it failed again while its recovery was recorded

@@ -26,7 +26,7 @@ func (f *flaky) AddAuditEntries(ctx context.Context, list []audit.Entry) (int, e
 	return f.Store.(audit.Store).AddAuditEntries(ctx, list)
 }
 
-// told returns what is pending of an account, oldest first.
+// told returns the pending audit entries of an account, oldest first.
 func (b *bubble) told(of string) (list []audit.Entry) {
 	b.Helper()
 	page, err := b.store.Store.(audit.Store).ListAuditEntries(b.Context(), of, audit.Query{Limit: 1000})
@@ -50,8 +50,8 @@ func actions(list []audit.Entry) string {
 	return strings.Join(names, " ")
 }
 
-// What becomes of a webhook that fails is told, once each, with its dates and the service as
-// the actor; so is that it works again, if its failing was told.
+// A failing webhook causes one audit entry for each event in its life, with its dates and the
+// service as the actor. Its recovery causes one, too, if its failing was reported.
 func TestAuditEntriesOfFailing(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)
@@ -101,7 +101,7 @@ func TestAuditEntriesOfFailing(t *testing.T) {
 	}, webhooks.WithNotify())
 }
 
-// That a receiver is gone is told once, however many attempts say so.
+// A gone receiver causes one audit entry, even if several attempts get 410.
 func TestAuditEntryOfGone(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")
@@ -115,7 +115,7 @@ func TestAuditEntryOfGone(t *testing.T) {
 	}, webhooks.WithNotify())
 }
 
-// That the store could not be written is told once it can be again.
+// A failure of the store causes one audit entry once the store can be written again.
 func TestAuditEntryOfTheStore(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")

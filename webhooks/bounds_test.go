@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// floods are answers that would fill any memory that let them.
+// floods are responses without an end, which would fill any memory without a limit.
 var floods = map[string]func(net.Conn){
 	"header line":  func(c net.Conn) { say("HTTP/1.1 200 OK\r\nX-A: ")(c); pour(c, strings.Repeat("x", 1<<14)) },
 	"header":       func(c net.Conn) { say("HTTP/1.1 200 OK\r\n")(c); pour(c, strings.Repeat("X-A: x\r\n", 1<<11)) },
@@ -57,7 +57,7 @@ var bomb = sync.OnceValue(func() string {
 	return packed.String()
 })
 
-// flooded returns a function that makes an attempt at a receiver that answers so.
+// flooded returns a function that makes an attempt at a receiver with this response.
 func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhooks.Attempt {
 	receiver := newRawReceiver(tb, respond)
 	service := newService(tb, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried}})
@@ -68,8 +68,8 @@ func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhoo
 	return func(ctx context.Context) webhooks.Attempt { return service.Attempt(ctx, &task) }
 }
 
-// However much a receiver sends, an attempt allocates no more than a TLS connection
-// and a bounded response do, the receiver's side of them included.
+// For any amount of received data, an attempt allocates no more than a TLS connection and a
+// bounded response do, including the receiver's side.
 func TestAnAttemptAllocatesLittle(t *testing.T) {
 	const most, attempts = 4 << 20, 8
 	for name, respond := range floods {
@@ -104,7 +104,7 @@ func BenchmarkFlood(b *testing.B) {
 	}
 }
 
-// delays are answers that never come to an end, once told is called.
+// delays are responses that never end after told is called.
 var delays = map[string]func(conn net.Conn, told func()){
 	"no response": func(c net.Conn, told func()) { told(); hang(c) },
 	"half a header": func(c net.Conn, told func()) {
@@ -119,8 +119,8 @@ var delays = map[string]func(conn net.Conn, told func()){
 	},
 }
 
-// inFlight returns what an attempt under way holds of memory, as the mean of many
-// at a time, the receiver's side included.
+// inFlight returns the memory of an attempt under way, as the mean of many concurrent attempts,
+// including the receiver's side.
 func inFlight(tb testing.TB, respond func(net.Conn, func())) uint64 {
 	const attempts = 100
 	var reached sync.WaitGroup

@@ -17,8 +17,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A bubble is a service and its receivers with a clock of their own, which jumps
-// to whatever happens next: whole schedules pass in no time, to the millisecond.
+// A bubble is a service and its receivers with a fake clock, which jumps to the next event: whole
+// schedules pass in no time, to the millisecond.
 type bubble struct {
 	*testing.T
 	store   *flaky
@@ -30,8 +30,8 @@ type bubble struct {
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// inBubble runs test. Every webhook at a name of example.com is answered by the
-// handler, which may sleep. There is no TLS, which would take most of the time.
+// inBubble runs test. The handler answers for every name of example.com, and may sleep. There is
+// no TLS, which would take most of the time.
 func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble), options ...webhooks.Option) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func (b *bubble) serve(handler http.HandlerFunc) dialer {
 // ends.
 func (b *bubble) start() (stop func()) { return start(b, b.service) }
 
-// subscribe makes a webhook at the name.
+// subscribe creates a webhook with the given host name.
 func (b *bubble) subscribe(name string) webhooks.Webhook {
 	b.Helper()
 	return subscribe(b, b.service, "https://"+name+".example.com"+secretPath)
@@ -97,8 +97,8 @@ func (b *bubble) delivery(event string) webhooks.Delivery {
 	return delivery(b, b.service, event)
 }
 
-// wantState fails the test unless the event's one delivery is in the state, after
-// that many attempts, numbered from 1.
+// wantState fails the test unless the event has one delivery, which is in the state after the
+// given number of attempts, numbered from 1.
 func (b *bubble) wantState(event string, state webhooks.DeliveryState, attempts int) {
 	b.Helper()
 	got := b.delivery(event)
@@ -112,7 +112,7 @@ func (b *bubble) wantState(event string, state webhooks.DeliveryState, attempts 
 	}
 }
 
-// A hit is a request that a receiver got.
+// A hit is a request received by a receiver.
 type hit struct {
 	host, id string
 	header   http.Header
@@ -130,7 +130,7 @@ func (h *hits) add(one hit) {
 	h.list = append(h.list, one)
 }
 
-// of returns the hits on a name, or all if name is empty.
+// of returns the requests to a name, or all requests if name is empty.
 func (h *hits) of(name string) (list []hit) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,7 +26,7 @@ var (
 	// trusted is the authority of the tests' receivers.
 	trusted = sync.OnceValue(newAuthority)
 
-	// goodCertificate is what a receiver shows that has nothing to hide.
+	// goodCertificate is a certificate that the tests' clients accept.
 	goodCertificate = sync.OnceValue(func() tls.Certificate {
 		return trusted().issue(longAgo, farOff, "*.example.com", "localhost", "127.0.0.1", "::1")
 	})
@@ -64,7 +64,7 @@ func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []by
 	return must(x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key))
 }
 
-// pool returns the authority as a receiver's client wants it.
+// pool returns the authority in the form that a client needs.
 func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)

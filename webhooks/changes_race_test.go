@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Whatever is done to a webhook while it is deleted, it stays deleted, and nothing is
-// sent to it any more.
+// A webhook that is deleted during any other operation stays deleted, and nothing more is sent to
+// it.
 func TestDeleteDuringEverything(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 4}}, sleeping(3*time.Millisecond), func(b *bubble) {
 		b.start()
@@ -75,7 +75,7 @@ func TestDeleteDuringEverything(t *testing.T) {
 			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // for what was on its way before
+			synctest.Wait() // for requests that were sent before
 			before := len(b.hits.of("a"))
 			wg.Wait()
 			time.Sleep(time.Minute)
@@ -89,8 +89,7 @@ func TestDeleteDuringEverything(t *testing.T) {
 	})
 }
 
-// What the receiver's 410 changes and what updates change at the same moment is all
-// there in the end.
+// A 410 response and concurrent updates all take effect.
 func TestGoneDuringUpdates(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleepingThen(3*time.Millisecond, http.StatusGone), func(b *bubble) {
 		b.start()
@@ -101,7 +100,7 @@ func TestGoneDuringUpdates(t *testing.T) {
 			const last = 40
 			for amount := range uint64(last + 1) {
 				params := webhooks.UpdateParams{Threshold: &amount, If: func(_, _ webhooks.Webhook) error {
-					time.Sleep(50 * time.Microsecond) // lets the receiver in
+					time.Sleep(50 * time.Microsecond) // lets a request reach the receiver
 					return nil
 				}}
 				if _, err := b.service.Update(b.Context(), account, webhook.ID, params); err != nil {
@@ -120,8 +119,8 @@ func TestGoneDuringUpdates(t *testing.T) {
 	})
 }
 
-// An attempt counts that is under way while the webhook is turned off and on again:
-// if its receiver wants no more, the webhook is off.
+// An attempt counts if its webhook is disabled and enabled again meanwhile: a 410 disables the
+// webhook.
 func TestGoneAfterItWasTurnedOnAgain(t *testing.T) {
 	var gone atomic.Bool
 	gone.Store(true)

@@ -10,10 +10,10 @@ import (
 
 const (
 	maxClaim  = 400              // deliveries per store call, to keep its steps short
-	minPause  = time.Millisecond // between claims, if none was due
-	maxSleep  = time.Hour        // of the run loop
-	beatEvery = 10 * time.Second // round of the run loop even if it sleeps: see [Health.LastRound]
-	minTrial  = time.Minute      // pauses between trials; they double
+	minPause  = time.Millisecond // between claims, if no delivery was due
+	maxSleep  = time.Hour        // maximum pause of the run loop
+	beatEvery = 10 * time.Second // the run loop makes a round this often even if idle: see [Health.LastRound]
+	minTrial  = time.Minute      // first pause between trials; the pauses double
 	maxTrial  = time.Hour
 )
 
@@ -26,8 +26,8 @@ type claims struct {
 }
 
 // limit returns how many deliveries may be claimed now, or 0 and the latest time at which this
-// changes. While recording fails it is 0, except for an occasional trial of one delivery: if its
-// result is recorded, the store rejects only some results.
+// changes. While results cannot be recorded it is 0, except for an occasional trial of one
+// delivery: if its result is recorded, the store rejects only some results.
 func (c *claims) limit(now time.Time, free int, failing bool) (limit int, next time.Time) {
 	switch {
 	case !failing:
@@ -48,7 +48,7 @@ func (c *claims) limit(now time.Time, free int, failing bool) (limit int, next t
 	return 1, now
 }
 
-// tried records a trial and the number of attempts it began.
+// tried records that a trial has begun the given number of attempts.
 func (c *claims) tried(now time.Time, attempts int) {
 	if attempts > 0 {
 		c.pause = min(2*c.pause, maxTrial)
@@ -56,8 +56,8 @@ func (c *claims) tried(now time.Time, attempts int) {
 	c.trial = now.Add(c.pause)
 }
 
-// claim returns new attempts, which have slots and must be run, and when the next claim is due,
-// unless an event wakes the loop earlier.
+// claim begins attempts, which hold slots and must be run. It also returns when the next claim is
+// due, unless an event wakes the loop earlier.
 func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight, next time.Time) {
 	now, failing := time.Now(), d.failing.Load()
 	d.scheduler.Tick()
@@ -95,7 +95,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	switch {
 	case failing:
 		next = c.trial
-	case len(d.claimed) < picked: // another delivery may use that turn
+	case len(d.claimed) < picked: // another delivery may use the turn that was not used
 		next = now.Add(max(c.backoff, minPause))
 	case more:
 		next = now
@@ -105,7 +105,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	return d.claimed, d.scheduler.NextWake(next, c.backoff == 0 && !failing)
 }
 
-// load reads the picked deliveries and gives back deliveries that must not be attempted.
+// load reads the picked deliveries, and gives back the deliveries that must not be attempted.
 func (d *dispatcher) load(ctx context.Context, limit int) error {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func (d *dispatcher) load(ctx context.Context, limit int) error {
 	return err
 }
 
-// prepare fills an attempt from its loaded delivery, and reports whether to make it.
+// prepare fills an attempt from its loaded delivery, and reports whether to make the attempt.
 func (d *dispatcher) prepare(f *inflight, l *driver.LoadedDelivery) bool {
 	loaded := scheduler.Loaded{State: scheduler.LoadState(l.State), Attempts: l.Attempts, Due: l.Due}
 	if l.Webhook != nil && l.Err == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What an attempt costs, over loopback TLS and with the receiver on the same
-// machine, against a bare loop that signs and posts the same.
+// BenchmarkAttempt measures an attempt over loopback TLS with the receiver on the same machine,
+// compared with a plain loop that signs and posts the same body.
 func BenchmarkAttempt(b *testing.B) {
 	event := mustSeal(b, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance})
 	for name, answer := range map[string]http.HandlerFunc{
@@ -56,9 +56,9 @@ func BenchmarkAttempt(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleConns measures what memory a connection takes that is kept to a host with a
-// certificate of its own, all of it and what is left with its TLS session once it is closed,
-// against one of net/http, without the session.
+// BenchmarkIdleConns measures the memory of an idle connection to a host with a separate
+// certificate: the total, and the rest with its TLS session after the connection is closed. It
+// compares this with a connection of net/http, without the session.
 func BenchmarkIdleConns(b *testing.B) {
 	hosts := 2000
 	if testing.Short() {
@@ -101,8 +101,8 @@ func BenchmarkIdleConns(b *testing.B) {
 	b.ReportMetric(floor/float64(b.N), "B/conn-floor")
 }
 
-// inParallel runs work b.N times, by as many workers as the other benchmarks
-// have, once each has its connection.
+// inParallel runs work b.N times, with as many workers as the other benchmarks have, after each
+// worker has made a connection.
 func inParallel(b *testing.B, work func() bool) {
 	run := func(times int) {
 		left := make(chan struct{}, times)
@@ -129,7 +129,7 @@ func inParallel(b *testing.B, work func() bool) {
 	run(b.N)
 }
 
-// newSink starts a receiver that remembers nothing, over TLS unless it is plain.
+// newSink starts a receiver that records nothing, over TLS unless plain is set.
 func newSink(tb testing.TB, plain bool, answer http.HandlerFunc) *receiver {
 	tb.Helper()
 	r := &receiver{}

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What a receiver gets is a POST of the stored bytes that its secret signs.
+// A receiver gets a POST of the stored bytes, signed with its secret.
 func TestARequestIsSigned(t *testing.T) {
 	for _, header := range []string{"", "x-hub-signature"} {
 		t.Run(header, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestStatusDecides(t *testing.T) {
 	for code := 200; code < 600; code++ {
 		switch {
 		case code > 204 && code < 299, code > 308 && code < 399, code > 411 && code < 428, code > 429 && code < 499, code > 504 && code < 599:
-			continue // more of the same
+			continue // cases that are the same here
 		}
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			got := attempt(t, newReceiver(t, status(code)).url("hooks.example.com"), nil)
@@ -97,8 +97,7 @@ func TestStatusDecides(t *testing.T) {
 	}
 }
 
-// A redirect would take the event, and the request's headers, to somebody whom
-// nobody checked.
+// A redirect would send the event and the request's headers to a server that was not checked.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	canary := newReceiver(t, status(http.StatusOK))
@@ -151,7 +150,7 @@ func TestRetryAfterLengthensTheWait(t *testing.T) {
 	}
 }
 
-// 410 Gone is how a receiver says that it wants no more.
+// 410 Gone means that the receiver wants no more events.
 func TestGoneTurnsTheWebhookOff(t *testing.T) {
 	t.Parallel()
 	store, logs := newLedger(), &logbook{}
@@ -160,7 +159,7 @@ func TestGoneTurnsTheWebhookOff(t *testing.T) {
 	stop := start(t, service)
 	event := publish(t, service)
 	store.next(t)
-	stop() // what is settled is logged by then
+	stop() // results are logged by then
 	if got, err := service.Get(t.Context(), account, webhook.ID); err != nil || got.Active {
 		t.Errorf("it is %+v, %v", got, err)
 	}
@@ -175,7 +174,7 @@ func TestGoneTurnsTheWebhookOff(t *testing.T) {
 	}
 }
 
-// Connections are used again, also after a response with a small body.
+// Connections are reused, also after a response with a small body.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
@@ -195,7 +194,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// The environment's proxy would dial for us, past the guard.
+// A proxy taken from the environment would dial for us and so bypass the guard.
 func TestProxiesAreNotUsed(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
@@ -212,7 +211,7 @@ func TestProxiesAreNotUsed(t *testing.T) {
 	}
 }
 
-// Whatever stands in the path and the query arrives as it was registered.
+// Path and query arrive exactly as they were registered.
 func TestURLsArriveAsTheyWereRegistered(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
@@ -231,7 +230,7 @@ func TestURLsArriveAsTheyWereRegistered(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong on this side is one failed attempt, and the next is another.
+// A failure on this side is one failed attempt; later attempts are not affected.
 func TestOurOwnFailures(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))

@@ -9,10 +9,10 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A process that starts with a backlog, and knows nothing yet of how long receivers take,
-// sends to those that take their time once, if they took an event before. Of those that
-// have taken nothing yet some get it twice: until it is known what is usual, they look
-// like ones that hang.
+// A process that starts with a backlog does not yet know the usual latency. It sends each event
+// once to slow receivers that have accepted an event before. Some receivers that have not
+// accepted any get an event twice: until the usual latency is known, they look like receivers
+// that hang.
 func TestColdStartSendsOnce(t *testing.T) {
 	const accounts, events = 150, 2
 	webhooks := 1500

@@ -10,14 +10,14 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// A Condition decides whether a webhook may change from before to after. before is the zero Webhook
-// for a creation, after is the zero Webhook for a deletion. If it returns an error nothing is
-// changed, and the caller gets that error, wrapped. A nil Condition always holds. Use it for
-// authorization and for compare-and-swap.
+// A Condition decides whether a webhook may change from before to after. before is the zero
+// Webhook for a creation, after is the zero Webhook for a deletion. If it returns an error,
+// nothing changes, and the caller gets that error, wrapped. A nil Condition allows every change.
+// Use it for authorization and for compare-and-swap.
 //
-// It is called after the parameters were validated, and outside the store's step, so it may be slow
-// and may call the service. It must not modify before or after. If something else changes the
-// webhook meanwhile, the Condition is called again with the new state before the change is stored.
+// It runs after the parameters are validated and outside the store's transaction, so it may be
+// slow and may call the service. It must not modify before or after. If the webhook changes
+// concurrently, the Condition is called again with the new state before the change is stored.
 type Condition func(before, after Webhook) error
 
 func (c Condition) ask(before, after Webhook) error {
@@ -30,7 +30,7 @@ func (c Condition) ask(before, after Webhook) error {
 // errChanged reports that the webhook has changed since the condition was evaluated.
 var errChanged = errors.New("the webhook was changed meanwhile")
 
-// change changes a webhook on a condition.
+// change changes a webhook by apply if the condition allows it.
 func (s *WebhookService) change(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (Webhook, error) {
 	now := s.now()
 	var stored audit.Entry
@@ -63,9 +63,10 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 	}
 }
 
-// ask evaluates the condition for a change of a webhook by apply, and returns its error. Within the
-// store's step the condition would block other calls. There only check, unless it is nil, is
-// called. It returns errChanged if the webhook is not in the state that the condition saw.
+// ask evaluates the condition for a change of a webhook by apply, and returns its error. It does
+// so before the store's transaction, where the condition would block other calls. The transaction
+// must call check, unless it is nil: check returns errChanged if the webhook is no longer in the
+// state that the condition saw.
 func (s *WebhookService) ask(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (check func(Webhook) error, err error) {
 	if !input.ID(webhookID) {
 		return nil, apierr.ErrNotFound

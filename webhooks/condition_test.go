@@ -15,7 +15,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A condition sees what is and what would be, and its error leaves all as it is.
+// A condition is called with the state before and after the change. Its error prevents the
+// change.
 func TestConditions(t *testing.T) {
 	service, no := newClocked(t), errors.New("no")
 	made := subscribe(t, service, anyURL)
@@ -55,8 +56,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// What a condition was asked about is what is changed: if there is something else
-// by then, it is asked again.
+// If the webhook changes after the condition was called, the condition is called again.
 func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
@@ -77,7 +77,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 		name      string
 		meanwhile func(t *testing.T, id, event string) error
 		again     bool
-		want      func(before *webhooks.Webhook) // what it is asked about then
+		want      func(before *webhooks.Webhook) // the state before that it is called with then
 	}{
 		{"another update", func(t *testing.T, id, _ string) error {
 			_, err := service.Update(t.Context(), account, id, webhooks.UpdateParams{Events: alerts.EventTypes()})
@@ -140,7 +140,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	}
 }
 
-// A webhook that is deleted while it is changed stays deleted.
+// A webhook that is deleted during an update stays deleted.
 func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
@@ -158,8 +158,8 @@ func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// A condition decides about creations too: before the webhook is stored and, where the
-// request was made before, about the webhook that is there.
+// For a creation, the condition is called before the webhook is stored. For a repeated creation
+// it is called with the existing webhook.
 func TestConditionOfACreation(t *testing.T) {
 	service := newClocked(t)
 	no := errors.New("no")

@@ -23,15 +23,15 @@ type Config struct {
 	// docs/spec.md, section 6. Default: X-Service-Signature.
 	SignatureHeader string
 
-	// Events declares the event types to publish and subscribe to, at most [MaxEventTypes].
-	// Webhooks stay subscribed to a type after its declaration is removed: pending deliveries are
-	// made, and only callers with all scopes can change the webhook. Default: none;
-	// storageapi.NewHandler adds those of package alerts.
+	// Events declares the event types to publish and subscribe to, at most [MaxEventTypes]. Webhooks
+	// stay subscribed to a type after its declaration is removed: their pending deliveries are still
+	// made, and only callers with all scopes can change such a webhook. Default: none;
+	// storageapi.NewHandler adds the types of package alerts.
 	Events []EventDeclaration
 
 	// MaxPerAccount is the maximum number of webhooks per account; negative: unlimited. Default:
-	// 100. An API key that expires or does not hold all scopes can create webhooks only while the
-	// account has fewer than half of it.
+	// 100. An API key that expires or lacks a scope can create webhooks only while the account has
+	// fewer than half of it.
 	MaxPerAccount int
 
 	// Retry sets the retry schedule and when a webhook is disabled.
@@ -54,10 +54,11 @@ type Config struct {
 	// addition to storageapi.Config.Observe. Default: none.
 	Observe observe.Observer
 
-	// TraceContext returns the trace context from ctx to store with an event that is published: at most 64 visible ASCII characters, such as the W3C traceparent of its span;
-	// other values are dropped. Each attempt reports it as [observe.Attempt.TraceContext], even
-	// days later and in another process. It must be fast and safe for concurrent use. Set it if you
-	// trace requests; package otelstorage has an implementation. Default: none.
+	// TraceContext returns the trace context of ctx, to be stored with the event that is published:
+	// at most 64 visible ASCII characters, such as the W3C traceparent of the span; other values are
+	// dropped. Each attempt reports it as [observe.Attempt.TraceContext], even days later and in
+	// another process. It must be fast and safe for concurrent use. Set it if you trace requests;
+	// package otelstorage has an implementation. Default: none.
 	TraceContext func(ctx context.Context) string
 
 	// Now is the clock for creation times, event timestamps and signatures. Due times use the
@@ -67,20 +68,19 @@ type Config struct {
 
 // RetryPolicy sets the retry schedule and when a webhook is disabled. See [Config.Retry].
 type RetryPolicy struct {
-	// Delays are the waits between consecutive attempts. A delivery is dead after the attempt that
-	// follows the last wait. A non-nil empty slice means one attempt only. Default:
-	// [DefaultRetries].
+	// Delays are the waits between consecutive attempts. If the attempt after the last wait fails,
+	// the delivery is dead. A non-nil empty slice means one attempt only. Default: [DefaultRetries].
 	Delays []time.Duration
 
 	// Jitter is the maximum random deviation of each wait, as a fraction: 0.2 is ±20 %. At most 1;
 	// negative: none. Default: 0.2.
 	Jitter float64
 
-	// DisableAfter is how long a webhook may fail continuously before it is disabled, whether or
-	// not attempts are made in that time. The host gets an audit entry at half the time, at least
-	// 12 hours (or half of DisableAfter, if that is less) before the webhook is disabled, and
-	// another entry then. Failures of a single event do not disable it. Negative: never. Default: 5
-	// days.
+	// DisableAfter is how long a webhook may fail continuously before it is disabled, whether or not
+	// attempts are made in that time. Failures of a single event do not disable it. The host gets an
+	// audit entry at half the time, and at least 12 hours (or half of DisableAfter, if that is less)
+	// before the webhook is disabled. It gets another entry when the webhook is disabled. Negative:
+	// never. Default: 5 days.
 	DisableAfter time.Duration
 }
 
@@ -101,14 +101,14 @@ type Concurrency struct {
 // Outbound sets how to connect to receivers, and which addresses are allowed. See
 // [Config.Outbound].
 type Outbound struct {
-	// AllowNetworks are allowed networks among those in IANA's special-purpose registries, such as
-	// loopback and private networks, which are refused by default. For tests and self-hosters.
-	// Default: none.
+	// AllowNetworks are networks to allow although IANA's special-purpose registries list them, such
+	// as loopback and private networks. By default all listed networks are refused. It is for tests
+	// and for self-hosted services. Default: none.
 	AllowNetworks []netip.Prefix
 
-	// AllowHosts are host names that may resolve to any address: receivers in the host's own
+	// AllowHosts are host names that may resolve to any address, for receivers in the host's own
 	// network. Each is an ASCII name without a wildcard; case is ignored. TLS is verified as usual.
-	// Put addresses into AllowNetworks. Default: none.
+	// For IP addresses use AllowNetworks. Default: none.
 	AllowHosts []string
 
 	// RootCAs are the certificate authorities that receivers' certificates must chain up to.
@@ -125,23 +125,23 @@ type Outbound struct {
 
 	// MaxIdleConns is the maximum number of idle connections to all receivers. Each is closed after
 	// 90 s. A delivery without an idle connection needs a TLS handshake, which takes more than ten
-	// times the processor time of the rest. If events go to twice as many hosts in turn as there
-	// are connections, more than half of all deliveries need a handshake.
+	// times the processor time of the rest. If events go to twice as many hosts in turn as there are
+	// connections, more than half of all deliveries need a handshake.
 	//
 	// Each connection takes a descriptor and, with its TLS session, 13 to 20 KB of memory, and the
-	// same again until the next garbage collection. Sessions, 5 KB each, are cached for twice as
+	// same again until the next garbage collection. TLS sessions, 5 KB each, are cached for twice as
 	// many hosts. Idle connections are also closed while all connections use more than three
 	// quarters of the process's descriptor limit (RLIMIT_NOFILE).
 	//
 	// Raise it, and the descriptor limit, if events go to more hosts; lower it if memory or
 	// descriptors are short. At most 1,000,000; negative: no idle connections. Default: 16,384, but
-	// at most half of the descriptor limit, and 1 for each 240 KiB of GOMEMLIMIT. Run logs the
-	// value, and Stats returns it.
+	// at most half of the descriptor limit, and at most 1 for each 240 KiB of GOMEMLIMIT. Run logs
+	// the value, and Stats returns it.
 	MaxIdleConns int
 
 	// SendTraceparent sends the event's trace context, if it is a W3C traceparent, to receivers in
-	// the traceparent header, so that their traces join yours. It reveals the IDs of your traces,
-	// and is not signed. Default: not sent.
+	// the traceparent header, so that their traces join yours. The header reveals the IDs of your
+	// traces, and is not signed. Default: not sent.
 	SendTraceparent bool
 }
 
@@ -184,7 +184,7 @@ func (r *RetryPolicy) check() error {
 	switch {
 	case slices.ContainsFunc(r.Delays, func(d time.Duration) bool { return d < 0 }):
 		return invalid("Retry.Delays", "must not be negative")
-	case !(r.Jitter <= 1): // NaN, too
+	case !(r.Jitter <= 1): // rejects NaN, too
 		return invalid("Retry.Jitter", "must be at most 1")
 	}
 	r.Jitter = max(r.Jitter, 0)

@@ -99,7 +99,7 @@ func TestConfigKeepsReservedHeaders(t *testing.T) {
 	}
 }
 
-// What the caller does with its slices later is nothing to the service.
+// The caller may change its slices after New without an effect on the service.
 func TestConfigIsCopied(t *testing.T) {
 	networks, hosts := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, []string{"localhost"}
 	service := newService(t, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: networks, AllowHosts: hosts}})

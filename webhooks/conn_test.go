@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// newTalker starts a receiver that speaks TLS and does as it likes with each request
-// of a connection, counted over all connections from 1, until it returns false.
+// newTalker starts a TLS receiver that calls respond for each request of a connection, counted
+// over all connections from 1, until respond returns false.
 func newTalker(t *testing.T, respond func(n int, conn net.Conn) (more bool)) *receiver {
 	t.Helper()
 	config := &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}
@@ -35,15 +35,15 @@ func newTalker(t *testing.T, respond func(n int, conn net.Conn) (more bool)) *re
 	})
 }
 
-// payloads are of events whose requests are sent in one go, and beside waiting for the
-// response, for they are long.
+// payloads are small and large: a small request is sent in one write, a large one while waiting
+// for the response.
 var payloads = map[string]webhooks.Data{
 	"short": lowBalance,
 	"long":  alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: strings.Repeat("f", 100_000), ExpiresAt: time.Unix(1_800_000_000, 0)}}},
 }
 
-// attempts returns a function that makes an attempt at the receiver, on the same
-// connections each time.
+// attempts returns a function that makes an attempt at the receiver, always on the same
+// connections.
 func attempts(t *testing.T, receiver *receiver) func(webhooks.Data) webhooks.Attempt {
 	t.Helper()
 	service := newService(t, memory.New(), webhooks.Config{
@@ -58,8 +58,8 @@ func attempts(t *testing.T, receiver *receiver) func(webhooks.Data) webhooks.Att
 
 const noContent = "HTTP/1.1 204 No Content\r\n\r\n"
 
-// A receiver that says more than was asked has not said it of the next event: that
-// one would be taken for delivered before it was.
+// Extra bytes after a response must not count as the response to the next event, which would then
+// be taken for delivered.
 func TestStrayResponsesAreNotTaken(t *testing.T) {
 	t.Parallel()
 	for name, stray := range map[string]func(net.Conn){
@@ -100,7 +100,7 @@ func TestStrayResponsesAreNotTaken(t *testing.T) {
 	}
 }
 
-// needsKeptConnections skips a test of connections that are used again, where none is.
+// needsKeptConnections skips a test of reused connections on a system where none are kept.
 func needsKeptConnections(t *testing.T) {
 	t.Helper()
 	switch runtime.GOOS {
@@ -109,8 +109,8 @@ func needsKeptConnections(t *testing.T) {
 	}
 }
 
-// An idle connection that its receiver has closed, or closes at the moment when it is
-// used, is no failure of the receiver's. A new one that breaks is.
+// If a receiver closes an idle connection, even at the moment of its reuse, the attempt does not
+// fail. If a new connection breaks, it does.
 func TestIdleConnectionsThatBreak(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
@@ -140,7 +140,7 @@ func TestIdleConnectionsThatBreak(t *testing.T) {
 				if got := attempt(lowBalance); got.Error != "" {
 					t.Fatalf("%+v", got)
 				}
-				time.Sleep(20 * time.Millisecond) // for what happens while it is idle; none of the verdicts depends on it
+				time.Sleep(20 * time.Millisecond) // time for events while idle; no result depends on it
 				if got := attempt(next); got.Error != test.reason {
 					t.Errorf("the second attempt: %+v", got)
 				}
@@ -152,8 +152,7 @@ func TestIdleConnectionsThatBreak(t *testing.T) {
 	}
 }
 
-// An idle connection that is of no use any more is no reason to open one, if there is
-// another.
+// If an idle connection is unusable, another idle one is used rather than a new one.
 func TestAnIdleConnectionOfNoUseIsPassedOver(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
@@ -179,7 +178,7 @@ func TestAnIdleConnectionOfNoUseIsPassedOver(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	close(other)
-	group.Wait() // the one that will be taken first has more to say
+	group.Wait() // the connection to be taken first has more bytes
 	if got := attempt(lowBalance); got.Error != "" {
 		t.Errorf("%+v", got)
 	}
@@ -188,8 +187,8 @@ func TestAnIdleConnectionOfNoUseIsPassedOver(t *testing.T) {
 	}
 }
 
-// However many idle connections there are, the event is sent at most twice in an
-// attempt: to a receiver that breaks over it, too.
+// In one attempt an event is sent at most twice, however many idle connections there are, even to
+// a receiver that breaks every connection.
 func TestABrokenAttemptIsMadeOnceMore(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
@@ -238,7 +237,7 @@ func resetIf(now bool, conn net.Conn) {
 	}
 }
 
-// Idle connections are closed after a while, and the service leaves none behind.
+// Idle connections are closed after a while, and the service leaves none open.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusNoContent), func(b *bubble) {
 		var open atomic.Int64
@@ -265,7 +264,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// Config.Outbound.MaxIdleConns is how many connections are kept.
+// Config.Outbound.MaxIdleConns limits the number of kept connections.
 func TestMaxIdleConns(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
@@ -285,7 +284,7 @@ func TestMaxIdleConns(t *testing.T) {
 	}
 }
 
-// counting returns a dialer that counts the connections that are open.
+// counting returns a dialer that counts open connections.
 func counting(dial dialer, open *atomic.Int64) dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)

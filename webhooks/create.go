@@ -29,9 +29,9 @@ type CreateParams struct {
 	// Threshold is [Webhook.Threshold]; zero: none.
 	Threshold uint64
 
-	// Secret is an existing signing secret, for a webhook that moves here from another system;
-	// parse it with [signing.ParseSecret]. It is not compared when an IdempotencyKey is used again.
-	// Zero: a new secret.
+	// Secret is an existing signing secret, for a webhook that moves here from another system; parse
+	// it with [signing.ParseSecret]. When an IdempotencyKey is used again, Secret is not compared
+	// with the first call's. Zero: a new secret.
 	Secret signing.Secret
 
 	// IdempotencyKey makes it safe to repeat Create for 24 hours: 1 to 128 visible ASCII characters
@@ -40,7 +40,7 @@ type CreateParams struct {
 
 	// By is the API key of the request, see apikeys.KeyService.Credential. If the key is deleted or
 	// rotated before the webhook is created, Create creates none and returns
-	// [auth.ErrCredentialChanged]. Zero: the request is the host's own.
+	// [auth.ErrCredentialChanged]. Zero: the host itself creates the webhook.
 	By auth.Credential
 
 	// If is called before the webhook is stored. If an earlier call with the same IdempotencyKey
@@ -50,16 +50,18 @@ type CreateParams struct {
 
 // Create makes an active webhook for the account, with a new signing secret or params.Secret, and
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without control characters.
-// params.If decides whether the caller may create the webhook. It returns [apierr.ErrLimit], in a
-// [*apierr.LimitError], if the account has [Config.MaxPerAccount] webhooks, or half of that if params.By
-// is limited; and [apierr.ErrIdempotencyKeys] if the account has used too many idempotency keys in 24
-// hours. That limit is ten times [Config.MaxPerAccount] for API keys, five times if params.By is
-// limited, and twenty times for the host.
+// params.If decides whether the caller may create the webhook.
 //
-// If the account has used params.IdempotencyKey before, no webhook is created. For the same params
-// Create returns the existing webhook in its current state, with the zero Secret;
-// [apierr.ErrCreatedThenDeleted] if it was deleted; for other params [apierr.ErrIdempotencyMismatch]. Of several
-// concurrent calls one creates the webhook.
+// Create returns [apierr.ErrLimit], in a [*apierr.LimitError], if the account has
+// [Config.MaxPerAccount] webhooks, or half of that if params.By is limited. It returns
+// [apierr.ErrIdempotencyKeys] if the account has used too many idempotency keys in 24 hours: ten
+// times [Config.MaxPerAccount] for API keys, five times if params.By is limited, and twenty times
+// for the host.
+//
+// If the account has used params.IdempotencyKey before, no webhook is created. For the same
+// params Create returns the existing webhook in its current state, with the zero Secret, or
+// [apierr.ErrCreatedThenDeleted] if it was deleted. For other params it returns
+// [apierr.ErrIdempotencyMismatch]. Of several concurrent calls, one creates the webhook.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
 	if err := checkAccount(account); err != nil {
 		return Webhook{}, err
@@ -116,8 +118,8 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	return webhook, nil
 }
 
-// Validate returns the errors that Create would return for params, one per field, for forms that
-// show all of them at once. Create returns the first.
+// Validate returns all errors that Create would return for params, at most one per field, so that
+// forms can show them together. Create returns the first.
 func (s *WebhookService) Validate(params CreateParams) (wrong []*apierr.ValidationError) {
 	refuse := func(err error) {
 		if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
@@ -133,8 +135,8 @@ func (s *WebhookService) Validate(params CreateParams) (wrong []*apierr.Validati
 	return wrong
 }
 
-// replay returns the webhook, without its secret, that an earlier request with the same idempotency
-// key created, or ErrIdempotencyMismatch if its parameters differ.
+// replay returns the webhook that an earlier request with the same idempotency key created,
+// without its secret, or ErrIdempotencyMismatch if the parameters differ.
 func (s *WebhookService) replay(ctx context.Context, account string, before *driver.DuplicateRequestError, fingerprint [sha256.Size]byte, condition Condition) (Webhook, error) {
 	if before.Fingerprint != fingerprint {
 		return Webhook{}, apierr.ErrIdempotencyMismatch

@@ -11,17 +11,17 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A deactivator disables webhooks that fail for too long, and warns the host before. It uses the
-// clock, not the number of attempts, which may be small. A clock that is set ahead must not disable
-// a webhook that has failed for only a day: the extra time counts only once the clock has kept it
-// for a day.
+// A deactivator disables webhooks that fail for too long, and warns the host before. It goes by
+// the clock, not by the number of attempts, which may be small. So that a clock that is set ahead
+// does not disable a webhook that has failed for only a day, a jump of the clock counts only
+// after a day.
 type deactivator struct {
 	store    driver.WebhookStore
 	clock    clock.Clock
 	config   *Config
 	reporter *reporter
 	entries  *entryMaker
-	after    string // the last checked webhook
+	after    string // ID of the last checked webhook
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 	maxAuditEntry  = 12 * time.Hour // minimum time from the warning to disabling
 )
 
-// entry returns the minimum time between the warning and disabling a webhook.
+// entry returns the minimum time from the warning to disabling a webhook.
 func (d *deactivator) entry() time.Duration { return min(maxAuditEntry, d.config.Retry.DisableAfter/2) }
 
 // turnsOffAt returns when a failing webhook will be disabled, or zero.
@@ -38,7 +38,7 @@ func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 		return time.Time{}
 	}
 	at, warned := webhook.FailingSince.Add(d.config.Retry.DisableAfter), webhook.WarnedAt
-	if warned.IsZero() { // the host is warned at half the time, or else now
+	if warned.IsZero() { // the host is warned at half the time, or now if that is past
 		warned = d.config.Now()
 	}
 	if told := warned.Add(d.entry()); told.After(at) {
@@ -47,7 +47,7 @@ func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 	return at
 }
 
-// look checks some of the webhooks that have failed for long.
+// look checks some of the webhooks that have failed for a long time.
 func (d *deactivator) look(ctx context.Context) (more bool, err error) {
 	if d.config.Retry.DisableAfter < 0 {
 		return false, nil
@@ -70,7 +70,7 @@ func (d *deactivator) look(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// doubt returns how much of the elapsed time does not count yet.
+// doubt returns how much of the elapsed time a clock jump may have added.
 func (d *deactivator) doubt() time.Duration {
 	doubt := d.clock.Doubt()
 	if doubts := d.store.Capabilities().Doubt; doubts != nil {
@@ -82,8 +82,8 @@ func (d *deactivator) doubt() time.Duration {
 // errOther reports that a webhook has changed since it was read.
 var errOther = errors.New("the webhook is not as it was when it was judged")
 
-// judge warns the host about a webhook, or disables it, if it is time and the webhook is unchanged:
-// a successful attempt in between keeps it on.
+// judge warns the host about a webhook, or disables the webhook, if it is time. It does neither
+// if the webhook has changed since it was read, for example by a successful attempt.
 func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time.Time) error {
 	warns := judged.WarnedAt.IsZero()
 	if !warns && (sure.Sub(judged.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(judged.WarnedAt) < d.entry()) {
@@ -122,8 +122,8 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 	return nil
 }
 
-// happened reports whether a change was made although the store failed, and reads the webhook's
-// current state.
+// happened reports whether the change was stored although the store returned an error. It reads
+// the webhook's current state into changed.
 func (d *deactivator) happened(ctx context.Context, judged *Webhook, warns bool, now time.Time, changed *Webhook) bool {
 	var err error
 	if *changed, err = d.store.WebhookByID(ctx, judged.Account, judged.ID); err != nil {

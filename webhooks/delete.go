@@ -13,9 +13,10 @@ import (
 type DeleteParams struct{ If Condition }
 
 // Delete removes the account's webhook with that ID and its pending deliveries, or returns
-// [apierr.ErrNotFound]. It cancels this process's running attempts for the webhook, including test events:
-// once Delete has returned nil, this process sends no more requests to it. If ctx ends during that
-// wait, the webhook is deleted and Delete returns the context's error.
+// [apierr.ErrNotFound]. It cancels this process's running attempts for the webhook, including
+// test events, and waits for them: once Delete has returned nil, this process sends no more
+// requests to the webhook. If ctx ends during the wait, the webhook is deleted and Delete returns
+// the context's error.
 func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, params DeleteParams) error {
 	var entry audit.Entry
 	err := errChanged
@@ -30,7 +31,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 		}
 		entry = s.entries.of(ctx, audit.WebhookDeleted, &webhook)
 		err = s.store.DeleteWebhook(ctx, account, webhookID, func(now Webhook) error {
-			if origin(now.URL) != entry.Target.Name { // the audit entry has the current origin
+			if origin(now.URL) != entry.Target.Name { // the audit entry must have the current origin
 				return errChanged
 			}
 			if check == nil {
@@ -54,15 +55,15 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 	return nil
 }
 
-// evict returns when no more requests will be sent to a deleted webhook, or when ctx is done.
+// evict waits until no more requests will be sent to a deleted webhook, or until ctx is done.
 func (s *WebhookService) evict(ctx context.Context, account, webhookID string) error {
 	return errors.Join(s.tests.Evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID, ""))
 }
 
-// EndDeliveries cancels this process's running attempts for webhooks of the account, including test
-// events, and returns when they have ended, or the error of ctx. Their deliveries stay pending,
-// unless the account is gone. It is for hosts that erase an account through its store;
-// [storageapi.Handler.Erase] calls it.
+// EndDeliveries cancels this process's running attempts for webhooks of the account, including
+// test events, and waits until they have ended, or returns the error of ctx. Their deliveries
+// stay pending, unless the account has been erased. It is for hosts that erase an account through
+// its store; [storageapi.Handler.Erase] calls it.
 func (s *WebhookService) EndDeliveries(ctx context.Context, account string) error {
 	return errors.Join(s.tests.EvictAccount(ctx, account), s.dispatcher.evict(ctx, "", account))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver that takes no more connections lets them wait.
+// The receiver accepts no more connections, so further ones wait.
 func TestTheTimeoutBoundsConnecting(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond

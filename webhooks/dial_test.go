@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Why attempts fail before there is a response.
+// The reasons why attempts fail before there is a response.
 const (
 	blocked    = "the address is in a private or reserved network"
 	nowhere    = "the host name has no public address"
@@ -25,15 +25,14 @@ const (
 	tlsInvalid = "TLS: the certificate is not valid"
 )
 
-// classes are the classes of the reasons that have one each.
+// classes maps reasons to their classes, for reasons with a separate class.
 var classes = map[string]webhooks.ErrorClass{
 	"": "", blocked: webhooks.ClassBlocked, nowhere: webhooks.ClassDNS, "looking up the host name failed": webhooks.ClassDNS,
 	"could not connect": webhooks.ClassConnect, slow: webhooks.ClassTimeout, broke: webhooks.ClassConnection, noHTTP: webhooks.ClassProtocol,
 	tlsFailed: webhooks.ClassTLS, tlsUnknown: webhooks.ClassTLS, tlsOther: webhooks.ClassTLS, tlsInvalid: webhooks.ClassTLS,
 }
 
-// fails fails the test unless the attempt failed for the reason, before there was
-// a response.
+// fails fails the test unless the attempt failed for the reason, without a response.
 func fails(t *testing.T, got result, reason string) {
 	t.Helper()
 	if got.Effect != driver.Retry {
@@ -91,8 +90,8 @@ func TestReceiversAreAuthenticated(t *testing.T) {
 	}
 }
 
-// Receivers that have HTTP/2 only say so in three ways. That is what the account is
-// told, and not that something is wrong with its TLS, or that the connection broke.
+// Receivers that only speak HTTP/2 show this in three ways. The account must learn this reason,
+// rather than a TLS failure or a broken connection.
 func TestReceiversOfHTTP2Only(t *testing.T) {
 	t.Parallel()
 	const reason = "the receiver speaks HTTP/2 only; HTTP/1.1 is needed"

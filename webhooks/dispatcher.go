@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// A dispatcher makes the attempts that the scheduler begins, and hands them to a settler that
+// A dispatcher makes the attempts that the scheduler begins, and passes them to a settler, which
 // records them.
 type dispatcher struct {
 	store     driver.WebhookStore
@@ -24,11 +24,11 @@ type dispatcher struct {
 	scheduler *scheduler.Scheduler
 	outage    scheduler.Outage
 	jitter    jitter.Source // for the waits between attempts and between probes
-	waking    chan struct{} // a delivery may have become due
+	waking    chan struct{} // signals that a delivery may have become due
 
-	// failing is set while results cannot be recorded. Then no attempt begins whose result might be
-	// lost, except an occasional trial, which shows whether the store or single results cause the
-	// failure.
+	// failing is set while results cannot be recorded. Then no attempt begins, since its result
+	// might be lost, except for an occasional trial, which shows whether the store fails or only
+	// rejects some results.
 	failing atomic.Bool
 
 	// The run loop owns these buffers.
@@ -66,23 +66,23 @@ func (d *dispatcher) wake() {
 	}
 }
 
-// probe requests an attempt for the webhook, by any process, even if its receiver is down. A store
-// error is only logged: the pause between probes ends by itself, within about a minute.
+// probe requests an attempt for the webhook, by any process, even if its receiver is down. It
+// only logs an error of the store, because probes go on anyway, within about a minute.
 func (d *dispatcher) probe(ctx context.Context, account, webhookID string) {
 	if err := d.store.Probe(ctx, account, webhookID); err != nil && ctx.Err() == nil {
 		d.config.Logger.Warn("storageapi: webhook store failed", "step", "probe", "account", account, "webhook", webhookID, "error", err)
 	}
 }
 
-// retrust is probe for a webhook that is probably up. It also discards most of the limiter's
-// knowledge of the receiver.
+// retrust is like probe, for a webhook that is probably up. It also discards most of what the
+// limiter has learned about the receiver.
 func (d *dispatcher) retrust(ctx context.Context, account, webhookID string) {
-	d.probe(ctx, account, webhookID) // first: it must be the next attempt
+	d.probe(ctx, account, webhookID) // comes first, so that the probe is the next attempt
 	d.scheduler.Trust(webhookID)
 	d.wake()
 }
 
-// deliver delivers until ctx is done, then drains.
+// deliver makes deliveries until ctx is done, then waits for running attempts.
 func (d *dispatcher) deliver(ctx context.Context) {
 	d.failing.Store(false)
 
@@ -149,8 +149,8 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	}
 }
 
-// release frees the slots of f and of all other finished attempts, and hands them on to be
-// recorded; other attempts may use the slots meanwhile.
+// release frees the slots of f and of all other finished attempts, and passes them on to be
+// recorded. Other attempts may use the slots meanwhile.
 func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results chan<- *inflight) {
 	runtime.Gosched() // lets attempts that are about to finish share a claim
 	batch := append(d.finished[:0], f)
@@ -176,7 +176,7 @@ func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results cha
 	d.finished = batch
 }
 
-// recorded ends attempts whose results are recorded, or given up.
+// recorded ends attempts whose results are recorded or given up.
 func (d *dispatcher) recorded(batch []*inflight) {
 	for _, f := range batch {
 		d.scheduler.End(&f.slot, f.fate)
@@ -184,7 +184,7 @@ func (d *dispatcher) recorded(batch []*inflight) {
 	}
 }
 
-// reuse keeps an unused inflight, unless a caller may wait for its end.
+// reuse keeps an inflight for reuse, unless a caller may still wait for its end.
 func (d *dispatcher) reuse(f *inflight) {
 	if !f.Canceled() && len(d.free) < maxSettle {
 		*f = inflight{}
@@ -192,7 +192,8 @@ func (d *dispatcher) reuse(f *inflight) {
 	}
 }
 
-// suspend makes the webhooks of these attempts wait until the store accepts their results.
+// suspend stops new attempts for the webhooks of these attempts until the store accepts their
+// results.
 func (d *dispatcher) suspend(batch []*inflight) {
 	for _, f := range batch {
 		d.scheduler.Suspend(&f.slot)
@@ -210,8 +211,8 @@ func (d *dispatcher) newInflight() *inflight {
 	return f
 }
 
-// evict cancels the running attempts for a deleted webhook or an account, and returns when this
-// process will send it no more requests, or when ctx is done.
+// evict cancels the running attempts for a deleted webhook or for an account. It returns when
+// this process sends no more requests to it, or when ctx is done.
 func (d *dispatcher) evict(ctx context.Context, webhookID, account string) error {
 	return d.scheduler.Evict(ctx, webhookID, account)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Events are sent when they are published, not at the next round.
+// Events are sent when they are published, not in the next round.
 func TestEventsAreDeliveredAtOnce(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -42,7 +42,7 @@ func TestEventsAreDeliveredAtOnce(t *testing.T) {
 	})
 }
 
-// An idle service asks its store hardly ever.
+// An idle service rarely calls its store.
 func TestIdling(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -62,7 +62,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	for _, test := range []struct {
 		config   webhooks.Config
 		webhooks int
-		each     int // most requests at a time to one webhook
+		each     int // maximum number of concurrent requests to one webhook
 		all      int
 	}{
 		{webhooks.Config{Concurrency: webhooks.Concurrency{Total: 5, PerWebhook: 2, PerAccount: 5}}, 4, 2, 5},
@@ -79,7 +79,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			gauge := newGauge()
 			handler := func(_ http.ResponseWriter, r *http.Request) {
 				defer gauge.enter(r.Host)()
-				time.Sleep(90 * time.Millisecond) // not so long that they seem to hang
+				time.Sleep(90 * time.Millisecond) // short enough not to count as hanging
 			}
 			inBubble(t, test.config, handler, func(b *bubble) {
 				for i := range test.webhooks {
@@ -108,7 +108,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	}
 }
 
-// One webhook that hangs, with a long backlog, does not keep the others' events.
+// One hanging webhook with a long backlog does not delay events of the others.
 func TestAHangingWebhookDoesNotStopTheOthers(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.Host, "slow") {
@@ -130,7 +130,7 @@ func TestAHangingWebhookDoesNotStopTheOthers(t *testing.T) {
 			published := time.Now()
 			event := b.publish()
 			synctest.Wait()
-			for _, delivery := range deliveries(b, b.service, event)[1:] { // the slow one is the oldest
+			for _, delivery := range deliveries(b, b.service, event)[1:] { // the slow webhook is the oldest
 				if delivery.State != webhooks.Delivered || delivery.Attempts[0].StartedAt.After(published) {
 					t.Fatalf("%+v is not delivered at once", delivery)
 				}
@@ -139,8 +139,7 @@ func TestAHangingWebhookDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
-// Webhooks take turns: of two with a backlog, the one with the shorter one is not
-// behind the other's.
+// Webhooks take turns: the webhook with the shorter backlog does not wait for the longer backlog.
 func TestWebhooksTakeTurns(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 4, PerWebhook: 4}}, sleeping(time.Second), func(b *bubble) {
 		b.subscribe("long")
@@ -168,7 +167,7 @@ func TestRunOnce(t *testing.T) {
 			}
 		}
 		stop()
-		// Once it has ended it can be run again, any number of times.
+		// After Run has returned it can be called again, any number of times.
 		b.subscribe("a")
 		for range 3 {
 			event := b.publish()
@@ -193,7 +192,7 @@ func TestRunWithAContextThatIsDone(t *testing.T) {
 	})
 }
 
-// A Run whose context has a deadline ends as any other.
+// A Run whose context has a deadline ends like any other.
 func TestRunWithADeadline(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")

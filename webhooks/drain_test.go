@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// When Run is to end, what is under way finishes, and nothing else begins.
+// When the context of Run is done, running attempts finish, and no others begin.
 func TestDraining(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1, Total: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		b.subscribe("a")
@@ -35,7 +35,7 @@ func TestDraining(t *testing.T) {
 	})
 }
 
-// What has not finished by the end of DrainTimeout is cut short and given back:
+// Attempts that have not finished after DrainTimeout are canceled, and their deliveries returned:
 // the attempt does not count, and the next Run makes it at once.
 func TestDrainTimeout(t *testing.T) {
 	for name, test := range map[string]struct{ config, want time.Duration }{
@@ -73,8 +73,8 @@ func TestDrainTimeout(t *testing.T) {
 	}
 }
 
-// Once Delete has returned nothing is sent to the webhook: what is under way is
-// cut short, what it is owed is gone.
+// Once Delete has returned, nothing is sent to the webhook: running attempts are canceled, and
+// pending deliveries deleted.
 func TestDeleteCutsShort(t *testing.T) {
 	underWay := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +117,7 @@ func TestDeleteCutsShort(t *testing.T) {
 	})
 }
 
-// However events, claims and Delete fall together, nothing is sent after it.
+// Whatever the order of events, claims and Delete, nothing is sent after Delete.
 func TestDeleteUnderLoad(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 3}}, sleeping(3*time.Millisecond), func(b *bubble) {
 		b.start()
@@ -130,7 +130,7 @@ func TestDeleteUnderLoad(t *testing.T) {
 			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // for what was on its way before
+			synctest.Wait() // for requests that were sent before
 			before := len(b.hits.of("a"))
 			time.Sleep(time.Minute)
 			if after := len(b.hits.of("a")); after != before {
@@ -140,7 +140,7 @@ func TestDeleteUnderLoad(t *testing.T) {
 	})
 }
 
-// A dialer that does not return holds nobody.
+// Nothing waits for a dialer that does not return.
 func TestDeleteDoesNotWaitForADial(t *testing.T) {
 	inBubble(t, webhooks.Config{}, nil, func(b *bubble) {
 		b.service.DialThrough(func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -158,7 +158,7 @@ func TestDeleteDoesNotWaitForADial(t *testing.T) {
 	})
 }
 
-// After Run nothing is left behind: no goroutine, and no connection.
+// Run leaves no goroutine and no connection behind.
 func TestRunLeavesNothingBehind(t *testing.T) {
 	hanging, quick := newTCPReceiver(t, hang), newReceiver(t, status(http.StatusOK))
 	before := runtime.NumGoroutine()

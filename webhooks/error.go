@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// ErrRecovering is returned by [WebhookService.Recover] if another recovery of the webhook is not
-// done.
+// ErrRecovering is returned by [WebhookService.Recover] while another recovery of the webhook is
+// running.
 var ErrRecovering = driver.ErrRecovering
 
 // ErrBodyGone is returned by [WebhookService.Body] if the event exists but its body is no longer

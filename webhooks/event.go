@@ -17,10 +17,10 @@ type Data interface {
 	EventType() EventType
 }
 
-// An Event is an event for a host to publish.
+// An Event is an event to publish.
 type Event struct {
 	// ID identifies the event in its account: 1 to 64 letters, digits, underscores and hyphens.
-	// Publishing an ID again changes nothing, so a host that does not know whether Publish
+	// Publishing the same ID again changes nothing, so a host that does not know whether Publish
 	// succeeded can call it again. Default: a new ID, "evt_" and a ULID.
 	ID string
 
@@ -36,11 +36,11 @@ type Event struct {
 	// [Config.TraceContext].
 	TraceContext string
 
-	// Data is the payload, of a type that is declared in [Config.Events]. Required.
+	// Data is the payload. Its type must be declared in [Config.Events]. Required.
 	Data Data
 }
 
-// maxBody limits an encoded event: receivers commonly refuse larger requests.
+// maxBody limits an encoded event, because receivers commonly refuse larger requests.
 const maxBody = 256 << 10
 
 // encode validates an event against the known types and encodes it.
@@ -73,7 +73,8 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	return encoded, nil
 }
 
-// newEncodedEvent returns an event with its body. IDs, types and timestamps need no escaping.
+// newEncodedEvent returns an event with its JSON body. IDs, types and timestamps need no
+// escaping.
 func newEncodedEvent(id, account string, t EventType, at time.Time, appendData func([]byte) ([]byte, error)) (EncodedEvent, error) {
 	body := append(make([]byte, 0, 256), `{"id":"`...)
 	body = append(body, id...)
@@ -116,7 +117,7 @@ func (d *EventDeclaration) append(body []byte, data Data) (appended []byte, err 
 // typeOf returns the type of a payload.
 func typeOf(data Data) (t EventType, err error) {
 	defer func() {
-		if recover() != nil { // nil, or a nil pointer
+		if recover() != nil { // data is nil, or a nil pointer
 			t, err = "", invalid("data", "must be a payload of a declared type, not nil")
 		}
 	}()
@@ -138,6 +139,6 @@ func validEventID(id string) bool {
 	return id != "" && len(id) <= 64
 }
 
-// TypeTest is the type of events from [WebhookService.SendTest]. It cannot be subscribed to or
-// published, and is not among [WebhookService.EventTypes].
+// TypeTest is the type of events from [WebhookService.SendTest]. Webhooks cannot subscribe to it,
+// hosts cannot publish it, and [WebhookService.EventTypes] does not return it.
 const TypeTest EventType = "webhook.test"

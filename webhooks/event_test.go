@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An outbox is a store that remembers the events it was given.
+// An outbox is a store that records published events.
 type outbox struct {
 	driver.WebhookStore
 	events []webhooks.EncodedEvent
@@ -28,7 +28,7 @@ func (o *outbox) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int,
 	return o.WebhookStore.Enqueue(ctx, event)
 }
 
-// encode publishes an event and returns what was stored of it.
+// encode publishes an event and returns its stored form.
 func encode(tb testing.TB, event webhooks.Event) (webhooks.EncodedEvent, error) {
 	tb.Helper()
 	box := &outbox{WebhookStore: memory.New()}
@@ -141,10 +141,10 @@ func TestEventSize(t *testing.T) {
 	wantInvalid(t, err, "data")
 }
 
-// Whatever a host puts into a payload, receivers get valid JSON that says so.
+// For any text in a payload, receivers get valid JSON with the same text.
 func TestEventTextSurvives(t *testing.T) {
 	texts := []string{`"\/`, "<script>&amp;</script>", "line\nend\r\t\x00\x1b\x7f", "Ümläut 🔑 \u2028\u2029\ufeff\ufffd", `\u003c`}
-	for c := range utf8.RuneSelf { // each at each place in a word
+	for c := range utf8.RuneSelf { // each character at each place in a word
 		for i := range 12 {
 			texts = append(texts, strings.Repeat("!", i)+string(rune(c))+"ÿ! \x7f!")
 		}

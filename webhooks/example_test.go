@@ -26,7 +26,7 @@ func Example() {
 	roots := x509.NewCertPool()
 	roots.AddCert(receiver.Certificate())
 
-	// The host. It opens this machine to deliveries, which nobody else should.
+	// The host allows deliveries to this machine, which is only for examples.
 	hooks, err := webhooks.New(memory.New(), webhooks.Config{
 		Events: alerts.Events(),
 		Outbound: webhooks.Outbound{
@@ -71,7 +71,7 @@ func Example() {
 	}
 	fmt.Println(<-received)
 
-	// Run finishes what is under way.
+	// Run finishes running attempts.
 	cancel()
 	fmt.Println(<-ended)
 	deliveries, err := hooks.EventDeliveries(context.Background(), "acct_1", "evt_1")
@@ -86,7 +86,7 @@ func Example() {
 	// delivered 200
 }
 
-// What is nil stays as it is. A condition is asked about the very change that is made.
+// Nil fields stay unchanged. The condition is called for exactly the change that is made.
 func ExampleWebhookService_Update() {
 	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 	if err != nil {
@@ -126,7 +126,7 @@ func ExampleWebhookService_Update() {
 	// true <nil>
 }
 
-// A program follows an account's events, oldest first, and goes on later where it stopped.
+// A program follows an account's events, oldest first, and later continues where it stopped.
 func ExampleWebhookService_ListEvents() {
 	ctx := context.Background()
 	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})

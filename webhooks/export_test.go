@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// DialThrough makes the service reach its receivers through dial, past the guard:
-// in a bubble of testing/synctest they must be in memory.
+// DialThrough makes the service reach its receivers through dial, bypassing the guard. In a
+// bubble of testing/synctest the receivers must be in memory.
 func (s *WebhookService) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	s.dispatcher.sender.client.DialThrough(dial)
 }

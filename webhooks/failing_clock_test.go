@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A clock that is set ahead turns off no webhook: what it was set by does not count
-// before it has held for a day, and then the host is warned first.
+// A clock that is set ahead disables no webhook: the jump does not count until it has lasted for
+// a day, and the host is warned first.
 func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
 	for name, before := range map[string]time.Duration{"warned": 3 * day, "not warned yet": day} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
 				if got, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || !got.Active || len(off) > 0 || len(failing) != warned {
 					t.Errorf("20 hours after the clock was set: warned %d times, before %d, off %d times: %+v, %v", len(failing), warned, len(off), got, err)
 				}
-				clock.Add(-31 * day) // and set right again it is as if nothing had been
+				clock.Add(-31 * day) // after the clock is corrected, the jump has no effect
 				time.Sleep(5*day - 20*time.Hour - before - time.Hour)
 				if _, off := diary.told(); len(off) > 0 {
 					t.Errorf("off after %v", 5*day-time.Hour)
@@ -49,8 +49,8 @@ func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
 	}
 }
 
-// A process that was down for days turns nothing off when it starts: nothing failed
-// meanwhile, and the first attempt may succeed.
+// A process that was down for days disables nothing when it starts: nothing failed meanwhile, and
+// the first attempt may succeed.
 func TestAProcessThatWasDownTurnsNothingOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	diary := &diary{}

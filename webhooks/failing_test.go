@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A diary collects what an Observer is told.
+// A diary records the calls of an Observer.
 type diary struct {
 	mu       sync.Mutex
 	attempts []observe.Attempt
@@ -59,7 +59,7 @@ func (d *diary) told() (failing, off []note) {
 	return append([]note(nil), d.failing...), append([]note(nil), d.off...)
 }
 
-// restart makes the bubble's service anew, on the same store.
+// restart starts another service with the same store.
 func (b *bubble) restart(stop func(), config webhooks.Config) (stopAgain func()) {
 	b.Helper()
 	stop()
@@ -69,8 +69,8 @@ func (b *bubble) restart(stop func(), config webhooks.Config) (stopAgain func())
 
 const day = 24 * time.Hour
 
-// A webhook whose attempts have all failed for five days is turned off, and the
-// host is warned after half that time; each is told once, restarts or not.
+// A webhook whose attempts have all failed for five days is disabled. The host is warned after
+// half that time. Each is reported once, even across restarts.
 func TestAWebhookThatFailsForDays(t *testing.T) {
 	diary := &diary{}
 	config := webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}
@@ -123,7 +123,7 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 		if n := off[0]; n.Reason != string(webhooks.OffFailing) || n.At.Sub(begun) < 5*day || n.At.After(n.at) {
 			t.Errorf("told of %+v", n)
 		}
-		// Turned on again it has five days again.
+		// After it is enabled again it has another five days.
 		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(true)}); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 	})
 }
 
-// One success in between, and the days begin anew.
+// After one success the five days begin again.
 func TestASuccessEndsTheFailing(t *testing.T) {
 	var up atomic.Bool
 	handler := func(w http.ResponseWriter, _ *http.Request) {
@@ -168,7 +168,7 @@ func TestASuccessEndsTheFailing(t *testing.T) {
 	})
 }
 
-// Without a limit it goes on for ever.
+// Without a limit the webhook is never disabled.
 func TestNoFailingLimit(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{DisableAfter: -1}}, status(http.StatusNotFound), func(b *bubble) {
@@ -185,9 +185,8 @@ func TestNoFailingLimit(t *testing.T) {
 	})
 }
 
-// A webhook is judged by the clock: one that failed twice and gets nothing any more is
-// warned of and turned off in time. One event alone, however often it fails, does not
-// turn it off.
+// A webhook is disabled by time: if it failed twice and gets no more events, it is warned about
+// and disabled in time. A single event that fails repeatedly does not disable it.
 func TestAQuietWebhookThatFails(t *testing.T) {
 	for events, want := range map[int]int{1: 0, 2: 1, 3: 1} {
 		t.Run(fmt.Sprint(events, " events"), func(t *testing.T) {
@@ -220,8 +219,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// One failure after a quiet week turns nothing off: the host is warned then, and has
-// half a day, in which one success is enough.
+// One failure after a quiet week disables nothing: the host is warned then, and has half a day,
+// in which one success is enough.
 func TestOneFailureAfterAQuietWeek(t *testing.T) {
 	for name, succeeds := range map[string]bool{"it goes on failing": false, "it succeeds in between": true} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +254,7 @@ func TestOneFailureAfterAQuietWeek(t *testing.T) {
 	}
 }
 
-// A wavering store has webhooks that do well again at the moment when they are judged.
+// wavering is a store whose webhooks recover at the moment when the service decides about them.
 type wavering struct {
 	driver.WebhookStore
 	judged int
@@ -275,7 +274,7 @@ func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page dr
 	return list, err
 }
 
-// Only what is still as it was judged is warned of and turned off.
+// Only a webhook that has not changed since it was read is warned about or disabled.
 func TestASuccessWhileItIsJudged(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
@@ -294,7 +293,7 @@ func TestASuccessWhileItIsJudged(t *testing.T) {
 	})
 }
 
-// A webhook that answers 410 is turned off once, too, and the host is told.
+// A 410 disables a webhook, and is reported, once.
 func TestGoneIsToldOnce(t *testing.T) {
 	diary := &diary{}
 	handler := func(w http.ResponseWriter, _ *http.Request) {
@@ -316,7 +315,7 @@ func TestGoneIsToldOnce(t *testing.T) {
 	})
 }
 
-// The host is told of each attempt, once it is recorded.
+// Each attempt is reported to the host after it was recorded.
 func TestAttemptsAreTold(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Minute}}}, failing(2), func(b *bubble) {
@@ -343,8 +342,7 @@ func TestAttemptsAreTold(t *testing.T) {
 	})
 }
 
-// A function of the Observer that panics harms nobody, and nothing is said of what it
-// panicked with.
+// A panic of an Observer function affects nothing else, and its value is not logged.
 func TestAnObserverThatPanics(t *testing.T) {
 	observer := observe.Observer{
 		Published: func(context.Context, observe.Publication) { panic("SENTINEL") },

@@ -26,10 +26,10 @@ func lookupError(name string) error {
 
 const pausing = "no webhook can be reached from here"
 
-// While this host is out of descriptors, memory, ports or network, or its name server
-// is gone, no delivery loses an attempt for it and no webhook begins to fail; deliveries
-// pause, one line is logged, and all of it ends with the outage. So it is in a service
-// that has reached its receivers before, and in one that never has.
+// While this host lacks descriptors, memory, ports, network or its name server, no delivery uses
+// up an attempt and no webhook counts as failing. Deliveries pause, one line is logged, and
+// everything resumes after the outage. This holds whether or not the service has reached its
+// receivers before.
 func TestAnOutageOfTheHost(t *testing.T) {
 	for name, fails := range map[string]func(address string) error{
 		"descriptors":            func(string) error { return dialError("socket", syscall.EMFILE) },
@@ -106,9 +106,9 @@ func TestAnOutageOfTheHost(t *testing.T) {
 	}
 }
 
-// One customer's dead name server, or an address that there is no way to, beside a
-// hundred healthy webhooks, is that customer's: it loses attempts, and nobody else
-// waits, whether they are sent to all the time or now and then.
+// One customer's dead name server, or unroutable address, next to a hundred healthy webhooks,
+// affects only that customer: its deliveries use up attempts, and no other account waits, whether
+// events for the others are frequent or rare.
 func TestOneReceiverThatCannotBeReached(t *testing.T) {
 	for name, fails := range map[string]func(ctx context.Context, address string) error{
 		"dead name server": func(ctx context.Context, address string) error {
@@ -139,7 +139,7 @@ func TestOneReceiverThatCannotBeReached(t *testing.T) {
 						b.subscribe(fmt.Sprint("w", i))
 					}
 					b.start()
-					b.publish() // the first may find that nobody was reached yet
+					b.publish() // the first attempt may find that no receiver was reached yet
 					time.Sleep(time.Minute)
 					began := len(b.logs.lines(pausing))
 					for range 5 {
@@ -168,8 +168,8 @@ func TestOneReceiverThatCannotBeReached(t *testing.T) {
 	}
 }
 
-// After this host has run out of something, webhooks that are down do not keep those
-// that are well from showing that it can make connections again.
+// After this host has run out of a resource, webhooks that are down must not prevent healthy ones
+// from showing that connections are possible again.
 func TestManyThatAreDownDoNotProlongAnOutageOfTheHost(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		var out atomic.Bool
@@ -193,7 +193,7 @@ func TestManyThatAreDownDoNotProlongAnOutageOfTheHost(t *testing.T) {
 			}
 		}
 		b.publish()
-		time.Sleep(10 * time.Minute) // they are down by now
+		time.Sleep(10 * time.Minute) // the webhooks are down by now
 		out.Store(true)
 		time.Sleep(2 * time.Minute) // no connection is kept
 		event := b.publish()
@@ -204,8 +204,8 @@ func TestManyThatAreDownDoNotProlongAnOutageOfTheHost(t *testing.T) {
 	})
 }
 
-// While it is being found out whether a failure is this host's, a deletion does not wait
-// for that, and is not taken for an answer.
+// While the service finds out whether this host caused a failure, a deletion does not wait for
+// the result, and does not count as an answer.
 func TestADeletionWhileThereIsDoubt(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		var silent atomic.Bool
@@ -245,10 +245,11 @@ func TestADeletionWhileThereIsDoubt(t *testing.T) {
 	})
 }
 
-// One customer whose receivers cannot be reached, also if hers were the last that were
-// connected to, pauses nobody, and her failures cost her attempts. Nothing is sent to
-// others' receivers to find out, and their connections are kept: whether events go to them all the
-// time, so that each answer shows that the network is there, or not for an hour.
+// If the receivers of one customer cannot be reached, even if they were the last ones connected
+// to, deliveries of others do not pause, and the customer's failures use up attempts. The service
+// sends nothing to other receivers to find out, and keeps their connections. This holds whether
+// the others get events all the time, so that answers show that the network is up, or none for an
+// hour.
 func TestOutage_ReceiversOfOneAccountFail_OthersGoOn(t *testing.T) {
 	for name, fails := range map[string]func(address string) error{
 		"network":     func(string) error { return dialError("connect", syscall.ENETUNREACH) },
@@ -287,7 +288,7 @@ func TestOutage_ReceiversOfOneAccountFail_OthersGoOn(t *testing.T) {
 					publish()
 					time.Sleep(time.Second)
 					b.publishFor("her")
-					time.Sleep(100 * time.Second) // her connections are closed
+					time.Sleep(100 * time.Second) // the customer's connections are closed
 					if busy {
 						publish()
 					} else {
@@ -326,8 +327,8 @@ func TestOutage_ReceiversOfOneAccountFail_OthersGoOn(t *testing.T) {
 	}
 }
 
-// If the receivers of all accounts fail and nothing answers it is this host that is to
-// blame, and nobody loses an attempt.
+// If the receivers of all accounts fail and no receiver answers, this host is to blame, and no
+// delivery uses up an attempt.
 func TestOutage_ReceiversOfAllAccountsFail_NoAttemptIsUsedUp(t *testing.T) {
 	for _, accounts := range []int{2, 3, 40} {
 		t.Run(fmt.Sprint(accounts, " accounts"), func(t *testing.T) {

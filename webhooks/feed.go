@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// A feed passes a store's reports on to the scheduler.
+// A feed passes reports from the store to the scheduler.
 type feed struct {
 	to       *scheduler.Scheduler
 	activity *activity
@@ -17,7 +17,7 @@ type feed struct {
 
 var _ driver.Scheduler = feed{}
 
-// begun records that the store has begun to report.
+// begun records that the store has begun to report deliveries.
 func (f feed) begun() {
 	if f.activity.run.Load().state == RunWaiting {
 		f.activity.enter(RunUnderWay)
@@ -79,7 +79,7 @@ func (f feed) Trouble(err error) {
 	f.to.Trouble(err)
 }
 
-// recordOf returns the scheduler's form of a webhook.
+// recordOf converts a webhook to the scheduler's type.
 func recordOf(w *Webhook) scheduler.Webhook {
 	standing := scheduler.Untried
 	switch {
@@ -91,10 +91,10 @@ func recordOf(w *Webhook) scheduler.Webhook {
 	return scheduler.Webhook{ID: w.ID, Account: w.Account, Version: w.Version, On: w.Claimable(), Standing: standing, Record: w}
 }
 
-const steadyAfter = time.Minute // after a Deliver call of this length the pauses start over
+const steadyAfter = time.Minute // after a Deliver call of this length, the pauses start over
 
-// follow makes the store report pending deliveries until ctx is done. If Deliver fails it is called
-// again, with an empty scheduler.
+// follow runs the store's Deliver, which reports pending deliveries, until ctx is done. If
+// Deliver fails, follow calls it again, with an empty scheduler.
 func (d *dispatcher) follow(ctx context.Context) {
 	for pause := time.Duration(0); ; {
 		began := time.Now()

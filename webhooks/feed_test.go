@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An interrupted store fails to report deliveries when it is told to.
+// interrupted is a store whose Deliver fails on demand.
 type interrupted struct {
 	*flaky
 	fails chan error
@@ -80,7 +80,7 @@ func TestRun_DeliverFailsAgainAndAgain_PausesDouble(t *testing.T) {
 			store.fails <- errOutage
 		}
 		time.Sleep(2 * time.Minute)
-		store.fails <- errOutage // it was steady for more than a minute
+		store.fails <- errOutage // the call lasted for more than a minute
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		var pauses []time.Duration

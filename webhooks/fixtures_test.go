@@ -51,7 +51,7 @@ import (
 	"testing"
 )
 
-// The index above is of what is there.
+// The index above must list the existing fixtures.
 func TestFixturesAreWhereTheIndexSays(t *testing.T) {
 	source, err := os.ReadFile("fixtures_test.go")
 	noError(t, err)

@@ -19,26 +19,26 @@ var (
 	errRefused = errors.New("invalid byte sequence")
 )
 
-// A flaky store does what a test tells it to do instead.
+// flaky is a store that misbehaves as a test demands.
 type flaky struct {
 	store.Store
 
 	mu        sync.Mutex
-	loadErr   error                            // what Load returns
-	settleErr error                            // what Settle returns
-	doubt     error                            // what those return that make deliveries due, although they have
-	refuse    func(*driver.AttemptResult) bool // Settle fails with those
+	loadErr   error                            // error that Load returns
+	settleErr error                            // error that Settle returns
+	doubt     error                            // error that methods return after they have made deliveries due
+	refuse    func(*driver.AttemptResult) bool // Settle fails if it contains such a result
 	spoil     func(*driver.LoadedDelivery)     // applied to each delivery that is loaded
-	ahead     time.Duration                    // of its clock
+	ahead     time.Duration                    // how far its clock is ahead
 	refused   int
-	halted    error // why it writes nothing any more
+	halted    error // why it has stopped writing
 
 	beforeSettle func([]driver.AttemptResult, []driver.HealthChange) // called first, if not nil; set before Run
 
 	settleHangs  bool // Settle fails only when its context ends
-	settleDoubts bool // it fails although it has happened
+	settleDoubts bool // Settle fails although it has stored the results
 
-	loads   []time.Time // when each call was
+	loads   []time.Time // time of each call
 	settles []time.Time
 	bodies  [][]byte // that were loaded
 }
@@ -52,7 +52,7 @@ func (f *flaky) fail(load, settle error) {
 	f.loadErr, f.settleErr = load, settle
 }
 
-// halts makes it write nothing any more.
+// halts makes the store stop writing.
 func (f *flaky) halts(why error) {
 	f.fail(why, why)
 	f.mu.Lock()
@@ -68,14 +68,14 @@ func (f *flaky) Capabilities() capability.Set {
 	}}
 }
 
-// refuses makes calls of Settle fail that have one of these results, from now on.
+// refuses makes calls of Settle fail from now on if they contain one of these results.
 func (f *flaky) refuses(these func(*driver.AttemptResult) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refuse = these
 }
 
-// refusals returns how many calls failed so.
+// refusals returns the number of calls that failed because of refuses.
 func (f *flaky) refusals() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,8 +89,8 @@ func (f *flaky) called() (loads, settles []time.Time) {
 	return append([]time.Time(nil), f.loads...), append([]time.Time(nil), f.settles...)
 }
 
-// doubts makes those methods return this error from now on that make deliveries due,
-// although they have.
+// doubts makes the methods that make deliveries due return this error from now on, although they
+// succeed.
 func (f *flaky) doubts(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The guard looks at the address that is dialled, whatever the name was: a
-// webhook can be registered and its name changed afterwards.
+// The guard checks the dialed address, whatever the name: a webhook can be registered before its
+// name's address changes.
 func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
@@ -39,7 +39,7 @@ func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
 	} {
 		fails(t, attempt(t, receiver.url(host), open()), nowhere)
 	}
-	// What is open for others is not open for these.
+	// Addresses allowed for other tests are not allowed here.
 	fails(t, attempt(t, receiver.url("hooks.example.com"), open("::1/128", "10.0.0.0/8", "127.0.0.2/32")), nowhere)
 	fails(t, attempt(t, receiver.url("private.example.com"), open("127.0.0.0/8", "::/0")), nowhere)
 	fails(t, attempt(t, receiver.url("mapped.example.com"), open("::/0")), nowhere)
@@ -50,14 +50,14 @@ func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
 	if got := attempt(t, receiver.url("hooks.example.com"), open("127.0.0.1/32")); got.Effect != driver.Deliver {
 		t.Errorf("once it is open: %+v", got.Attempt)
 	}
-	// One of the name's addresses is open: that one is used.
+	// If one of the name's addresses is allowed, it is used.
 	if got := attempt(t, receiver.url("both.example.com"), open("127.0.0.1/32")); got.Effect != driver.Deliver {
 		t.Errorf("once one of two is open: %+v", got.Attempt)
 	}
 }
 
-// A literal address that was open when the webhook was made is refused when it is
-// dialled by a service that does not open it.
+// A stored literal address is refused at dialing if the service does not allow it, although the
+// service that created the webhook did.
 func TestTheGuardRefusesStoredAddresses(t *testing.T) {
 	t.Parallel()
 	receiver, store, logs := newReceiver(t, status(http.StatusOK)), newLedger(), &logbook{}
@@ -82,8 +82,8 @@ func TestTheGuardRefusesStoredAddresses(t *testing.T) {
 	}
 }
 
-// A name that leads into a private network and one that leads nowhere look the
-// same: an account must not learn which names only the host's network has.
+// A name with only private addresses and an unknown name look the same: an account must not learn
+// which names exist in the host's network.
 func TestPrivateNamesLookLikeNoNames(t *testing.T) {
 	t.Parallel()
 	service := newService(t, memory.New(), webhooks.Config{})
@@ -93,8 +93,8 @@ func TestPrivateNamesLookLikeNoNames(t *testing.T) {
 	}
 }
 
-// Every special range, by every kind of address that can hold it, is refused
-// when a name resolves to it.
+// A name that resolves to a special address is refused, for every range and every form of the
+// address.
 func TestTheGuardRefusesEverySpecialAddress(t *testing.T) {
 	t.Parallel()
 	addrs := []netip.Addr{netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("169.254.169.254")}
@@ -125,8 +125,8 @@ func TestTheGuardRefusesEverySpecialAddress(t *testing.T) {
 	}
 }
 
-// spellings are URLs of this machine as some resolvers understand them, which the
-// service would not let register. The list is of hosts.
+// spellings are hosts of URLs that some resolvers map to this machine. The service does not allow
+// their registration.
 var spellings = []string{
 	"127.0.0.1", "127.0.0.1.", "127.1", "127.0.1", "2130706433", "0177.0.0.1", "017700000001", "0x7f.0.0.1", "0x7f.1", "0x7f000001", "0X7F000001",
 	"0", "0.0.0.0", "0x0", "00", "[::]", "[::1]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[::1%25lo]",
@@ -134,7 +134,7 @@ var spellings = []string{
 	"xn--127-0-0-1.example.com", "%31%32%37.0.0.1", "user@127.0.0.1", "8.8.8.8@127.0.0.1", "127.0.0.1%2f@127.0.0.1", "127.0.0.1%00.example.com",
 }
 
-// Whatever came into the store by whatever way, no spelling leads to this machine.
+// Even if such a URL is in the store, none of the spellings leads to this machine.
 func TestTheGuardRefusesEverySpelling(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
@@ -156,11 +156,10 @@ func TestTheGuardRefusesEverySpelling(t *testing.T) {
 	}
 }
 
-// systemResolver names the variable that makes the tests leave names to the
-// system.
+// systemResolver names the environment variable that makes the tests use the system's resolver.
 const systemResolver = "WEBHOOKS_TEST_SYSTEM_RESOLVER"
 
-// The C library takes more texts for addresses than Go does.
+// The C library accepts more texts as addresses than Go does.
 func TestTheGuardRefusesEverySpellingOfTheSystem(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(systemResolver) == "" {
@@ -188,8 +187,8 @@ func TestTheGuardRefusesEverySpellingOfTheSystem(t *testing.T) {
 	}
 }
 
-// DNS rebinding: the owner of a name has it lead to a harmless address when it is
-// looked at, and to this machine when it is used.
+// DNS rebinding: a name resolves to a harmless address when it is checked, and to this machine
+// when it is used.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	const name = "rebinding.example.com"
@@ -244,7 +243,7 @@ func TestAllowHosts(t *testing.T) {
 	}
 	subscribe(t, service, "https://LocalHost./")
 	before := receiver.conns.Load()
-	// Neither another name nor the address itself is open because of these.
+	// These settings allow neither another name nor the address itself.
 	for _, host := range []string{"other.example.com", "a.hooks.example.com", "example.com", "xhooks.example.com", "hooks.example.com.example.com", "a.localhost"} {
 		failed(t, try(t, service, receiver.url(host)), nowhere)
 	}
@@ -255,12 +254,12 @@ func TestAllowHosts(t *testing.T) {
 	if receiver.conns.Load() != before {
 		t.Error("the receiver was reached")
 	}
-	// TLS is verified all the same.
+	// TLS is verified nevertheless.
 	config.Outbound.RootCAs = newAuthority().pool()
 	failed(t, try(t, newService(t, memory.New(), config), receiver.url("hooks.example.com")), tlsUnknown)
 }
 
-// A connection that was made for an open name is for no other.
+// A connection that was made for an allowed name is not used for another name.
 func TestConnectionsOfOpenHostsAreTheirs(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
@@ -278,7 +277,7 @@ func TestConnectionsOfOpenHostsAreTheirs(t *testing.T) {
 	}
 }
 
-// User information in a URL that is stored is not sent.
+// User information in a stored URL is not sent.
 func TestUserInformationIsNotSent(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))

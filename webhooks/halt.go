@@ -11,11 +11,11 @@ import (
 
 const (
 	storeTimeout = 10 * time.Second      // for one call
-	minBackoff   = 50 * time.Millisecond // after a failure of the store; the pauses double
+	minBackoff   = 50 * time.Millisecond // after a failure of the store; doubles
 	maxBackoff   = 5 * time.Second
 )
 
-// A halt checks whether the store has halted, and logs that once.
+// A halt checks whether the store has halted, and logs a halt once.
 type halt struct {
 	store    driver.WebhookStore
 	logger   *slog.Logger
@@ -32,8 +32,7 @@ func (h *halt) cause() error {
 	return nil
 }
 
-// explains reports whether a failure of the store follows from its halt, so that it needs no log
-// line.
+// explains reports whether the store has halted, so that its failure needs no log line.
 func (h *halt) explains() bool {
 	cause := h.cause()
 	if cause != nil && !h.logged.Swap(true) {
@@ -64,8 +63,8 @@ func (h *halt) log(step string, err error, again time.Duration) {
 	}
 }
 
-// backoff logs a failure of the store and returns the wait after it: 0 if err is nil, or else twice
-// the last wait, within bounds.
+// backoff logs a failure of the store and returns the wait before the next try: 0 if err is nil,
+// or else twice the last wait, within bounds.
 func (h *halt) backoff(step string, last time.Duration, err error) time.Duration {
 	if err == nil {
 		return 0

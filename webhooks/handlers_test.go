@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// status returns a handler that answers with nothing but a status.
+// status returns a handler that responds with only a status.
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
@@ -23,7 +23,7 @@ func body(code int, text string) http.HandlerFunc {
 	}
 }
 
-// failing returns a handler that fails that many times and then succeeds.
+// failing returns a handler that fails the given number of times and then succeeds.
 func failing(times int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if times--; times >= 0 {
@@ -32,10 +32,10 @@ func failing(times int) http.HandlerFunc {
 	}
 }
 
-// sleeping returns a handler that answers after that time, or when the request is given up.
+// sleeping returns a handler that responds after d, or when the request is canceled.
 func sleeping(d time.Duration) http.HandlerFunc { return sleepingThen(d, http.StatusOK) }
 
-// sleepingThen is sleeping with that status as the answer.
+// sleepingThen is sleeping with the given status.
 func sleepingThen(d time.Duration, code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -46,11 +46,11 @@ func sleepingThen(d time.Duration, code int) http.HandlerFunc {
 	}
 }
 
-// An outage is a receiver that fails until a test says that it is over.
+// An outage is a receiver that fails until a test ends the outage.
 type outage struct {
 	over  atomic.Bool
-	hangs bool          // until it is over it does not answer at all
-	takes time.Duration // to answer
+	hangs bool          // does not answer at all until the outage is over
+	takes time.Duration // time to answer
 	gauge *gauge
 }
 
@@ -68,8 +68,8 @@ func (o *outage) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hangers is a handler that answers at once, but for the hosts whose names begin
-// with "slow", once they are told to hang.
+// hangers is a handler that responds at once. When told to hang, it does not respond to hosts
+// whose names begin with "slow".
 type hangers struct {
 	hang  atomic.Bool
 	gauge *gauge
@@ -84,15 +84,15 @@ func (h *hangers) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A gauge measures how many requests are under way.
+// A gauge counts the requests under way.
 type gauge struct {
 	mu        sync.Mutex
-	now, most map[string]int // by host; "" is all
+	now, most map[string]int // by host; "" counts all hosts
 }
 
 func newGauge() *gauge { return &gauge{now: make(map[string]int), most: make(map[string]int)} }
 
-// enter counts a request, and leave counts it off.
+// enter counts a request until leave is called.
 func (g *gauge) enter(host string) (leave func()) {
 	g.count(host, 1)
 	return func() { g.count(host, -1) }
@@ -107,14 +107,14 @@ func (g *gauge) count(host string, change int) {
 	}
 }
 
-// current returns how many requests to the host are under way.
+// current returns the number of requests to the host that are under way.
 func (g *gauge) current(host string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.now[host]
 }
 
-// peak returns how many there were at a time at most.
+// peak returns the maximum number of concurrent requests to the host.
 func (g *gauge) peak(host string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

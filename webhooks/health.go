@@ -10,42 +10,42 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// Health is the state of a service, for probes and alarms. It makes no judgement: see
-// storageapi.HealthThresholds.
+// Health is the state of a service, for probes and alarms. It only reports figures: for limits
+// see storageapi.HealthThresholds.
 type Health struct {
-	// Run is the state of Run, and RunSince when that state began: at New if Run was never called.
+	// Run is the state of Run. RunSince is when that state began: at New if Run was never called.
 	Run      RunState
 	RunSince time.Time
 
-	// LastRound is the last round of the loop that begins attempts. While Run is running it is at
-	// most half a minute ago, even if no delivery is due or the store fails. If it is older, the
-	// loop is stuck. Zero: never.
+	// LastRound is when the loop that begins attempts last made a round. While Run is running this
+	// was at most half a minute ago, even if no delivery is due or the store fails. If it was
+	// earlier, the loop is stuck. Zero: never.
 	LastRound time.Time
 
 	// LastClaim is when the store last answered a claim, and LastAttempt when the last attempt
-	// began. While no delivery is due they may be an hour ago. Zero: never.
+	// began. If no delivery was due, they may be an hour ago. Zero: never.
 	LastClaim, LastAttempt time.Time
 
-	// OldestDue is the longest time that a healthy webhook has waited for an attempt: one for which
-	// this process delivers and whose last attempt succeeded. Webhooks that are off, on hold, slow
-	// or failing do not count, nor do recovered deliveries. 0 if no webhook waits, and in a process
-	// that does not call Run.
+	// OldestDue is the longest time that a healthy webhook has waited for an attempt. A webhook is
+	// healthy if this process delivers for it and its last attempt succeeded. Webhooks that are off,
+	// on hold, slow or failing do not count, nor do recovered deliveries. 0 if no webhook waits, and
+	// in a process that does not call Run.
 	OldestDue time.Duration
 
 	// ReadError is why the store cannot be read now; nil if it can.
 	ReadError error
 
-	// WriteError is why the last claim or write failed, or does not end; nil if none failed. While
-	// Run is running, it is cleared within about 10 s of the store's recovery, even without other
-	// activity. Without Run a failure counts for a minute.
+	// WriteError is why the last claim or write failed, or that it has not returned in time; nil if
+	// it succeeded. While Run is running, it is cleared within about 10 s of the store's recovery,
+	// even without other activity. Without Run a failure counts for a minute.
 	WriteError error
 
 	// Halted is why the store is read-only until it is reopened; nil if it is writable.
 	Halted error
 
-	// LastError is the last failure of the store, even if it is over, and LastErrorAt its time. The
-	// errors in Health hold no secrets, but may name the host, user or file of the store: do not
-	// show them to untrusted clients.
+	// LastError is the last failure of the store, even if the store has recovered, and LastErrorAt
+	// its time. The errors in Health hold no secrets, but may name the host, user or file of the
+	// store: do not show them to untrusted clients.
 	LastError   error
 	LastErrorAt time.Time
 }
@@ -55,16 +55,16 @@ type RunState string
 
 // The states of Run.
 const (
-	RunNotStarted RunState = "not_started" // It was never called.
-	RunUnderWay   RunState = "running"     // It delivers.
+	RunNotStarted RunState = "not_started" // Run was never called.
+	RunUnderWay   RunState = "running"     // Run delivers.
 
 	// RunWaiting lasts from the call of Run until the store begins to report deliveries. It lasts
-	// long if another handler in this process delivers for the same store, or if the store cannot
-	// be read.
+	// long if another handler in this process delivers for the same store, or if the store cannot be
+	// read.
 	RunWaiting RunState = "waiting"
 
-	RunDraining RunState = "draining" // Its context is done; running attempts end.
-	RunEnded    RunState = "ended"    // It has returned.
+	RunDraining RunState = "draining" // The context of Run is done; running attempts end.
+	RunEnded    RunState = "ended"    // Run has returned.
 )
 
 const (
@@ -72,10 +72,10 @@ const (
 	failureCounts = time.Minute      // how long a failure counts without Run
 )
 
-// Health returns the state of the service. It returns within a second, even if the store hangs;
-// usually in far less than a millisecond, or slightly more with a store across a network. It writes
-// nothing. It queries the store at most once a second, one query at a time, so OldestDue and
-// ReadError are up to a second old.
+// Health returns the state of the service. It returns within a second, even if the store hangs.
+// Usually it takes far less than a millisecond, or slightly more with a store across a network.
+// It writes nothing. It queries the store at most once a second, one query at a time, so
+// OldestDue and ReadError are up to a second old.
 func (s *WebhookService) Health(ctx context.Context) Health {
 	d := s.dispatcher
 	a := d.activity
@@ -92,7 +92,7 @@ func (s *WebhookService) Health(ctx context.Context) Health {
 	return h
 }
 
-// writeError returns why the last claim or write failed, or does not end.
+// writeError returns why the last claim or write failed, or an error if a write hangs.
 func (a *activity) writeError(state RunState) error {
 	if began := a.at(&a.settling); !began.IsZero() && time.Since(began) > maxNotSettled {
 		return fmt.Errorf("recording results has not ended for %v", time.Since(began).Round(time.Second))
@@ -106,11 +106,11 @@ func (a *activity) writeError(state RunState) error {
 }
 
 const (
-	answerGood = time.Second            // how long an answer of the store is reused
+	answerGood = time.Second            // how long a result of the store is reused
 	answerIn   = 700 * time.Millisecond // maximum wait: Kubernetes gives a probe a second
 )
 
-// An asker queries the store for its part of a [Health].
+// An asker queries the store for the fields of [Health] that depend on it.
 type asker struct {
 	store     driver.WebhookStore
 	scheduler *scheduler.Scheduler
@@ -118,7 +118,7 @@ type asker struct {
 	last      *answer
 }
 
-// An answer is an answer of the store. It is complete once done is closed.
+// An answer holds the result of a query of the store. It is complete once done is closed.
 type answer struct {
 	asked time.Time
 	done  chan struct{}
@@ -126,8 +126,9 @@ type answer struct {
 	err   error
 }
 
-// ask returns the pending answer, or the last one if it is recent, or starts a query. A store that
-// hangs is not queried again, and costs one goroutine.
+// ask returns the result of the running query, or the last result if it is recent, or else of a
+// new query. While the store hangs, ask starts no further query, so a hanging store costs one
+// goroutine.
 func (k *asker) ask(ctx context.Context) (time.Duration, error) {
 	k.mu.Lock()
 	a := k.last

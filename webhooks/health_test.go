@@ -22,7 +22,7 @@ func (b *bubble) health() webhooks.Health {
 	return b.service.Health(b.Context())
 }
 
-// wantWell fails the test unless nothing is wrong, whatever there is to do.
+// wantWell fails the test unless Health reports no problem, even with deliveries pending.
 func (b *bubble) wantWell(h webhooks.Health) {
 	b.Helper()
 	if h.Run != webhooks.RunUnderWay || time.Since(h.LastRound) > 30*time.Second || h.ReadError != nil || h.WriteError != nil || h.Halted != nil {
@@ -30,7 +30,7 @@ func (b *bubble) wantWell(h webhooks.Health) {
 	}
 }
 
-// What Run is doing, and since when.
+// Health reports the state of Run, and since when.
 func TestHealthTellsOfRun(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(time.Second), func(b *bubble) {
 		want := func(state webhooks.RunState, since time.Time) {
@@ -69,7 +69,7 @@ func TestHealthTellsOfRun(t *testing.T) {
 	})
 }
 
-// A service without anything to do is well, and so is one with attempts that take long.
+// An idle service is healthy, and so is a service with attempts that take long.
 func TestHealthOfAnIdleService(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 1}, Outbound: webhooks.Outbound{Timeout: 10 * time.Minute}}, sleeping(5*time.Minute), func(b *bubble) {
 		b.subscribe("a")
@@ -86,8 +86,8 @@ func TestHealthOfAnIdleService(t *testing.T) {
 	})
 }
 
-// A store whose claims hang, and heed no context, stops the run loop: Health says so, and
-// how long deliveries have waited.
+// If the store's claims hang and ignore their context, the run loop stops. Health reports that,
+// and how long deliveries have waited.
 func TestHealthOfAStuckLoop(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &hanging{WebhookStore: memory.New(), until: make(chan struct{})}
@@ -120,7 +120,7 @@ func TestHealthOfAStuckLoop(t *testing.T) {
 	})
 }
 
-// A hanging store does not answer some calls, whatever their context does.
+// hanging is a store that does not return from some calls, even when their context ends.
 type hanging struct {
 	driver.WebhookStore
 	hangs, mute atomic.Bool
@@ -143,8 +143,8 @@ func (s *hanging) Ping(ctx context.Context) error {
 	return s.WebhookStore.Ping(ctx)
 }
 
-// A store that does not answer is told of within a second, by any number of calls, which
-// ask it once.
+// A store that does not answer is reported within a second. Any number of calls of Health query
+// it once.
 func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &hanging{WebhookStore: memory.New(), until: make(chan struct{})}
@@ -183,7 +183,7 @@ func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// The store is asked once a second, however often Health is called.
+// The store is queried once a second, however often Health is called.
 func TestHealthIsShared(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &hanging{WebhookStore: memory.New()}
@@ -198,7 +198,7 @@ func TestHealthIsShared(t *testing.T) {
 	})
 }
 
-// A failure to write is told of until a write succeeds.
+// A failure to write is reported until a write succeeds.
 func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 	for name, test := range map[string]struct{ claim, settle error }{"claims": {errOutage, nil}, "settlements": {nil, errOutage}} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 						b.Fatalf("%+v", h)
 					}
 					if h.WriteError = nil; true {
-						b.wantWell(h) // and nothing else is wrong
+						b.wantWell(h) // and Health reports no other problem
 					}
 				}
 				b.store.fail(nil, nil)
@@ -231,7 +231,7 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Results that are being recorded for long are a failure to write.
+// If recording results takes too long, Health reports a failure to write.
 func TestHealthOfAStoreWhoseWritesHang(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &slowSettler{WebhookStore: memory.New(), until: make(chan struct{})}
@@ -263,7 +263,7 @@ func (s *slowSettler) Settle(ctx context.Context, results []driver.AttemptResult
 	return s.WebhookStore.Settle(ctx, results, health)
 }
 
-// A store that has halted is told of, and why.
+// If the store has halted, Health reports that and the cause.
 func TestHealthOfAStoreThatHalts(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.beginOutage()
@@ -275,8 +275,8 @@ func TestHealthOfAStoreThatHalts(t *testing.T) {
 	})
 }
 
-// Publishing that fails is a failure to write, except if the caller is at fault or gone.
-// Without Run it counts for a minute.
+// A failed Publish counts as a failure to write, except if the request is invalid or the caller
+// has gone. Without Run it counts for a minute.
 func TestHealthOfPublishing(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -305,7 +305,7 @@ func TestHealthOfPublishing(t *testing.T) {
 	})
 }
 
-// Receivers that are down, hanging or slow, and any backlog of theirs, do not count.
+// Receivers that are down, hang or are slow, and their backlogs, do not affect Health.
 func TestHealthDoesNotMindReceivers(t *testing.T) {
 	const webhookCount = 500
 	config := webhooks.Config{Concurrency: webhooks.Concurrency{Total: 64, PerAccount: 64}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Hour}}}
@@ -323,7 +323,7 @@ func TestHealthDoesNotMindReceivers(t *testing.T) {
 					b.subscribe("a" + string(rune('a'+i%26)) + "x")
 				}
 				b.start()
-				b.publish() // proves them
+				b.publish() // makes the webhooks proven
 				time.Sleep(time.Minute)
 				bad.Store(true)
 				longest := time.Duration(0)

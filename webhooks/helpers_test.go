@@ -26,7 +26,7 @@ const anyURL = "https://example.com/hooks"
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// loopback opens this machine to deliveries.
+// loopback allows deliveries to this machine.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 // lowBalance is some payload, and the type to subscribe to for it.
@@ -45,13 +45,13 @@ func newService(tb testing.TB, store driver.WebhookStore, config webhooks.Config
 	return service
 }
 
-// newClocked returns a service on a memory store whose clock stands at noon.
+// newClocked returns a service with a memory store and a clock that stands at noon.
 func newClocked(tb testing.TB) *webhooks.WebhookService {
 	tb.Helper()
 	return newService(tb, memory.New(), webhooks.Config{Now: testclock.At(noon).Now})
 }
 
-// subscribe makes a webhook for balance.low events.
+// subscribe creates a webhook for balance.low events.
 func subscribe(tb testing.TB, s *webhooks.WebhookService, url string) webhooks.Webhook {
 	tb.Helper()
 	webhook, err := s.Create(tb.Context(), account, webhooks.CreateParams{URL: url, Events: onBalance})
@@ -61,7 +61,7 @@ func subscribe(tb testing.TB, s *webhooks.WebhookService, url string) webhooks.W
 	return webhook
 }
 
-// publish publishes a balance.low event and returns its id.
+// publish publishes a balance.low event and returns its ID.
 func publish(tb testing.TB, s *webhooks.WebhookService) string {
 	tb.Helper()
 	id := s.NewEventID()
@@ -71,7 +71,7 @@ func publish(tb testing.TB, s *webhooks.WebhookService) string {
 	return id
 }
 
-// deliveries returns what became of an event.
+// deliveries returns the deliveries of an event.
 func deliveries(tb testing.TB, s *webhooks.WebhookService, id string) []webhooks.Delivery {
 	tb.Helper()
 	list, err := s.EventDeliveries(tb.Context(), account, id)
@@ -91,8 +91,8 @@ func delivery(tb testing.TB, s *webhooks.WebhookService, id string) webhooks.Del
 	return list[0]
 }
 
-// wantInvalid fails the test unless err is a ValidationError for the field, and
-// of a length that can be shown.
+// wantInvalid fails the test unless err is a ValidationError for the field, with a text short
+// enough to be shown.
 func wantInvalid(tb testing.TB, err error, field string) {
 	tb.Helper()
 	var invalid *apierr.ValidationError
@@ -117,8 +117,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// start runs the service until the returned function is called, or the test
-// ends.
+// start runs the service until the returned function is called or the test ends.
 func start(tb testing.TB, s *webhooks.WebhookService) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -134,7 +133,7 @@ func start(tb testing.TB, s *webhooks.WebhookService) (stop func()) {
 	return stop
 }
 
-// A logbook collects what is logged, at every level.
+// A logbook collects log output of every level.
 type logbook struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -152,7 +151,7 @@ func (l *logbook) String() string {
 	return l.buf.String()
 }
 
-// lines returns the lines that hold all of the given texts.
+// lines returns the log lines that contain all of the given texts.
 func (l *logbook) lines(texts ...string) (found []string) {
 	for line := range strings.Lines(l.String()) {
 		missing := false

@@ -48,7 +48,7 @@ func (s *WebhookService) Delivery(ctx context.Context, account, webhookID, event
 }
 
 // EventDeliveries returns the deliveries of the account's event with their attempts, one per
-// webhook. [apierr.ErrNotFound] if there is no such event.
+// webhook, or [apierr.ErrNotFound] if there is no such event.
 func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error) {
 	if !validEventID(eventID) {
 		return nil, fmt.Errorf("get deliveries of event: %w", apierr.ErrNotFound)
@@ -60,12 +60,12 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 	return deliveries, nil
 }
 
-// Redeliver makes a settled delivery of the account pending and due at once, and its retries start
-// over. A pending delivery becomes due at once, and its retries continue. It is sent before all
-// other pending deliveries of the webhook, even to a receiver that is down, but at least a second
-// after the last requested attempt. If an attempt is already running, no other is made, and its
-// result counts. [apierr.ErrNotFound] if there is no such delivery, or its webhook was deleted or its
-// payload purged.
+// Redeliver makes a delivery of the account due at once. If the delivery is settled, it becomes
+// pending again and its retries start over; if it is pending, its retries continue. It is sent
+// before all other pending deliveries of the webhook, even to a receiver that is down, but at
+// least a second after the last requested attempt. If an attempt is already running, no other is
+// made, and its result counts. Redeliver returns [apierr.ErrNotFound] if there is no such
+// delivery, its webhook was deleted, or its payload was purged.
 func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
 	if !validEventID(eventID) || !input.ID(webhookID) {
 		return fmt.Errorf("redeliver: %w", apierr.ErrNotFound)
@@ -86,22 +86,23 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 // RecoverParams selects the deliveries to recover.
 type RecoverParams struct {
 	// States are one or more of Dead, Skipped, Delivered and Pending. Default: Dead and Skipped.
-	// Waiting Pending deliveries become due now, and their retries continue; the retries of other
-	// deliveries start over.
+	// Pending deliveries that wait for a retry become due now, and their retries continue. The
+	// retries of other deliveries start over.
 	States []DeliveryState
 
 	From time.Time // published then or later; in the past. Default: no limit
 	To   time.Time // published before; not in the future. Default: now
 
-	// If is called with the webhook as both before and after, since a recovery does not change it.
+	// If is called with the webhook as both before and after, since a recovery does not change the
+	// webhook.
 	If Condition
 }
 
-// Recover starts a job that makes deliveries of the account's webhook pending again. It returns the
-// job, or [apierr.ErrNotFound], or [ErrRecovering] if another recovery of this webhook is not done. Jobs
-// of several webhooks take turns. Recovered deliveries obey the usual limits, and come after new
-// events. One attempt is made at once, even if the receiver is down. [WebhookService.Run] does the
-// work; [WebhookService.Recovery] returns the progress.
+// Recover starts a job that makes deliveries of the account's webhook pending again. It returns
+// the job, or [apierr.ErrNotFound], or [ErrRecovering] if another recovery of this webhook is
+// running. Jobs of several webhooks take turns. Recovered deliveries obey the usual limits, and
+// are sent after new events. One attempt is made at once, even if the receiver is down.
+// [WebhookService.Run] does the work; [WebhookService.Recovery] returns the progress.
 func (s *WebhookService) Recover(ctx context.Context, account, webhookID string, params RecoverParams) (Recovery, error) {
 	params, err := params.check()
 	if err != nil {
@@ -156,8 +157,8 @@ func (p RecoverParams) check() (RecoverParams, error) {
 	return p, nil
 }
 
-// Recovery returns the account's recovery with that ID, or [apierr.ErrNotFound]. It is kept for
-// [Retention.Attempts].
+// Recovery returns the account's recovery with that ID, or [apierr.ErrNotFound]. A finished
+// recovery is kept for [Retention.Attempts].
 func (s *WebhookService) Recovery(ctx context.Context, account, recoveryID string) (Recovery, error) {
 	if !input.ID(recoveryID) {
 		return Recovery{}, fmt.Errorf("get recovery: %w", apierr.ErrNotFound)
@@ -190,9 +191,9 @@ func namesOf(states []DeliveryState) []string {
 	return names
 }
 
-// Body returns the exact body of the account's event, as it is signed and sent. [apierr.ErrNotFound] if
-// there is no such event; [ErrBodyGone] if the body is no longer kept, see [Retention.Payloads], or
-// was never kept because no webhook was to get it.
+// Body returns the exact body of the account's event, as it is signed and sent. It returns
+// [apierr.ErrNotFound] if there is no such event. It returns [ErrBodyGone] if the body is no
+// longer kept, see [Retention.Payloads], or was never kept because no webhook was to receive it.
 func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]byte, error) {
 	event, err := s.Event(ctx, account, eventID)
 	if err == nil && event.Body == nil {
@@ -201,8 +202,8 @@ func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]b
 	return event.Body, err
 }
 
-// Event returns the account's event with that ID, or [apierr.ErrNotFound]. Its Body is nil if Body returns
-// [ErrBodyGone].
+// Event returns the account's event with that ID, or [apierr.ErrNotFound]. The Body field is nil
+// if the method Body would return [ErrBodyGone].
 func (s *WebhookService) Event(ctx context.Context, account, eventID string) (EncodedEvent, error) {
 	if !validEventID(eventID) {
 		return EncodedEvent{}, fmt.Errorf("get event: %w", apierr.ErrNotFound)
@@ -214,10 +215,10 @@ func (s *WebhookService) Event(ctx context.Context, account, eventID string) (En
 	return event, nil
 }
 
-// ListEvents returns a page of the account's events, newest first or oldest first, including events
-// that no webhook was subscribed to, if they are still kept. To follow the list, set OldestFirst
-// and continue by [EventPage.Resume]: this returns each event once, even while events are
-// published.
+// ListEvents returns a page of the account's events, newest first or oldest first. It includes
+// events that no webhook was subscribed to, if they are still kept. To follow the list, set
+// OldestFirst and continue with [EventPage.Resume]: this returns each event once, even while
+// events are published.
 //
 // query.Limit must be at least 1. If ctx ends, the page is lost; the same query returns it again.
 func (s *WebhookService) ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error) {

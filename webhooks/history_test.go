@@ -23,7 +23,7 @@ func (b *bubble) setActive(webhook webhooks.Webhook, active bool) {
 	}
 }
 
-// recover recovers what was skipped or given up.
+// recoverStep recovers skipped and dead deliveries.
 func (b *bubble) recoverStep(webhook webhooks.Webhook) webhooks.Recovery {
 	b.Helper()
 	recovery, err := b.service.Recover(b.Context(), account, webhook.ID, webhooks.RecoverParams{})
@@ -33,7 +33,7 @@ func (b *bubble) recoverStep(webhook webhooks.Webhook) webhooks.Recovery {
 	return recovery
 }
 
-// wantRecovered fails the test unless the recovery is done and was of so many.
+// wantRecovered fails the test unless the recovery is done and has recovered want deliveries.
 func (b *bubble) wantRecovered(id string, want int) {
 	b.Helper()
 	got, err := b.service.Recovery(b.Context(), account, id)
@@ -42,7 +42,7 @@ func (b *bubble) wantRecovered(id string, want int) {
 	}
 }
 
-// What met a webhook that was off comes when it is recovered, oldest first.
+// Deliveries skipped while a webhook was inactive are sent when they are recovered, oldest first.
 func TestRecoverSkipped(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -76,7 +76,7 @@ func TestRecoverSkipped(t *testing.T) {
 	})
 }
 
-// What is published now goes before what is recovered.
+// New events are sent before recovered ones.
 func TestLiveGoesBeforeRecovered(t *testing.T) {
 	slow := func(w http.ResponseWriter, _ *http.Request) { time.Sleep(100 * time.Millisecond) }
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, slow, func(b *bubble) {
@@ -103,7 +103,7 @@ func TestLiveGoesBeforeRecovered(t *testing.T) {
 	})
 }
 
-// A recovery that nobody was there to do is done by the next Run.
+// A recovery started while no process runs is done by the next Run.
 func TestRecoverySurvives(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -124,7 +124,7 @@ func TestRecoverySurvives(t *testing.T) {
 	})
 }
 
-// Redelivering begins the retries anew; the attempts go on.
+// Redeliver starts the retries over; the attempt numbers continue.
 func TestRedeliver(t *testing.T) {
 	var works atomic.Bool
 	handler := func(w http.ResponseWriter, _ *http.Request) {
@@ -147,7 +147,7 @@ func TestRedeliver(t *testing.T) {
 		redeliver()
 		time.Sleep(time.Second)
 		b.wantState(event, webhooks.Pending, 3)
-		redeliver() // now, and not in a minute
+		redeliver() // now, not in a minute
 		time.Sleep(time.Second)
 		b.wantState(event, webhooks.Dead, 4)
 		works.Store(true)
@@ -167,7 +167,7 @@ func TestRedeliver(t *testing.T) {
 	})
 }
 
-// Each thing is kept as long as the host says, and no longer.
+// Each record is kept for the configured time, and no longer.
 func TestRetention(t *testing.T) {
 	config := webhooks.Config{
 		Retry:     webhooks.RetryPolicy{Delays: []time.Duration{}},
@@ -189,7 +189,7 @@ func TestRetention(t *testing.T) {
 		if got := state(webhook); got != webhooks.Delivered {
 			b.Errorf("it is %s", got)
 		}
-		time.Sleep(73 * time.Minute) // 15 minutes more, for attempts under way
+		time.Sleep(73 * time.Minute) // 15 minutes more, for running attempts
 		before := state(off)
 		time.Sleep(3 * time.Minute)
 		if after := state(off); before != webhooks.Pending && before != webhooks.Delivered || before == webhooks.Pending && after != webhooks.Dead {
@@ -220,13 +220,13 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// No attempt is made for an event that is older than its retention, and none that has begun
-// before is lost.
+// No attempt is made for an event older than its retention. Attempts that began before are
+// recorded.
 func TestRetention_DueAtItsEdge_ExpiresOrIsRecorded(t *testing.T) {
 	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Second}}, Retention: webhooks.Retention{Payloads: time.Hour}}
 	for name, test := range map[string]struct {
 		due      time.Duration // after the first attempt
-		attempts int           // that are made
+		attempts int           // number of attempts made
 		state    webhooks.DeliveryState
 		last     webhooks.ErrorClass
 	}{
@@ -314,7 +314,7 @@ func TestHistoryChecksItsInput(t *testing.T) {
 	}
 }
 
-// What was published just now is recovered, too.
+// An event published just before is recovered, too.
 func TestRecoverAtOnce(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")

@@ -14,15 +14,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// forever does not return, as a function that waits for something that never comes.
+// forever returns a function that blocks until the end of the bubble.
 func forever(b *bubble) (hang func()) {
 	end := make(chan struct{})
 	b.Cleanup(func() { close(end) })
 	return func() { <-end }
 }
 
-// A function of the Observer that does not return keeps Run no longer than the drain timeout,
-// and what it was told of is recorded.
+// An Observer function that does not return delays Run no longer than the drain timeout, and the
+// results are recorded.
 func TestAnObserverThatDoesNotReturn(t *testing.T) {
 	for name, drain := range map[string]time.Duration{"in time": 5 * time.Second, "at once": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestAnObserverThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// A function of the Observer that ends its goroutine ends nothing else, and is logged.
+// An Observer function that ends its goroutine ends nothing else, and is logged.
 func TestAnObserverThatEndsItsGoroutine(t *testing.T) {
 	var told atomic.Int64
 	observer := observe.Observer{Attempted: func(observe.Attempt) {
@@ -80,7 +80,7 @@ func TestAnObserverThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// wantAllDelivered fails the test unless that many deliveries were.
+// wantAllDelivered fails the test unless want deliveries were delivered.
 func (b *bubble) wantAllDelivered(want int) {
 	b.Helper()
 	stats, err := b.service.Stats(b.Context())
@@ -89,8 +89,8 @@ func (b *bubble) wantAllDelivered(want int) {
 	}
 }
 
-// Test events under way when the service is closed have the drain timeout, and then are
-// cut short; there are none later.
+// When the service is closed, running test events have the drain timeout and are then canceled.
+// No others begin.
 func TestCloseEndsTestEvents(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain, takes, want time.Duration
@@ -131,7 +131,7 @@ func TestCloseEndsTestEvents(t *testing.T) {
 	}
 }
 
-// A function of the Observer that returns at last, after Run has, is not followed by others: the
+// If an Observer function returns only after Run has returned, no other function is called: the
 // host may have closed what they use.
 func TestNothingIsToldAfterRun(t *testing.T) {
 	var calls atomic.Int64

@@ -9,13 +9,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// An inflight is an attempt, from its claim until it is recorded.
+// An inflight is an attempt, from its claim until its result is recorded.
 type inflight struct {
-	settlement settlement // filled in step by step, the task first
+	settlement settlement // its fields are set step by step, the task first
 	begun      time.Time
 	outbound.Canceler
 	slot scheduler.Slot
-	fate scheduler.Fate // set once it is recorded
+	fate scheduler.Fate // set once the result is recorded
 }
 
 // run makes the attempt and decides the outcome of its delivery.
@@ -31,12 +31,13 @@ func (d *dispatcher) run(f *inflight) {
 	d.heed(res)
 }
 
-// heed pauses or resumes claims after an attempt that shows whether this host can reach receivers.
+// heed pauses or resumes claims after an attempt that shows whether this host can reach any
+// receiver.
 func (d *dispatcher) heed(res result) {
 	switch {
 	case res.canceled, res.fault == outbound.Busy:
 	case res.fault != outbound.Theirs:
-		d.sender.client.CloseIdle() // there may be too many of them
+		d.sender.client.CloseIdle() // too many idle connections may be the cause
 		if pause, tell := d.outage.Begin(time.Now()); tell {
 			d.config.Logger.Error("storageapi: no webhook can be reached from here: deliveries pause, and no attempts are used up",
 				"error", res.attempt.Error, "again_in", pause)
@@ -46,7 +47,7 @@ func (d *dispatcher) heed(res result) {
 	}
 }
 
-// shows returns the outcome that the limiter learns from.
+// shows returns the outcome from which the limiter learns about the receiver.
 func (s *settlement) shows() scheduler.Outcome {
 	switch {
 	case s.delivers():
@@ -57,21 +58,21 @@ func (s *settlement) shows() scheduler.Outcome {
 	return scheduler.Unknown
 }
 
-// A workerPool makes each attempt on its own goroutine. Goroutines are reused: TLS needs a large
-// stack, and growing one costs about the same as the encryption.
+// A workerPool makes each attempt on a separate goroutine. Goroutines are reused, because TLS
+// needs a large stack, and growing one costs about as much as the encryption.
 type workerPool struct {
 	run  func(*inflight)
 	work chan *inflight // closed when there is no more work
 	idle atomic.Int64   // goroutines that wait for work
 }
 
-const maxIdleWorkers = 64 // further goroutines end
+const maxIdleWorkers = 64 // other goroutines end after their attempt
 
 func newWorkerPool(run func(*inflight)) *workerPool {
 	return &workerPool{run: run, work: make(chan *inflight)}
 }
 
-// start begins an attempt.
+// start makes an attempt on an idle or a new goroutine.
 func (p *workerPool) start(f *inflight) {
 	select {
 	case p.work <- f:

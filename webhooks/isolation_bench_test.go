@@ -25,14 +25,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkIsolation measures how long events take from Publish to their arrival at
-// webhooks that are well, under steady load, over TLS and with the store on disk:
-// first while all are well, which is the floor, and then from the moment on at which
-// some of them hang. "rise-ms" is by how much the 99th percentile rose;
-// "rise-of-median-ms" by how much that of the median second did, which other load on
-// the machine disturbs less. Each webhook is a host with an address of its own;
-// everything shares the machine, receivers too, and goroutines and sockets count
-// theirs.
+// BenchmarkIsolation measures the time from Publish to arrival at healthy webhooks, under steady
+// load, over TLS and with the store on disk. It measures first while all webhooks are healthy,
+// which is the floor, and then after some begin to hang. "rise-ms" is the rise of the 99th
+// percentile. "rise-of-median-ms" is the rise of the median over seconds of the 99th percentile,
+// which other load on the machine disturbs less. Each webhook is a host with a separate address.
+// Everything runs on one machine, so goroutines and sockets include those of the receivers.
 func BenchmarkIsolation(b *testing.B) {
 	for _, c := range []*isolation{
 		{webhooks: 100, hanging: 1, accounts: 100, backlog: 10_000},
@@ -51,11 +49,11 @@ func BenchmarkIsolation(b *testing.B) {
 	}
 }
 
-// An isolation is one such measurement.
+// An isolation is one measurement of BenchmarkIsolation.
 type isolation struct {
 	webhooks, hanging int
-	accounts          int // that the webhooks are spread over; each event is for all of its account
-	backlog           int // events for the first webhook, published once it hangs
+	accounts          int // number of accounts; each event goes to all webhooks of its account
+	backlog           int // number of events for the first webhook, published once it hangs
 	slots             int // 0: the default
 
 	service  *webhooks.WebhookService
@@ -73,7 +71,7 @@ func (c *isolation) String() string {
 	return name
 }
 
-// load is how many deliveries a second there are.
+// load is the number of deliveries per second.
 const load = 2000
 
 func (c *isolation) run(b *testing.B) {
@@ -137,7 +135,7 @@ func (c *isolation) start(b *testing.B) {
 		if _, err := c.service.Create(b.Context(), c.account(i), params); err != nil {
 			b.Fatal(err)
 		}
-		types = onBalance // the backlog is for the first only
+		types = onBalance // the backlog is for the first webhook only
 	}
 	stop := start(b, c.service)
 	b.Cleanup(func() {
@@ -163,7 +161,7 @@ func (c *isolation) pile(b *testing.B) {
 	publishers.Wait()
 }
 
-// feed publishes at a steady rate for so long.
+// feed publishes at a steady rate for d.
 func (c *isolation) feed(b *testing.B, d time.Duration) {
 	const publishers = 16
 	interval := time.Second / load * time.Duration(c.webhooks/c.accounts) * publishers
@@ -188,7 +186,7 @@ func (c *isolation) feed(b *testing.B, d time.Duration) {
 
 func (c *isolation) account(i int) string { return fmt.Sprint("acct_", i%c.accounts) }
 
-// hostOf returns the address of a webhook, and indexOf which one has it.
+// hostOf returns the address of webhook i. indexOf is the inverse.
 func hostOf(i int) string { return fmt.Sprintf("127.1.%d.%d", i/200, 1+i%200) }
 
 func indexOf(host string) int {
@@ -206,7 +204,7 @@ func (c *isolation) listen(b *testing.B) string {
 	for i := range c.webhooks {
 		hosts = append(hosts, hostOf(i))
 	}
-	certificates := make(map[string]tls.Certificate) // a small one for each
+	certificates := make(map[string]tls.Certificate) // a small certificate for each host
 	for _, host := range hosts {
 		certificates[host] = trusted().issue(longAgo, farOff, host)
 	}
@@ -248,7 +246,7 @@ func (c *isolation) listen(b *testing.B) string {
 	return port
 }
 
-// watch returns a function that returns the most goroutines and sockets seen since.
+// watch returns a function that returns the maximum numbers of goroutines and sockets since then.
 func (c *isolation) watch() (peak func() (goroutines, sockets int)) {
 	var goroutines, sockets int
 	ended, done := make(chan struct{}), make(chan struct{})
@@ -271,7 +269,7 @@ func (c *isolation) watch() (peak func() (goroutines, sockets int)) {
 	}
 }
 
-// An arrival is when an event came and how long it took.
+// An arrival is the time of an event's arrival, and how long the event took.
 type arrival struct {
 	at   time.Time
 	took time.Duration
@@ -288,7 +286,7 @@ func (a *arrivalList) add(one arrival) {
 	a.list = append(a.list, one)
 }
 
-// take returns those since the last time.
+// take returns the arrivals since the last call.
 func (a *arrivalList) take() []arrival {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -297,7 +295,7 @@ func (a *arrivalList) take() []arrival {
 	return list
 }
 
-// percentile returns milliseconds.
+// percentile returns a percentile in milliseconds.
 func percentile(list []arrival, percent int) float64 {
 	if len(list) == 0 {
 		return 0
@@ -306,7 +304,7 @@ func percentile(list []arrival, percent int) float64 {
 	return list[min(len(list)*percent/100, len(list)-1)].took.Seconds() * 1000
 }
 
-// medianSecond returns the median of the seconds' 99th percentiles, in milliseconds.
+// medianSecond returns the median over all seconds of the 99th percentile, in milliseconds.
 func medianSecond(list []arrival) float64 {
 	if len(list) == 0 {
 		return 0

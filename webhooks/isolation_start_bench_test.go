@@ -19,11 +19,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkIsolationAtStart measures how long one webhook that is well waits for an event
-// beside thousands that hang, an event for each: "cold-ms" from the start of a process
-// on, for which all of that was pending, and "warm-ms" from its Publish on, a few seconds
-// later, when all get another. The store is on disk and attempts go over TLS; those that
-// hang take the connection and say nothing. Everything shares the machine.
+// BenchmarkIsolationAtStart measures how long one healthy webhook waits for an event next to
+// thousands that hang and have an event each. "cold-ms" is the time from the start of a process
+// with all events pending. "warm-ms" is the time from Publish, a few seconds later, when all
+// webhooks get another event. The store is on disk and attempts go over TLS; the hanging
+// receivers accept the connection and send nothing. Everything runs on one machine.
 func BenchmarkIsolationAtStart(b *testing.B) {
 	for _, c := range []startIsolation{
 		{hanging: 3000, accounts: 30}, {hanging: 3000, accounts: 30, proven: true},
@@ -43,10 +43,10 @@ func BenchmarkIsolationAtStart(b *testing.B) {
 	}
 }
 
-// A startIsolation is one such measurement.
+// A startIsolation is one measurement of BenchmarkIsolationAtStart.
 type startIsolation struct {
 	hanging, accounts int
-	proven            bool // the one that is well has taken an event before
+	proven            bool // the healthy webhook has accepted an event before
 
 	service *webhooks.WebhookService
 	arrived chan string
@@ -72,7 +72,7 @@ func (c startIsolation) run(b *testing.B) {
 		stop := start(b, c.service)
 		c.await(b, c.publish(b, "well"))
 		for ; ; time.Sleep(time.Millisecond) {
-			if stats, err := c.service.Stats(b.Context()); err != nil || stats.Delivered > 0 { // and recorded
+			if stats, err := c.service.Stats(b.Context()); err != nil || stats.Delivered > 0 { // the result is recorded, too
 				break
 			}
 		}
@@ -109,8 +109,8 @@ func (c *startIsolation) restart(b *testing.B, store driver.WebhookStore) {
 	})
 }
 
-// publishAll publishes an event for each webhook, the one that is well last, and returns
-// that.
+// publishAll publishes an event for each webhook, last for the healthy one, and returns the ID of
+// that event.
 func (c *startIsolation) publishAll(b *testing.B) string {
 	inGoroutines(50, c.accounts, func(i int) { c.publish(b, c.account(i)) })
 	return c.publish(b, "well")
@@ -124,7 +124,7 @@ func (c *startIsolation) publish(b *testing.B, account string) string {
 	return id
 }
 
-// await waits until the event has come to the webhook that is well.
+// await waits until the event has arrived at the healthy webhook.
 func (c *startIsolation) await(b *testing.B, event string) {
 	timeout := time.After(2 * time.Minute)
 	for {
@@ -139,7 +139,7 @@ func (c *startIsolation) await(b *testing.B, event string) {
 	}
 }
 
-// listen starts the receiver that is well, and returns its URL.
+// listen starts the healthy receiver, and returns its URL.
 func (c *startIsolation) listen(b *testing.B) string {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -152,8 +152,7 @@ func (c *startIsolation) listen(b *testing.B) string {
 	return server.URL
 }
 
-// listenSilently accepts connections on all addresses and says nothing. It returns the
-// port.
+// listenSilently accepts connections on all addresses and sends nothing. It returns the port.
 func listenSilently(b *testing.B) (port string) {
 	listener, err := net.Listen("tcp4", "0.0.0.0:0")
 	if err != nil {

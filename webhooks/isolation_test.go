@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// subscribeFor makes a webhook of the account at the name.
+// subscribeFor creates a webhook of the account with the given host name.
 func (b *bubble) subscribeFor(account, name string) webhooks.Webhook {
 	b.Helper()
 	webhook, err := b.service.Create(b.Context(), account, webhooks.CreateParams{URL: "https://" + name + ".example.com" + secretPath, Events: onBalance})
@@ -30,8 +30,7 @@ func (b *bubble) publishFor(account string) string {
 	return id
 }
 
-// latencies returns how long after it was published each event came to the fast
-// hosts.
+// latencies returns the time from publication to arrival for each event at the fast hosts.
 func (b *bubble) latencies(published map[string]time.Time) (list []time.Duration) {
 	for _, hit := range b.hits.of("") {
 		if at, ok := published[hit.id]; ok && strings.HasPrefix(hit.host, "fast") {
@@ -41,9 +40,9 @@ func (b *bubble) latencies(published map[string]time.Time) (list []time.Duration
 	return list
 }
 
-// However many webhooks hang, and with whatever backlog, the others get their
-// events as if nothing were: with slots enough at once, with too few after a moment
-// in which it is found out who hangs.
+// Any number of hanging webhooks, with any backlog, does not delay the events of others. If there
+// are enough slots, there is no delay at all; otherwise only until the hanging webhooks are
+// found.
 func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		config            webhooks.Config
@@ -58,7 +57,7 @@ func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
 		"200 of 1,000":                    {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 102}}, 1, 80, 20, 0, 0, 0},
 		"200 of 1,000 in many accounts":   {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 102}}, 10, 80, 20, 0, 0, 0},
 		"200 of 1,000, 60 slots":          {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 6}}, 1, 80, 20, 0, 500 * time.Millisecond, 0},
-		"200 of 1,000, 60 slots, backlog": {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 6, PerAccount: 6}}, 10, 80, 20, 100, 8 * time.Second, 0}, // what is usual is not known yet
+		"200 of 1,000, 60 slots, backlog": {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 6, PerAccount: 6}}, 10, 80, 20, 100, 8 * time.Second, 0}, // the usual latency is not known yet
 		"all but one":                     {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 100}}, 1, 1, 200, 0, 500 * time.Millisecond, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,9 +114,9 @@ func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
 	}
 }
 
-// Where slots are short, webhooks that hang hold no more than a quarter of them, and
-// as long as nothing is known of them half: what they hold beyond it is cut short,
-// which uses up no attempt, and the rest gets its full time.
+// If slots are scarce, hanging webhooks hold at most a quarter of them, or half while nothing is
+// known about the webhooks. Their attempts beyond that are canceled, which uses up no attempt;
+// the others have their full time.
 func TestTheShareOfTheSlow(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
@@ -173,8 +172,8 @@ func TestTheShareOfTheSlow(t *testing.T) {
 	})
 }
 
-// The same holds within an account: its webhooks that hang do not keep its others,
-// nor those of other accounts, waiting.
+// The same holds within an account: its hanging webhooks delay neither its other webhooks nor
+// those of other accounts.
 func TestAnAccountIsBounded(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
@@ -214,8 +213,7 @@ func TestAnAccountIsBounded(t *testing.T) {
 	})
 }
 
-// A receiver that takes long, but succeeds, is served as fast as it can take it,
-// beside others that hang.
+// A slow receiver that succeeds gets events as fast as it can take them, next to others that hang.
 func TestASlowReceiverIsServed(t *testing.T) {
 	gauge := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// arrivals counts the hits in each step of time, from begin on.
+// arrivals counts the hits in each time step, starting at begin.
 func arrivals(list []hit, begin time.Time, step time.Duration) (counts []int) {
 	for _, one := range list {
 		i := int(one.at.Sub(begin) / step)
@@ -23,7 +23,7 @@ func arrivals(list []hit, begin time.Time, step time.Duration) (counts []int) {
 	return counts
 }
 
-// publishMany publishes so many events.
+// publishMany publishes n events.
 func (b *bubble) publishMany(n int) {
 	b.Helper()
 	for range n {
@@ -33,8 +33,8 @@ func (b *bubble) publishMany(n int) {
 
 const roundTrip = 100 * time.Millisecond
 
-// Success raises a webhook's cap by one a round trip, up to PerWebhook, if what is
-// due uses it up; a failure halves it.
+// Each round trip of successes raises a webhook's cap by one, up to PerWebhook, if enough
+// deliveries are due to use it. A failure halves it.
 func TestTheCapAdapts(t *testing.T) {
 	var fails atomic.Bool
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -57,15 +57,15 @@ func TestTheCapAdapts(t *testing.T) {
 				t.Fatalf("requests in each round trip: %d, want one more in each up to 6", counts)
 			}
 		}
-		// Those of its round trip that were answered before it go on as before; those
-		// after it may raise the cap again, by one at most.
+		// Attempts of the same round trip that ended before the failure are not affected; later ones
+		// may raise the cap again, by at most one.
 		if after := min(counts[10], counts[11]); after < 3 || after > 4 || counts[15] != 6 {
 			t.Errorf("requests in each round trip, one of which fails after the tenth: %d", counts)
 		}
 	})
 }
 
-// A webhook that does not use its cap up keeps the first one.
+// A webhook that does not use its cap fully keeps the first cap.
 func TestTheCapDoesNotGrowUnused(t *testing.T) {
 	gauge := newGauge()
 	handler := func(_ http.ResponseWriter, r *http.Request) {
@@ -87,8 +87,8 @@ func TestTheCapDoesNotGrowUnused(t *testing.T) {
 	})
 }
 
-// However much is due at once, a webhook gets no more than its cap, and what it
-// gets grows step by step.
+// For any backlog, a webhook gets no more concurrent attempts than its cap, which grows step by
+// step.
 func TestABacklogIsNoBurst(t *testing.T) {
 	gauge := newGauge()
 	handler := func(_ http.ResponseWriter, r *http.Request) {
@@ -113,8 +113,8 @@ func TestABacklogIsNoBurst(t *testing.T) {
 	})
 }
 
-// checkNoBurst fails the test if there are more hits in a round trip than most, or
-// more than one more than in any before; the first may be as many as first.
+// checkNoBurst fails the test if a round trip has more than most hits, or more than one hit more
+// than any round trip before. The first round trip may have up to first hits.
 func checkNoBurst(t *testing.T, list []hit, begin time.Time, step time.Duration, first, most int) {
 	t.Helper()
 	counts := arrivals(list, begin, step)
@@ -126,8 +126,8 @@ func checkNoBurst(t *testing.T, list []hit, begin time.Time, step time.Duration,
 	}
 }
 
-// After five failures in a row a webhook gets one probe at a time, at growing
-// intervals; the rest of its backlog uses up no attempts.
+// After five consecutive failures a webhook gets one probe at a time, at growing intervals; the
+// rest of its backlog uses up no attempts.
 func TestAnOutageIsProbed(t *testing.T) {
 	outage := newOutage()
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}, outage.handle, func(b *bubble) {
@@ -166,8 +166,8 @@ func TestAnOutageIsProbed(t *testing.T) {
 	})
 }
 
-// When the receiver is back its flow grows from one request at a time, and doubles
-// once a second at most.
+// When a receiver has recovered, its rate begins with one request at a time, and at most doubles
+// each second.
 func TestRecoveryRamps(t *testing.T) {
 	outage := newOutage()
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}, outage.handle, func(b *bubble) {
@@ -199,7 +199,8 @@ func TestRecoveryRamps(t *testing.T) {
 	})
 }
 
-// A restart with a backlog is no burst either, and finds out by itself who is down.
+// A restart with a backlog causes no burst, and the new process finds out which receivers are
+// down.
 func TestARestartWithABacklog(t *testing.T) {
 	const events = 100_000
 	for name, up := range map[string]bool{"up": true, "down": false} {
@@ -230,8 +231,7 @@ func TestARestartWithABacklog(t *testing.T) {
 	}
 }
 
-// A receiver that is up for a while and down for a while gets everything, and is
-// not flooded when it comes back.
+// A receiver that is up and down alternately gets everything, without a burst when it comes back.
 func TestAFlappingReceiver(t *testing.T) {
 	gauge := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -268,7 +268,7 @@ func TestAFlappingReceiver(t *testing.T) {
 	})
 }
 
-// What is our own fault does not count against the receiver.
+// Failures of this host do not count against the receiver.
 func TestOurOwnFailuresSlowNobodyDown(t *testing.T) {
 	handler := func(http.ResponseWriter, *http.Request) { time.Sleep(roundTrip) }
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, handler, func(b *bubble) {

@@ -25,7 +25,7 @@ type WebhookPage struct {
 	Next string
 }
 
-// List returns a page of the account's webhooks, newest first; an empty page past the end.
+// List returns a page of the account's webhooks, newest first. Past the end the page is empty.
 func (s *WebhookService) List(ctx context.Context, account string, query WebhookQuery) (WebhookPage, error) {
 	if query.Limit < 1 {
 		return WebhookPage{}, invalid("limit", "must be at least 1")
@@ -36,8 +36,8 @@ func (s *WebhookService) List(ctx context.Context, account string, query Webhook
 // pageSize is the number of items that an iterator reads at a time.
 const pageSize = 100
 
-// All returns an iterator over the account's webhooks, newest first, from query.After on; it
-// ignores query.Limit. It omits webhooks created during the iteration, and stops after the first
+// All returns an iterator over the account's webhooks, newest first, starting after query.After.
+// It ignores query.Limit, omits webhooks created during the iteration, and stops after the first
 // error.
 func (s *WebhookService) All(ctx context.Context, account string, query WebhookQuery) iter.Seq2[Webhook, error] {
 	return input.Pages(func(after string) ([]Webhook, string, error) {
@@ -47,8 +47,8 @@ func (s *WebhookService) All(ctx context.Context, account string, query WebhookQ
 }
 
 // AllDeliveries returns an iterator over the deliveries that the query selects, in the order of
-// [WebhookService.ListDeliveries], from query.After on. query.Limit is the number read at a time;
-// 0: a default. It stops after the first error.
+// [WebhookService.ListDeliveries], starting after query.After. query.Limit is the number of
+// deliveries read at a time; 0 means a default. The iterator stops after the first error.
 func (s *WebhookService) AllDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) iter.Seq2[Delivery, error] {
 	return input.Pages(func(after string) ([]Delivery, string, error) {
 		part := query
@@ -59,8 +59,8 @@ func (s *WebhookService) AllDeliveries(ctx context.Context, account, webhookID s
 }
 
 // AllEvents returns an iterator over the events that the query selects, in the order of
-// [WebhookService.ListEvents], from query.After on. query.Limit is the number read at a time; 0: a
-// default. It stops after the first error.
+// [WebhookService.ListEvents], starting after query.After. query.Limit is the number of events
+// read at a time; 0 means a default. The iterator stops after the first error.
 func (s *WebhookService) AllEvents(ctx context.Context, account string, query EventQuery) iter.Seq2[StoredEvent, error] {
 	return input.Pages(func(after string) ([]StoredEvent, string, error) {
 		part := query
@@ -70,12 +70,12 @@ func (s *WebhookService) AllEvents(ctx context.Context, account string, query Ev
 	})
 }
 
-// The lists of all accounts are for the host's operators. They check no account, so do not use them
-// to answer an account's request.
+// The lists of webhooks of all accounts are for the host's operators. They do not check the
+// account, so do not use them to answer an account's request.
 
-// AllFailing returns an iterator over the failing webhooks of all accounts. A webhook is failing if
-// all its attempts since FailingSince failed, for at least two events (FailedAgain). Webhooks that
-// are off or on hold are left out. The order is newest webhook first, not first failure.
+// AllFailing returns an iterator over the failing webhooks of all accounts. A webhook is failing
+// if all its attempts since FailingSince failed, for at least two events (FailedAgain). Webhooks
+// that are off or on hold are left out. The newest webhook comes first, not the first to fail.
 // [WebhookService.WebhookStats] returns when each will be disabled. The iterator stops after the
 // first error.
 func (s *WebhookService) AllFailing(ctx context.Context) iter.Seq2[Webhook, error] {
@@ -95,7 +95,7 @@ func (s *WebhookService) AllHeld(ctx context.Context) iter.Seq2[Webhook, error] 
 	return s.allAcross("held", func(query driver.ListQuery) ([]Webhook, error) { return s.store.HeldWebhooks(ctx, query) })
 }
 
-// allAcross returns an iterator over the webhooks that read returns page by page.
+// allAcross returns an iterator over webhooks of all accounts, which read returns page by page.
 func (s *WebhookService) allAcross(which string, read func(driver.ListQuery) ([]Webhook, error)) iter.Seq2[Webhook, error] {
 	return input.Pages(func(after string) ([]Webhook, string, error) {
 		page, err := s.list(WebhookQuery{After: after, Limit: pageSize}, which, read)
@@ -107,7 +107,7 @@ func (s *WebhookService) allAcross(which string, read func(driver.ListQuery) ([]
 func (s *WebhookService) list(query WebhookQuery, which string, read func(driver.ListQuery) ([]Webhook, error)) (WebhookPage, error) {
 	all, err := read(driver.ListQuery{
 		After: query.After,
-		Limit: min(query.Limit, math.MaxInt-1) + 1, // one more shows whether there is a next page
+		Limit: min(query.Limit, math.MaxInt-1) + 1, // the extra webhook shows whether there is a next page
 	})
 	if err != nil {
 		return WebhookPage{}, fmt.Errorf("list %s webhooks: %w", which, err)

@@ -14,13 +14,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The lists of all accounts go from page to page, in the order of ids, and tell of an error
+// The iterators over all accounts read page by page, in the order of IDs, and yield an error
 // once.
 func TestListsOfAllAccounts(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{MaxPerAccount: -1})
 	want := map[string][]string{}
-	for i := range 410 { // more than a page of each
+	for i := range 410 { // more than a page of each kind
 		kind := []string{"off", "failing", "held", "well"}[i%4]
 		if i > 405 {
 			kind = "well"

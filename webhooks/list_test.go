@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// All goes on from page to page, can be ended, and tells of an error once.
+// All reads page by page, can be stopped early, and yields an error once.
 func TestAll(t *testing.T) {
 	service := newService(t, memory.New(), webhooks.Config{MaxPerAccount: -1})
 	var want []string
@@ -52,7 +52,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// AllDeliveries goes on where the query says, and by the query's filters.
+// AllDeliveries begins after query.After, and applies the query's filters.
 func TestAllDeliveries(t *testing.T) {
 	service := newClocked(t)
 	webhook := subscribe(t, service, anyURL)

@@ -11,10 +11,10 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A maintainer works in the background. It recovers deliveries, purges
-// expired records and disables failing webhooks. Each step is small. After a step it pauses for
-// four times the step's duration, so that deliveries continue; after a purge step of a store that
-// purges concurrently, for the step's duration.
+// A maintainer works in the background. It recovers deliveries, purges expired records and
+// disables failing webhooks. Each step is small. After a step it pauses for four times the step's
+// duration, so that deliveries continue. After a purge step, if the store can purge concurrently,
+// it pauses only for the step's duration.
 type maintainer struct {
 	store       driver.WebhookStore
 	clock       storeClock
@@ -24,15 +24,15 @@ type maintainer struct {
 	failing     *atomic.Bool // see dispatcher.failing
 	entries     *entryMaker
 	deactivator deactivator
-	waking      chan struct{} // there may be deliveries to recover
+	waking      chan struct{} // signals that there may be deliveries to recover
 }
 
 const (
-	maintainInterval = time.Minute      // between rounds, without a call of wake
+	maintainInterval = time.Minute      // between rounds, unless wake is called
 	trialInterval    = 10 * time.Second // between checks whether a failed store is writable
 	recoverStep      = 256              // deliveries
 	purgeStep        = 1000             // records
-	dedupKeyLife     = day              // how long a deduplication key is kept after its Until: clocks differ
+	dedupKeyLife     = day              // how long a deduplication key is kept after its Until, since clocks differ
 )
 
 func newMaintainer(d *dispatcher) *maintainer {
@@ -65,10 +65,10 @@ func (m *maintainer) run(ctx context.Context) {
 	defer trial.Stop()
 	for {
 		steps := []maintenance{{"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}, {"tell of its failing", m.tellRecovered}}
-		for len(steps) > 0 { // in turns: none blocks the others
+		for len(steps) > 0 { // steps take turns, so that none blocks the others
 			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
 			select {
-			case <-trial.C: // a round can take hours
+			case <-trial.C: // try the store here, too, because a round can take hours
 				m.tryStore(ctx)
 			default:
 			}
@@ -88,20 +88,21 @@ func (m *maintainer) run(ctx context.Context) {
 	}
 }
 
-// tryStore is tellRecovered between rounds. The rounds log a failing store.
+// tryStore calls tellRecovered between rounds. It logs nothing, because the rounds log a failing
+// store.
 func (m *maintainer) tryStore(ctx context.Context) {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	_, _ = m.tellRecovered(timed)
 }
 
-// A maintenance is one kind of step.
+// A maintenance is a kind of step, with a name for the log.
 type maintenance struct {
 	name string
 	step func(context.Context) (more bool, err error)
 }
 
-// step takes a step, and pauses if there is more to do.
+// step makes one step of s, and pauses afterwards if there is more to do.
 func (m *maintainer) step(ctx context.Context, s maintenance) (more bool) {
 	if ctx.Err() != nil {
 		return false
@@ -157,7 +158,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// before returns the start of the kept period; zero: all.
+// before returns the start of the period to keep; the zero time means that all records are kept.
 func before(now time.Time, lifetime time.Duration) time.Time {
 	if lifetime < 0 {
 		return time.Time{}
@@ -166,12 +167,12 @@ func before(now time.Time, lifetime time.Duration) time.Time {
 }
 
 const (
-	maxSkew   = 5 * time.Second // tolerated difference to the store's clock
+	maxSkew   = 5 * time.Second // tolerated difference from the store's clock
 	skewEvery = time.Hour       // between warnings
 )
 
 // A storeClock is the clock of a store that may be on another machine. It logs a warning if this
-// node's clock differs: signatures, key expiries and event dates use this node's clock.
+// node's clock differs, because signatures, key expiries and event dates use this node's clock.
 type storeClock struct {
 	store  driver.WebhookStore
 	logger *slog.Logger
@@ -185,7 +186,7 @@ func (c *storeClock) now(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// The store read its clock at some time after asked.
+	// The store read its clock at some time after asked and before now.
 	ahead, behind := asked.Sub(now), now.Sub(asked)-time.Since(asked)
 	if max(ahead, behind) > maxSkew && (c.said.IsZero() || time.Since(c.said) >= skewEvery) {
 		c.said = time.Now()

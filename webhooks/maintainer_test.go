@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A slowPurge is a store with more to purge than can be, 10 ms a step.
+// slowPurge is a store that always has more to purge, and takes 10 ms for each step.
 type slowPurge struct {
 	driver.WebhookStore
 	steps int
@@ -30,7 +30,7 @@ func (*concurrentPurge) Capabilities() capability.Set {
 	return capability.Set{PurgesConcurrently: true}
 }
 
-// Purges that others wait for leave them four fifths of the time, and others half.
+// If purges block other callers, these have four fifths of the time, otherwise half.
 func TestPauseBetweenPurges(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		run := func(store driver.WebhookStore) {

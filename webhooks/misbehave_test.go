@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// pour writes text until the other side has had enough.
+// pour writes text until the other side closes the connection.
 func pour(w io.Writer, text string) {
 	bytes := []byte(text)
 	for {
@@ -25,7 +25,7 @@ func pour(w io.Writer, text string) {
 	}
 }
 
-// drip writes text every 50 ms until the other side has had enough.
+// drip writes text every 50 ms until the other side closes the connection.
 func drip(w io.Writer, text string) {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -36,16 +36,16 @@ func drip(w io.Writer, text string) {
 	}
 }
 
-// hang waits until the other side has had enough.
+// hang waits until the other side closes the connection.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// say returns a raw response.
+// say returns a function that sends a raw response.
 func say(text string) func(net.Conn) {
 	return func(conn net.Conn) { _, _ = io.WriteString(conn, text) }
 }
 
-// A 2xx in the status line is success, and known within a second or so, whatever
-// the receiver does after it.
+// A 2xx in the status line is success, and is known within about a second, whatever the receiver
+// does afterwards.
 func TestTheBodyNeverChangesTheVerdict(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
@@ -105,8 +105,8 @@ func TestTheBodyNeverChangesTheVerdict(t *testing.T) {
 	}
 }
 
-// What is no final response within the timeout, or no HTTP, is a failed attempt
-// with a reason that holds nothing of what the receiver sent.
+// Without a final HTTP response within the timeout, the attempt fails. The reason contains
+// nothing that the receiver sent.
 func TestReceiversThatMisbehave(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -168,7 +168,7 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	}
 }
 
-// A response's header may have 16 KiB, which is more than any sends.
+// A response's header may have 16 KiB, which is more than real receivers send.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]driver.Effect{12 << 10: driver.Deliver, 20 << 10: driver.Retry} {
@@ -179,15 +179,14 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// reset closes a connection so that the other side gets an error.
+// reset closes a connection with an error for the other side.
 func reset(conn net.Conn) {
 	raw := conn.(interface{ NetConn() net.Conn }).NetConn()
 	_ = raw.(*net.TCPConn).SetLinger(0)
 	raw.Close()
 }
 
-// A receiver that takes over the connection, and keeps it, must not keep the
-// attempt with it.
+// A receiver that switches protocols and keeps the connection open must not block the attempt.
 func TestSwitchingProtocolsDoesNotHoldTheAttempt(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(net.Conn){
@@ -209,7 +208,7 @@ func TestSwitchingProtocolsDoesNotHoldTheAttempt(t *testing.T) {
 	}
 }
 
-// An attempt takes no longer than the timeout, whatever takes the time.
+// An attempt takes no longer than the timeout, whichever part of it is slow.
 func TestTheTimeoutBoundsEverything(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -231,7 +230,7 @@ func TestTheTimeoutBoundsEverything(t *testing.T) {
 		webhook := webhooks.Webhook{ID: "wh_1", URL: "https://silent.example.com/", Secret: signing.NewSecret()}
 		event := mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance})
 		got := service.Attempt(t.Context(), &webhooks.Task{Event: event, Webhook: &webhook, Attempt: 1})
-		// No other receiver was ever reached: it is this host that cannot.
+		// No other receiver was ever reached, so this host is to blame.
 		if got.Class != webhooks.ClassInternal || got.Error != offline || got.Duration > timeout+5*time.Second {
 			t.Errorf("%+v", got)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testdir"
 )
 
-// hosts are the names that the tests' name server knows.
+// hosts are the names in the tests' name server.
 var hosts = map[string][]netip.Addr{
 	"hooks.example.com":   {netip.MustParseAddr("127.0.0.1")},
 	"other.example.com":   {netip.MustParseAddr("127.0.0.1")},
@@ -28,35 +28,34 @@ var hosts = map[string][]netip.Addr{
 	"azure.example.com":   {netip.MustParseAddr("168.63.129.16")},
 }
 
-// turns are names whose address changes: each lookup gets the next answer.
+// turns holds names whose address changes: each lookup returns the next answer.
 var turns = struct {
 	sync.Mutex
 	left    map[string][][]netip.Addr
 	lookups map[string]int
 }{left: make(map[string][][]netip.Addr), lookups: make(map[string]int)}
 
-// takeTurns makes a name have these addresses, one lookup after the other, and then
-// none. All are of IPv4.
+// takeTurns makes successive lookups of a name return these answers, and then no address. All
+// addresses are IPv4.
 func takeTurns(name string, answers ...[]netip.Addr) {
 	turns.Lock()
 	defer turns.Unlock()
 	turns.left[name], turns.lookups[name] = answers, 0
 }
 
-// lookups returns how often the name was looked up.
+// lookups returns the number of lookups of the name.
 func lookups(name string) int {
 	turns.Lock()
 	defer turns.Unlock()
 	return turns.lookups[name]
 }
 
-// nameOf returns a name that has just this address.
+// nameOf returns a name that has only this address.
 func nameOf(addr netip.Addr) string {
 	return hex.EncodeToString(addr.AsSlice()) + ".addr.example.com"
 }
 
-// addresses returns what a name has of a kind of address, and the error code of the
-// answer.
+// addresses returns a name's addresses of one kind, and the response code.
 func addresses(name string, kind uint16) (addrs []netip.Addr, code uint16) {
 	var known bool
 	if digits, isAddr := strings.CutSuffix(name, ".addr.example.com"); isAddr {
@@ -83,11 +82,11 @@ func addresses(name string, kind uint16) (addrs []netip.Addr, code uint16) {
 	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return addr.Is4() != (kind == typeA) }), 0
 }
 
-// proxied counts the connections to the proxy that the environment names.
+// proxied counts the connections to the proxy in the environment.
 var proxied atomic.Int64
 
-// TestMain gives the tests a name server and an environment with a proxy, both
-// before anything can have looked at the real ones.
+// TestMain sets up a name server and an environment with a proxy before anything can use the real
+// ones.
 func TestMain(m *testing.M) {
 	testdir.InMemory()
 	if os.Getenv(receiversApart) != "" {
@@ -169,9 +168,9 @@ func respond(query []byte) []byte {
 
 	var answers []byte
 	for _, addr := range addrs {
-		answers = append(answers, 0xC0, headerLen) // the question's name
+		answers = append(answers, 0xC0, headerLen) // a pointer to the question's name
 		answers = binary.BigEndian.AppendUint16(answers, kind)
-		answers = append(answers, 0, 1, 0, 0, 0, 0) // class IN, good for 0 s
+		answers = append(answers, 0, 1, 0, 0, 0, 0) // class IN, TTL 0 s
 		answers = binary.BigEndian.AppendUint16(answers, uint16(len(addr.AsSlice())))
 		answers = append(answers, addr.AsSlice()...)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What the service does for an event is told: published, claimed, attempted, recorded.
+// The service reports each step of an event: published, claimed, attempted, recorded.
 func TestWhatIsObserved(t *testing.T) {
 	var mu sync.Mutex
 	var published []observe.Publication
@@ -46,7 +46,7 @@ func TestWhatIsObserved(t *testing.T) {
 		}))
 		stop := b.start()
 		noError(t, b.service.Publish(ctx, webhooks.Event{ID: "evt_1", Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
-		noError(t, b.reports().ReportBandwidth(ctx, account, 1, 100, "p1")) // nothing follows from it
+		noError(t, b.reports().ReportBandwidth(ctx, account, 1, 100, "p1")) // causes no event
 		noError(t, b.reports().ReportBandwidth(ctx, account, 100, 100, "p1"))
 		time.Sleep(time.Minute)
 		noError(t, b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}))
@@ -81,7 +81,7 @@ func TestWhatIsObserved(t *testing.T) {
 	}
 }
 
-// An Observer that is slow holds up no delivery.
+// A slow Observer delays no delivery.
 func TestSlowObserver(t *testing.T) {
 	observer := observe.Observer{
 		Claimed:   func(observe.Claim) { time.Sleep(time.Hour) },
@@ -98,11 +98,11 @@ func TestSlowObserver(t *testing.T) {
 			b.wantState(event, webhooks.Delivered, 1)
 		}
 		stop()
-		time.Sleep(time.Hour) // for the call under way
+		time.Sleep(time.Hour) // lets the running call return
 	})
 }
 
-// What was recorded at the end of a drain that took longer than it should is told all the same.
+// Results recorded at the end of a drain that took too long are reported nevertheless.
 func TestObservedAfterALongDrain(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const events = 3

@@ -13,14 +13,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// However long an outage of the store lasts, and whatever it is that fails, nothing is
-// sent twice and no attempt is used up: leases whose results wait to be recorded do not
-// run out, not by a trial claim and not by those after the outage.
+// For an outage of the store of any length and kind, nothing is sent twice and no attempt is used
+// up. Leases of deliveries whose results are not recorded must not run out, because of a trial
+// claim or of claims after the outage.
 func TestOutagesOfAnyLength(t *testing.T) {
 	for name, outage := range map[string]struct {
 		claim, settle error
 		hangs         bool
-		doubt         bool // settlements fail although they happened
+		doubt         bool // settlements fail although they are stored
 	}{
 		"settlements fail":            {settle: errOutage},
 		"all fails":                   {claim: errOutage, settle: errOutage},
@@ -45,8 +45,8 @@ func TestOutagesOfAnyLength(t *testing.T) {
 	}
 }
 
-// testOutage publishes to many webhooks, some of which fail once, before and during an
-// outage of that length.
+// testOutage publishes to many webhooks, some of which fail once, before and during an outage of
+// the given length.
 func testOutage(t *testing.T, length time.Duration, breaker func(*bubble) func(on bool)) {
 	const many = 40
 	var requests atomic.Int64
@@ -105,8 +105,8 @@ func testOutage(t *testing.T, length time.Duration, breaker func(*bubble) func(o
 	})
 }
 
-// One settlement that the store refuses for long is not sent again either, while all
-// others go on.
+// If the store refuses one settlement for long, its event is not sent again, and all others
+// continue.
 func TestARefusedSettlementIsNotSentAgain(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID

@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// beginOutage runs the service with one webhook, and then breaks the store's
-// claims. It returns what tells when they were tried since.
+// beginOutage runs the service with one webhook, and then makes the store's claims fail. The
+// returned function returns the times of the claims since then.
 func (b *bubble) beginOutage() (claims func() []time.Time) {
 	b.subscribe("a")
 	b.start()
@@ -32,8 +32,7 @@ func (b *bubble) beginOutage() (claims func() []time.Time) {
 	}
 }
 
-// While the store cannot be asked, it is asked again with growing pauses; then
-// everything goes on.
+// While claims fail, they are repeated with growing pauses. After that everything resumes.
 func TestAnOutageOfClaims(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		claimsSince := b.beginOutage()
@@ -58,7 +57,7 @@ func TestAnOutageOfClaims(t *testing.T) {
 	})
 }
 
-// A store that writes nothing any more is told of in one line, and in the statistics.
+// A halted store is reported in one log line, and in the statistics.
 func TestAStoreThatHalts(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.beginOutage()
@@ -78,7 +77,7 @@ func TestAStoreThatHalts(t *testing.T) {
 	})
 }
 
-// Publishing during an outage does not make the dispatcher ask any more often.
+// Publishing during an outage does not cause more claims.
 func TestPublishingDuringAnOutage(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		claimsSince := b.beginOutage()
@@ -92,9 +91,8 @@ func TestPublishingDuringAnOutage(t *testing.T) {
 	})
 }
 
-// What the store has made due although it said that it failed is not found out about
-// by chance, in an hour perhaps. Whoever tries again may be told that there is nothing
-// to do any more.
+// If the store has made deliveries due although it returned an error, they are found at once, not
+// by chance an hour later. A caller that tries again may find nothing to do.
 func TestWhatHappenedNevertheless(t *testing.T) {
 	for name, do := range map[string]func(*bubble, webhooks.Webhook, string) error{
 		"Publish": func(b *bubble, _ webhooks.Webhook, _ string) error {
@@ -114,7 +112,7 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 			if _, err := b.service.Recover(b.Context(), account, w.ID, delivered); err != nil {
 				return err
 			}
-			return errOutage // as the maintainer is told
+			return errOutage // like the error that the maintainer gets
 		},
 		"Update": func(b *bubble, w webhooks.Webhook, event string) error {
 			off := webhooks.UpdateParams{Active: new(false)}
@@ -151,8 +149,8 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 	}
 }
 
-// What came of an attempt is recorded once the store is back: the receiver gets
-// the event once.
+// Results of attempts are recorded once the store is available again; the receiver gets the event
+// once.
 func TestAShortOutageOfSettlements(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -173,10 +171,10 @@ func TestAShortOutageOfSettlements(t *testing.T) {
 	})
 }
 
-// Also if that takes an hour. An outage of our own is not counted
-// against anybody. But for a trial now and then nothing is attempted meanwhile.
+// The same holds for an outage of an hour. Failures of the store do not count against a receiver.
+// Except for occasional trials, nothing is attempted meanwhile.
 func TestALongOutageOfSettlements(t *testing.T) {
-	// Not even an error that looks like an ended context makes it poll.
+	// Even an error that looks like a canceled context does not cause polling.
 	outage := fmt.Errorf("%w: %w", errOutage, context.Canceled)
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 2}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -203,8 +201,7 @@ func TestALongOutageOfSettlements(t *testing.T) {
 	})
 }
 
-// A settlement that the store never takes holds up no others, in whatever company
-// it comes.
+// A settlement that the store always refuses does not delay others, in whichever batch it is.
 func TestASettlementThatIsRefused(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		for i := range 100 {
@@ -225,8 +222,8 @@ func TestASettlementThatIsRefused(t *testing.T) {
 		if n := b.store.refusals(); n > 60 {
 			t.Errorf("%d calls were refused", n)
 		}
-		// What comes later is as quick as ever, but for what comes together with a
-		// repetition of the refused.
+		// Later events are as fast as before, except for those in the same batch as another try of the
+		// refused settlement.
 		late := 0
 		for range 80 {
 			time.Sleep(2 * time.Second)
@@ -253,7 +250,7 @@ func TestASettlementThatIsRefused(t *testing.T) {
 	})
 }
 
-// Not even if it is all that there is to settle.
+// The same holds if the refused settlement is the only one.
 func TestALoneSettlementThatIsRefused(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
@@ -263,7 +260,7 @@ func TestALoneSettlementThatIsRefused(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		b.subscribe("b")
 		first := b.publish()
-		time.Sleep(2 * time.Minute) // until it is found out
+		time.Sleep(2 * time.Minute) // until the refusal is isolated
 		for range 20 {
 			time.Sleep(2 * time.Second)
 			b.publish()
@@ -281,7 +278,7 @@ func TestALoneSettlementThatIsRefused(t *testing.T) {
 	})
 }
 
-// A hung store hangs until the context of a call ends.
+// hung is a store whose calls hang until their context ends.
 type hung struct{ driver.WebhookStore }
 
 func (hung) Load(ctx context.Context, _ []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
@@ -294,7 +291,7 @@ func (hung) Settle(ctx context.Context, _ []driver.AttemptResult, _ []driver.Hea
 	return driver.Settled{}, ctx.Err()
 }
 
-// Ending in the middle of a claim is no failure.
+// If Run ends during a claim, this is not logged as a failure.
 func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		logs := &logbook{}
@@ -310,7 +307,7 @@ func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
 	})
 }
 
-// A store that hangs keeps neither Run from ending nor Delete.
+// A store that hangs prevents neither Run nor Delete from returning.
 func TestAHungStore(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		memory := newFlaky().Store
@@ -345,7 +342,7 @@ func TestAHungStore(t *testing.T) {
 	})
 }
 
-// A store that is broken for good does not keep Run from ending.
+// A store that stays broken does not prevent Run from returning.
 func TestDrainingDuringAnOutage(t *testing.T) {
 	inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: 3 * time.Second}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -367,14 +364,14 @@ func TestDrainingDuringAnOutage(t *testing.T) {
 	})
 }
 
-// A panic, of whatever origin, is one failed attempt of one delivery.
+// A panic anywhere in an attempt is one failed attempt of one delivery.
 func TestAPanicIsAFailedAttempt(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned := b.publish()
 		b.store.spoil = func(l *driver.LoadedDelivery) {
 			if l.Event.ID == poisoned {
-				l.Event.ID = "SENTINEL.1" // at which signing panics
+				l.Event.ID = "SENTINEL.1" // signing panics at this ID
 			}
 		}
 		b.start()
@@ -392,8 +389,8 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	})
 }
 
-// A record that cannot be read fails like any other attempt, since it may be
-// readable again, ends as dead, and holds up nothing.
+// An unreadable record causes a failed attempt, since it may become readable again. The delivery
+// ends as dead, and delays no other.
 func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -418,8 +415,8 @@ func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
 	})
 }
 
-// A record that another process can read, since it knows a newer version or has its key, is released
-// and makes no attempt. That is logged once.
+// If only another process can read a record, because of its version or key, the delivery is
+// released without an attempt. That is logged once.
 func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
 	for reason, err := range map[string]error{
 		"version": fmt.Errorf("a record: %w", errors.ErrUnsupported),
@@ -455,7 +452,7 @@ func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
 	}
 }
 
-// A webhook that lost its secret, or whose URL makes no sense, fails visibly.
+// A webhook without a secret, or with an invalid URL, fails visibly.
 func TestWebhooksThatCannotBeUsed(t *testing.T) {
 	for reason, spoil := range map[string]func(*driver.LoadedDelivery){
 		"no usable signing secret": func(l *driver.LoadedDelivery) { l.Webhook.Secret = webhooks.Webhook{}.Secret },

@@ -27,7 +27,7 @@ type teamCreated struct {
 
 func (teamCreated) EventType() webhooks.EventType { return typeTeamCreated }
 
-// An ownData is a payload of a type that encodes, or does not, as the function has it.
+// ownData is a payload whose encoding is the result of the function.
 type ownData struct{ marshal func() ([]byte, error) }
 
 func (ownData) EventType() webhooks.EventType  { return typeTeamCreated }
@@ -52,8 +52,7 @@ var (
 	}
 )
 
-// withTeams returns a Config that declares the event of readTeams, and the Option that declares
-// the scope.
+// withTeams returns a Config that declares the event, and the Option that declares its scope.
 func withTeams(tb testing.TB) (webhooks.Config, webhooks.Option) {
 	tb.Helper()
 	vocabulary, err := scopes.NewVocabulary(readTeams)
@@ -106,12 +105,12 @@ func TestOwnEventsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Nothing is declared: the six, and no other.
+	// Without declarations only the six types of the specification are allowed.
 	err := newService(t, memory.New(), webhooks.Config{}).Publish(t.Context(), webhooks.Event{Account: account, Data: teamCreated{}})
 	wantInvalid(t, err, "data")
 }
 
-// A teamWithBalance embeds a payload of section 6: its rules are not those of this one.
+// teamWithBalance embeds a payload of section 6, whose rules do not apply to it.
 type teamWithBalance struct {
 	*alerts.BalanceLow
 	TeamID string `json:"teamId"`
@@ -210,7 +209,8 @@ func TestSubscribingToOwnEvents(t *testing.T) {
 	}
 }
 
-// TestWithdrawnEvents subscribes to a type, publishes one, and has the type withdrawn.
+// TestWithdrawnEvents subscribes to a type, publishes an event of it, and then removes its
+// declaration.
 func TestWithdrawnEvents(t *testing.T) {
 	store := newLedger()
 	receiver := newReceiver(t, func(http.ResponseWriter, *http.Request) {})
@@ -246,7 +246,7 @@ func TestWithdrawnEvents(t *testing.T) {
 	if got := service.ReadScopes(kept.Events); got != scopes.All() {
 		t.Errorf("it takes %q", got)
 	}
-	// What it has it may keep, and nothing else is let in.
+	// A webhook may keep undeclared types that it has, but cannot add others.
 	if _, err := service.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Events: []webhooks.EventType{alerts.TypeFilesExpiring, typeTeamCreated}}); err != nil {
 		t.Error(err)
 	}

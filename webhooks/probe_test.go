@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// broken has a webhook with a backlog down for an hour, on each store that can be in a
-// bubble. The events are of the backlog; the first is dead.
+// broken runs test with a webhook with a backlog that has been down for an hour, on each store
+// that can be used in a bubble. events are the events of the backlog; the first delivery is dead.
 func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook webhooks.Webhook, events []string)) {
 	for name, open := range map[string]func(t *testing.T) store.Store{
 		"memory": func(*testing.T) store.Store { return memory.New() },
@@ -69,8 +69,8 @@ func (b *bubble) must(err error) {
 	}
 }
 
-// Whatever somebody does who has repaired a receiver, it gets something within a second,
-// though it was to be left alone for a minute: with an attempt under way that hangs, too.
+// After a receiver was repaired, each action of a person makes the service send it something
+// within a second, although its next probe is a minute away, even while an attempt hangs.
 func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
 	for name, press := range map[string]func(b *bubble, webhook webhooks.Webhook, events []string) (first string){
 		"a test event": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
@@ -143,8 +143,8 @@ func backlogOf(b *bubble, webhook webhooks.Webhook) int {
 	return stats.Pending
 }
 
-// However often somebody asks, a receiver that is down gets one attempt a second for it,
-// of which no more than a few are under way; and it is left alone as before then.
+// For any number of requests, a receiver that is down gets one requested attempt per second, with
+// only a few under way at once. After that the pauses between probes are as before.
 func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(map[bool]string{false: "failing", true: "hanging"}[hangs], func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 					most = max(most, b.limiterState(webhook).InFlight)
 				}
 				list := b.hits.of("a")[before:]
-				if len(list) < seconds-5 || len(list) > seconds+5 { // its own probes come besides
+				if len(list) < seconds-5 || len(list) > seconds+5 { // the regular probes are additional
 					t.Errorf("%d attempts in %d s", len(list), seconds)
 				}
 				for i := 1; i < len(list); i++ {
@@ -184,7 +184,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 	}
 }
 
-// A receiver that took a test event is trusted also if nothing is owed to it then.
+// A receiver that has accepted a test event is trusted even if it has no pending deliveries.
 func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
 	o := &outage{gauge: newGauge()}
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, o.handle, func(b *bubble) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// processorTime returns how long this process has kept processors busy, which other
-// processes on the machine change less than how long anything takes.
+// processorTime returns the processor time used by this process. Other processes on the machine
+// affect it less than elapsed time.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)

@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// owedTo returns the ids of the webhooks that an event is owed to.
+// owedTo returns the IDs of the webhooks that have a delivery of an event.
 func owedTo(tb testing.TB, s *webhooks.WebhookService, event string) []string {
 	tb.Helper()
 	ids := []string{}
@@ -30,8 +30,8 @@ func owedTo(tb testing.TB, s *webhooks.WebhookService, event string) []string {
 	return ids
 }
 
-// An event is for the webhooks of its account that are active and subscribed to
-// its type at that moment.
+// An event goes to the webhooks of its account that are active and subscribed to its type at that
+// moment.
 func TestPublishMatchesWebhooks(t *testing.T) {
 	service := newClocked(t)
 	create := func(account string, events ...webhooks.EventType) string {
@@ -76,8 +76,7 @@ func TestPublishToNobody(t *testing.T) {
 	}
 }
 
-// Publishing an id again is publishing the same event, whatever else is said and
-// whoever has subscribed since.
+// Publishing an ID again changes nothing, even with other data or new subscribers.
 func TestPublishAgainChangesNothing(t *testing.T) {
 	service := newClocked(t)
 	webhook := subscribe(t, service, anyURL)
@@ -129,7 +128,7 @@ func TestNewEventIDsAreInOrder(t *testing.T) {
 	}
 }
 
-// A cancelled Publish leaves nothing behind.
+// A canceled Publish stores nothing.
 func TestPublishCancelled(t *testing.T) {
 	service := newClocked(t)
 	subscribe(t, service, anyURL)
@@ -143,7 +142,7 @@ func TestPublishCancelled(t *testing.T) {
 	}
 }
 
-// Encode is what Publish does before it stores anything.
+// Encode does everything that Publish does before it stores the event.
 func TestEncode(t *testing.T) {
 	service := newClocked(t)
 	subscribe(t, service, "https://example.com/")

@@ -20,11 +20,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// secretPath ends the URL of every webhook of the tests. Neither its path nor
-// its query may ever be seen anywhere but in the request.
+// secretPath ends the URL of every webhook in the tests. Its path and query must appear nowhere
+// except in the request.
 const secretPath = "/SENTINEL/hooks?token=SENTINEL"
 
-// A receiver is an HTTPS server that remembers what it got.
+// A receiver is an HTTPS server that records requests.
 type receiver struct {
 	address string
 	conns   atomic.Int64 // accepted
@@ -38,7 +38,7 @@ type received struct {
 	body []byte
 }
 
-// newReceiver starts a receiver on this machine that answers with the handler.
+// newReceiver starts a receiver on this machine that responds with the handler.
 func newReceiver(tb testing.TB, handler http.HandlerFunc) *receiver {
 	tb.Helper()
 	return serveTLS(tb, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}, handler)
@@ -66,8 +66,7 @@ func (r *receiver) serve(tb testing.TB, listener net.Listener, handler http.Hand
 	tb.Cleanup(func() { server.Close() })
 }
 
-// newRawReceiver starts a receiver that speaks TLS, reads a request and then does
-// as it likes.
+// newRawReceiver starts a receiver that speaks TLS, reads a request and then calls respond.
 func newRawReceiver(tb testing.TB, respond func(net.Conn)) *receiver {
 	tb.Helper()
 	config := &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}
@@ -81,8 +80,8 @@ func newRawReceiver(tb testing.TB, respond func(net.Conn)) *receiver {
 	})
 }
 
-// newTCPReceiver starts a receiver that gets bare connections, each of which is
-// closed at the end at the latest.
+// newTCPReceiver starts a receiver that passes plain connections to handle. Each connection is
+// closed by the end of the test.
 func newTCPReceiver(tb testing.TB, handle func(net.Conn)) *receiver {
 	tb.Helper()
 	r := &receiver{}
@@ -151,7 +150,7 @@ func readRequest(conn net.Conn) (string, error) {
 	}
 }
 
-// url returns the webhook URL at which the receiver has the given name.
+// url returns the URL of a webhook at the receiver, with the given host name.
 func (r *receiver) url(host string) string {
 	_, port, _ := net.SplitHostPort(r.address)
 	return "https://" + net.JoinHostPort(host, port) + secretPath
@@ -169,7 +168,7 @@ type ledger struct {
 	settled chan result
 }
 
-// A result is one of an attempt, with the reason for which it turned the webhook off.
+// A result is the result of an attempt, with the reason if it disabled the webhook.
 type result struct {
 	driver.AttemptResult
 	off webhooks.OffReason
@@ -203,8 +202,7 @@ func (l *ledger) next(tb testing.TB) result {
 	}
 }
 
-// unhurried is the timeout of attempts that are not to run into it, however slow the
-// machine is.
+// unhurried is a timeout that attempts do not reach even on a slow machine.
 const unhurried = time.Minute
 
 // reaching returns a config that reaches the tests' receivers.
@@ -214,8 +212,7 @@ func reaching(logs *logbook) webhooks.Config {
 	}
 }
 
-// attempt publishes an event to a webhook at the URL and returns what came of the
-// first attempt.
+// attempt publishes an event to a webhook at the URL and returns the result of the first attempt.
 func attempt(t *testing.T, url string, change func(*webhooks.Config)) result {
 	t.Helper()
 	store, logs := newLedger(), &logbook{}
@@ -241,8 +238,7 @@ func attempt(t *testing.T, url string, change func(*webhooks.Config)) result {
 	return settlement
 }
 
-// try makes one attempt at the URL, for a webhook that need not be one that the
-// service would let register.
+// try makes one attempt at the URL. The service might not allow a webhook with this URL.
 func try(t *testing.T, service *webhooks.WebhookService, url string) webhooks.Attempt {
 	t.Helper()
 	got := service.Attempt(t.Context(), &webhooks.Task{
@@ -256,8 +252,7 @@ func try(t *testing.T, service *webhooks.WebhookService, url string) webhooks.At
 	return got
 }
 
-// checkRecord fails the test unless the attempt log says what came of the
-// attempt.
+// checkRecord fails the test unless the attempt log has the result of the attempt.
 func checkRecord(t *testing.T, got webhooks.Delivery, want result) {
 	t.Helper()
 	state := map[driver.Effect]webhooks.DeliveryState{

@@ -19,11 +19,11 @@ const (
 
 var errNoSecret = outbound.Failure{Kind: outbound.KindInternal, Text: "no usable signing secret"}
 
-// A receiver is the target and signer of a webhook, valid until its URL or its signing secrets
-// change.
+// A receiver holds the target and signer for a webhook. It is valid until the webhook's URL or
+// signing secrets change.
 type receiver struct {
-	webhook  atomic.Pointer[Webhook] // the last state for which this is the receiver
-	previous signing.Secret          // zero if it does not sign
+	webhook  atomic.Pointer[Webhook] // the last state of the webhook for which r was valid
+	previous signing.Secret          // zero if the previous secret does not sign
 	signer   *signing.Signer
 	target   *outbound.Target
 }
@@ -46,7 +46,7 @@ func newReceiver(webhook *Webhook, header string, at time.Time) (*receiver, erro
 	return made, nil
 }
 
-// is reports whether this is the receiver of the webhook at the given time.
+// is reports whether r is still valid for the webhook at the given time.
 func (r *receiver) is(webhook *Webhook, at time.Time) bool {
 	if last := r.webhook.Load(); last != webhook {
 		if !fields.Equal(last, webhook, fields.Sent) {
@@ -57,8 +57,8 @@ func (r *receiver) is(webhook *Webhook, at time.Time) bool {
 	return r.previous.Equal(previousSecretAt(webhook, at))
 }
 
-// maxReceivers limits the cached receivers. Each takes about half a KiB. Making one takes a quarter
-// of the time of an attempt.
+// maxReceivers limits the cached receivers. Each takes about half a KiB. Making a receiver takes
+// a quarter of the time of an attempt.
 const maxReceivers = 16_384
 
 // receivers caches receivers by webhook ID. The zero value is ready.
@@ -88,7 +88,7 @@ func (r *receivers) of(webhook *Webhook, header string, at time.Time) (*receiver
 		if len(r.kept) < maxReceivers {
 			break
 		}
-		delete(r.kept, id) // any of them
+		delete(r.kept, id) // removes an arbitrary entry
 	}
 	r.kept[webhook.ID] = made
 	return made, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// Receivers are few, and are made again when the webhook changes.
+// The number of cached receivers is bounded. A changed webhook gets a new receiver.
 func TestReceiversAreBounded(t *testing.T) {
 	secrets := []signing.Secret{signing.NewSecret(), signing.NewSecret()}
 	var kept receivers
@@ -52,8 +52,8 @@ func TestReceiversAreBounded(t *testing.T) {
 	}
 }
 
-// Names of receivers that have taken events are looked up before others, and those of
-// receivers that fail after others.
+// Names of receivers that have accepted events are looked up before others, and names of failing
+// receivers after others.
 func TestSender_RequestOfWebhook_HasItsStanding(t *testing.T) {
 	s := &sender{header: signing.DefaultHeader}
 	at := time.Now()

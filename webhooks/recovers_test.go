@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver that is up again gets all that is pending, also the events of probes, whose next
-// attempts are minutes or hours away.
+// A recovered receiver gets all pending events, including those of probes, whose next attempts
+// are minutes or hours away.
 func TestRecoveredReceiver_EventsWaitForTheirNextAttempts_GetsThemAtOnce(t *testing.T) {
 	for _, length := range []time.Duration{20 * time.Second, 75 * time.Second, 20 * time.Minute, day} {
 		t.Run(length.String(), func(t *testing.T) {
@@ -43,8 +43,8 @@ func TestRecoveredReceiver_EventsWaitForTheirNextAttempts_GetsThemAtOnce(t *test
 	}
 }
 
-// Events that a receiver refuses for reasons of their own keep their schedule on the whole: no more than
-// every other attempt is early, however often the others succeed.
+// Events that a receiver always refuses mostly keep their schedule: at most every other attempt
+// is early, however often other events succeed.
 func TestRefusedEvents_OthersSucceedBetween_KeepHalfOfTheirSchedule(t *testing.T) {
 	refused := make(map[string]bool)
 	var mu atomic.Pointer[map[string]bool]
@@ -64,7 +64,7 @@ func TestRefusedEvents_OthersSucceedBetween_KeepHalfOfTheirSchedule(t *testing.T
 			refused[event] = true
 		}
 		b.start()
-		for range 24 * 6 { // a day, an event in ten minutes
+		for range 24 * 6 { // a day, with an event every ten minutes
 			time.Sleep(10 * time.Minute)
 			b.publish()
 		}
@@ -77,7 +77,7 @@ func TestRefusedEvents_OthersSucceedBetween_KeepHalfOfTheirSchedule(t *testing.T
 	})
 }
 
-// A wait that the receiver asked for is not cut short.
+// A wait that the receiver asked for is not shortened.
 func TestRecoveredReceiver_AskedToWait_WaitsAsLong(t *testing.T) {
 	var up atomic.Bool
 	handler := func(w http.ResponseWriter, _ *http.Request) {

@@ -11,9 +11,9 @@ import (
 )
 
 // Release ends the hold of the account's webhook, see [Webhook.Held], and returns the webhook, or
-// [apierr.ErrNotFound]. Its pending deliveries are sent from now on, within the usual limits, and the
-// webhook counts as not failing. A webhook that is not on hold is unchanged. After any other error
-// the hold may or may not have ended: call Release again.
+// [apierr.ErrNotFound]. Its pending deliveries are sent from now on, within the usual limits, and
+// the webhook counts as not failing. If the webhook is not on hold, nothing changes. After any
+// other error the hold may or may not have ended: call Release again.
 func (s *WebhookService) Release(ctx context.Context, account, webhookID string) (Webhook, error) {
 	released := false
 	webhook, err := s.change(ctx, account, webhookID, nil, func(w *Webhook) {
@@ -35,9 +35,9 @@ func (s *WebhookService) Release(ctx context.Context, account, webhookID string)
 // commits and do not block other calls for long.
 const releaseStep = 64
 
-// ReleaseAll releases all webhooks of all accounts that are on hold, as [WebhookService.Release]
-// does, and returns how many it released. If it returns an error, or ctx ends, released webhooks
-// stay released: call it again for the rest.
+// ReleaseAll releases all webhooks of all accounts that are on hold, like
+// [WebhookService.Release], and returns the number of webhooks released. If it returns an error,
+// or ctx ends, these webhooks stay released: call it again for the rest.
 func (s *WebhookService) ReleaseAll(ctx context.Context) (released int, err error) {
 	query := WebhookQuery{Limit: releaseStep}
 	for {
@@ -56,7 +56,7 @@ func (s *WebhookService) ReleaseAll(ctx context.Context) (released int, err erro
 		for _, err := range failed {
 			if err == nil {
 				released++
-			} else if !errors.Is(err, apierr.ErrNotFound) { // ErrNotFound: it was deleted meanwhile
+			} else if !errors.Is(err, apierr.ErrNotFound) { // ErrNotFound: the webhook was deleted meanwhile
 				return released, err
 			}
 		}

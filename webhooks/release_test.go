@@ -26,8 +26,8 @@ func hold(tb testing.TB, store driver.WebhookStore, webhook webhooks.Webhook) {
 	noError(tb, err)
 }
 
-// Nothing is sent to a webhook that is on hold, however it is asked for, and it is not
-// turned off meanwhile; once it is released all of it is.
+// Nothing is sent to a webhook on hold, whatever is requested, and it is not disabled meanwhile.
+// After its release everything is sent.
 func TestNothingIsSentToAWebhookOnHold(t *testing.T) {
 	diary := &diary{}
 	config := webhooks.Config{Observe: diary.observer(), Retention: webhooks.Retention{Payloads: 60 * day}}
@@ -79,7 +79,7 @@ func TestNothingIsSentToAWebhookOnHold(t *testing.T) {
 	})
 }
 
-// Release leaves a webhook as it is that is not on hold.
+// Release does not change a webhook that is not on hold.
 func TestReleaseOfWhatIsNotHeld(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
@@ -99,7 +99,7 @@ func TestReleaseOfWhatIsNotHeld(t *testing.T) {
 	}
 }
 
-// ReleaseAll that is cut short goes on where it was.
+// A ReleaseAll that was interrupted can be continued.
 func TestReleaseAllGoesOn(t *testing.T) {
 	const many = 300
 	store := &cutting{WebhookStore: memory.New()}
@@ -136,7 +136,7 @@ func TestReleaseAllGoesOn(t *testing.T) {
 	}
 }
 
-// A cutting store tells of calls of HeldWebhooks.
+// cutting is a store that reports calls of HeldWebhooks to the test.
 type cutting struct {
 	driver.WebhookStore
 	calls int
@@ -150,8 +150,8 @@ func (c *cutting) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]we
 	return c.WebhookStore.HeldWebhooks(ctx, page)
 }
 
-// BenchmarkReleaseAll releases 10,000 webhooks with 100 pending deliveries each, in a file,
-// and reports the longest that a publish took meanwhile, in comparison with before.
+// BenchmarkReleaseAll releases 10,000 webhooks with 100 pending deliveries each, in a file. It
+// reports the longest time of a Publish during that, and before for comparison.
 func BenchmarkReleaseAll(b *testing.B) {
 	if testing.Short() {
 		b.Skip("publishes a million deliveries")

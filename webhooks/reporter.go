@@ -28,7 +28,7 @@ func newReporter(store driver.WebhookStore, config Config) *reporter {
 	return &reporter{store: store, observer: config.Observe, Changes: observing.NewChanges(config.Observe, config.Logger), logger: config.Logger}
 }
 
-// settled reports settlements, except the stale ones.
+// settled reports the settlements of batch, except those with indexes in stale.
 func (r *reporter) settled(batch []settlement, stale []int) {
 	for i := range batch {
 		if _, ignored := slices.BinarySearch(stale, i); ignored {
@@ -49,8 +49,8 @@ func (r *reporter) settled(batch []settlement, stale []int) {
 	}
 }
 
-// logUnsupported logs, once a minute, that deliveries wait for a process that can read their
-// records.
+// logUnsupported logs, at most once a minute, that some deliveries wait because only another
+// process can read their records.
 func (r *reporter) logUnsupported(s *settlement) {
 	now, last := time.Now(), r.unsupported.Load()
 	if last != nil && now.Sub(*last) < unsupportedRetry || !r.unsupported.CompareAndSwap(last, &now) {
@@ -88,7 +88,7 @@ func (r *reporter) tellAttempted(s *settlement) {
 	r.Add(func() { r.observer.Attempted(a) })
 }
 
-// began returns the start time of an observed call, or zero.
+// began returns the current time for an observed call, or the zero time.
 func began(observed bool) time.Time {
 	if !observed {
 		return time.Time{}
@@ -96,7 +96,7 @@ func began(observed bool) time.Time {
 	return time.Now()
 }
 
-// claimed reports to the Observer a call of the store's Load that began at begun.
+// claimed reports a call of the store's Load, made at begun, to the Observer.
 func (r *reporter) claimed(begun time.Time, limit, claimed int, err error) {
 	if r.observer.Claimed != nil {
 		r.tellClaimed(begun, limit, claimed, err)
@@ -108,7 +108,7 @@ func (r *reporter) tellClaimed(begun time.Time, limit, claimed int, err error) {
 	r.Add(func() { r.observer.Claimed(c) })
 }
 
-// called reports to the Observer a call of the store's Settle that began at begun.
+// called reports a call of the store's Settle, made at begun, to the Observer.
 func (r *reporter) called(begun time.Time, size, stale int, err error) {
 	if r.observer.Settled != nil {
 		r.tellSettled(begun, size, stale, err)
@@ -120,7 +120,7 @@ func (r *reporter) tellSettled(begun time.Time, size, stale int, err error) {
 	r.Add(func() { r.observer.Settled(s) })
 }
 
-// published reports to the Observer a store call that began at begun and stored events.
+// published reports a store call made at begun, which stored events, to the Observer.
 func (r *reporter) published(ctx context.Context, begun time.Time, account string, deliveries int, err error, events ...*EncodedEvent) {
 	if r.observer.Published != nil && len(events) > 0 {
 		r.tellPublished(ctx, begun, account, deliveries, err, events)
@@ -150,7 +150,7 @@ func (r *reporter) logWebhook(message string, w *Webhook) {
 }
 
 // isOff reports whether the settlement disabled its webhook. It did not if the URL was changed
-// before.
+// before the settlement was stored.
 func (r *reporter) isOff(s *settlement) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ func (r *reporter) count(s *settlement) {
 	}
 }
 
-// resultOf returns the observed result of an outcome.
+// resultOf returns the observe.Result for an effect.
 func resultOf(outcome driver.Effect) observe.Result {
 	switch outcome {
 	case driver.Deliver:
@@ -182,7 +182,7 @@ func resultOf(outcome driver.Effect) observe.Result {
 	return observe.Retry
 }
 
-// logAttempt logs an attempt without URL paths and queries, which often hold secrets.
+// logAttempt logs an attempt. It leaves out URL paths and queries, which often hold secrets.
 func (r *reporter) logAttempt(s *settlement) {
 	level, message := slog.LevelDebug, "storageapi: webhook delivered"
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// unobserved is what there is to tell, by name.
+// unobserved holds the functions that report to an Observer, by name.
 var unobserved = map[string]func(*reporter){
 	"published": func(r *reporter) {
 		encoded := EncodedEvent{ID: "evt_1", Body: body}
@@ -29,7 +29,7 @@ var (
 	entry   = audit.Entry{ID: "aud_1"}
 )
 
-// Without an Observer there is nothing to do for one.
+// Without an Observer these functions cost nothing.
 func TestNoObserverCostsNothing(t *testing.T) {
 	r := newReporter(nil, Config{})
 	for name, tell := range unobserved {
@@ -39,8 +39,8 @@ func TestNoObserverCostsNothing(t *testing.T) {
 	}
 }
 
-// Called directly, as the service does: a call by way of a variable takes as long as all else.
-// The floor is a loop that does nothing.
+// BenchmarkNoObserver calls the functions directly, as the service does: a call through a
+// variable would take as long as everything else. The floor is an empty loop.
 func BenchmarkNoObserver(b *testing.B) {
 	r := newReporter(nil, Config{})
 	encoded := EncodedEvent{ID: "evt_1", Body: body}

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What RequestHeader tells is what the receiver got, but for the signatures.
+// RequestHeader returns the header that the receiver got, except for the signatures.
 func TestRequestHeader(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusTeapot))
 	config := reaching(&logbook{})

@@ -39,7 +39,7 @@ func TestMaxPerAccount(t *testing.T) {
 	}
 }
 
-// A request that is made again makes nothing, and shows no secret.
+// A repeated creation creates nothing, and returns no secret.
 func TestCreateAgain(t *testing.T) { testbubble.Run(t, testCreateAgain) }
 
 func testCreateAgain(t *testing.T) {

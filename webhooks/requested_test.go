@@ -11,9 +11,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestRedeliver_AnotherAccountRedeliversToHangingReceivers_IsWithinASecond: however many
-// redeliveries an account requests, those of others are attempted within a second, also to a
-// receiver that was down.
+// TestRedeliver_AnotherAccountRedeliversToHangingReceivers_IsWithinASecond checks that however
+// many redeliveries an account requests, those of other accounts are attempted within a second,
+// even to a receiver that was down.
 func TestRedeliver_AnotherAccountRedeliversToHangingReceivers_IsWithinASecond(t *testing.T) {
 	for _, concurrency := range []int{8, 64, 1024} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestRedeliver_AnotherAccountRedeliversToHangingReceivers_IsWithinASecond(t 
 			retries := []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Hour}
 			inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: concurrency}, Retry: webhooks.RetryPolicy{Delays: retries}}, handler, func(b *bubble) {
 				var slow []webhooks.Webhook
-				for i := range 60 { // too few to know what is usual
+				for i := range 60 { // too few to know the usual latency
 					slow = append(slow, b.subscribeFor("loops", fmt.Sprint("slow", i)))
 				}
 				down := b.subscribeFor("other", "down")

@@ -13,8 +13,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Whatever a receiver answers, the attempt ends, and its record agrees with
-// itself.
+// For any response, the attempt ends, and its record is consistent.
 func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		"", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 503 No\r\nRetry-After: 99999999999\r\n\r\n",

@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The attempt tells how the response began, whatever its status.
+// The attempt records the beginning of the response, for any status.
 func TestResponsesAreKept(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -52,7 +52,7 @@ func TestResponsesAreKept(t *testing.T) {
 	}
 }
 
-// What is compressed is not shown, and not unpacked.
+// Compressed bodies are neither decompressed nor recorded.
 func TestCompressedResponsesAreNotKept(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
@@ -77,7 +77,7 @@ func TestCompressedResponsesAreNotKept(t *testing.T) {
 	}
 }
 
-// What came of a body that is never complete is kept, and changes nothing.
+// The received part of an incomplete body is recorded, and does not change the result.
 func TestIncompleteResponsesAreKept(t *testing.T) {
 	t.Parallel()
 	for name, respond := range map[string]func(net.Conn){
@@ -95,8 +95,7 @@ func TestIncompleteResponsesAreKept(t *testing.T) {
 	}
 }
 
-// Receivers that show what they got are common, and so are those that show what
-// they expected.
+// Many receivers echo the request, or the signature that they expected.
 func TestResponsesHoldNoSecrets(t *testing.T) {
 	t.Parallel()
 	secret := signing.NewSecret()
@@ -147,7 +146,7 @@ func TestResponsesHoldNoSecrets(t *testing.T) {
 	}
 }
 
-// What is not secret stays as it is.
+// Text that is not secret is recorded unchanged.
 func TestResponsesKeepWhatTheyEcho(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Retention sets how long records of events are kept, from their publication; negative: forever.
+// Retention sets how long records of events are kept after their publication; negative: forever.
 // [WebhookService.Run] removes older records in small steps. Ages use the store's clock. With a
 // store in this process, a forward jump of the system clock counts only once it has lasted a day,
 // see [driver.History.Purge].
 type Retention struct {
-	// Payloads is for the bodies of events. No attempt is made for older events: a pending delivery
-	// ends as dead, see [ClassExpired]. The bodies are removed 15 minutes later, or twice
-	// [Outbound.Timeout] if that is longer, when no earlier attempt can still be running. It must
-	// be longer than all of [RetryPolicy.Delays] together. Default: 30 days.
+	// Payloads is how long the bodies of events are kept. After this time no attempt is made: a
+	// pending delivery ends as dead, see [ClassExpired]. The body is removed 15 minutes later, or
+	// twice [Outbound.Timeout] later if that is longer, when no earlier attempt can still be
+	// running. Payloads must be longer than the sum of [RetryPolicy.Delays]. Default: 30 days.
 	Payloads time.Duration
 
-	// Attempts is for listed deliveries and attempts, and for finished recoveries. At least
-	// Payloads. Default: 90 days, or Payloads if that is longer.
+	// Attempts is how long listed deliveries and attempts, and finished recoveries, are kept. At
+	// least Payloads. Default: 90 days, or Payloads if that is longer.
 	Attempts time.Duration
 
-	// EventIDs is for the IDs that find events and detect repeated publications. At least Payloads.
-	// Default: 90 days, or Payloads if that is longer.
+	// EventIDs is how long the IDs are kept that find events and detect repeated publications. At
+	// least Payloads. Default: 90 days, or Payloads if that is longer.
 	EventIDs time.Duration
 
-	// Audit is for audit entries about keys and webhooks, from when they were stored. Run also
-	// removes entries that the host has not received yet. At least 14 days, so that a key's expiry
-	// is not announced twice. Raise it if a regulation requires a longer audit log. Default: 365
-	// days.
+	// Audit is how long audit entries about keys and webhooks are kept after they were stored. Run
+	// also removes entries that the host has not received yet. At least 14 days, so that a key's
+	// expiry is not announced twice. Raise it if a regulation requires a longer audit log. Default:
+	// 365 days.
 	Audit time.Duration
 }
 
@@ -51,7 +51,7 @@ func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retent
 		return r, invalid("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
 	case lifetime(r.EventIDs) < payloads:
 		return r, invalid("Retention.EventIDs", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
-	case lifetime(r.Audit) < 14*day: // apikeys.ExpiryLeads: a purge would repeat the notice
+	case lifetime(r.Audit) < 14*day: // a shorter time would repeat the notices of apikeys.ExpiryLeads
 		return r, invalid("Retention.Audit", "must be at least 14 days (336h)")
 	}
 	return r, nil
@@ -60,14 +60,14 @@ func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retent
 // expires reports whether events of this age get no more attempts.
 func (r *Retention) expires(age time.Duration) bool { return r.Payloads >= 0 && age > r.Payloads }
 
-// margin returns how long bodies outlive the last attempts: longer than an attempt takes from load
-// to record, because a store ends pending deliveries without knowing about running attempts. Only
-// tests set Payloads shorter than the margin.
+// margin returns how long bodies are kept after the last attempts may begin. It is longer than an
+// attempt takes from load to record, because a store ends pending deliveries without knowing
+// about running attempts. Only tests set Payloads shorter than the margin.
 func (r *Retention) margin(timeout time.Duration) time.Duration {
 	return min(max(15*time.Minute, 2*timeout), r.Payloads)
 }
 
-// lifetime maps negative (forever) to the maximum.
+// lifetime maps a negative duration, which means forever, to the maximum.
 func lifetime(d time.Duration) time.Duration {
 	if d < 0 {
 		return math.MaxInt64

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver that never succeeds gets each attempt of the schedule, within
-// ±20 %, and then no more.
+// A receiver that never succeeds gets each attempt of the schedule, within ±20 %, and no further
+// ones.
 func TestRetriesUntilDead(t *testing.T) {
 	for name, schedule := range map[string][]time.Duration{
 		"default": nil, "short": {10 * time.Second, time.Minute}, "none": {}, "at once": {0, 0},
@@ -53,7 +53,7 @@ func TestRetriesUntilDead(t *testing.T) {
 	}
 }
 
-// Every attempt is the same event, signed anew.
+// Every attempt sends the same event with a new signature.
 func TestRetriesAreTheSameEvent(t *testing.T) {
 	schedule := []time.Duration{time.Minute, time.Hour, time.Hour}
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: schedule}}, failing(2), func(b *bubble) {
@@ -99,7 +99,7 @@ func TestRetryAfterIsWaitedFor(t *testing.T) {
 	}
 }
 
-// An attempt that times out is over when it is, not later.
+// An attempt ends at its timeout, not later.
 func TestAHangingReceiverTimesOut(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, sleeping(time.Hour), func(b *bubble) {
 		b.subscribe("a")
@@ -114,7 +114,7 @@ func TestAHangingReceiverTimesOut(t *testing.T) {
 	})
 }
 
-// A webhook that is off is owed what it was, and gets it once it is on again.
+// Deliveries of a disabled webhook stay pending, and are made once it is enabled again.
 func TestAnInactiveWebhookIsOwed(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -134,8 +134,7 @@ func TestAnInactiveWebhookIsOwed(t *testing.T) {
 	})
 }
 
-// Turning a webhook off between two attempts stops the retries, and does not use
-// any up.
+// Disabling a webhook between two attempts stops the retries, and uses up no attempt.
 func TestTurningOffStopsRetries(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Minute}}}, failing(2), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -156,7 +155,7 @@ func TestTurningOffStopsRetries(t *testing.T) {
 	})
 }
 
-// After 410 what else the webhook is owed waits.
+// After a 410 the webhook's other deliveries stay pending.
 func TestGoneLeavesTheRestOwed(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")

@@ -23,12 +23,12 @@ func DefaultRetries() []time.Duration {
 
 const retryJitter = 0.2 // default
 
-// unsupportedRetry is the wait before a delivery is retried whose record only another process can
-// read.
+// unsupportedRetry is the wait before this process tries again to read a delivery's record that
+// only another process can read.
 const unsupportedRetry = time.Minute
 
-// isUnsupported reports whether the record of a task is intact, but this process lacks the version
-// or the key to read it.
+// isUnsupported reports whether err means that a record is intact, but this process lacks the
+// version or the key to read it.
 func isUnsupported(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, signing.ErrSealed)
 }
@@ -55,7 +55,7 @@ func (d *dispatcher) judge(s *settlement, res result) {
 	}
 }
 
-// longestRetry returns the longest wait that nextRetry returns.
+// longestRetry returns the longest wait that nextRetry can return.
 func longestRetry(schedule []time.Duration, jitter float64) time.Duration {
 	wait := outbound.MaxRetryAfter
 	for _, d := range schedule {
@@ -64,8 +64,9 @@ func longestRetry(schedule []time.Duration, jitter float64) time.Duration {
 	return wait
 }
 
-// nextRetry returns the wait after the given attempt, 1 for the first; ok is false if that was the
-// last attempt. Retry-After can only lengthen the wait. key identifies the attempt for the jitter.
+// nextRetry returns the wait after attempt number attempt, 1 for the first. ok is false if that
+// was the last attempt. asked, from a Retry-After, can only lengthen the wait. key identifies the
+// attempt for the jitter.
 func nextRetry(source *jitter.Source, schedule []time.Duration, part float64, attempt int, asked time.Duration, key ...string) (wait time.Duration, ok bool) {
 	if attempt > len(schedule) {
 		return 0, false

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The new secret is there at once, the one of before until the end of the grace,
-// and there are never more than two.
+// The new secret is valid at once, and the previous one until the end of the grace period. There
+// are never more than two.
 func TestRotateSecret(t *testing.T) {
 	clock := testclock.At(noon.Add(1_700_000))
 	store := memory.New()
@@ -78,8 +78,8 @@ func TestRotateSecret(t *testing.T) {
 	wantInvalid(t, err, "Grace")
 }
 
-// Both secrets sign during the grace, and only the new one after it, whenever the
-// event was published and the attempt claimed.
+// Both secrets sign during the grace period, and only the new one afterwards, regardless of when
+// the event was published and the attempt claimed.
 func TestBothSecretsSignDuringTheGrace(t *testing.T) {
 	var failing atomic.Bool
 	failing.Store(true)
@@ -120,7 +120,7 @@ func TestBothSecretsSignDuringTheGrace(t *testing.T) {
 	})
 }
 
-// verifies reports whether a receiver that knows the secret takes the request.
+// verifies reports whether a receiver with the secret accepts the request.
 func verifies(t *testing.T, secret signing.Secret, hit hit, body []byte) bool {
 	t.Helper()
 	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: []signing.Secret{secret}, Now: func() time.Time { return hit.at }})
@@ -130,8 +130,7 @@ func verifies(t *testing.T, secret signing.Secret, hit hit, body []byte) bool {
 	return verifier.Verify(hit.header, body) == nil
 }
 
-// A receiver that echoes the previous secret, or the signatures, finds neither in
-// the attempt log.
+// If a receiver echoes the previous secret or the signatures, the attempt log contains neither.
 func TestPreviousSecretIsNotLogged(t *testing.T) {
 	var echo atomic.Pointer[string]
 	handler := func(w http.ResponseWriter, r *http.Request) {

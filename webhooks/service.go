@@ -43,7 +43,7 @@ type WebhookService struct {
 	onChange   func(context.Context, Webhook)
 }
 
-// An Option is an argument of [New]. Package storageapi passes the same to all its services.
+// An Option configures [New]. Package storageapi passes the same options to all its services.
 type Option func(*settings)
 
 type settings struct {
@@ -59,9 +59,9 @@ func WithScopes(vocabulary *scopes.Vocabulary) Option {
 // WithNotify keeps new audit entries pending until [audit.Config.Notify] has accepted them.
 func WithNotify() Option { return func(s *settings) { s.notify = true } }
 
-// New returns a WebhookService on the given store. The caller closes the store after Run has
-// returned. New starts nothing: see [WebhookService.Run]. The error names the invalid field of
-// config.
+// New returns a WebhookService that keeps its records in store. The caller closes the store after
+// Run has returned. New starts nothing: see [WebhookService.Run]. The error names the invalid
+// field of config.
 func New(store driver.WebhookStore, config Config, options ...Option) (*WebhookService, error) {
 	var wired settings
 	for _, option := range options {
@@ -105,22 +105,22 @@ var ErrRunning = errors.New("webhooks: Run is running already")
 
 // Run delivers due deliveries until ctx is done. Then it begins no new attempts, waits up to
 // [Outbound.DrainTimeout] for running attempts, cancels the rest, returns their deliveries to the
-// store, and returns nil. If a function of [Config.Observe] has not returned a second
-// later, Run logs that and returns without waiting for it. If Run is already running it
-// returns [ErrRunning] at once. It can be called again.
+// store, and returns nil. If a function of [Config.Observe] is still running a second later, Run
+// logs that and returns without waiting for it. If Run is already running, it returns
+// [ErrRunning] at once. It can be called again after it has returned.
 func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	s.logger.Info("storageapi: delivering webhooks; about max_idle_conns receivers' hosts keep a connection", "max_idle_conns", max(s.dispatcher.config.Outbound.MaxIdleConns, 0))
-	defer s.dispatcher.sender.client.CloseIdle() // those of test events, too
+	defer s.dispatcher.sender.client.CloseIdle() // including connections of test events
 	defer s.running.Store(false)
 	s.dispatcher.activity.enter(RunWaiting)
 	defer s.dispatcher.activity.enter(RunEnded)
 	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.Outbound.DrainTimeout)
 	defer cancel()
 	others := map[string]<-chan bool{"maintenance": hostcode.Go(func() { s.maintainer.run(ctx) })}
-	// The store reports until all results are recorded; after that it may give deliveries to
+	// The store must report until all results are recorded; after that it may give deliveries to
 	// another process.
 	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReporting()
@@ -129,7 +129,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	stopReporting()
 	if over.Err() == nil {
 		s.dispatcher.reporter.Drain(over)
-	} else { // recording took longer, but events that were just reported are not late
+	} else { // recording took longer; Close still waits for changes that were just reported
 		s.dispatcher.reporter.Close()
 	}
 	for name, returned := range others {
@@ -148,12 +148,13 @@ func (s *WebhookService) Run(ctx context.Context) error {
 }
 
 // ErrClosed is returned by [WebhookService.SendTest] after [WebhookService.Close], or if Close
-// cancels it.
+// cancels the test event.
 var ErrClosed = errors.New("webhooks: the service is closed")
 
 // Close stops new test events, waits up to [Outbound.DrainTimeout] for running ones, and cancels
 // the rest. It returns once no more test requests are sent and [Config.Observe] has received all
-// changes, or a second later. It does not stop Run: end its context for that.
+// changes, but waits at most a second for the latter. It does not stop Run: cancel the context of
+// Run for that.
 func (s *WebhookService) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), max(s.dispatcher.config.Outbound.DrainTimeout, 0))
 	defer cancel()
@@ -174,11 +175,11 @@ func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (We
 	return webhook, nil
 }
 
-// Publish sends an event to all webhooks of its account that are active and subscribed to its type
-// at this moment. When it returns nil, the event and its deliveries are stored as durably as the
-// store can. Run then delivers each at least once, or ends it as dead. When it returns an error
-// that is not a [*apierr.ValidationError], the event may or may not have been stored: publish it again
-// under the same ID to be sure.
+// Publish sends an event to all webhooks of its account that are active and subscribed to its
+// type when Publish is called. When it returns nil, the event and its deliveries are stored as
+// durably as the store can. Run then delivers each at least once, or ends it as dead. When
+// Publish returns an error that is not a [*apierr.ValidationError], the event may or may not have
+// been stored: publish it again under the same ID to be sure.
 func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	encoded, err := s.Encode(ctx, event)
 	if err != nil {
@@ -194,9 +195,10 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	return nil
 }
 
-// Encode returns the event as Publish would store it, or the [*apierr.ValidationError] that Publish would
-// return, and stores nothing. It is for stores that can store events in a transaction of the
-// caller; report that to [WebhookService.Published]. It fills in defaults.
+// Encode returns the event as Publish would store it, with defaults filled in, or the
+// [*apierr.ValidationError] that Publish would return. It stores nothing. It is for stores that
+// can store events in a transaction of the caller; report the result to
+// [WebhookService.Published].
 func (s *WebhookService) Encode(ctx context.Context, event Event) (EncodedEvent, error) {
 	if event.TraceContext == "" {
 		event.TraceContext = s.traceContext(ctx)
@@ -211,8 +213,8 @@ func (s *WebhookService) Encode(ctx context.Context, event Event) (EncodedEvent,
 	return event.encode(s.events)
 }
 
-// Published reports that the caller has stored events of [WebhookService.Encode], or has failed to,
-// to [Config.Observe] and [WebhookService.Health].
+// Published reports to [Config.Observe] and [WebhookService.Health] that the caller has stored
+// events returned by [WebhookService.Encode], or has failed to store them.
 func (s *WebhookService) Published(ctx context.Context, p observe.Publication) {
 	s.dispatcher.halt.noteWrite(ctx, "publish", p.Err)
 	if s.dispatcher.reporter.observer.Published != nil && len(p.Events) > 0 {
@@ -220,9 +222,9 @@ func (s *WebhookService) Published(ctx context.Context, p observe.Publication) {
 	}
 }
 
-// OnChange has changed called after each creation and update of a webhook by this service, before
-// Create or Update returns. It replaces the previous function; set it before using the service.
-// After a crash or an error that call may be missing.
+// OnChange sets a function that is called after each creation and update of a webhook by this
+// service, before Create or Update returns. It replaces the previous function; call OnChange
+// before using the service. After a crash or an error of the store the call may be missing.
 func (s *WebhookService) OnChange(changed func(context.Context, Webhook)) { s.onChange = changed }
 
 // NewEventID returns a new ID for an [Event], for hosts that need it before publishing.

@@ -103,8 +103,7 @@ func TestListIsNewestFirst(t *testing.T) {
 	wantInvalid(t, err, "limit")
 }
 
-// Nothing of another account can be seen or changed, and it cannot be told
-// whether it is there.
+// Webhooks of another account can be neither seen nor changed, and look as if they did not exist.
 func TestAccountsAreApart(t *testing.T) {
 	service := newClocked(t)
 	mine := subscribe(t, service, anyURL)
@@ -134,7 +133,7 @@ func TestAccountsAreApart(t *testing.T) {
 	if webhook, err := service.Get(t.Context(), account, mine.ID); err != nil || !webhook.Active || !webhook.Secret.Equal(mine.Secret) {
 		t.Errorf("it is changed: %+v, %v", webhook, err)
 	}
-	// An event of another account is not for this one's webhooks.
+	// An event of another account does not go to this account's webhooks.
 	if err := service.Publish(t.Context(), webhooks.Event{ID: event, Account: "acct_2", Data: lowBalance}); err != nil {
 		t.Error(err)
 	}
@@ -237,7 +236,7 @@ func TestEventTypesAreThoseOfTheSpecification(t *testing.T) {
 	if got := service.ReadScopes(want).String(); got != "files:read account:read" {
 		t.Errorf("all of them take %s", got)
 	}
-	// The list is the caller's.
+	// The caller may modify the returned list.
 	alerts.EventTypes()[0] = "x"
 	_ = append(alerts.EventTypes(), "y")
 	if diff := cmp.Diff(want, alerts.EventTypes()); diff != "" {

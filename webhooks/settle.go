@@ -9,12 +9,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// maxConflicts is how often one call decides the health of a webhook again after a user has changed
-// the webhook in between.
+// maxConflicts is how often one call of settle decides again on the health of a webhook because a
+// user has changed the webhook in between.
 const maxConflicts = 32
 
-// A settling is a call of the store's Settle: the results of a batch, and the health changes of
-// webhooks that follow.
+// A settling is one call of the store's Settle: the results of a batch, and the resulting changes
+// of the health of webhooks.
 type settling struct {
 	store     driver.WebhookStore
 	scheduler *scheduler.Scheduler
@@ -23,7 +23,7 @@ type settling struct {
 	decisions []*decision
 }
 
-// A decision is the effect of results on the health of a webhook.
+// A decision is a change of a webhook's health that follows from results.
 type decision struct {
 	base    *Webhook // the state that the decision is based on
 	health  driver.WebhookHealth
@@ -31,7 +31,7 @@ type decision struct {
 	results []*settlement
 }
 
-// add applies one more result.
+// add applies the result of one more settlement.
 func (d *decision) add(s *settlement) {
 	before := d.health
 	d.health = s.after(before)
@@ -65,7 +65,7 @@ func (s *settling) settle(ctx context.Context) error {
 	return nil
 }
 
-// results returns the attempts' results, and the index in the batch of each.
+// results returns the results of the batch's attempts, and the index in the batch of each.
 func (s *settling) results() (results []driver.AttemptResult, of []int) {
 	results, of = make([]driver.AttemptResult, 0, len(s.batch)), make([]int, 0, len(s.batch))
 	for i, f := range s.batch {
@@ -93,8 +93,9 @@ func fateOf(s *settlement, stale bool) scheduler.Fate {
 	return scheduler.Fate{}
 }
 
-// decide computes the effects of the results on the webhooks in the scheduler. A result from
-// another URL than the webhook's concerns another receiver, and has no effect.
+// decide computes the effects of the results on the webhooks known to the scheduler. If an
+// attempt went to a URL that the webhook no longer has, its result is about another receiver and
+// has no effect.
 func (s *settling) decide() {
 	decisions := make(map[string]*decision)
 	var order []*decision
@@ -129,7 +130,7 @@ func changesOf(decisions []*decision) []driver.HealthChange {
 	return changes
 }
 
-// stored passes stored decisions to the scheduler, and returns the others.
+// stored passes stored decisions to the scheduler, and returns the decisions that had conflicts.
 func (s *settling) stored(decisions []*decision, conflicts []int) (again []*decision) {
 	for i, d := range decisions {
 		if _, conflict := slices.BinarySearch(conflicts, i); conflict {
@@ -143,9 +144,10 @@ func (s *settling) stored(decisions []*decision, conflicts []int) (again []*deci
 	return again
 }
 
-// decideAgain repeats decisions after conflicts on the current webhooks, all of a round in one call
-// of Settle. A tenant that changes webhooks in a loop cannot delay the results of others, which are
-// already stored. After an error the next result decides.
+// decideAgain repeats decisions that had conflicts, on the current webhooks. Each round is one
+// call of Settle. A tenant that changes webhooks in a loop cannot delay the results of others,
+// which are already stored. After an error decideAgain gives up, since the next result decides
+// again.
 func (s *settling) decideAgain(ctx context.Context, again []*decision) {
 	for round := 0; round < maxConflicts && len(again) > 0; round++ {
 		decisions := make([]*decision, 0, len(again))
@@ -165,8 +167,8 @@ func (s *settling) decideAgain(ctx context.Context, again []*decision) {
 	}
 }
 
-// redecide decides on the current webhook. It returns nil if the results have no effect, if the URL
-// has changed, if a user disabled the webhook, and on an error.
+// redecide repeats a decision on the current webhook. It returns nil if the results have no
+// effect, if the URL has changed, if a user disabled the webhook, or on an error.
 func (s *settling) redecide(ctx context.Context, d *decision) *decision {
 	w, err := s.store.WebhookByID(ctx, d.base.Account, d.base.ID)
 	if err != nil || w.URL != d.base.URL || d.base.Active && !w.Active {

@@ -10,12 +10,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A change is made by a person to a webhook whose attempt is under way: before the service decides
-// what the result changes, or between the decision and the moment at which it is stored.
+// A person changes a webhook while its attempt is under way: before the service decides how the
+// result changes the webhook, or between that decision and its storage.
 var whenAPersonChangesIt = map[string]bool{"before the decision": true, "after the decision": false}
 
-// changedDuringAttempt publishes an event whose receiver answers 410 Gone, and has the webhook
-// changed meanwhile.
+// changedDuringAttempt publishes an event whose receiver answers 410 Gone, and changes the
+// webhook meanwhile.
 func changedDuringAttempt(t *testing.T, before bool, change webhooks.UpdateParams, check func(*bubble, webhooks.Webhook, *diary, string)) {
 	t.Helper()
 	var person func()
@@ -128,7 +128,7 @@ func TestSettle_Fails_GoesOnUntilItIsStored(t *testing.T) {
 	})
 }
 
-// The result was stored before, by a call whose outcome is unknown.
+// An earlier call whose outcome is unknown has already stored the result.
 func TestSettle_StoredElsewhere_IsStaleAndForgotten(t *testing.T) {
 	for name, code := range map[string]int{"settled": http.StatusOK, "pending again": http.StatusServiceUnavailable} {
 		t.Run(name, func(t *testing.T) {

@@ -17,23 +17,23 @@ type task struct {
 	Err     error         // see LoadedDelivery.Err
 }
 
-// A settlement is the outcome of an attempt for its delivery.
+// A settlement is the outcome of an attempt, and its effect on the delivery.
 type settlement struct {
 	Task    task
-	Release bool          // no attempt was made: the delivery stays pending, due after RetryAfter
-	Effect  driver.Effect // unless Release
+	Release bool          // the attempt does not count: the delivery stays pending, and is due after RetryAfter
+	Effect  driver.Effect // the effect on the delivery, unless Release
 	Attempt Attempt
 
 	RetryAfter time.Duration // until the next attempt, for Retry and Release
 	Asked      bool          // the receiver asked for this wait: do not shorten it
 	Deactivate OffReason     // why to disable the webhook; empty: leave it on
 
-	// Off is stored if Deactivate disables an active webhook, and Recovered if a Deliver outcome
-	// ends a run of failures that has a WarnedAt. Nil: no audit entry.
+	// Off is stored if Deactivate disables an active webhook. Recovered is stored if a Deliver
+	// effect ends a run of failures that has a WarnedAt. Nil: no audit entry.
 	Off, Recovered *audit.Entry
 }
 
-// delivers reports whether the event has arrived.
+// delivers reports whether the receiver has accepted the event.
 func (s *settlement) delivers() bool { return !s.Release && s.Effect == driver.Deliver }
 
 // fails reports whether the receiver failed, which begins or continues the webhook's run of

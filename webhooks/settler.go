@@ -12,23 +12,23 @@ import (
 
 const (
 	maxSettle   = 1024                 // settlements per store call
-	busySettle  = 16                   // a batch of this size makes the next call wait
-	settlePause = 4 * time.Millisecond // between calls: each costs a commit, large or small
+	busySettle  = 16                   // after a call with this many results, the next call waits
+	settlePause = 4 * time.Millisecond // between calls, since each costs a commit, large or small
 )
 
 // A settler records the results of attempts.
 type settler struct {
 	*dispatcher // failing is set while the store accepts no results
 
-	results  chan *inflight   // to be recorded; closed when there are no more
-	recorded chan []*inflight // recorded or given up
-	rejected chan []*inflight // refused by the store
+	results  chan *inflight   // results to record; closed when there are no more
+	recorded chan []*inflight // batches that are recorded or given up
+	rejected chan []*inflight // batches that the store refused
 
 	health  map[string]*health // by webhook ID
 	swept   time.Time          // last removal of old entries from health
 	refused []refusal
 	pause   time.Duration // between calls, while the store fails
-	again   time.Time     // the next call
+	again   time.Time     // time of the next call
 	last    time.Time     // end of the last call
 	size    int           // number of new results in the last call
 	err     error         // of the last call
@@ -36,14 +36,14 @@ type settler struct {
 	settlements []settlement // empty buffer, for reuse
 }
 
-// A health is the settler's record of a webhook, which may be newer than the tasks of running
-// attempts.
+// A health is the settler's record of a webhook. It may be newer than the webhook in the tasks of
+// running attempts.
 type health struct {
 	off     time.Time // when the webhook was disabled
 	refused int       // settlements that the store refused one by one
 }
 
-// healthLife is longer than any attempt that was running when a webhook was disabled.
+// healthLife must be longer than any attempt that is running when a webhook is disabled.
 const healthLife = time.Hour
 
 // A refusal is a batch that the store refused.
@@ -62,12 +62,12 @@ func newSettler(d *dispatcher, maxResults int) *settler {
 	}
 }
 
-// run records results, in batches of all that are ready.
+// run records results, in batches of all results that are ready.
 //
 // Refused batches are tried again later, and in halves, so that a settlement that the store never
-// accepts does not block the others. While the store accepts none, no attempt begins except trials.
-// Once attempts are canceled, refused results are given up, and their deliveries will be attempted
-// again.
+// accepts does not block the others. While the store accepts no batch, no attempt begins except
+// trials. Once attempts is done, refused results are given up, and their deliveries will be
+// attempted again.
 func (s *settler) run(attempts context.Context) {
 	for {
 		fresh := s.results
@@ -92,7 +92,7 @@ func (s *settler) run(attempts context.Context) {
 	}
 }
 
-// await waits for more results to share a call, if a large call ended just before.
+// await waits for more results to share a call of the store, if a large call ended just before.
 func (s *settler) await(attempts context.Context) {
 	if wait := settlePause - time.Since(s.last); wait > 0 && s.size >= busySettle {
 		select {
@@ -144,8 +144,8 @@ func (s *settler) gather(f *inflight) []*inflight {
 	return batch
 }
 
-// record settles a batch for the first time. A refusal counts as a failure of the store, unless all
-// of the batch is for webhooks whose other settlements the store also refuses.
+// record settles a batch for the first time. A refusal counts as a failure of the store, unless
+// all results are for webhooks whose other settlements the store also refuses.
 func (s *settler) record(batch []*inflight) {
 	if !s.try(batch) {
 		now := time.Now()
@@ -158,8 +158,8 @@ func (s *settler) record(batch []*inflight) {
 	}
 }
 
-// retry tries a refused batch again. While the store accepts none it prefers new results, which may
-// show whether the store itself fails.
+// retry tries a refused batch again. While the store accepts no batch, retry prefers new results,
+// which may show whether the store itself fails.
 func (s *settler) retry() {
 	if s.failing.Load() {
 		select {
@@ -176,7 +176,7 @@ func (s *settler) retry() {
 	}
 }
 
-// try settles a batch and hands it on, if the store accepts it.
+// try settles a batch. If the store accepts the batch, try passes it on and returns true.
 func (s *settler) try(batch []*inflight) bool {
 	settlements := s.settlements[:0]
 	for _, f := range batch {
@@ -218,7 +218,7 @@ func (s *settler) putOff(r refusal) {
 	s.healthOf(r.batch[0], r.at).refused++
 }
 
-// take removes and returns a refusal.
+// take removes and returns the refusal with index i.
 func (s *settler) take(i int) refusal {
 	r := s.refused[i]
 	s.refused = slices.Delete(s.refused, i, i+1)
@@ -228,7 +228,7 @@ func (s *settler) take(i int) refusal {
 	return r
 }
 
-// finish tries every batch once more, unless the store fails, and then gives it up.
+// finish tries every refused batch once more, unless the store fails, and then gives it up.
 func (s *settler) finish() {
 	for len(s.refused) > 0 {
 		if r := s.take(0); s.failing.Load() || !s.try(r.batch) {
@@ -243,7 +243,7 @@ func (s *settler) finish() {
 	}
 }
 
-// giveUp hands on unrecorded results: the state of their deliveries is unknown.
+// giveUp passes on unrecorded results. The state of their deliveries in the store is unknown.
 func (s *settler) giveUp(batch []*inflight) {
 	for _, f := range batch {
 		f.fate = scheduler.Fate{Stale: true}
@@ -264,7 +264,8 @@ func (s *settler) healthOf(f *inflight, now time.Time) *health {
 	return s.health[id]
 }
 
-// diagnose disables a webhook only once, even if several running attempts get a 410.
+// diagnose makes sure that a webhook is disabled only once, even if several running attempts get
+// a 410.
 func (s *settler) diagnose(f *inflight, now time.Time) {
 	if f.settlement.Deactivate == "" {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Now is the time by a clock that is not this node's.
+// Now returns the time of a clock that differs from this node's clock.
 func (f *flaky) Now(ctx context.Context) (time.Time, error) {
 	now, err := f.Store.Now(ctx)
 	f.mu.Lock()
@@ -23,7 +23,7 @@ func (f *flaky) isAhead(by time.Duration) {
 	f.ahead = by
 }
 
-// What is past its time is so by the store's clock, whatever this node's says.
+// Retention uses the store's clock, not this node's clock.
 func TestRetentionGoesByTheStoresClock(t *testing.T) {
 	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Retention: webhooks.Retention{Payloads: time.Hour}}
 	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
@@ -44,7 +44,7 @@ func TestRetentionGoesByTheStoresClock(t *testing.T) {
 	})
 }
 
-// A node whose clock is not the store's says so, once an hour.
+// If this node's clock differs from the store's, it is logged once an hour.
 func TestClockDiffers(t *testing.T) {
 	for by, text := range map[time.Duration]string{
 		5 * time.Second: "", -5 * time.Second: "",

@@ -8,21 +8,21 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Stats are figures of all accounts together.
+// Stats are figures for all accounts together.
 type Stats struct {
 	Pending   int           // deliveries, including webhooks that are off or on hold
 	Held      int           // webhooks on hold since the store was restored: see [WebhookService.ReleaseAll]
 	OldestDue time.Duration // how long the oldest due delivery has been due; 0 if none is due
 	InFlight  int           // running attempts of this process
 
-	// LongestWait is how long a webhook whose receiver is up has waited for an attempt: alert on
-	// it. Unlike OldestDue it ignores receivers that are down. It covers the webhooks for which
-	// this process delivers, and is 0 in a process that does not call Run.
+	// LongestWait is the longest time that a webhook whose receiver is up has waited for an attempt.
+	// Alert on it. Unlike OldestDue it ignores receivers that are down. It covers the webhooks for
+	// which this process delivers, and is 0 in a process that does not call Run.
 	LongestWait time.Duration
 
-	// IdleConns is the current number of idle connections to receivers, and MaxIdleConns its limit:
-	// about the number of receivers' hosts that can keep one. If events go to more hosts, most
-	// deliveries begin with a TLS handshake: see [Outbound.MaxIdleConns].
+	// IdleConns is the current number of idle connections to receivers, and MaxIdleConns its limit,
+	// which is about the number of receivers' hosts that can keep a connection. If events go to more
+	// hosts, most deliveries begin with a TLS handshake: see [Outbound.MaxIdleConns].
 	IdleConns, MaxIdleConns int
 
 	// Totals of this service since New.
@@ -30,13 +30,13 @@ type Stats struct {
 	Failed    uint64 // attempts that failed
 	Dead      uint64 // deliveries that ended as dead
 
-	// FileBytes is the size of the store's file, and FreeBytes the reusable space in it, from
-	// purged records. 0 if the store has no file. If most of a large file stays free,
-	// boltops.Compact makes it smaller.
+	// FileBytes is the size of the store's file, and FreeBytes the space in it that was freed by
+	// purged records and can be reused. 0 if the store has no file. If most of a large file stays
+	// free, boltops.Compact makes it smaller.
 	FileBytes, FreeBytes int64
 
-	// Halted is why the store is read-only and claims nothing; nil if it is writable. Alert on it,
-	// and restart after fixing the disk.
+	// Halted is why the store is read-only and claims nothing; nil if it is writable. Alert on it.
+	// To recover, fix the disk and restart.
 	Halted error
 }
 
@@ -67,15 +67,15 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	}, nil
 }
 
-// WebhookStats are figures of one webhook.
+// WebhookStats are figures for one webhook.
 type WebhookStats struct {
 	Pending      int           // deliveries
 	OldestDue    time.Duration // how long the oldest due delivery has been due; 0 if none is due
 	LimiterState LimiterState  // of this process
 
 	// TurnsOffAt is when the webhook will be disabled if no attempt succeeds before: see
-	// [RetryPolicy.DisableAfter]. Zero if it is off or on hold, if its last attempt succeeded, and
-	// while only one event has failed.
+	// [RetryPolicy.DisableAfter]. Zero if the webhook is off or on hold, if its last attempt
+	// succeeded, or if only one event has failed.
 	TurnsOffAt time.Time
 }
 
@@ -86,11 +86,11 @@ type LimiterState struct {
 	Cap      int  // maximum number of concurrent attempts
 	Failures int  // failed attempts since the last success
 	Slow     bool // attempts take long: the webhook shares the slots of slow webhooks
-	Open     bool // the circuit breaker is open: one probe at a time until one succeeds
+	Open     bool // the circuit breaker is open: only single probes are sent, until one succeeds
 }
 
-// WebhookStats returns the figures of the account's webhook, or [apierr.ErrNotFound]. The [Webhook] shows
-// why and since when it is off or failing.
+// WebhookStats returns the figures of the account's webhook, or [apierr.ErrNotFound]. Why and
+// since when the webhook is off or failing is in the [Webhook].
 func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID string) (WebhookStats, error) {
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {
@@ -106,8 +106,8 @@ func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID st
 	}, nil
 }
 
-// backlog counts the pending deliveries of a webhook, or of all if the ID is empty, whether or not
-// the store has reported them.
+// backlog counts the pending deliveries of a webhook, or of all webhooks if the ID is empty. It
+// includes deliveries that the store has not reported yet.
 func (s *WebhookService) backlog(ctx context.Context, webhookID string) (driver.Backlog, error) {
 	b, err := s.store.Unreported(ctx, webhookID)
 	if err != nil {

@@ -55,7 +55,7 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// How many hosts fit into the kept connections is told, at the start and at any time.
+// The limit on kept connections is logged at the start, and is in Stats.
 func TestRun_Started_TellsHowManyConnectionsAreKept(t *testing.T) {
 	inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{MaxIdleConns: 2}}, status(http.StatusOK), func(b *bubble) {
 		for _, name := range []string{"a", "b", "c"} {

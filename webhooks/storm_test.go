@@ -14,11 +14,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A storm is many webhooks that hang, beside one that is well.
+// A storm is many webhooks that hang, next to one healthy webhook.
 type storm struct {
 	*bubble
 	hanging, accounts int
-	well              string // the account of the one
+	well              string // account of the healthy webhook
 	hangs             atomic.Bool
 }
 
@@ -28,7 +28,7 @@ func newStorm(t *testing.T, hanging, accounts int, well string) *storm {
 	serve := b.serve(func(http.ResponseWriter, *http.Request) {})
 	b.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if strings.HasPrefix(address, "slow") && s.hangs.Load() {
-			<-ctx.Done() // which costs less than a receiver that does
+			<-ctx.Done() // costs less than a receiver that hangs
 			return nil, ctx.Err()
 		}
 		return serve(ctx, network, address)
@@ -39,7 +39,7 @@ func newStorm(t *testing.T, hanging, accounts int, well string) *storm {
 
 func (s *storm) account(i int) string { return fmt.Sprint("hanging", i%s.accounts) }
 
-// restart makes another service on the same store.
+// restart creates another service with the same store.
 func (s *storm) restart() {
 	s.service = newService(s, s.store, s.config())
 	s.service.SpeakPlain()
@@ -50,8 +50,8 @@ func (*storm) config() webhooks.Config {
 	return webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}, Logger: (&logbook{}).logger()}
 }
 
-// publishAll publishes an event to all that hang and then, at the same time, one to
-// the one that is well.
+// publishAll publishes an event to all hanging webhooks and then, at the same time, one to the
+// healthy webhook. It returns the ID of the latter.
 func (s *storm) publishAll() (well string) {
 	for i := range s.accounts {
 		s.publishFor(s.account(i))
@@ -59,7 +59,7 @@ func (s *storm) publishAll() (well string) {
 	return s.publishFor(s.well)
 }
 
-// arrives returns how long after that time the event comes to the one that is well.
+// arrives returns the time from since until the event arrives at the healthy webhook.
 func (s *storm) arrives(event string, since time.Time) time.Duration {
 	s.Helper()
 	time.Sleep(15 * time.Second)
@@ -72,8 +72,8 @@ func (s *storm) arrives(event string, since time.Time) time.Duration {
 	return 0
 }
 
-// crowd makes a storm small under the race detector, but larger than the slots that there are,
-// and skips those that are only larger. At full size it runs without the detector.
+// crowd makes a storm smaller under the race detector, but still larger than the number of slots,
+// and skips storms that differ only in size. Without the detector it keeps the full size.
 func crowd(t *testing.T, hanging, accounts *int) {
 	if !testbubble.Raced {
 		return
@@ -84,17 +84,16 @@ func crowd(t *testing.T, hanging, accounts *int) {
 	*hanging, *accounts = min(*hanging, 1200), min(*accounts, 1200)
 }
 
-// However many webhooks hang, one that is well gets its events soon: from the moment
-// on at which the process starts, when all begin to hang at once, and after nothing
-// has happened for a while. With one webhook an account it is what is on disk that
-// tells it from the others.
+// Next to any number of hanging webhooks, a healthy one gets its events soon: after the start of
+// the process, when all begin to hang at once, and after an idle time. If each account has one
+// webhook, only the stored health shows which one is healthy.
 func TestOneWebhookBesideManyThatHang(t *testing.T) {
 	const soon = 500 * time.Millisecond
 	for _, test := range []struct {
 		hanging, accounts int
-		well              string // its account
+		well              string // account of the healthy webhook
 		proven            bool
-		cold              time.Duration // how long it may wait at the start
+		cold              time.Duration // maximum wait at the start
 	}{
 		{3000, 30, "its own", false, soon},
 		{10_000, 100, "its own", false, soon},
@@ -138,11 +137,11 @@ func TestOneWebhookBesideManyThatHang(t *testing.T) {
 
 				begun = time.Now()
 				check("warm, as they hang", s.publishAll(), begun, soon)
-				time.Sleep(10 * time.Minute) // what was pending has had its turn
+				time.Sleep(10 * time.Minute) // all pending deliveries have been attempted
 				begun = time.Now()
 				check("after idle minutes", s.publishAll(), begun, soon)
 
-				// Of the next process it is those that hang that are known, too.
+				// The next process knows from the store which webhooks hang.
 				stop()
 				s.restart()
 				event = s.publishAll()
@@ -155,8 +154,8 @@ func TestOneWebhookBesideManyThatHang(t *testing.T) {
 	}
 }
 
-// Receivers that were all well and begin to hang at once do not keep one of another
-// account waiting, nor hold its process up.
+// If healthy receivers all begin to hang at once, they delay neither a receiver of another
+// account nor the process.
 func TestAllButOneBeginToHang(t *testing.T) {
 	for _, test := range []struct {
 		hanging, accounts int
@@ -165,7 +164,7 @@ func TestAllButOneBeginToHang(t *testing.T) {
 		{3000, 30, 500 * time.Millisecond},
 		{10_000, 100, 500 * time.Millisecond},
 		{3000, 3000, 500 * time.Millisecond},
-		{10_000, 10_000, 1500 * time.Millisecond}, // nothing tells it from the others
+		{10_000, 10_000, 1500 * time.Millisecond}, // nothing distinguishes the healthy webhook
 	} {
 		t.Run(fmt.Sprintf("%d in %d accounts", test.hanging, test.accounts), func(t *testing.T) {
 			crowd(t, &test.hanging, &test.accounts)

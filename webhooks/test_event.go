@@ -13,8 +13,8 @@ import (
 )
 
 // ErrTesting is returned by [WebhookService.SendTest] if a test event to the webhook is already
-// running, or too many are: 256 in this process, or 8 of the account, or an eighth of the remainder
-// of those 256 if that is less.
+// running, or too many test events are: 256 in this process; or 8 for the account, or an eighth
+// of the rest of those 256 if that is less.
 var ErrTesting = errors.New("a test event is under way already")
 
 // A TestEvent is an event that was sent to one webhook, with its attempt.
@@ -25,20 +25,21 @@ type TestEvent struct {
 }
 
 // SendTest sends an event of [TypeTest] to the account's webhook, active or not, and returns its
-// attempt; or [ErrHeld] if the webhook is on hold. It is signed and sent like any other event,
-// once, and takes at most [Outbound.Timeout], or two seconds more if this host may be the cause.
-// Its data is {"webhookId":…}. It is not stored, counted or reported to [Config.Observe], and its
-// failure does not affect the webhook.
+// attempt, or [ErrHeld] if the webhook is on hold. The event is signed and sent like any other
+// event, once, and takes at most [Outbound.Timeout], or two seconds more if this host may be the
+// cause of a failure. The data of the event is {"webhookId":…}. It is not stored, counted or
+// reported to [Config.Observe], and its failure does not affect the webhook.
 //
-// If it arrives at an active webhook whose circuit breaker is open, the next attempt of a delivery
-// is made at once, or a second after the last requested attempt. If that succeeds too, the breaker
-// closes; if it fails, the other deliveries wait as before.
+// If it arrives at an active webhook whose circuit breaker is open, the next attempt of a
+// delivery is made at once, or a second after the last requested attempt. If that succeeds too,
+// the breaker closes; if it fails, the other deliveries wait as before.
 //
-// The caller chooses the targets of test events, so they are limited: at least a second between two
-// to one webhook, and at most 8 a second per account. SendTest waits for that, up to a second.
+// The caller chooses the targets of test events, so they are limited: at least a second between
+// two test events to one webhook, and at most 8 a second per account. SendTest waits up to a
+// second to keep to these limits.
 //
-// It does not need Run. SendTest returns the context's error if ctx ends, [apierr.ErrNotFound] if the
-// webhook is deleted, [ErrTesting] if too many test events are running, and [ErrClosed] after
+// It does not need Run. SendTest returns the context's error if ctx ends, [apierr.ErrNotFound] if
+// the webhook is deleted, [ErrTesting] if too many test events are running, and [ErrClosed] after
 // Close.
 func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string) (TestEvent, error) {
 	pass, err := s.tests.Begin(account, webhookID)
@@ -68,7 +69,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, err
 	}
 	res := s.dispatcher.sender.attempt(&pass.Canceler, &task{Event: event, Webhook: &webhook, Attempt: 1})
-	if !s.running.Load() { // otherwise Run closes them
+	if !s.running.Load() { // if Run is running, it closes them
 		s.dispatcher.sender.client.CloseIdle()
 	}
 	switch {

@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A test event is like every other on the wire, and what comes of it is told.
+// A test event is sent like any other event, and its result is returned.
 func TestSendTest(t *testing.T) {
 	receiver := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
 	service := newService(t, memory.New(), reaching(&logbook{}))
@@ -53,8 +53,8 @@ func TestSendTest(t *testing.T) {
 	}
 }
 
-// Whatever comes of a test event, the webhook is as before, and nothing is stored
-// or sent again.
+// For any result of a test event, the webhook does not change, and nothing is stored or sent
+// again.
 func TestSendTestChangesNothing(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"arrived": status(http.StatusOK), "failed": status(http.StatusInternalServerError), "gone": status(http.StatusGone),
@@ -64,7 +64,7 @@ func TestSendTestChangesNothing(t *testing.T) {
 			diary := &diary{}
 			inBubble(t, webhooks.Config{Observe: diary.observer()}, handler, func(b *bubble) {
 				webhook := b.subscribe("a")
-				b.setActive(webhook, name != "arrived") // also to one that is off
+				b.setActive(webhook, name != "arrived") // also to an inactive webhook
 				before, _ := b.service.Get(b.Context(), account, webhook.ID)
 				b.start()
 				got, err := b.service.SendTest(b.Context(), account, webhook.ID)
@@ -93,7 +93,7 @@ func TestSendTestChangesNothing(t *testing.T) {
 	}
 }
 
-// Nobody can subscribe to test events, nor publish them.
+// Webhooks cannot subscribe to test events, and hosts cannot publish them.
 func TestTypeTestIsForTestsOnly(t *testing.T) {
 	service := newClocked(t)
 	_, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: []webhooks.EventType{webhooks.TypeTest}})
@@ -107,7 +107,7 @@ type fake struct{ alerts.BalanceLow }
 
 func (fake) Type() webhooks.EventType { return webhooks.TypeTest }
 
-// The same guard stands before the receivers of test events.
+// The same guard applies to test events.
 func TestSendTestIsGuarded(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusOK))
 	store, config := memory.New(), reaching(&logbook{})
@@ -123,7 +123,7 @@ func TestSendTestIsGuarded(t *testing.T) {
 	}
 }
 
-// create makes a webhook of an account.
+// create creates a webhook of an account.
 func (b *bubble) create(account string) string {
 	b.Helper()
 	webhook, err := b.service.Create(b.Context(), account, webhooks.CreateParams{URL: "https://a.example.com" + secretPath, Events: onBalance})
@@ -133,8 +133,8 @@ func (b *bubble) create(account string) string {
 	return webhook.ID
 }
 
-// Test events are one at a time to a webhook, and so many in all and of an account;
-// nobody is in the way of another account, even with its webhooks' ids.
+// Test events are limited to one at a time per webhook, and by number in total and per account.
+// No account can block another one, even with the IDs of its webhooks.
 func TestSendTestIsBounded(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(10*time.Second), func(b *bubble) {
 		var wg sync.WaitGroup
@@ -162,7 +162,7 @@ func TestSendTestIsBounded(t *testing.T) {
 			refused(own, b.create(own), webhooks.ErrTesting)
 		}
 		refused("acct_none", b.create("acct_0"), apierr.ErrNotFound)
-		send("acct_other", b.create("acct_other")) // nobody is kept out by eight accounts
+		send("acct_other", b.create("acct_other")) // eight accounts do not block others
 		wg.Wait()
 		send("acct_0", b.create("acct_0"))
 		wg.Wait()
@@ -172,8 +172,7 @@ func TestSendTestIsBounded(t *testing.T) {
 	})
 }
 
-// Forty accounts that send test events that hang, each as many as it may, leave room for
-// others.
+// Forty accounts that send as many hanging test events as they may leave room for others.
 func TestSendTestIsShared(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(10*time.Second), func(b *bubble) {
 		var wg sync.WaitGroup
@@ -204,8 +203,8 @@ func TestSendTestIsShared(t *testing.T) {
 	})
 }
 
-// A receiver gets a test event a second, and an account sends eight a second, whatever
-// it does with its webhooks.
+// A receiver gets at most one test event a second, and an account sends at most eight a second,
+// even if it creates and deletes webhooks.
 func TestSendTestIsPaced(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		one, other := b.create(account), b.create(account)
@@ -231,7 +230,7 @@ func TestSendTestIsPaced(t *testing.T) {
 		before := len(b.hits.of("a"))
 		for range 5 {
 			began := time.Now()
-			for range 8 { // ever new webhooks
+			for range 8 { // a new webhook each time
 				id := b.create(account)
 				if _, err := b.service.SendTest(b.Context(), account, id); err != nil {
 					t.Error(err)
@@ -251,8 +250,8 @@ func TestSendTestIsPaced(t *testing.T) {
 	})
 }
 
-// A flood of test events to one webhook is one a second; those that are given up while
-// they wait do not make those that follow wait for longer.
+// Many test events to one webhook are sent once a second. Test events that are canceled while
+// they wait do not lengthen the wait of later ones.
 func TestSendTestInAFlood(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		id := b.create(account)
@@ -285,7 +284,7 @@ func TestSendTestInAFlood(t *testing.T) {
 	})
 }
 
-// What waits for its turn ends with its webhook.
+// A test event that waits ends when its webhook is deleted.
 func TestDeleteEndsTestEventsThatWait(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		id := b.create(account)
@@ -308,8 +307,8 @@ func TestDeleteEndsTestEventsThatWait(t *testing.T) {
 	})
 }
 
-// Once Delete has returned nothing is sent to the webhook: a test event under way is
-// cut short. So is one whose caller goes away.
+// Once Delete has returned, nothing is sent to the webhook: a running test event is canceled. A
+// test event is also canceled if its caller goes away.
 func TestDeleteCutsTestEventsShort(t *testing.T) {
 	underWay := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -350,7 +349,7 @@ func TestDeleteCutsTestEventsShort(t *testing.T) {
 	})
 }
 
-// However test events and Delete fall together, nothing is sent after it.
+// Whatever the order of test events and Delete, nothing is sent after Delete.
 func TestDeleteDuringManyTestEvents(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(3*time.Millisecond), func(b *bubble) {
 		for i := range 20 {
@@ -370,7 +369,7 @@ func TestDeleteDuringManyTestEvents(t *testing.T) {
 			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // for what was on its way before
+			synctest.Wait() // for requests that were sent before
 			before := len(b.hits.of("a"))
 			wg.Wait()
 			time.Sleep(time.Minute)

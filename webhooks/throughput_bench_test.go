@@ -27,33 +27,33 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkThroughput measures deliveries from Publish by 256 publishers, or fewer, to the
-// settlement on disk, with the attempt log, by 64 workers at most. The floor, which
-// takes turns with it in the same run, is a bare net/http loop of as many workers
-// that signs and posts the same bodies to the same receivers: "of-floor" is how
-// much of its rate is left. Figures are medians of the turns. Processor time is that of this process: that of receivers
-// in a process of their own is not in it. Everything shares the machine, receivers too. They are in a
-// process of their own, as in life, and then, for comparison, in this one, where they
-// stand still with it while a commit is synced.
+// BenchmarkThroughput measures deliveries from Publish, by 256 publishers or fewer, to the
+// settlement on disk, with the attempt log, by at most 64 workers. The floor, which alternates
+// with it in the same run, is a plain net/http loop with as many workers that signs and posts the
+// same bodies to the same receivers. "of-floor" is the service's rate as a fraction of the
+// floor's. Figures are medians of the turns. Processor time is that of this process, without
+// receivers in a separate process. Everything runs on one machine. The receivers are in a
+// separate process, as in reality, and then, for comparison, in this one, where they stand still
+// with it while a commit is synced.
 func BenchmarkThroughput(b *testing.B) {
 	for _, apart := range []bool{true, false} {
 		benchmarkThroughput(b, apart)
 	}
 }
 
-// BenchmarkHosts measures the same with a webhook at each of many hosts. Both keep a
-// connection to each, but not at the same time, which would take too many descriptors: each
-// connects before its turn.
+// BenchmarkHosts measures the same with a webhook at each of many hosts. Service and floor both
+// keep a connection to each host, but not at the same time, which would take too many
+// descriptors: each connects before its turn.
 func BenchmarkHosts(b *testing.B) {
 	for _, hosts := range []int{100, 1_000, 10_000} {
 		throughput{apart: true, body: 256, fanout: 1, receivers: 10, hosts: hosts}.measure(b)
 	}
 }
 
-// BenchmarkHostsBeyondKept measures the same where the service keeps fewer connections than
-// there are hosts, and events go to one host after the other, which is the worst order. Its
-// floor keeps a connection to each host; "of-same" compares with a loop that keeps no more
-// connections than the service, as [http.Transport] does.
+// BenchmarkHostsBeyondKept measures the same if the service keeps fewer connections than there
+// are hosts, and events go to one host after the other, which is the worst order. Its floor keeps
+// a connection to each host. "of-same" compares with a loop that keeps no more connections than
+// the service, like [http.Transport].
 func BenchmarkHostsBeyondKept(b *testing.B) {
 	for _, hosts := range []int{6_000, 10_000} {
 		throughput{apart: true, body: 256, fanout: 1, receivers: 10, hosts: hosts, kept: 5_000}.measure(b)
@@ -81,7 +81,7 @@ func benchmarkThroughput(b *testing.B, apart bool) {
 	}
 }
 
-// measure measures in turns: floor and service.
+// measure alternates between floor and service, and reports their rates.
 func (c throughput) measure(b *testing.B) {
 	b.Run(c.String(), func(b *testing.B) {
 		if testing.Short() && max(c.hosts, c.others) > 100 {
@@ -99,7 +99,7 @@ func (c throughput) measure(b *testing.B) {
 		if testing.Short() {
 			round = 5_000
 		}
-		var rates, ofFloor, ofSame, cpu, ofFloorCPU []float64 // of the turns
+		var rates, ofFloor, ofSame, cpu, ofFloorCPU []float64 // one value for each turn
 		for b.Loop() {
 			var same time.Duration
 			if c.kept > 0 {
@@ -140,14 +140,14 @@ func (c throughput) measure(b *testing.B) {
 	})
 }
 
-// median sorts the list.
+// median returns the median, and sorts the list.
 func median(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
 }
 
-// BenchmarkNaive measures an engine as it is often written: a bbolt Update to
-// publish, one to take what is next, and one to record what came of it.
+// BenchmarkNaive measures a simple engine: one bbolt Update to publish, one to take the next
+// delivery, and one to record its result.
 func BenchmarkNaive(b *testing.B) {
 	c := throughput{body: 256, fanout: 1, receivers: 1}
 	c.start(b)
@@ -163,8 +163,7 @@ func BenchmarkNaive(b *testing.B) {
 	b.ReportMetric(naive.Seconds()/ours.Seconds(), "times-naive")
 }
 
-// BenchmarkArrival measures from Publish to the request's arrival while nothing else
-// happens.
+// BenchmarkArrival measures the time from Publish to the request's arrival on an idle service.
 func BenchmarkArrival(b *testing.B) {
 	arrived := make(chan time.Time, 1)
 	c := throughput{body: 256, fanout: 1, receivers: 1, arrived: func() { arrived <- time.Now() }}
@@ -182,17 +181,17 @@ func BenchmarkArrival(b *testing.B) {
 	b.ReportMetric(waits[len(waits)*99/100].Seconds()*1000, "p99-ms")
 }
 
-// A throughput is one way to measure.
+// A throughput holds the settings of a measurement.
 type throughput struct {
-	plain      bool // without TLS, which only a test can have
-	body       int  // bytes, about
-	fanout     int  // webhooks an event is for
+	plain      bool // without TLS, which is possible only in tests
+	body       int  // approximate size in bytes
+	fanout     int  // webhooks per event
 	receivers  int
-	hosts      int    // names that lead to the receivers, with a webhook each; 0: none
-	kept       int    // connections that the service keeps; 0: one to each host
-	others     int    // webhooks besides, in accounts of their own, with as many events
-	publishers int    // at a time; 0: 256
-	apart      bool   // the receivers are in a process of their own
+	hosts      int    // names of the receivers, with a webhook each; 0: none
+	kept       int    // connections that the service keeps; 0: one for each host
+	others     int    // additional webhooks, in separate accounts, with as many events
+	publishers int    // concurrent publishers; 0: 256
+	apart      bool   // the receivers are in a separate process
 	arrived    func() // called for each request; nil: nothing
 
 	data      webhooks.Data
@@ -296,13 +295,13 @@ func (c *throughput) listen(b *testing.B) {
 	}
 }
 
-// swallow takes everything.
+// swallow accepts every request.
 func swallow(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// service publishes and delivers.
+// service publishes and delivers, and returns the time taken.
 func (c *throughput) service(b *testing.B, deliveries int) time.Duration {
 	began := time.Now()
 	done := c.counted.expect(deliveries)
@@ -317,7 +316,7 @@ func (c *throughput) service(b *testing.B, deliveries int) time.Duration {
 	return time.Since(began)
 }
 
-// floor signs and posts.
+// floor signs and posts, and returns the time taken.
 func (c *throughput) floor(b *testing.B, deliveries int) time.Duration {
 	signer := must(signing.NewSigner("", signing.NewSecret()))
 	body := mustSeal(b, c.event("evt_1")).Body
@@ -339,7 +338,7 @@ func (c *throughput) post(b *testing.B, signer *signing.Signer, body []byte, url
 	response.Body.Close()
 }
 
-// naive publishes and delivers with an Update a step.
+// naive publishes and delivers with one Update for each step.
 func (c *throughput) naive(b *testing.B, deliveries int) time.Duration {
 	db, err := bbolt.Open(filepath.Join(b.TempDir(), "naive.db"), 0o600, nil)
 	if err != nil {
@@ -380,7 +379,7 @@ func (c *throughput) naive(b *testing.B, deliveries int) time.Duration {
 	return time.Since(began)
 }
 
-// A countdown is a store that tells when so many deliveries are settled.
+// A countdown is a store that reports when a number of deliveries are settled.
 type countdown struct {
 	driver.WebhookStore
 	mu   sync.Mutex
@@ -388,7 +387,7 @@ type countdown struct {
 	done chan struct{}
 }
 
-// expect begins to count so many; the channel is closed when they are settled.
+// expect begins to count; the channel is closed when the given number of deliveries are settled.
 func (c *countdown) expect(deliveries int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

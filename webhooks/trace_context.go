@@ -10,7 +10,7 @@ const (
 	headerTraceparent = "Traceparent"
 )
 
-// traceContext returns the trace context to store with an event that is published in ctx.
+// traceContext returns the trace context to store with an event that is published with ctx.
 func (s *WebhookService) traceContext(ctx context.Context) (trace string) {
 	if s.trace == nil {
 		return ""

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzTraceparent: what is sent as a traceparent is one by the grammar of W3C Trace Context.
+// FuzzTraceparent checks that everything sent as a traceparent follows the grammar of W3C Trace
+// Context.
 func FuzzTraceparent(f *testing.F) {
 	const good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	for _, seed := range []string{good, "", good + "-", good[:54], strings.ToUpper(good), strings.Replace(good, "00f067aa0ba902b7", strings.Repeat("0", 16), 1), good[:54] + "\n", "00-" + strings.Repeat("é", 26)} {

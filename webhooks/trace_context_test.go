@@ -19,7 +19,7 @@ const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 type traceKey struct{}
 
-// traceOf is a host's: the context holds it.
+// traceOf is a host's Config.TraceContext: it reads the trace from the context.
 func traceOf(ctx context.Context) string {
 	trace, _ := ctx.Value(traceKey{}).(string)
 	if trace == "panic" {
@@ -28,11 +28,12 @@ func traceOf(ctx context.Context) string {
 	return trace
 }
 
-// An event keeps the trace that it was published in, whoever attempts it and however much later:
-// also one that a report publishes. What is no trace context is left out.
+// An event keeps the trace context of its publication, even for later attempts by other
+// processes. The same holds for events that a report publishes. Invalid trace contexts are
+// dropped.
 func TestTraceContextIsKept(t *testing.T) {
 	var mu sync.Mutex
-	told := make(map[string][]string) // by type of the event
+	told := make(map[string][]string) // by event type
 	config := webhooks.Config{
 		TraceContext: traceOf, Retry: webhooks.RetryPolicy{Delays: []time.Duration{3 * day}},
 		Observe: observe.Observer{Attempted: func(a observe.Attempt) {
@@ -81,7 +82,7 @@ func TestTraceContextIsKept(t *testing.T) {
 	}
 }
 
-// An event's own TraceContext comes before the context's, and is checked.
+// An event's TraceContext field takes precedence over the context's, and is validated.
 func TestTraceContextOfAnEvent(t *testing.T) {
 	service := newClocked(t)
 	event := webhooks.Event{Account: account, TraceContext: traceparent, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
@@ -94,7 +95,7 @@ func TestTraceContextOfAnEvent(t *testing.T) {
 	}
 }
 
-// Receivers get the traceparent only if that is asked for, and nothing else for one.
+// Receivers get a valid traceparent only if that is configured.
 func TestTraceparentIsSent(t *testing.T) {
 	for name, test := range map[string]struct {
 		send        bool

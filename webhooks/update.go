@@ -22,22 +22,22 @@ type UpdateParams struct {
 	If Condition
 }
 
-// Update changes the account's webhook in one step, and returns its new state, or [apierr.ErrNotFound].
-// Concurrent changes do not undo each other.
+// Update changes the account's webhook in one transaction, and returns its new state, or
+// [apierr.ErrNotFound]. Concurrent changes do not undo each other.
 //
 // Running attempts continue with the old settings, and count. All later attempts use the new
 // settings, including attempts for events published before:
 //
-//   - URL: pending deliveries go to the new URL when they are due, one attempt at a time at first;
-//     if the old receiver was down, the first is made at once. The webhook counts as not failing.
-//     Results of attempts at the old URL do not affect the webhook, not even 410 Gone. An inactive
-//     webhook stays inactive.
-//   - Events: the types apply to events published from now on. Pending and recovered deliveries are
-//     sent even if their type is removed. An If that decides who may change the URL should
-//     therefore cover [Webhook.PastEvents], too.
-//   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can be
-//     recovered later. When it becomes true, pending deliveries are sent again, the first at once;
-//     the webhook counts as not failing, and its [OffReason] is cleared.
+//   - URL: pending deliveries go to the new URL when they are due, one attempt at a time at
+//     first; if the old receiver was down, the first is made at once. The webhook counts as not
+//     failing. Results of attempts at the old URL do not affect the webhook, not even 410 Gone.
+//     An inactive webhook stays inactive.
+//   - Events: the types apply to events published from now on. Pending and recovered deliveries
+//     are sent even if their type is removed. An If that decides who may change the URL must
+//     therefore also check [Webhook.PastEvents].
+//   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can
+//     be recovered later. When it becomes true, pending deliveries are sent again, the first at
+//     once; the webhook counts as not failing, and its [OffReason] is cleared.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := s.checkUpdate(ctx, account, webhookID, params)
 	if err != nil {
@@ -64,9 +64,9 @@ type RotateParams struct {
 }
 
 // RotateSecret gives the account's webhook a new secret and returns the webhook with it, or
-// [apierr.ErrNotFound]. The previous secret also signs for the grace period. A secret from an earlier
-// rotation ends now, so there are at most two. The secrets for an attempt are chosen when it
-// begins, also for events published earlier.
+// [apierr.ErrNotFound]. The previous secret also signs for the grace period. A secret from an
+// earlier rotation stops signing now, so at most two sign. The secrets for an attempt are chosen
+// when it begins, even if its event was published earlier.
 func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, params RotateParams) (Webhook, error) {
 	if params.Grace < 0 {
 		return Webhook{}, invalid("Grace", "must not be negative")
@@ -82,7 +82,7 @@ func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID st
 	return webhook, nil
 }
 
-// checkUpdate returns validated params, with events without duplicates.
+// checkUpdate returns the validated params, with duplicate events removed.
 func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID string, p UpdateParams) (UpdateParams, error) {
 	if p.URL != nil {
 		if err := checkURL(*p.URL, s.guard); err != nil {
@@ -107,7 +107,7 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	if p.URL != nil && *p.URL != w.URL {
 		w.URL = *p.URL
-		w.ProvenAt = time.Time{} // by another receiver
+		w.ProvenAt = time.Time{} // attempts succeeded at the old receiver, not at this one
 		w.EndFailing()
 	}
 	if p.Events != nil {

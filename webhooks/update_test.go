@@ -78,7 +78,7 @@ func TestUpdateChecksWhatIsGiven(t *testing.T) {
 	} {
 		_, err := service.Update(t.Context(), account, made.ID, params)
 		wantInvalid(t, err, field)
-		_, err = service.Update(t.Context(), account, "wh_none", params) // before it is looked for
+		_, err = service.Update(t.Context(), account, "wh_none", params) // fails before the webhook is read
 		wantInvalid(t, err, field)
 	}
 	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: new(""), Events: []webhooks.EventType{}})
@@ -90,8 +90,7 @@ func TestUpdateChecksWhatIsGiven(t *testing.T) {
 	}
 }
 
-// Updates at once, each of another field, all come to something; none brings back
-// what was deleted.
+// Concurrent updates of different fields all take effect; none restores a deleted webhook.
 func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 	const rounds = 50
 	service := newClocked(t)
@@ -152,14 +151,13 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 	}
 }
 
-// An attempt under way when the URL changes goes on and counts, and its outcome is
-// that of the delivery; of the webhook it changes nothing. Later ones go to the new
-// URL.
+// If the URL changes during an attempt, the attempt continues, counts, and decides about the
+// delivery. It does not change the webhook. Later attempts go to the new URL.
 func TestURLChangesDuringAnAttempt(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
 		state  webhooks.DeliveryState
-		hits   int // at the new URL
+		hits   int // requests to the new URL
 	}{
 		"gone":      {http.StatusGone, webhooks.Dead, 0},
 		"failed":    {http.StatusInternalServerError, webhooks.Delivered, 1},
@@ -205,7 +203,7 @@ func TestURLChangesDuringAnAttempt(t *testing.T) {
 	}
 }
 
-// A webhook that failed begins anew at another URL.
+// A failing webhook counts as not failing after its URL changes.
 func TestURLChangeEndsTheFailing(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
@@ -227,8 +225,8 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 	}
 }
 
-// An attempt under way when the webhook is turned off goes on and counts; the rest
-// waits, what is published is skipped, and on again the rest goes on.
+// If a webhook is disabled during an attempt, the attempt continues and counts. Other deliveries
+// wait, new events are skipped, and the waiting deliveries are made once it is enabled again.
 func TestTurnedOffDuringAnAttempt(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1, Total: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -248,7 +246,7 @@ func TestTurnedOffDuringAnAttempt(t *testing.T) {
 	})
 }
 
-// Events decide about what is published; what is owed is sent whatever its type.
+// Events applies to events published later; pending deliveries are sent whatever their type.
 func TestEventsChangeForWhatIsPublishedLater(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")

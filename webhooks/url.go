@@ -11,8 +11,8 @@ import (
 const maxURL = 2048
 
 // checkURL checks the URL of a webhook: https, a host, no user information, no fragment, at most
-// 2,048 characters, and no address that the guard would refuse to dial. Names are not resolved
-// here: their addresses are checked at every dial.
+// 2,048 characters, and no address that the guard would refuse to dial. It does not resolve
+// names, because their addresses are checked at every dial.
 func checkURL(text string, guard *outbound.Guard) error {
 	bad := func(reason string) error { return invalid("url", reason) }
 	switch {
@@ -25,7 +25,7 @@ func checkURL(text string, guard *outbound.Guard) error {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return bad("must be a valid URL") // the error would repeat the text
+		return bad("must be a valid URL") // do not pass on the error, which would repeat the text
 	}
 	switch {
 	case u.Scheme != "https":

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// Whatever text is let through is a URL that the client can use, and that means
-// to it what it meant to the check.
+// Every accepted text is a URL that the client can use, and that the client interprets like the
+// check.
 func FuzzCheckURL(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/hooks?x=y", "https://8.8.8.8:8443/", "https://[2606:4700:4700::1111]/", "https://user@example.com/",
@@ -44,7 +44,7 @@ func FuzzCheckURL(f *testing.F) {
 		if _, err := net.LookupPort("tcp", port); err != nil {
 			t.Errorf("%q: port %q: %v", text, port, err)
 		}
-		// What the dialer takes for an address must be one the guard allows.
+		// If the dialer takes the host for an address, the guard must allow that address.
 		host := strings.TrimSuffix(u.Hostname(), ".")
 		addr, err := netip.ParseAddr(host)
 		if err == nil && closed.Refuses(addr) {

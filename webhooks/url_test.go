@@ -79,8 +79,8 @@ func TestURLsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Addresses of this machine and of networks that only this machine should reach,
-// in every spelling that some resolver understands.
+// Addresses of this machine and of networks that only this machine should reach are refused, in
+// every spelling that some resolver understands.
 func TestSpecialAddressesAreRefused(t *testing.T) {
 	hosts := []string{
 		"127.0.0.1", "127.0.0.1.", "127.1", "127.0.1", "127.255.255.254", "2130706433", "0177.0.0.1", "0177.0.0.01", "017700000001",
@@ -124,8 +124,8 @@ func bracketed(addr netip.Addr) string {
 	return "[" + addr.StringExpanded() + "]"
 }
 
-// refuse fails the test unless a webhook for the URL is refused, and nothing is
-// left of it. What was sent is not repeated: it may hold a secret.
+// refuse fails the test unless a webhook with the URL is refused and not stored. The error must
+// not repeat the URL, which may hold a secret.
 func refuse(t *testing.T, s *webhooks.WebhookService, url string) {
 	t.Helper()
 	webhook, err := s.Create(t.Context(), account, webhooks.CreateParams{URL: url, Events: onBalance})
@@ -159,7 +159,7 @@ func TestAllowNetworksOpensWhatItNames(t *testing.T) {
 		{prefixes("::1/128"), []string{"[::1]", "localhost"}, []string{"127.0.0.1", "[::2]", "[::]"}},
 		{prefixes("10.1.0.0/16"), []string{"10.1.2.3"}, []string{"10.2.0.1", "localhost", "127.0.0.1"}},
 		{prefixes("10.0.0.0/8", "fd00::/8"), []string{"10.1.2.3", "[fd12::1]"}, []string{"[fe80::1]", "192.168.0.1"}},
-		{prefixes("127.0.0.1/8"), []string{"127.9.9.9"}, nil}, // need not be masked
+		{prefixes("127.0.0.1/8"), []string{"127.9.9.9"}, nil}, // the prefix need not be masked
 		{prefixes("168.63.129.16/32"), []string{"168.63.129.16"}, []string{"127.0.0.1"}},
 		{prefixes("0.0.0.0/0"), []string{"127.0.0.1", "10.0.0.1", "168.63.129.16", "localhost"}, []string{"[::1]"}},
 		{prefixes("::/0"), []string{"[::1]", "[fe80::1]", "[::ffff:127.0.0.1]"}, []string{"127.0.0.1"}},

@@ -19,12 +19,12 @@ type EventDeclaration struct {
 	// docs/spec.md, section 6.
 	Type EventType
 
-	// Description is a readable description, such as "Team created": 1 to 200 bytes of UTF-8. The
+	// Description is a short text for people, such as "Team created": 1 to 200 bytes of UTF-8. The
 	// dashboard and the OpenAPI document show it.
 	Description string
 
 	// Scope is the scope that an API key needs to subscribe to the type, and to change a webhook
-	// that is subscribed: the read scope for the events' data. One of [Config.Scopes].
+	// that is subscribed: the read scope for the data in the events. One of [Config.Scopes].
 	Scope scopes.Scope
 
 	// Example is a sample payload for documentation. Schema is the JSON Schema (2020-12) of the
@@ -43,7 +43,7 @@ type EventDeclaration struct {
 // six in docs/spec.md, section 6.
 const MaxEventTypes = 128
 
-// A vocabulary is the set of declared event types.
+// A vocabulary holds the declared event types.
 type vocabulary struct {
 	scopes   *scopes.Vocabulary
 	types    []EventType // in the order of their declaration
@@ -121,7 +121,7 @@ func (v *vocabulary) of(data Data) (*EventDeclaration, error) {
 	return v.declared[t], err
 }
 
-// check returns the types without duplicates. Unknown types are allowed if before has them.
+// check returns the types without duplicates. Unknown types are allowed if they are in before.
 func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	var folded []EventType
 	var unknown []string
@@ -146,7 +146,7 @@ func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	return nil, invalid("events", reason)
 }
 
-// list returns the types as readable text.
+// list returns the types as text for people.
 func (v *vocabulary) list() string {
 	known := make([]string, len(v.types))
 	for i, t := range v.types {
@@ -155,8 +155,8 @@ func (v *vocabulary) list() string {
 	return strings.Join(known, ", ")
 }
 
-// EventTypes returns the types to subscribe to, in the order of their declaration in
-// [Config.Events].
+// EventTypes returns the types that webhooks can subscribe to, in the order of their declaration
+// in [Config.Events].
 func (s *WebhookService) EventTypes() []EventType { return slices.Clone(s.events.types) }
 
 // DeclaredEvent returns the declaration of a type in [Config.Events], or false for any other type.
@@ -170,8 +170,8 @@ func (s *WebhookService) DeclaredEvent(t EventType) (EventDeclaration, bool) {
 	return d, true
 }
 
-// ReadScopes returns the scopes that a key needs to read events of these types: the Scope of their
-// declarations. For a type that is no longer declared the scope is unknown, so it returns all
+// ReadScopes returns the scopes that a key needs to read events of these types: the Scope of each
+// declaration. If a type is no longer declared, its scope is not known, so ReadScopes returns all
 // scopes.
 func (s *WebhookService) ReadScopes(types []EventType) scopes.Set {
 	var set scopes.Set

@@ -6,7 +6,8 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// previousSecretAt returns the previous secret if it still signs at now, or else the zero Secret.
+// previousSecretAt returns the previous secret of w if it still signs at now, or else the zero
+// Secret.
 func previousSecretAt(w *Webhook, now time.Time) signing.Secret {
 	if now.Before(w.PreviousSecretExpiresAt) {
 		return w.PreviousSecret

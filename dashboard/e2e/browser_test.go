@@ -28,8 +28,8 @@ var (
 	pictures    = flag.String("pictures", "", "the `directory` to put pictures of all pages into")
 )
 
-// patience is how long a page may take to show what is expected: much longer than it
-// does, for machines that are busy.
+// patience is how long to wait for the expected content of a page. It is much longer than
+// necessary, for busy machines.
 const patience = 30 * time.Second
 
 // chromium returns the browser to use.
@@ -45,7 +45,7 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// missing skips the test, or fails it where all must be there.
+// missing skips the test, or fails it in CI, where all dependencies must be installed.
 func missing(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -54,7 +54,7 @@ func missing(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// shared is the browser that all tests use, each in a window of its own.
+// shared is the browser of all tests. Each test uses its own window.
 var shared struct {
 	sync.Mutex
 	ctx  context.Context
@@ -89,7 +89,7 @@ func start(t *testing.T) context.Context {
 	return ctx
 }
 
-// A window is a tab of the browser, with cookies of its own, that shows a site.
+// A window is a browser tab with its own cookies that shows a site.
 type window struct {
 	*testing.T
 	ctx  context.Context
@@ -97,12 +97,12 @@ type window struct {
 	bare bool // without scripts
 
 	mu       sync.Mutex
-	heard    []string // what the browser complained of
-	trouble  []string // of that, what was not expected
+	heard    []string // errors reported by the browser
+	trouble  []string // unexpected errors among them
 	expected []string
 }
 
-// open opens a window. What goes wrong in it fails the test at its end.
+// open opens a window. Unexpected browser errors in it fail the test at its end.
 func (s *site) open(t *testing.T) *window {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(start(t), chromedp.WithNewBrowserContext())
@@ -128,8 +128,8 @@ func (s *site) open(t *testing.T) *window {
 	return w
 }
 
-// listen notes what the browser complains of: scripts that fail, and what the
-// Content-Security-Policy refuses.
+// listen records errors from the browser: failed scripts, and resources blocked by the
+// Content-Security-Policy.
 func (w *window) listen(event any) {
 	var said string
 	switch event := event.(type) {
@@ -159,14 +159,14 @@ func (w *window) listen(event any) {
 	w.trouble = append(w.trouble, said)
 }
 
-// expect lets the browser complain of something.
+// expect allows browser errors that contain text.
 func (w *window) expect(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expected = append(w.expected, text)
 }
 
-// hear waits until the browser has complained of something, as is expected.
+// hear waits until the browser has reported an expected error that contains text.
 func (w *window) hear(text string) {
 	w.Helper()
 	w.wait(func() bool {
@@ -187,7 +187,7 @@ func (w *window) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// call sends a command of the protocol.
+// call sends a protocol command to the browser.
 func call[P, R any](w *window, command cdp.Command[P, R], params P) R {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -219,20 +219,20 @@ func (w *window) zone(name string) {
 	call(w, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name})
 }
 
-// withoutScripts is a browser that runs none.
+// withoutScripts disables JavaScript in the window.
 func (w *window) withoutScripts() {
 	w.Helper()
 	w.bare = true
 	call(w, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
-// visit goes to a page of the dashboard.
+// visit opens a page of the dashboard.
 func (w *window) visit(path string) {
 	w.Helper()
 	w.run(chromedp.Navigate(w.site.url + path))
 }
 
-// clickable finds what can be clicked by its name.
+// clickable returns an XPath that finds a clickable element by its name.
 func clickable(name string) string {
 	return fmt.Sprintf(`//*[self::a or self::button or self::summary][normalize-space()=%q or @aria-label=%[1]q]`, name)
 }
@@ -242,7 +242,7 @@ func (w *window) click(name string) {
 	w.run(chromedp.Click(clickable(name), chromedp.NodeVisible))
 }
 
-// fill replaces what is in a field.
+// fill replaces the content of a field.
 func (w *window) fill(id, text string) {
 	w.Helper()
 	w.run(chromedp.WaitVisible(chromedp.ID(id)))
@@ -261,7 +261,7 @@ func (w *window) press(key string) {
 	w.run(chromedp.KeyEvent(key))
 }
 
-// eval returns what an expression is in the page.
+// eval returns the value of an expression in the page.
 func eval[T any](w *window, expression string) T {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -274,18 +274,17 @@ func eval[T any](w *window, expression string) T {
 		if ctx.Err() != nil {
 			w.Fatalf("%s: %v", expression, err)
 		}
-		time.Sleep(20 * time.Millisecond) // while a page is left there is nothing to ask
+		time.Sleep(20 * time.Millisecond) // evaluation fails while the browser leaves a page
 	}
 }
 
-// text is what can be read on the page, once that is there as a whole and its scripts
-// have run.
+// text returns the visible text of the page, once the page has loaded and its scripts have run.
 func (w *window) text() string {
 	w.Helper()
 	return strings.Join(strings.Fields(eval[string](w, `document.readyState == "complete" ? document.body.innerText : ""`)), " ")
 }
 
-// see waits until all of it can be read.
+// see waits until all texts are visible.
 func (w *window) see(texts ...string) {
 	w.Helper()
 	for _, text := range texts {
@@ -304,7 +303,7 @@ func (w *window) wait(done func() bool, why func() string) {
 	}
 }
 
-// at waits until the browser is at an address.
+// at waits until the browser is at the path.
 func (w *window) at(path string) {
 	w.Helper()
 	address := func() string { return eval[string](w, `location.pathname + location.search`) }
@@ -314,7 +313,7 @@ func (w *window) at(path string) {
 		func() string { return "the browser is at " + address() + ", not at " + path })
 }
 
-// gone checks that a text is nowhere in the page, seen or not.
+// gone checks that the page does not contain the text, even invisibly.
 func (w *window) gone(text string) {
 	w.Helper()
 	if text == "" || strings.Contains(eval[string](w, `document.documentElement.outerHTML`), text) {
@@ -322,8 +321,8 @@ func (w *window) gone(text string) {
 	}
 }
 
-// again goes back or forward, or reloads. A page that the browser kept as it was left is
-// loaded again by its script, which is waited for.
+// again goes back or forward, or reloads. If the browser has kept the page, its script reloads it,
+// and again waits for that.
 func (w *window) again(how string) {
 	w.Helper()
 	before := eval[float64](w, `performance.timeOrigin`)
@@ -347,7 +346,7 @@ func (w *window) again(how string) {
 		func() string { return "no page comes by " + how })
 }
 
-// picture makes a screenshot of the whole page.
+// picture saves a screenshot of the whole page.
 func (w *window) picture(file string) { w.save(file, chromedp.FullScreenshot(100)) }
 
 func (w *window) save(file string, screenshot chromedp.Action[[]byte]) {
@@ -363,7 +362,7 @@ func (w *window) save(file string, screenshot chromedp.Action[[]byte]) {
 	w.Logf("see %s", file)
 }
 
-// allowClipboard lets the page write to the clipboard, and the test read it.
+// allowClipboard allows the page to write to the clipboard and the test to read it.
 func (w *window) allowClipboard() {
 	w.Helper()
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {

@@ -1,11 +1,11 @@
-// Package e2e proves, in its tests, what package dashboard is in a browser: Chromium, driven through every flow on a
-// file with a receiver that speaks HTTPS, and axe-core, which looks for what keeps people out. It is a module of its own
-// so that programs that import the library do not get what drives the browser.
+// Package e2e tests package dashboard in a browser. The tests drive Chromium through every flow,
+// with a host on a file and an HTTPS receiver, and check accessibility with axe-core. The package
+// is a separate module, so that hosts that import the library do not get these dependencies.
 //
-// The tests need Chromium ("apt-get install chromium", or another by the environment variable CHROMIUM) and what
-// package-lock.json pins ("npm ci" in this directory). Where the environment variable CI is set they fail without;
-// elsewhere they are skipped.
+// The tests need Chromium ("apt-get install chromium", or a browser named by the environment
+// variable CHROMIUM) and the packages pinned in package-lock.json; run "npm ci" in this directory.
+// Without them they fail if the environment variable CI is set, and are skipped otherwise.
 //
 //	go test . -screenshots    # replaces the pictures in docs/dashboard
-//	go test . -pictures /tmp  # puts pictures of all pages there, to look at
+//	go test . -pictures /tmp  # saves pictures of all pages there for inspection
 package e2e

@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 )
 
-// TestEvent copies the body of an event as it was sent, also after the page has changed by
-// itself, and reads how to verify it.
+// TestEvent copies the body of an event, which must be the sent bytes, even after the page has
+// updated itself. It also checks the instructions for verification.
 func TestEvent(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBandwidthLimitReached, alerts.TypeFilesExpiring)
@@ -47,7 +47,7 @@ func TestEvent(t *testing.T) {
 		w.see("Pending")
 		release()
 		s.settled(id)
-		w.see("Delivered", "Attempt 2") // above the event, and below it
+		w.see("Delivered", "Attempt 2") // the states above and below the event
 		copied("after a change of the page")
 		s.receiver.answer(http.StatusServiceUnavailable, "", 0)
 	}

@@ -16,7 +16,7 @@ func (s *site) keys() []apikeys.Key {
 	return list.Keys
 }
 
-// secret is what the page shows once.
+// secret returns the value that the page shows only once.
 func (w *window) secret() string {
 	w.Helper()
 	return eval[string](w, `document.getElementById("secret")?.textContent ?? ""`)
@@ -63,7 +63,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("got %+v", key)
 	}
 
-	// Reloading leads to the key's page; so does coming back.
+	// A reload and the back button must lead to the key's page.
 	w.again("reload")
 	w.at("api-keys/" + key.ID)
 	w.gone(token)
@@ -72,14 +72,14 @@ func TestKeys(t *testing.T) {
 	w.again("back")
 	w.at("api-keys/" + key.ID)
 	w.gone(token)
-	w.again("back") // to the form, which was sent
+	w.again("back") // to the form that was sent
 	w.see("Create API key")
 	w.gone(token)
 	if n := len(s.keys()); n != 1 {
 		t.Fatalf("%d keys", n)
 	}
 
-	// Straight from the page that shows it, too.
+	// The back button must also work directly from the page that shows the value.
 	w.visit("api-keys/" + key.ID)
 	w.click("Rotate…")
 	w.see("Rotate “CI deploy”", "1 day")
@@ -104,7 +104,7 @@ func TestKeys(t *testing.T) {
 	w.fill("name", "CI, rotated")
 	w.click("Rename")
 	w.see("Key renamed.")
-	w.at("api-keys/" + key.ID) // without what was done
+	w.at("api-keys/" + key.ID) // without the notice
 	w.click("API keys")
 	w.see("CI, rotated")
 	w.click("Revoke CI, rotated")
@@ -118,7 +118,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Without JavaScript all of it works, and what is shown once is gone all the same.
+// All of this must work without JavaScript, and values shown once must still disappear.
 func TestKeysWithoutScripts(t *testing.T) {
 	s := newSite(t)
 	w := s.open(t)
@@ -151,7 +151,7 @@ func TestKeysWithoutScripts(t *testing.T) {
 	next := w.secret()
 	w.click("I’ve copied it")
 	w.see("This key was rotated")
-	w.again("back") // shows nothing, or sends the form again
+	w.again("back") // shows no value, or sends the form again
 	w.gone(next)
 	w.visit("api-keys")
 	w.click("Revoke no scripts")
@@ -166,8 +166,8 @@ func TestKeysWithoutScripts(t *testing.T) {
 	}
 }
 
-// TestBack leaves the page that shows a value, and comes back at once: also a page
-// that the browser kept as it was shows nothing.
+// TestBack leaves the page that shows a value and returns at once. Even a page that the browser has
+// kept must not show the value.
 func TestBack(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		s := newSite(t)
@@ -195,7 +195,7 @@ func TestBack(t *testing.T) {
 	}
 }
 
-// All of it can be done with the keyboard.
+// Every step must be possible with the keyboard.
 func TestKeyboard(t *testing.T) {
 	s := newSite(t)
 	w := s.open(t)
@@ -233,7 +233,7 @@ func TestKeyboard(t *testing.T) {
 	w.press(enter)
 	w.see("API key created")
 	w.visit("api-keys")
-	for range 16 { // past the filters
+	for range 16 { // skip the filters
 		if eval[string](w, `document.activeElement.ariaLabel ?? ""`) == "Revoke a key" {
 			break
 		}
@@ -241,7 +241,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	w.press(enter)
 	w.see("Revoke “a key”?")
-	for range 6 { // the dialog keeps the focus
+	for range 6 { // the dialog must keep the focus
 		w.press(tab)
 		if inside := eval[bool](w, `document.activeElement === document.body || !!document.activeElement.closest("dialog")`); !inside {
 			t.Errorf("the focus leaves the dialog for %q", focused())

@@ -12,7 +12,7 @@ import (
 type view struct {
 	name string
 	path string
-	more func(*window) // what is done there
+	more func(*window) // actions on the page
 }
 
 func (s *story) views() []view {
@@ -71,8 +71,8 @@ func (s *story) views() []view {
 	}
 }
 
-// TestLook visits every page by day and by night, on a desk and on a phone: nothing is
-// cut off, and axe-core finds nothing.
+// TestLook visits every page in light and dark mode, on a desktop and on a phone. Nothing may be
+// cut off, and axe-core must report no violations.
 func TestLook(t *testing.T) {
 	s := newStory(t)
 	for _, dark := range []bool{false, true} {
@@ -110,7 +110,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// axe fails the test if axe-core finds something on the page.
+// axe fails the test if axe-core reports violations on the page.
 func (w *window) axe(name string) {
 	w.Helper()
 	source, err := os.ReadFile("node_modules/axe-core/axe.min.js")

@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A receiver is an HTTPS server that takes events and answers what it is told.
+// A receiver is an HTTPS server that receives events and responds as configured.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
 	status int
 	body   string
 	delay  time.Duration
-	held   chan struct{} // closed once it may answer; nil: at once
+	held   chan struct{} // closed when it may respond; nil: immediately
 	check  func(http.Header, []byte) error
 	wrong  []error
 }
@@ -30,7 +30,7 @@ func (r *receiver) answer(status int, body string, delay time.Duration) {
 	r.status, r.body, r.delay = status, body, delay
 }
 
-// hold lets the receiver answer nothing until release.
+// hold delays all responses of the receiver until release is called.
 func (r *receiver) hold() (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *receiver) hold() (release func()) {
 func newReceiver(t *testing.T) *receiver {
 	r := &receiver{status: http.StatusOK, body: `{"received":true}`}
 	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(r.receive))
-	if *screenshots { // which are to be alike
+	if *screenshots { // screenshots need a fixed address
 		listener, err := net.Listen("tcp", "127.0.0.1:8443")
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// trust has the receiver verify what it gets with secrets as the pages showed them.
+// trust makes the receiver verify requests with the secrets, as shown by the pages.
 func (r *receiver) trust(t *testing.T, texts ...string) {
 	t.Helper()
 	var secrets []signing.Secret
@@ -108,7 +108,7 @@ func (r *receiver) trust(t *testing.T, texts ...string) {
 	r.check = verifier.Verify
 }
 
-// verified checks that all that came was signed as it should be.
+// verified checks that all requests were signed correctly.
 func (r *receiver) verified(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()

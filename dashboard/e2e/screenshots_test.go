@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestScreenshots makes the pictures in docs, if it is asked to.
+// TestScreenshots updates the pictures in docs if -screenshots is set.
 func TestScreenshots(t *testing.T) {
 	if !*screenshots {
 		t.Skip("replaces the pictures in docs with -screenshots")
@@ -40,7 +40,7 @@ func TestScreenshots(t *testing.T) {
 			more(w)
 		}
 		file := filepath.Join("..", "..", "docs", "dashboard", picture.file+".png")
-		if picture.width < 500 { // as far as it is seen at once
+		if picture.width < 500 { // only the visible part
 			w.save(file, chromedp.CaptureScreenshot())
 		} else {
 			w.picture(file)

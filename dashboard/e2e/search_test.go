@@ -6,7 +6,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 )
 
-// People look for a key, and read who changed it, with and without scripts.
+// A user searches for a key and reads who changed it, with and without scripts.
 func TestSearchAndHistory(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)

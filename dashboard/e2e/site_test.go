@@ -22,7 +22,7 @@ import (
 
 const account = "acct_1"
 
-// A site is a host on a file, with the dashboard, and a receiver of its webhooks.
+// A site is a host on a file with the dashboard, and a receiver of its webhooks.
 type site struct {
 	*testing.T
 	api      *storageapi.Handler
@@ -33,7 +33,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	chromium(t) // or else there is nothing to do
+	chromium(t) // skips the test without a browser
 	s := &site{T: t, receiver: newReceiver(t)}
 	s.clock(0)
 	now := func() time.Time { return (*s.now.Load())() }
@@ -76,7 +76,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// clock sets the services' clock to so long ago.
+// clock sets the services' clock back by ago.
 func (s *site) clock(ago time.Duration) {
 	now := func() time.Time { return time.Now().Add(-ago) }
 	s.now.Store(&now)
@@ -87,7 +87,7 @@ func (s *site) valid(token string) bool {
 	return err == nil
 }
 
-// subscribe makes a webhook in Go, that the receiver gets at the path.
+// subscribe creates a webhook in Go for a path of the receiver.
 func (s *site) subscribe(path string, events ...webhooks.EventType) webhooks.Webhook {
 	s.Helper()
 	params := webhooks.CreateParams{URL: s.receiver.URL + path, Events: events, Threshold: 12_500_000_000}
@@ -98,7 +98,7 @@ func (s *site) subscribe(path string, events ...webhooks.EventType) webhooks.Web
 	return webhook
 }
 
-// publish publishes events, and waits until they are settled.
+// publish publishes events, waits until they are settled, and returns their IDs.
 func (s *site) publish(data ...webhooks.Data) (ids []string) {
 	s.Helper()
 	for _, d := range data {
@@ -114,7 +114,7 @@ func (s *site) publish(data ...webhooks.Data) (ids []string) {
 	return ids
 }
 
-// settled waits until no delivery of an event is pending.
+// settled waits until the event has no pending deliveries.
 func (s *site) settled(event string) {
 	s.Helper()
 	pending := func(d webhooks.Delivery) bool { return d.State == webhooks.Pending }

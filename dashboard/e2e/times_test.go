@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Times are in the reader's zone, and in UTC on hover; without scripts in UTC.
+// Pages must show times in the reader's zone, and in UTC on hover or without scripts.
 func TestTimes(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
@@ -27,7 +27,7 @@ func TestTimes(t *testing.T) {
 	inUTC := published.Format("2 Jan 2006, 15:04:05 UTC")
 
 	w := s.open(t)
-	w.zone("Asia/Kolkata") // it is half an hour off
+	w.zone("Asia/Kolkata") // not a whole number of hours from UTC
 	w.visit(path + "/" + event)
 	w.see("Published " + published.Add(5*time.Hour+30*time.Minute).Format("2 Jan 2006, 15:04:05") + " GMT+5:30")
 	titles := func() string {
@@ -37,7 +37,7 @@ func TestTimes(t *testing.T) {
 		t.Errorf("on hover there is %q, want %s", got, inUTC)
 	}
 
-	// What the reader asks for is in that zone, too.
+	// Times that the reader enters are in the reader's zone, too.
 	w.visit(path)
 	w.see("Published from (your time)")
 	local := published.Add(5*time.Hour + 30*time.Minute).Truncate(time.Minute)
@@ -48,7 +48,7 @@ func TestTimes(t *testing.T) {
 		eval[bool](w, `document.getElementById("from").value = "`+test.from.Format("2006-01-02T15:04")+`", true`)
 		w.click("Filter")
 		w.see(test.want)
-		shown := "" // by a script, once the page is loaded
+		shown := "" // set by a script after the page has loaded
 		w.wait(func() bool {
 			shown = eval[string](w, `location.search != "" ? document.getElementById("from").value : ""`)
 			return shown == test.from.Format("2006-01-02T15:04")
@@ -71,7 +71,8 @@ func TestTimes(t *testing.T) {
 	bare.see("Published from (UTC)")
 }
 
-// A page that is loaded again in part stays in the reader's zone, and is not replaced for it.
+// When parts of a page are reloaded, its times must stay in the reader's zone. This must not count
+// as a change that replaces the page.
 func TestTimesOfLivePages(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)

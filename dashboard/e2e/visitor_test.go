@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/dashboard"
 )
 
-// A visitor signs in on the way to a page, looks around without being offered what they may
-// not do, and signs out. The policy of the pages lets that form through.
+// A visitor follows a link, signs in, sees no controls for forbidden actions, and signs out. The
+// pages' Content-Security-Policy must allow the sign-out form.
 func TestVisitor(t *testing.T) {
 	s := newSite(t)
 	s.subscribe("/ok", "balance.low")

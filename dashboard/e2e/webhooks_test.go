@@ -38,7 +38,7 @@ func TestWebhooks(t *testing.T) {
 	w.at(path)
 	w.gone(secret)
 
-	// A test shows the answer.
+	// A test event shows the response.
 	w.see("Nothing sent yet")
 	s.receiver.answer(http.StatusAccepted, "got it", 0)
 	w.click("Send test event")
@@ -51,7 +51,7 @@ func TestWebhooks(t *testing.T) {
 		t.Error("the test is shown, or sent, again")
 	}
 
-	// Deliveries: one fails and is sent again.
+	// One delivery fails and is resent.
 	s.publish(low)
 	s.receiver.answer(http.StatusServiceUnavailable, "try later", 0)
 	dead := s.publish(low)[0]
@@ -74,10 +74,10 @@ func TestWebhooks(t *testing.T) {
 	w.click("Resend")
 	w.see("Queued to be sent again.", "Pending")
 	release()
-	w.see("Attempt 2", "at last", "Delivered") // without a click: it is loaded again
+	w.see("Attempt 2", "at last", "Delivered") // without a click, because the page reloads
 	s.receiver.verified(t)
 
-	// Off, on, edited.
+	// Disable, enable and edit the webhook.
 	w.visit(path)
 	w.click("Turn off…")
 	w.see("Turn off this webhook?", "Events published while it is off are skipped")
@@ -95,7 +95,7 @@ func TestWebhooks(t *testing.T) {
 		t.Error("the events are as before")
 	}
 
-	// The secret, rotated: both sign.
+	// After a rotation, both secrets sign.
 	w.click("Rotate secret…")
 	w.see("Rotate signing secret", "1 day")
 	w.click("Rotate secret")
@@ -119,7 +119,8 @@ func TestWebhooks(t *testing.T) {
 	w.see("Webhook deleted", "No webhooks yet")
 }
 
-// A recovery shows how far it is, without a click and, more slowly, without scripts.
+// The page must update the progress of a recovery without a click, even, more slowly, without
+// scripts.
 func TestRecovery(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		t.Run(fmt.Sprintf("scripts=%v", scripts), func(t *testing.T) {
@@ -128,7 +129,7 @@ func TestRecovery(t *testing.T) {
 			s.receiver.answer(http.StatusServiceUnavailable, "", 0)
 			s.publish(low, low, low)
 			s.receiver.answer(http.StatusOK, "", 0)
-			s.publish(low) // so that it is not taken for one that is down
+			s.publish(low) // so that the webhook does not count as down
 			off := false
 			if _, err := s.api.Webhooks.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Active: &off}); err != nil {
 				t.Fatal(err)
@@ -164,10 +165,10 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// markup is what would run if it were not text.
+// markup would run a script if it were not escaped.
 const markup = `"><script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>`
 
-// What others wrote is shown as they wrote it, and nothing of it runs.
+// Text from other parties must be shown unchanged and not be executed.
 func TestMarkup(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
@@ -193,7 +194,7 @@ func TestMarkup(t *testing.T) {
 	if n := eval[int](w, `document.querySelectorAll("main script, main img, dialog script, dialog img").length`); n != 0 {
 		t.Errorf("%d elements were made of what others wrote", n)
 	}
-	// And if it were not text, the policy would not let it run.
+	// The policy must block it even if it were not escaped.
 	w.expect("404")
 	eval[bool](w, `document.querySelector("main").insertAdjacentHTML("beforeend", "<img src=x onerror='document.title = \"ran\"'>"), true`)
 	w.hear("Content Security Policy")

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/boltops"
 )
 
-// The newest copies are kept, each of them whole, and one that fails takes none of them away.
+// backUp must keep the newest copies, each complete. A failed backup must not remove any copy.
 func TestBackUp(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Path: filepath.Join(t.TempDir(), "storage.db")})
 	if err != nil {

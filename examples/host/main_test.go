@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// TestHost does with the host what people do, ends it while a request is under way, and
-// starts it again.
+// TestHost uses the host like its users, ends it during a request, and restarts it.
 func TestHost(t *testing.T) {
 	path, base, metrics := filepath.Join(t.TempDir(), "host.db"), address(t), address(t)
 	stop, key := start(t, path, base, metrics)
@@ -69,7 +68,7 @@ func TestHost(t *testing.T) {
 	want(200, "<title>Sign in</title>")(read(t)(browser.Get(asked)))
 	stop()
 
-	// The next start prints no key; those that there are work.
+	// The next start must print no key, and existing keys must work.
 	stop, again := start(t, path, base, metrics)
 	if again != "" {
 		t.Error("the second start made another key")
@@ -77,7 +76,7 @@ func TestHost(t *testing.T) {
 	want(200, `"data":[]`)(call("GET", "/v2/teams", reader, ""))
 	stop()
 
-	// An address that is taken ends it, and the file is closed.
+	// If the address is in use, the host must exit and close its file.
 	taken, err := net.Listen("tcp", metrics)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +92,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// start runs the host until stop is called, and returns the key that it prints, if any.
+// start runs the host until stop is called, and returns the key that it printed, if any.
 func start(t *testing.T, path, base, metrics string) (stop func(), key string) {
 	t.Helper()
 	printed := make(lines, 1)
@@ -118,7 +117,7 @@ func start(t *testing.T, path, base, metrics string) (stop func(), key string) {
 		}
 	}
 	select {
-	case key = <-printed: // before it listens
+	case key = <-printed: // printed before the host listens
 	default:
 	}
 	return func() {
@@ -131,7 +130,7 @@ func start(t *testing.T, path, base, metrics string) (stop func(), key string) {
 	}, strings.TrimPrefix(strings.TrimSpace(key), "export KEY=")
 }
 
-// lines takes what is printed.
+// lines collects the output by line.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {
@@ -139,7 +138,7 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// address returns one that is free.
+// address returns a free address.
 func address(t *testing.T) string {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write what is answered into docs/http.m
 
 const docs = "../../docs/http.md"
 
-// TestDocs runs the shell blocks of docs/http.md, all in one shell, and compares what
-// each prints with the block that follows it.
+// TestDocs runs the shell blocks of docs/http.md in one shell, and compares the output of each with
+// the block that follows it.
 func TestDocs(t *testing.T) {
 	for _, tool := range []string{"sh", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -78,7 +78,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// shorten leaves away what is another in each run.
+// shorten removes the parts of a response that differ in each run.
 func shorten(answer string) string {
 	for _, rule := range []struct{ pattern, with string }{
 		{`\b(key|wh|evt|rec)_[0-9A-Z]{26}\b`, "${1}_…"},
@@ -96,7 +96,7 @@ func shorten(answer string) string {
 	return strings.TrimSpace(answer)
 }
 
-// serve starts the host of docs/http.md and returns the line that it prints to copy.
+// serve starts the host of docs/http.md and returns the line of its output that readers copy.
 func serve(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +120,7 @@ func serve(t *testing.T) string {
 	return ""
 }
 
-// A lockedBuffer is written and read at the same time.
+// A lockedBuffer can be written and read concurrently.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

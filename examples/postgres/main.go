@@ -1,5 +1,5 @@
 // Postgres is a storage service of two nodes behind one address, on one database. If
-// either node is killed, the other continues: with requests at once, and with the killed
+// either node is killed, the other continues to answer requests, and takes over the killed
 // node's deliveries within a few seconds.
 //
 //	DATABASE_URL=postgres://user:password@localhost/storage go run .

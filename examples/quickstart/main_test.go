@@ -31,7 +31,7 @@ func TestQuickstart(t *testing.T) {
 	t.Log("\n" + out.String())
 }
 
-// TestServe runs the curl lines as they are printed.
+// TestServe runs the printed curl lines.
 func TestServe(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		skip(t, "curl is not installed: apt-get install curl")
@@ -63,7 +63,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, answers)
 	}
-	// What each line answers begins like this.
+	// The expected start of the response to each line.
 	want := []string{
 		`{"data":[{"name":"production"}`, `{"name":"testing"}`, `{"id":"key_`, `{"data":[{"id":"key_`,
 		`{"id":"wh_`, `{"data":[{"id":"wh_`, `204`,
@@ -88,7 +88,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// checkSettings logs in at the address that is printed.
+// checkSettings logs in at the printed address.
 func checkSettings(t *testing.T, out string) {
 	t.Helper()
 	_, rest, _ := strings.Cut(out, "See it in a browser: ")

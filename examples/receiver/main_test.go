@@ -44,8 +44,8 @@ func TestReceiver(t *testing.T) {
 	}
 }
 
-// TestEachEventOnce: an event that comes again is known, and what is remembered is
-// bounded.
+// TestEachEventOnce checks that a repeated event is detected, and that the number of remembered IDs
+// is limited.
 func TestEachEventOnce(t *testing.T) {
 	r := &receiver{seen: make(map[string]bool)}
 	for i := range 3 * remembered {

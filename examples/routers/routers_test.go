@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// TestRouters sends the same requests through each router: the answers are those of the API
-// and of the host's own route, whichever stands before them.
+// TestRouters sends the same requests through each router. The API and the host's own route must
+// respond regardless of the router.
 func TestRouters(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	for name, mount := range map[string]func(*storageapi.Handler, http.Handler) http.Handler{"chi": Chi, "gin": Gin, "echo": Echo} {
@@ -28,7 +28,7 @@ func TestRouters(t *testing.T) {
 }
 
 func checkRouter(t *testing.T, mount func(*storageapi.Handler, http.Handler) http.Handler) {
-	// What goes wrong with a ResponseWriter of the router's is logged.
+	// Errors from the router's ResponseWriter are logged.
 	var logged strings.Builder
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New(), Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	if err != nil {
@@ -75,7 +75,7 @@ func checkRouter(t *testing.T, mount func(*storageapi.Handler, http.Handler) htt
 		for i := 0; i < len(header); i += 2 {
 			r.Header.Set(header[i], header[i+1])
 		}
-		response, err := http.DefaultTransport.RoundTrip(r) // no redirect is followed
+		response, err := http.DefaultTransport.RoundTrip(r) // does not follow redirects
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func checkRouter(t *testing.T, mount func(*storageapi.Handler, http.Handler) htt
 	want(call("GET", "/v2/api-keys?limit=1", "", key...), 200, `"hasMore":true`)
 	want(call("POST", "/v2/api-keys", "{}", key...), 400, "VALIDATION_ERROR")
 
-	// A path that a router would clean or redirect is answered as it is.
+	// The API must answer paths that a router would clean or redirect.
 	want(call("GET", "/v2/api-keys/", "", key...), 404, "NOT_FOUND")
 	want(call("GET", "/v2//api-keys", "", key...), 404, "NOT_FOUND")
 	want(call("GET", "/v2/api%2Dkeys", "", key...), 200, `"data"`)
@@ -120,7 +120,7 @@ func checkRouter(t *testing.T, mount func(*storageapi.Handler, http.Handler) htt
 	want(call("GET", "/v2/environments/env_1", ""), 401, "UNAUTHORIZED")
 	want(call("GET", "/v2/environments/env_1", "", refused...), 403, "environments:read")
 
-	// What is neither's.
+	// Neither the API nor the host has this path.
 	want(call("GET", "/v2/files", "", key...), 404, "NOT_FOUND")
 	want(call("GET", "/v2/files", ""), 401, "UNAUTHORIZED")
 	want(call("PUT", "/v2/api-keys", "", key...), 405, "METHOD_NOT_ALLOWED")
@@ -131,7 +131,7 @@ func checkRouter(t *testing.T, mount func(*storageapi.Handler, http.Handler) htt
 	want(call("GET", "/settings/", "", "Cookie", "session=1"), 303, "")
 	want(call("GET", "/settings/api-keys", ""), 403, "sign in")
 
-	// A browser asks before it sends, and shows the program the exposed headers.
+	// A browser sends a preflight request first, and shows only exposed headers to the program.
 	const origin = "https://app.example.com"
 	for _, path := range []string{"/v2/api-keys", "/v2/environments/env_1"} {
 		asked := call("OPTIONS", path, "", "Origin", origin, "Access-Control-Request-Method", "PATCH", "Access-Control-Request-Headers", "api-key,content-type,idempotency-key,if-match")

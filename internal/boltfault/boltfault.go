@@ -12,6 +12,6 @@ import "time"
 // disk, provided that nothing was committed. After any other error the store is read-only.
 var Around func(store any, around func(commit func() error) error)
 
-// SystemClock returns a bolt.Option with which the store reads the system's clock by now, because
-// the clock of a testing/synctest bubble cannot jump. Package bolt sets it.
+// SystemClock returns a bolt.Option that replaces the store's system clock by now. Tests in a
+// testing/synctest bubble need it, because the bubble's clock cannot jump. Package bolt sets it.
 var SystemClock func(now func() time.Time) (option any)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestGo has oapi-codegen generate a client, and the program in goclient use it.
+// TestGo generates a client with oapi-codegen, and runs the program in goclient with it.
 func TestGo(t *testing.T) {
 	h, dir := newHost(t), t.TempDir()
 	generated := filepath.Join(dir, "api.gen.go")
@@ -30,7 +30,8 @@ func TestGo(t *testing.T) {
 	run(t, ".", program, h.url, h.admin, h.narrow)
 }
 
-// TestTypeScript has openapi-typescript generate types, and the program in tsclient use them.
+// TestTypeScript generates types with openapi-typescript, and runs the program in tsclient with
+// them.
 func TestTypeScript(t *testing.T) {
 	modules, err := filepath.Abs("node_modules")
 	if err == nil {

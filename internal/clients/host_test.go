@@ -25,8 +25,8 @@ func (invoicePaid) EventType() webhooks.EventType { return "invoices.paid" }
 // A host serves the API under a prefix, with its own scope and event type.
 type host struct {
 	url           string
-	document      string // the file
-	admin, narrow string // keys: with all scopes, and with files:read
+	document      string // path of the document's file
+	admin, narrow string // keys with all scopes, and with only files:read
 }
 
 func newHost(t *testing.T) *host {
@@ -60,7 +60,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// run runs a command in a directory, and returns what it prints.
+// run runs a command in a directory, and fails the test with its output if it fails.
 func run(t *testing.T, dir string, name string, args ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)

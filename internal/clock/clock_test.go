@@ -15,7 +15,7 @@ const (
 	year = 365 * day
 )
 
-// A move lets time pass and sets the clock ahead of the right time. It holds the doubt to expect.
+// A move lets time pass, sets the clock ahead of the true time, and holds the expected doubt.
 type move struct{ pass, ahead, doubt time.Duration }
 
 // A jump ahead is doubted for a day, but a jump back is not. The steady clock ignores both.
@@ -60,8 +60,8 @@ func TestClock_SystemClockIsSet_DoubtsJumpsAheadAndStaysSteady(t *testing.T) {
 func TestResume_ClockWasSetOrTimePassed_ContinuesSteadilyWithDoubt(t *testing.T) {
 	for name, test := range map[string]struct {
 		ahead  time.Duration // before the mark
-		gone   time.Duration // by the system's clock, from then on
-		steady time.Duration // has passed on the steady clock
+		gone   time.Duration // time that the system's clock shows as passed since the mark
+		steady time.Duration // expected time passed on the steady clock
 		doubt  time.Duration
 	}{
 		"at once":                       {},

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// testAny provokes what any operation can answer, or any that has a body.
+// testAny provokes the responses that all operations share, or all operations with a body.
 func (h *host) testAny(t *testing.T) {
 	_, weak := h.key("weak", scopes.Of(scopes.EnvironmentsRead))
 	for _, op := range h.operations {
@@ -21,7 +21,7 @@ func (h *host) testAny(t *testing.T) {
 		if op.Operation.Responses.Status(http.StatusForbidden) == nil {
 			h.do(t, op.id, 200, nobody, as(weak))
 		} else if onKey := strings.HasPrefix(op.Path, h.prefix+"/api-keys"); !onKey || op.Method == http.MethodGet {
-			h.do(t, op.id, 403, nobody, as(weak), exampleBody) // of keys, the very one decides
+			h.do(t, op.id, 403, nobody, as(weak), exampleBody) // permission to change keys depends on the target key
 		}
 		h.do(t, op.id, 400, nobody, exampleBody, query("unknown=1"))
 		if op.Method == http.MethodGet {
@@ -38,8 +38,7 @@ func (h *host) testAny(t *testing.T) {
 	}
 }
 
-// nobody names in the path what there is none of: the ids that the document has for
-// examples.
+// nobody sets the IDs in the path to the document's examples, which do not exist.
 func nobody(c *call) {
 	var values []string
 	for _, parameter := range c.op.parameters() {
@@ -50,7 +49,7 @@ func nobody(c *call) {
 	at(values...)(c)
 }
 
-// exampleBody gives the call a body that its operation documents as an example.
+// exampleBody sets the body to an example from the operation's documentation.
 func exampleBody(c *call) {
 	if c.op.Operation.RequestBody == nil {
 		return
@@ -61,7 +60,7 @@ func exampleBody(c *call) {
 	}
 }
 
-// testNone calls paths and methods that are not documented.
+// testNone calls undocumented paths and methods.
 func (h *host) testNone(t *testing.T) {
 	none := func(status int, method, path string) {
 		t.Helper()
@@ -72,7 +71,7 @@ func (h *host) testNone(t *testing.T) {
 			t.Errorf("want %d: %v", status, done)
 		}
 	}
-	paths := make(map[string]string) // their methods
+	paths := make(map[string]string) // methods by path
 	for _, op := range h.operations {
 		paths[op.Path] += op.Method + " "
 	}

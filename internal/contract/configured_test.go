@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// another starts a host that is configured otherwise, whose answers count as the
-// first one's.
+// another starts a host with a different configuration. Its responses are recorded with those of
+// first.
 func another(t *testing.T, first *host, change func(*storageapi.Config)) *host {
 	t.Helper()
 	h := newHost(t, first.document, change)
@@ -27,10 +27,10 @@ func another(t *testing.T, first *host, change func(*storageapi.Config)) *host {
 	return h
 }
 
-// testLimits creates as much as there may be, and tries again.
+// testLimits creates the maximum number of keys and webhooks, and then one more of each.
 func testLimits(t *testing.T, first *host) {
 	h := another(t, first, func(c *storageapi.Config) {
-		c.Keys.MaxPerAccount, c.Webhooks.MaxPerAccount = 2, 1 // the administrator's key is one
+		c.Keys.MaxPerAccount, c.Webhooks.MaxPerAccount = 2, 1 // including the administrator's key
 		c.RateLimit = auth.RateLimit{}
 	})
 	for op, bodies := range map[string][2]string{
@@ -45,12 +45,12 @@ func testLimits(t *testing.T, first *host) {
 			t.Errorf("not what is got: %v", again)
 		}
 		h.do(t, op, 409, body(bodies[1]), once)
-		h.do(t, op, 409, body(bodies[1])) // too many
+		h.do(t, op, 409, body(bodies[1])) // over the limit
 		h.do(t, op, 400, body(bodies[1]), header("Idempotency-Key", "not visible"))
 	}
 }
 
-// testRetention delivers what is not kept any more.
+// testRetention redelivers an event whose body is no longer stored.
 func testRetention(t *testing.T, first *host) {
 	const forever = -1
 	h := another(t, first, func(c *storageapi.Config) {
@@ -60,7 +60,7 @@ func testRetention(t *testing.T, first *host) {
 	event := h.publish(everyEvent()[0])
 	h.settled(t, webhook, event, "dead")
 	eventually(t, "the payload is gone", func() bool {
-		h.recoverStep(t, webhook, body(`{"states":["skipped"]}`)) // the host cleans up as it works
+		h.recoverStep(t, webhook, body(`{"states":["skipped"]}`)) // the running host purges
 		done, err := h.exchange(h.prepare("redeliver", at(webhook, event)))
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func testRetention(t *testing.T, first *host) {
 	}
 }
 
-// testRates makes a second request with a key that has one.
+// testRates exceeds the rate limit of a key.
 func testRates(t *testing.T, first *host) {
 	h := another(t, first, func(c *storageapi.Config) {
 		c.RateLimit = auth.RateLimit{PerSecond: 1e-6, Burst: 1}
@@ -88,8 +88,8 @@ func testRates(t *testing.T, first *host) {
 	}
 }
 
-// testFailing calls every operation of a host that has lost its file, and of one whose store cannot be
-// reached, and one of a host that still knows its keys.
+// testFailing calls a host whose store cannot list keys, and then every operation of a host whose
+// file is closed and of a host whose store is unreachable.
 func testFailing(t *testing.T, first *host) {
 	h := another(t, first, func(c *storageapi.Config) { c.Path, c.Store = "", unlisting{memory.New()} })
 	h.do(t, "listKeys", 500)
@@ -110,7 +110,7 @@ func testFailing(t *testing.T, first *host) {
 	}
 }
 
-// unreachable is a store that cannot be reached while it is down.
+// unreachable is a store that is unreachable while down is set.
 type unreachable struct {
 	store.Store
 	down *atomic.Bool
@@ -123,7 +123,7 @@ func (u unreachable) KeyByHash(ctx context.Context, hash driver.Hash) (apikeys.K
 	return u.Store.KeyByHash(ctx, hash)
 }
 
-// unlisting is a store that cannot list keys.
+// unlisting is a store that fails to list keys.
 type unlisting struct{ store.Store }
 
 func (unlisting) ListKeys(context.Context, string, driver.ListQuery) ([]apikeys.Key, error) {

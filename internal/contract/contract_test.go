@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestContract provokes every answer that is documented.
+// TestContract provokes every documented response.
 func TestContract(t *testing.T) { testContract(t, load(t)) }
 
-// TestContractOfAHost does so on a host with scopes, event types, names and limits of its own.
+// TestContractOfAHost does the same on a host with its own scopes, event types, names and limits.
 func TestContractOfAHost(t *testing.T) {
 	d := loadOwn(t)
 	testContract(t, d)
@@ -34,7 +34,7 @@ func testContract(t *testing.T, d *document) {
 	t.Run("failures", func(t *testing.T) { testFailing(t, h) })
 
 	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
-		return // a part of it
+		return // only some of the tests ran
 	}
 	for _, op := range d.operations {
 		for status := range op.Operation.Responses.Map() {

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// settled waits until the event's delivery to the webhook is in the state, and
-// returns it.
+// settled waits until the delivery of the event to the webhook has the given state, and returns the
+// response.
 func (h *host) settled(t *testing.T, webhook, event, state string) *exchange {
 	t.Helper()
 	var got *exchange
@@ -116,7 +116,7 @@ func (h *host) testDeliveries(t *testing.T) {
 
 const noRecovery = "rec_01JZ5T3K9QWERTYASDFGHJKMNP"
 
-// recover creates a recovery and waits until it is done.
+// recoverStep creates a recovery and waits until it is done.
 func (h *host) recoverStep(t *testing.T, webhook string, how ...func(*call)) {
 	t.Helper()
 	job := h.do(t, "createRecovery", 202, append(how, at(webhook))...).text("id")

@@ -15,21 +15,21 @@ import (
 	"github.com/storageapi/storageapi"
 )
 
-// A document is the API's, as kin-openapi reads it.
+// A document is the OpenAPI document as read by kin-openapi.
 type document struct {
 	spec       *openapi3.T
-	operations []*operation // of the paths, in the order of their ids
+	operations []*operation // all operations of the paths, in order of their IDs
 
-	// otherwise answers what no operation is for, by status: 404 and 405, beside
-	// what every request can be answered.
+	// otherwise has the responses to requests that match no operation: 404 and 405, in addition to
+	// the responses that every request can get. The key is the status.
 	otherwise map[int]*operation
 
 	text      []byte
-	prefix    string                   // of the paths
-	configure func(*storageapi.Config) // what the document is of; nil: the default
+	prefix    string                   // prefix of the paths
+	configure func(*storageapi.Config) // configures the host of the document; nil: the default
 }
 
-// An operation is what is documented of one method of one path.
+// An operation is a documented method of a path.
 type operation struct {
 	routers.Route
 	id string
@@ -97,7 +97,7 @@ func (d *document) operation(path string, item *openapi3.PathItem, method string
 	}
 }
 
-// byID returns the operation of that id.
+// byID returns the operation with the ID.
 func (d *document) byID(t testing.TB, id string) *operation {
 	t.Helper()
 	for _, op := range d.operations {
@@ -109,7 +109,7 @@ func (d *document) byID(t testing.TB, id string) *operation {
 	return nil
 }
 
-// closeObjects lets no schema allow fields that it does not name.
+// closeObjects makes all schemas reject undocumented fields.
 func closeObjects(node any) {
 	switch node := node.(type) {
 	case map[string]any:
@@ -126,7 +126,7 @@ func closeObjects(node any) {
 	}
 }
 
-// parameters returns those of the path and those of the operation.
+// parameters returns the parameters of the path and of the operation.
 func (o *operation) parameters() []*openapi3.Parameter {
 	var list []*openapi3.Parameter
 	for _, parameters := range []openapi3.Parameters{o.PathItem.Parameters, o.Operation.Parameters} {
@@ -148,8 +148,8 @@ func (o *operation) parameterNames() iter.Seq[string] {
 	}
 }
 
-// path returns the operation's path with values for what stands in braces, in
-// their order, and those by name.
+// path returns the operation's path with the values in place of its parameters, in order, and the
+// values by parameter name.
 func (o *operation) path(values ...string) (path string, byName map[string]string) {
 	byName = make(map[string]string)
 	segments := strings.Split(o.Path, "/")
@@ -162,7 +162,7 @@ func (o *operation) path(values ...string) (path string, byName map[string]strin
 	return strings.Join(segments, "/"), byName
 }
 
-// TestDocument has kin-openapi check the document, its examples too.
+// TestDocument validates the document and its examples with kin-openapi.
 func TestDocument(t *testing.T) {
 	t.Run("default", func(t *testing.T) { testDocument(t, load(t)) })
 	t.Run("of a host", func(t *testing.T) { testDocument(t, loadOwn(t)) })
@@ -194,8 +194,8 @@ func testDocument(t *testing.T, d *document) {
 	}
 }
 
-// checkRequired checks that no field of what is sent is documented as one that may
-// be absent, but for those: what there is none of is null.
+// checkRequired checks that all fields of responses and events, except those in but, are documented
+// as required. Missing values are null.
 func checkRequired(t *testing.T, where string, ref *openapi3.SchemaRef, but ...string) {
 	if ref == nil {
 		return

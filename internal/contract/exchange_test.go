@@ -18,46 +18,46 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 )
 
-// A call is a request to be. Its zero value has neither key nor body.
+// A call is a request to send. The zero call has no key and no body.
 type call struct {
 	op     *operation
-	method string            // that of op, or HEAD where that is GET, or none that is documented
-	path   string            // with all values in it, escaped
-	ids    map[string]string // the values by name, not escaped
+	method string            // the method of op, HEAD for GET, or an undocumented one
+	path   string            // escaped, with all values
+	ids    map[string]string // unescaped values by parameter name
 	query  string
 	header http.Header
 	body   []byte
 }
 
-// An exchange is a request and its answer.
+// An exchange is a request with its response.
 type exchange struct {
 	call
-	invalid error // what is wrong with the request, by the document
+	invalid error // violation of the document by the request
 	status  int
 	header  http.Header
 	body    []byte
 }
 
-// secrets are the values of keys and signing secrets.
+// secrets matches the values of keys and signing secrets.
 var secrets = regexp.MustCompile(`\b(sak|acme|whsec)_[0-9A-Za-z+/=]+`)
 
-// String shows the exchange without its secrets.
+// String returns the exchange without its secrets.
 func (e *exchange) String() string {
 	text := fmt.Sprintf("%s: %s %s?%s %v %.300q\n\tanswered %d %v %.600s\n\tby the document the request is: %v",
 		e.op.id, e.method, e.path, e.query, e.call.header, e.call.body, e.status, e.header, e.body, e.invalid)
 	return secrets.ReplaceAllString(text, "${1}_…")
 }
 
-// client follows no redirect.
+// client follows no redirects.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// exchange makes the call, and returns an error unless the answer is as documented.
+// exchange makes the call, and returns an error unless the response is as documented.
 func (h *host) exchange(c call) (*exchange, error) {
 	request, err := http.NewRequestWithContext(h.Context(), c.method, h.url, bytes.NewReader(c.body))
 	if err != nil {
 		return nil, err
 	}
-	request.URL.Opaque = c.path // to the byte
+	request.URL.Opaque = c.path // sent unchanged
 	request.URL.RawQuery = c.query
 	request.Header = c.header.Clone()
 	done := &exchange{call: c, invalid: checkRequest(h.Context(), c)}
@@ -78,9 +78,9 @@ func (h *host) exchange(c call) (*exchange, error) {
 	return done, nil
 }
 
-// checkRequest returns what is wrong with the request by the document.
+// checkRequest returns how the request violates the document, or nil.
 func checkRequest(ctx context.Context, c call) error {
-	// The URL that is sent need not be one; to kin-openapi only its query matters.
+	// The request may have an invalid URL. kin-openapi needs only its query.
 	query, err := url.ParseQuery(c.query)
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func options() *openapi3filter.Options {
 	}
 }
 
-// undocumented returns the first of the names that is none of the documented ones,
-// nor of those that need not be, in any case; or "".
+// undocumented returns the first name that is neither in documented nor in common, or "". It
+// ignores case.
 func undocumented(names, documented iter.Seq[string], common ...string) string {
 	known := append(slices.Collect(documented), common...)
 	for name := range names {
@@ -121,8 +121,8 @@ func undocumented(names, documented iter.Seq[string], common ...string) string {
 	return ""
 }
 
-// check returns an error unless the answer is as documented: its status, its
-// headers, all of them and no others, its body, and the code of an error.
+// check returns an error unless the response is as documented: its status, exactly the documented
+// headers, its body, and the code of an error.
 func (e *exchange) check(ctx context.Context) error {
 	err := openapi3filter.ValidateResponse(ctx, &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: &http.Request{Method: e.op.Method}, Route: &e.op.Route},
@@ -152,12 +152,12 @@ func (e *exchange) check(ctx context.Context) error {
 	return nil
 }
 
-// isEventBody reports whether the answer is an event's body, as it was sent.
+// isEventBody reports whether the response is the body of an event as it was sent.
 func (e *exchange) isEventBody() bool {
 	return e.status == http.StatusOK && strings.HasSuffix(e.op.Path, "/body") && e.header.Get("Content-Type") == "application/json"
 }
 
-// options leaves the body of a HEAD alone, which has none.
+// options returns validation options. They exclude the body of a response to HEAD, which has none.
 func (e *exchange) options() *openapi3filter.Options {
 	o := options()
 	o.ExcludeResponseBody = e.method == http.MethodHead
@@ -169,21 +169,21 @@ func (e *exchange) code() any {
 	return failure["code"]
 }
 
-// object returns the body decoded, if it is an object.
+// object returns the decoded body, if it is an object.
 func (e *exchange) object() map[string]any {
 	var object map[string]any
 	_ = json.Unmarshal(e.body, &object)
 	return object
 }
 
-// text returns a field of the body that is a string.
+// text returns a string field of the body.
 func (e *exchange) text(name string) string {
 	text, _ := e.object()[name].(string)
 	return text
 }
 
-// checkEvent returns the type of an event that was received, and an error unless
-// its request is as documented under webhooks.
+// checkEvent returns the type of a received event, and an error unless the request is as documented
+// under webhooks.
 func (d *document) checkEvent(request *http.Request) (string, error) {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {

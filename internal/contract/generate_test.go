@@ -10,14 +10,14 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// A generator makes values from schemas. They are meant to be valid, and need not
-// be: what no generator can know, such as which ids there are, is in pools.
+// A generator makes values from schemas. Most are valid, but it knows only the values in pools, for
+// example of existing IDs.
 type generator struct {
 	*rand.Rand
-	pools map[string][]any // by the name of the schema
+	pools map[string][]any // by schema name
 }
 
-// chance is true that many times in a hundred.
+// chance returns true with a probability of percent %.
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func pick[T any](g *generator, list []T) T { return list[g.IntN(len(list))] }
@@ -25,7 +25,7 @@ func pick[T any](g *generator, list []T) T { return list[g.IntN(len(list))] }
 func (g *generator) value(ref *openapi3.SchemaRef) any {
 	name := path.Base(ref.Ref)
 	if pool := g.pools[name]; len(pool) > 0 && (name == "WebhookURL" || g.chance(80)) {
-		return pick(g, pool) // no other URLs: something could be at them
+		return pick(g, pool) // only from the pool, because another URL could have a receiver
 	}
 	s := ref.Value
 	switch {
@@ -63,8 +63,8 @@ func (g *generator) value(ref *openapi3.SchemaRef) any {
 	return g.text(s)
 }
 
-// integer returns the least or the most that the schema allows, what is just beyond,
-// or something between.
+// integer returns the minimum or maximum of the schema, a value just beyond them, or one in
+// between.
 func (g *generator) integer(s *openapi3.Schema) float64 {
 	least, most := -1e15, 1e15
 	if s.Min != nil {
@@ -102,14 +102,14 @@ func (g *generator) text(s *openapi3.Schema) string {
 		return string(text)
 	}
 	most := int(*s.MaxLength)
-	if g.chance(10) { // as long as can be, or one more
+	if g.chance(10) { // the maximum length, or one more
 		text = append(text, []rune(strings.Repeat("a", most+1))...)
 		return string(text[:most+g.IntN(2)])
 	}
 	return string(text[:min(len(text), most)])
 }
 
-// match writes something that the expression matches, more or less.
+// match writes a text that usually matches the expression.
 func (g *generator) match(b *strings.Builder, re *syntax.Regexp) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -117,7 +117,7 @@ func (g *generator) match(b *strings.Builder, re *syntax.Regexp) {
 	case syntax.OpCharClass:
 		i := 2 * g.IntN(len(re.Rune)/2)
 		if g.chance(70) {
-			i = 0 // the first range: ASCII, as a rule
+			i = 0 // the first range, usually ASCII
 		}
 		low, high := re.Rune[i], re.Rune[i+1]
 		b.WriteRune(low + g.Int32N(min(high-low, 200)+1))
@@ -147,7 +147,7 @@ func (g *generator) match(b *strings.Builder, re *syntax.Regexp) {
 	}
 }
 
-// junk returns what may stand where something else should.
+// junk returns a value of any type, which is invalid in most places.
 func (g *generator) junk() any {
 	return pick(g, []any{
 		nil, true, false, 0.0, -1.0, 1.0, 0.5, 1e300, 101.0, 31536001.0, "", " ", "a", "null", "0", "-1", "1e3", "\x00", "\u0085", "\u202e", "é", "😀", "a/b", "../..", "%00", "%",
@@ -157,14 +157,14 @@ func (g *generator) junk() any {
 	})
 }
 
-// spoil changes something somewhere in a value.
+// spoil changes a random part of a value.
 func (g *generator) spoil(value any) any {
 	if g.chance(15) {
 		return g.junk()
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		for name := range value { // any
+		for name := range value { // any field
 			switch g.IntN(5) {
 			case 0:
 				delete(value, name)

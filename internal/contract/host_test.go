@@ -25,7 +25,7 @@ import (
 
 const account = "acct_1"
 
-// A host is a service with the API on a file, and a receiver for its webhooks.
+// A host is the service on a file, with a receiver for its webhooks.
 type host struct {
 	testing.TB
 	*document
@@ -36,10 +36,10 @@ type host struct {
 	seen     *seen
 }
 
-// What answers were seen.
+// seen records the statuses of responses.
 type seen struct {
 	mu       sync.Mutex
-	statuses map[string]map[int]bool // by operation
+	statuses map[string]map[int]bool // by operation ID
 }
 
 func (s *seen) add(op string, status int) {
@@ -51,8 +51,8 @@ func (s *seen) add(op string, status int) {
 	s.statuses[op][status] = true
 }
 
-// newHost starts a host. Its deliveries get one attempt each, and its rates are
-// bounded, by what nobody reaches, so that answers tell of them.
+// newHost starts a host. Each delivery gets one attempt. Rate limits are enabled but too high to be
+// reached, so that responses have the rate-limit headers.
 func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 	t.Helper()
 	h := &host{TB: t, document: d, receiver: newReceiver(t, d), seen: &seen{statuses: make(map[string]map[int]bool)}}
@@ -98,7 +98,7 @@ func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 	return h
 }
 
-// key makes a key in Go and returns its id and value.
+// key creates a key in Go, and returns its ID and value.
 func (h *host) key(name string, set scopes.Set) (id, value string) {
 	h.Helper()
 	key, token, err := h.api.Keys.Create(h.Context(), account, apikeys.CreateParams{Name: name, Scopes: set})
@@ -108,7 +108,7 @@ func (h *host) key(name string, set scopes.Set) (id, value string) {
 	return key.ID, token.Reveal()
 }
 
-// publish publishes an event and returns its id.
+// publish publishes an event and returns its ID.
 func (h *host) publish(data webhooks.Data) string {
 	h.Helper()
 	event := webhooks.Event{ID: h.api.Webhooks.NewEventID(), Account: account, Data: data}
@@ -118,8 +118,8 @@ func (h *host) publish(data webhooks.Data) string {
 	return event.ID
 }
 
-// A receiver takes events, and checks that each is as documented. Its answer is
-// what the path begins with.
+// A receiver receives events, and checks that each is as documented. The start of a request's path
+// determines the response.
 type receiver struct {
 	testing.TB
 	*document
@@ -127,8 +127,8 @@ type receiver struct {
 	roots *x509.CertPool
 
 	mu       sync.Mutex
-	types    map[string]int // how many of each event type came
-	hang     chan struct{}  // closed to let go of what hangs
+	types    map[string]int // number of received events by type
+	hang     chan struct{}  // closed to end hanging requests
 	hangings int
 }
 
@@ -169,24 +169,24 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// received returns how many events of the type have arrived.
+// received returns the number of received events of the type.
 func (r *receiver) received(eventType string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.types[eventType]
 }
 
-// hanging returns how many requests have come that hang.
+// hanging returns the number of requests that were left hanging.
 func (r *receiver) hanging() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hangings
 }
 
-// release lets go of them.
+// release ends the hanging requests.
 func (r *receiver) release() { close(r.hang) }
 
-// eventually waits until done says so.
+// eventually waits until done returns true.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {

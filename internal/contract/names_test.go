@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestNames gives a key names of all kinds: those that are good by the document are
-// taken, and no others.
+// TestNames renames a key to random names, and checks that the API accepts exactly the names that
+// are valid by the document.
 func TestNames(t *testing.T) {
 	h := newHost(t, load(t), nil)
 	id, _ := h.key("a key", scopes.Of(scopes.FilesRead))

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An invoicePaid is a host's payload.
+// An invoicePaid is an event payload declared by the host.
 type invoicePaid struct {
 	InvoiceID string  `json:"invoiceId"`
 	Total     float64 `json:"total"`
@@ -17,7 +17,7 @@ type invoicePaid struct {
 
 func (invoicePaid) EventType() webhooks.EventType { return "invoices.paid" }
 
-// own makes a host's vocabulary of a Config.
+// own configures a host with its own vocabulary.
 func own(config *storageapi.Config) {
 	config.Prefix = "/api/v1"
 	config.Scopes = []scopes.Declaration{
@@ -45,7 +45,7 @@ func loadOwn(t testing.TB) *document {
 	return d
 }
 
-// events returns events of all types that the host has.
+// events returns an event of each type of the host.
 func (h *host) events() []webhooks.Data {
 	list := everyEvent()
 	if h.configure != nil {
@@ -54,7 +54,8 @@ func (h *host) events() []webhooks.Data {
 	return list
 }
 
-// testOwnScopes has the document's enumeration decide about the host's own scopes.
+// testOwnScopes checks that the document lists exactly the host's scopes, and that a key without
+// the host's own scopes can neither grant them nor subscribe to events that require them.
 func (h *host) testOwnScopes(t *testing.T) {
 	h.do(t, "createKey", 201, body(`{"name":"a","scopes":["invoices:write","files:read"]}`))
 	if done := h.do(t, "createKey", 400, body(`{"name":"a","scopes":["invoices:delete"]}`)); done.invalid == nil {

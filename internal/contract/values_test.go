@@ -9,9 +9,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// everyEvent returns events of all types, with values at the edges.
+// everyEvent returns events of all types, with extreme values.
 func everyEvent() []webhooks.Data {
-	const most = 1<<53 - 1 // what every reader of JSON has exactly
+	const most = 1<<53 - 1 // all JSON readers decode it exactly
 	return []webhooks.Data{
 		alerts.FilesExpiring{Files: []alerts.ExpiringFile{
 			{ID: "file_1", Name: "Q&A <draft>.pdf", EnvironmentID: "env_1", ExpiresAt: time.Now()},
@@ -31,12 +31,12 @@ func everyEvent() []webhooks.Data {
 func encode(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // it came from JSON
+		panic(err) // the JSON was valid before
 	}
 	return string(data)
 }
 
-// contains reports whether text holds all of the parts.
+// contains reports whether text contains all parts.
 func contains(text []byte, parts ...string) bool {
 	for _, part := range parts {
 		if !bytes.Contains(text, []byte(part)) {

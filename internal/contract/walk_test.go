@@ -23,25 +23,25 @@ var (
 	requests = flag.Int("requests", 2000, "how many TestWalk makes")
 )
 
-// beyondSchemas are the rules that a schema cannot say, by what is answered where
-// they are broken: a request that is good by the document may be answered so. Of a
-// parameter that is a boolean the validator takes 0, 1 and t as well, which JSON does not.
+// beyondSchemas matches the errors for rules that a schema cannot express, so that requests may
+// break them although they are valid by the document. For boolean parameters the validator also
+// accepts 0, 1 and t, unlike the API.
 var beyondSchemas = regexp.MustCompile(`^(expiresAt must be (in the future|before the year|an RFC 3339)|url must |cursor must |balanceThreshold must be at most|(from|to|since|until|unusedSince) must |failed must be true or false)`)
 
-// A walker makes calls from the document.
+// A walker makes random calls from the document.
 type walker struct {
 	*generator
 	*host
-	weak string // a key that may do nothing
+	weak string // a key without permissions
 
-	// Paths that led somewhere, by their last parameter: what is under a webhook
-	// is not found by chance.
+	// Path values of existing recoveries and deliveries, by last parameter. Random values would
+	// rarely match them.
 	paths map[string][]map[string]string
 }
 
-// TestWalk calls operations at random, with values that are good and bad by the
-// document. No answer may be a 5xx or other than documented; what is bad by the
-// document must not succeed, and what is good must not be refused as bad.
+// TestWalk calls operations at random, with values that are valid or invalid by the document. No
+// response may be a 5xx or undocumented. Invalid requests must not succeed, and valid ones must not
+// be rejected as invalid.
 func TestWalk(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
@@ -80,13 +80,13 @@ func TestWalk(t *testing.T) {
 	t.Logf("answers by status: %v", answers)
 }
 
-// learn adds to what stands for a schema, and forgets what is oldest.
+// learn adds a value to the pool of a schema, and drops the oldest ones.
 func (w *walker) learn(schema string, value any) {
 	pool := append(w.pools[schema], value)
 	w.pools[schema] = pool[max(0, len(pool)-20):]
 }
 
-// forget removes an id that there is no more.
+// forget removes the ID of a deleted object.
 func (w *walker) forget(id string) {
 	for schema, pool := range w.pools {
 		w.pools[schema] = slices.DeleteFunc(pool, func(value any) bool { return value == id })
@@ -123,8 +123,8 @@ func (w *walker) learnFrom(done *exchange) {
 	}
 }
 
-// call makes a call. It is sure if the document's judgement of it counts; it does
-// not where things are spoilt that a validator does not see.
+// call returns a random call. sure is false if the call has been spoilt in a way that the validator
+// does not detect.
 func (w *walker) call() (c call, sure bool) {
 	if w.chance(5) {
 		return w.stray(), false
@@ -158,7 +158,7 @@ func (w *walker) call() (c call, sure bool) {
 				text = known[parameter.Name]
 			}
 			if text == "" {
-				text = "x" // an empty segment is another path
+				text = "x" // an empty segment would make it another path
 			}
 			c.ids[parameter.Name] = text
 			c.path = strings.ReplaceAll(c.path, "{"+parameter.Name+"}", strings.ReplaceAll(url.QueryEscape(text), "+", "%20"))
@@ -188,10 +188,10 @@ func (w *walker) call() (c call, sure bool) {
 	return c, sure
 }
 
-// visible are the characters of a header's value.
+// visible lists the characters allowed in the value of a header.
 const visible = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 
-// authenticate gives the call a key, or something else.
+// authenticate sets the key of the call, which may be invalid.
 func (w *walker) authenticate(c *call) {
 	keys := []string{w.admin}
 	switch w.IntN(30) {
@@ -209,13 +209,13 @@ func (w *walker) authenticate(c *call) {
 	}
 }
 
-// content gives the call a body.
+// content sets the body of the call.
 func (w *walker) content(c *call) (sure bool) {
 	value := w.junk()
 	if body := c.op.Operation.RequestBody; body != nil {
 		value = w.value(body.Value.Content["application/json"].Schema)
 	}
-	for range max(0, w.IntN(5)-2) { // three in five are left as they are
+	for range max(0, w.IntN(5)-2) { // three in five bodies are not spoilt
 		value = w.spoil(value)
 	}
 	data, err := json.Marshal(value)
@@ -241,7 +241,7 @@ func (w *walker) content(c *call) (sure bool) {
 	return sure
 }
 
-// spoilText changes a body in ways that readers of JSON differ about.
+// spoilText changes a body in ways that JSON readers handle differently.
 func (w *walker) spoilText(data []byte) []byte {
 	text := string(data)
 	switch w.IntN(9) {
@@ -253,7 +253,7 @@ func (w *walker) spoilText(data []byte) []byte {
 		return append(data, pick(w.generator, []string{"{}", ",", "x", "\x00", " \n"})...)
 	case 3:
 		return []byte("\ufeff" + text)
-	case 4: // each field twice
+	case 4: // duplicate fields
 		return []byte(strings.TrimSuffix(text, "}") + "," + strings.TrimPrefix(text, "{"))
 	case 5:
 		return []byte(strings.Repeat("[", 20000) + text)
@@ -265,7 +265,7 @@ func (w *walker) spoilText(data []byte) []byte {
 	return []byte(strings.ReplaceAll(text, "e", `\ud800`))
 }
 
-// stray makes a call that no operation is for.
+// stray returns a call that matches no operation.
 func (w *walker) stray() call {
 	c := call{op: w.otherwise[http.StatusNotFound], header: make(http.Header)}
 	w.authenticate(&c)

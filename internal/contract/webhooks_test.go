@@ -9,8 +9,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// webhook makes a webhook for all events at a path of the receiver, and returns its
-// id.
+// webhook creates a webhook for all events at a path of the receiver, and returns its ID.
 func (h *host) webhook(t testing.TB, path string) string {
 	t.Helper()
 	events, err := json.Marshal(h.api.Webhooks.EventTypes())
@@ -53,7 +52,7 @@ func (h *host) testWebhooks(t *testing.T) {
 		t.Error("the secret was not rotated")
 	}
 	h.do(t, "rotateWebhookSecret", 200, at(id))
-	h.do(t, "testWebhook", 200, at(id)) // which two secrets sign
+	h.do(t, "testWebhook", 200, at(id)) // signed with two secrets
 
 	_, reader := h.key("reader", scopes.Of(scopes.FilesRead))
 	for _, op := range []string{"updateWebhook", "rotateWebhookSecret", "testWebhook", "createRecovery", "deleteWebhook"} {
@@ -94,7 +93,7 @@ func (h *host) testTestEvents(t *testing.T) {
 	h.do(t, "deleteWebhook", 204, at(id))
 }
 
-// testEvents has an event of each type arrive at the receiver, which checks it.
+// testEvents sends an event of each type to the receiver, which checks it.
 func (h *host) testEvents(t *testing.T) {
 	id := h.webhook(t, "")
 	for _, data := range h.events() {

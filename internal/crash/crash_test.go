@@ -22,41 +22,41 @@ import (
 
 var kills = flag.Int("kills", 90, "how many hosts TestKill kills, at least 84 so that each point of the store is met; with -short a tenth")
 
-// A harness lets host after host work with one file.
+// A harness runs hosts one after the other on the same file.
 type harness struct {
 	testing.TB
 	path     string
 	ledger   *ledger
 	receiver *receiver
-	planned  map[string]int // how many hosts were to be killed there, by the plan's name
-	reached  map[string]int // and how many were
+	planned  map[string]int // number of hosts to kill, by the plan's name
+	reached  map[string]int // number of hosts killed as planned, by the plan's name
 
 	tokens           map[string]string  // by account
 	standing         map[string][]*hook // by account
-	goodKey, deadKey string             // what must be so; empty: not known
-	openRequest      string             // for a key, that no host has answered
+	goodKey, deadKey string             // a valid and a deleted key; empty: not known
+	openRequest      string             // ID of a key request that no host has answered
 
 	mu      sync.Mutex
 	unacked []*event
 	events  int
 }
 
-// A plan says when a host is to die.
+// A plan determines when a host is killed.
 type plan struct {
 	name  string
-	early bool          // delay begins with it; or else
-	acks  int           // when it has acknowledged so many events, at least 1
-	end   bool          // it is told to end then
-	delay time.Duration // after which it is killed
-	point point         // it kills itself there
-	trap  *trap         // the receiver does
+	early bool          // do not wait for acks before end and delay
+	acks  int           // number of events to acknowledge first, at least 1
+	end   bool          // begin a proper shutdown then
+	delay time.Duration // kill the host after this delay
+	point point         // the host kills itself here
+	trap  *trap         // the receiver kills the host
 }
 
-// patience is how long a host may take to come to its point.
+// patience is how long a host may take to reach its point.
 const patience = 10 * time.Second
 
-// TestKill kills hosts under load, and wants everything that they were told is done,
-// and nothing that they were told is not to be.
+// TestKill kills hosts under load, and checks that all acknowledged operations have taken effect
+// and all acknowledged deletions stay in effect.
 func TestKill(t *testing.T) {
 	share := *kills / 3
 	if testing.Short() {
@@ -109,11 +109,11 @@ func newHarness(t *testing.T) *harness {
 	}
 }
 
-// live runs a host until it is dead.
+// live runs a host until it is killed or ends.
 func (h *harness) live(p plan) {
 	s, loads := h.begin(p)
 	kill := func() {
-		h.receiver.deciding.Lock() // some requests are looked into first
+		h.receiver.deciding.Lock() // after checks of current requests
 		defer h.receiver.deciding.Unlock()
 		s.kill()
 	}
@@ -151,7 +151,7 @@ func (h *harness) live(p plan) {
 	}
 }
 
-// begin starts a host and, once it serves, the clients.
+// begin starts a host, and starts its clients when it is ready.
 func (h *harness) begin(p plan) (*session, *sync.WaitGroup) {
 	var bootstrap []string
 	for _, account := range accounts {
@@ -180,7 +180,7 @@ func (h *harness) begin(p plan) (*session, *sync.WaitGroup) {
 	return s, &clients
 }
 
-// finish lets a last host work until all has arrived, and looks into the file.
+// finish runs a last host until all events have arrived, and then inspects the file.
 func (h *harness) finish() {
 	s, clients := h.begin(plan{})
 	s.rest(time.Second)
@@ -206,7 +206,7 @@ func (h *harness) finish() {
 	h.inspect()
 }
 
-// inspect reads in the file what became of each event, and checks its pages.
+// inspect compares the events in the file with the ledger, and verifies the file's pages.
 func (h *harness) inspect() {
 	file, err := bolt.Open(h.path)
 	if err != nil {
@@ -242,7 +242,7 @@ func (h *harness) inspect() {
 	}
 }
 
-// report says what was done.
+// report prints and returns the counts.
 func (h *harness) report() counts {
 	total := h.ledger.total()
 	for _, name := range slices.Sorted(maps.Keys(h.planned)) {
@@ -277,7 +277,7 @@ func (c *counts) add(d counts) {
 	c.lost += d.lost
 }
 
-// nextEvent returns what to publish next.
+// nextEvent returns the next event to publish.
 func (h *harness) nextEvent() *event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -294,7 +294,7 @@ func (h *harness) nextEvent() *event {
 	return &event{id: fmt.Sprintf("c%d-%d", h.ledger.life, h.events), account: accounts[h.events%len(accounts)], kind: kind}
 }
 
-// again has an event published by a later host.
+// again makes a later host publish the event.
 func (h *harness) again(e *event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

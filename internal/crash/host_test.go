@@ -27,14 +27,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// hostVariable holds a hostConfig, as JSON, in a process that is to be a host.
+// hostVariable is the environment variable that makes a process a host. Its value is a hostConfig
+// as JSON.
 const hostVariable = "STORAGEAPI_CRASH_HOST"
 
 type hostConfig struct {
 	Path      string   // of the file
 	Authority []byte   // the receiver's certificate, DER
 	Bootstrap []string // accounts that need a key
-	Point     point    // where to die; zero: nowhere
+	Point     point    // where to die; zero: never
 }
 
 func TestMain(m *testing.M) {
@@ -54,9 +55,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runHost serves until standard input ends, and then ends as a host should. It
-// prints "key", account and token for each account to bootstrap, and "ready" and
-// its address.
+// runHost serves until standard input ends, and then shuts down properly. It prints "key", account
+// and token for each account to bootstrap, and then "ready" and its address.
 func runHost(config hostConfig) error {
 	authority, err := x509.ParseCertificate(config.Authority)
 	if err != nil {
@@ -76,7 +76,7 @@ func runHost(config hostConfig) error {
 				Total:      32,
 				PerWebhook: 4,
 			},
-			MaxPerAccount: -1, // whoever dies leaves some behind
+			MaxPerAccount: -1, // killed hosts leave webhooks behind
 		},
 		Keys:   apikeys.Config{MaxPerAccount: -1},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -124,7 +124,7 @@ func runHost(config hostConfig) error {
 	return api.Close()
 }
 
-// retries are many and soon: no delivery may end as dead here.
+// retries returns many short delays, so that no delivery ends as dead.
 func retries() []time.Duration {
 	waits := make([]time.Duration, 100)
 	for i := range waits {
@@ -136,11 +136,10 @@ func retries() []time.Duration {
 // die kills this process.
 func die() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {} // nothing more is done
+	select {} // nothing runs after the kill
 }
 
-// routes are the service's, and those by which this host lets its own clients do
-// what takes Go.
+// routes returns the service's routes and the routes through which clients call the Go API.
 func routes(api *storageapi.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/v2/", api)
@@ -189,13 +188,13 @@ func routes(api *storageapi.Handler) http.Handler {
 	return mux
 }
 
-// number returns what is in the path.
+// number returns the number in a path parameter.
 func number(r *http.Request, name string) int64 {
 	n, _ := strconv.ParseInt(r.PathValue(name), 10, 64)
 	return n
 }
 
-// payloads has one for each type of event that is published here.
+// payloads holds a payload for each published event type.
 var payloads = map[webhooks.EventType]webhooks.Data{
 	alerts.TypeBalanceLow: alerts.BalanceLow{Balance: 1},
 	alerts.TypeFilesExpiring: alerts.FilesExpiring{Files: []alerts.ExpiringFile{
@@ -203,10 +202,10 @@ var payloads = map[webhooks.EventType]webhooks.Data{
 	}},
 }
 
-// answer answers 204, or 500 for an error.
+// answer responds with 204, or 500 if err is not nil.
 func answer(w http.ResponseWriter, err error) { answerIf(w, true, err) }
 
-// answerIf answers 409 instead of 204 if it is not so.
+// answerIf is answer, but responds with 409 instead of 204 if so is false.
 func answerIf(w http.ResponseWriter, so bool, err error) {
 	switch {
 	case err != nil:

@@ -16,66 +16,66 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A ledger knows what hosts were asked, what they said is done, and what arrived.
-// All of it is entered by the process that asks and receives, in the order in which
-// things happened there: who is asked is entered before, what was answered after.
+// A ledger records the requests to hosts, their responses, and the deliveries that arrive. A single
+// process makes all entries, in the order of events: a request is entered before it is sent, and
+// its response after it is received.
 type ledger struct {
 	testing.TB
 
 	mu     sync.Mutex
-	now    int               // counts entries
-	life   int               // which host is at work, from 1
+	now    int               // number of entries
+	life   int               // number of the current host, from 1
 	hooks  map[string]*hook  // by path
-	alive  map[*hook]bool    // those nobody asked to delete
-	events map[string]*event // by id
+	alive  map[*hook]bool    // webhooks whose deletion was not requested
+	events map[string]*event // by ID
 	twice  []twice
 	counts counts
 }
 
-// counts is what there is to say in the end.
+// counts holds the results of a test.
 type counts struct {
 	kills        int
 	acknowledged int // events
-	expected     int // deliveries of acknowledged events that nothing has called off
+	expected     int // deliveries of acknowledged events that must arrive
 	arrived      int // requests
-	duplicates   int // of them, after one that was answered 2xx
-	abandoned    int // of these, those that the same host sent again without waiting for the answer
-	cutShort     int // requests that arrived after their webhook was gone, but had been abandoned
-	recovered    int // deliveries that were skipped before
+	duplicates   int // requests after one with a 2xx response
+	abandoned    int // duplicates that a host sent again without waiting for the response
+	cutShort     int // requests to a deleted webhook that the host had abandoned
+	recovered    int // skipped deliveries that were recovered
 	redelivered  int
 	lost         int
 }
 
-// A hook is a webhook, known by the path of its URL.
+// A hook is a webhook, identified by the path of its URL.
 type hook struct {
 	path    string
 	account string
 	types   []webhooks.EventType
-	begun   int // when its creation was asked for
+	begun   int // when its creation was requested
 
 	standing bool   // it is never deleted
-	id       string // empty until its creation was acknowledged
+	id       string // empty until the creation is acknowledged
 	verifier *signing.Verifier
-	early    []arrival // what arrived before it could be verified
+	early    []arrival // requests that arrived before verifier was known
 
 	state    state
-	changes  int  // how often the state may have changed
-	doomed   bool // its deletion was asked for
-	gone     int  // when its deletion was acknowledged
-	goneLife int  // and by which host
+	changes  int  // number of possible changes of state
+	doomed   bool // its deletion was requested
+	gone     int  // when its deletion was acknowledged; 0: not yet
+	goneLife int  // the host that acknowledged it
 
-	owed       int               // how many deliveries must arrive
-	open       map[string]bool   // those of them that were not accepted yet, by event id
-	skipped    map[string]bool   // events that must not arrive unless they are recovered
-	recovering bool              // that was asked for
-	tally      map[string]*tally // of what arrived, by event id
+	owed       int               // number of deliveries that must arrive
+	open       map[string]bool   // IDs of owed events that were not accepted yet
+	skipped    map[string]bool   // IDs of events that must not arrive before a recovery
+	recovering bool              // a recovery was requested
+	tally      map[string]*tally // requests that arrived, by event ID
 }
 
-// A state is what is known of a webhook.
+// A state is the known state of a webhook.
 type state int
 
 const (
-	unknown state = iota // it may be on, off or not be there
+	unknown state = iota // on, off or missing
 	on
 	off
 )
@@ -83,29 +83,28 @@ const (
 // A tally counts the requests of one delivery.
 type tally struct {
 	arrived  int
-	accepted int   // which host's request was answered 2xx first; 0: none since it was to come again
-	wire     *wire // by which that came
-	turn     int   // which of the wire's requests it was
-	again    int   // which host was last asked to redeliver it
+	accepted int   // host of the first 2xx response since the last redelivery was requested; 0: none
+	wire     *wire // connection of that request
+	turn     int   // number of that request on the connection
+	again    int   // last host that was asked to redeliver it
 }
 
 // A wire is a connection from a host.
 type wire struct{ requests int }
 
-// A twice is a delivery that came again from the host that had an answer, or was
-// sent one.
+// A twice is a delivery that a host sent again after its first request was answered.
 type twice struct {
 	what string
 	wire *wire
-	turn int // of the request before
+	turn int // number of the previous request on the wire
 }
 
 type event struct {
 	id, account string
 	kind        webhooks.EventType
 	acked       int           // when it was acknowledged; 0: not yet
-	at          map[*hook]int // webhooks of known state when it was first asked for, and their changes
-	body        []byte        // as it arrived first
+	at          map[*hook]int // number of changes of each webhook of known state when publishing began
+	body        []byte        // body of the first request
 }
 
 type arrival struct {
@@ -118,21 +117,22 @@ func newLedger(t testing.TB) *ledger {
 	return &ledger{TB: t, hooks: make(map[string]*hook), alive: make(map[*hook]bool), events: make(map[string]*event)}
 }
 
-// lock makes an entry: it returns what ends it.
+// lock locks the ledger for an entry.
 func (l *ledger) lock() (unlock func()) {
 	l.mu.Lock()
 	l.now++
 	return l.mu.Unlock
 }
 
-// begin enters that the next host is at work.
+// begin enters the start of the next host.
 func (l *ledger) begin() {
 	defer l.lock()()
 	l.life++
 }
 
-// end enters that all that the host sent is dealt with. What it sent again it must
-// have abandoned before: a connection is closed then, and not used again.
+// end enters that all requests from the host are handled. It checks that the host abandoned each
+// request that it sent again: an abandoned request closes its connection, so the connection must
+// not have carried a later request.
 func (l *ledger) end() {
 	defer l.lock()()
 	for _, t := range l.twice {
@@ -144,7 +144,7 @@ func (l *ledger) end() {
 	l.twice = nil
 }
 
-// creating enters that a webhook is asked for.
+// creating enters the request to create a webhook.
 func (l *ledger) creating(account string, types ...webhooks.EventType) *hook {
 	defer l.lock()()
 	h := &hook{
@@ -156,7 +156,7 @@ func (l *ledger) creating(account string, types ...webhooks.EventType) *hook {
 	return h
 }
 
-// created enters that the webhook is there.
+// created enters that the webhook exists.
 func (l *ledger) created(h *hook, id string, secret signing.Secret) {
 	defer l.lock()()
 	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: []signing.Secret{secret}})
@@ -171,15 +171,15 @@ func (l *ledger) created(h *hook, id string, secret signing.Secret) {
 	h.early = nil
 }
 
-// changing enters that the webhook is to be turned off or on, or deleted: from now
-// on nobody knows whether it gets what is published.
+// changing enters a request to disable, enable or delete the webhook. From now on its state is
+// unknown.
 func (l *ledger) changing(h *hook) {
 	defer l.lock()()
 	h.state = unknown
 	h.changes++
 }
 
-// deleting enters that the webhook is to be deleted: nothing must arrive any more.
+// deleting enters a request to delete the webhook. Its deliveries need not arrive.
 func (l *ledger) deleting(h *hook) {
 	l.changing(h)
 	defer l.lock()()
@@ -187,19 +187,19 @@ func (l *ledger) deleting(h *hook) {
 	delete(l.alive, h)
 }
 
-// turned enters that the webhook is on or off.
+// turned enters the state of the webhook.
 func (l *ledger) turned(h *hook, state state) {
 	defer l.lock()()
 	h.state = state
 }
 
-// deleted enters that the webhook is gone: no request to it may begin after that.
+// deleted enters the deletion of the webhook. No later request to it is allowed.
 func (l *ledger) deleted(h *hook) {
 	defer l.lock()()
 	h.gone, h.goneLife = l.now, l.life
 }
 
-// publishing enters that an event is asked for, maybe not for the first time.
+// publishing enters a request to publish an event, which may be a repetition.
 func (l *ledger) publishing(e *event) {
 	defer l.lock()()
 	if e.at != nil {
@@ -214,7 +214,7 @@ func (l *ledger) publishing(e *event) {
 	}
 }
 
-// published enters that the event is acknowledged, and must arrive.
+// published enters that the event is acknowledged, so that it must arrive.
 func (l *ledger) published(e *event) {
 	defer l.lock()()
 	if e.acked > 0 {
@@ -225,7 +225,7 @@ func (l *ledger) published(e *event) {
 	for h, changes := range e.at {
 		switch {
 		case h.changes != changes:
-			// nobody knows
+			// the state is unknown
 		case h.state == on:
 			l.owe(h, e.id)
 		default:
@@ -234,7 +234,7 @@ func (l *ledger) published(e *event) {
 	}
 }
 
-// owe enters that an event must arrive, if it has not.
+// owe enters that an event must arrive, unless it has.
 func (l *ledger) owe(h *hook, id string) {
 	h.owed++
 	if n := h.tally[id]; n == nil || n.accepted == 0 {
@@ -242,21 +242,20 @@ func (l *ledger) owe(h *hook, id string) {
 	}
 }
 
-// missedBy returns how many events were published while the webhook was off, and are
+// missedBy returns the number of events that were published while the webhook was disabled and are
 // not recovered.
 func (l *ledger) missedBy(h *hook) int {
 	defer l.lock()()
 	return len(h.skipped)
 }
 
-// recovering enters that what the webhook was not sent while it was off is to be
-// sent now.
+// recovering enters a request to recover the skipped events of the webhook.
 func (l *ledger) recovering(h *hook) {
 	defer l.lock()()
 	h.recovering = true
 }
 
-// recovered enters that it must arrive.
+// recovered enters that the skipped events must arrive.
 func (l *ledger) recovered(h *hook) {
 	defer l.lock()()
 	for id := range h.skipped {
@@ -267,8 +266,8 @@ func (l *ledger) recovered(h *hook) {
 	h.recovering = false
 }
 
-// redelivering picks a delivery that an earlier host made, and enters that it is to
-// come again; empty if there is none.
+// redelivering returns an event that an earlier host delivered to the webhook, or "". It enters the
+// request to redeliver the event.
 func (l *ledger) redelivering(h *hook) (id string) {
 	defer l.lock()()
 	for id, n := range h.tally {
@@ -280,22 +279,22 @@ func (l *ledger) redelivering(h *hook) (id string) {
 	return ""
 }
 
-// redelivered enters that it must come again, if it has not come since.
+// redelivered enters that the event must arrive again, unless it has since.
 func (l *ledger) redelivered(h *hook, id string) {
 	defer l.lock()()
 	l.counts.redelivered++
 	l.owe(h, id)
 }
 
-// isGone reports whether the webhook of that path was deleted, and whether by
-// another host than the one at work.
+// isGone reports whether the webhook with the path was deleted, and whether that was before the
+// current host started.
 func (l *ledger) isGone(path string) (gone, before bool) {
 	defer l.lock()()
 	h := l.hooks[path]
 	return h != nil && h.gone > 0, h != nil && h.gone > 0 && h.goneLife < l.life
 }
 
-// arrive enters that a request arrived, and says whether to accept it.
+// arrive enters that a request has arrived, and reports whether to accept it.
 func (l *ledger) arrive(path string, a arrival) (accept bool) {
 	defer l.lock()()
 	h, e := l.hooks[path], l.events[a.header.Get(signing.HeaderID)]
@@ -341,7 +340,7 @@ func (l *ledger) arrive(path string, a arrival) (accept bool) {
 	return true
 }
 
-// accepted enters that a request is about to be answered 2xx.
+// accepted enters that a 2xx response is about to be sent.
 func (l *ledger) accepted(path string, a arrival) {
 	defer l.lock()()
 	h, id := l.hooks[path], a.header.Get(signing.HeaderID)
@@ -351,8 +350,8 @@ func (l *ledger) accepted(path string, a arrival) {
 	}
 }
 
-// refusedFirst picks the deliveries that are answered 500 when they come for the
-// first time, so that retries are owed too.
+// refusedFirst selects the deliveries whose first request gets a 500 response, so that retries must
+// arrive, too.
 func refusedFirst(path, id string) bool {
 	sum := fnv.New32()
 	sum.Write([]byte(path + id))
@@ -365,7 +364,7 @@ func (l *ledger) verify(h *hook, a arrival) {
 	}
 }
 
-// missing returns what must arrive and has not.
+// missing lists the deliveries that must arrive and have not.
 func (l *ledger) missing() (list []string) {
 	defer l.lock()()
 	for h := range l.alive {
@@ -376,7 +375,7 @@ func (l *ledger) missing() (list []string) {
 	return list
 }
 
-// backlog returns how much that is.
+// backlog returns the number of missing deliveries.
 func (l *ledger) backlog() (n int) {
 	defer l.lock()()
 	for h := range l.alive {
@@ -385,7 +384,7 @@ func (l *ledger) backlog() (n int) {
 	return n
 }
 
-// total returns the counts.
+// total returns the final counts.
 func (l *ledger) total() counts {
 	lost := l.backlog()
 	defer l.lock()()
@@ -397,13 +396,13 @@ func (l *ledger) total() counts {
 	return c
 }
 
-// count changes the counts.
+// count changes the counts while holding the lock.
 func (l *ledger) count(change func(*counts)) {
 	defer l.lock()()
 	change(&l.counts)
 }
 
-// of returns the account's webhooks, by path.
+// of returns the webhooks of an account, by path.
 func (l *ledger) of(account string) map[string]*hook {
 	defer l.lock()()
 	hooks := maps.Clone(l.hooks)

@@ -21,14 +21,14 @@ const (
 	webhooksPath = "/v2/notifications/webhooks"
 	keysPath     = "/v2/api-keys"
 
-	standing   = 3   // webhooks an account has all the time
-	maxBacklog = 300 // deliveries still to arrive, at which publishers wait
+	standing   = 3   // permanent webhooks per account
+	maxBacklog = 300 // number of missing deliveries at which publishers wait
 )
 
 var accounts = []string{"alice", "bob"}
 
-// loads are what clients do with a host at the same time, each until it is dead or
-// they are to stop, and how many do so.
+// loads are the concurrent client operations on a host, with the number of goroutines for each.
+// They end when the host is dead or the session is stopped.
 var loads = []struct {
 	clients int
 	do      func(*session)
@@ -38,14 +38,14 @@ var loads = []struct {
 	{1, (*session).manage},
 }
 
-// A session is what clients do with one host.
+// A session runs the clients of one host.
 type session struct {
 	*harness
 	*process
-	stop   chan struct{} // closed when they are to stop
+	stop   chan struct{} // closed to stop the clients
 	acks   atomic.Int64
 	enough int64
-	busy   chan struct{} // closed when there were enough acknowledgements
+	busy   chan struct{} // closed after enough acknowledgements
 }
 
 func (s *session) goOn() bool {
@@ -57,7 +57,7 @@ func (s *session) goOn() bool {
 	}
 }
 
-// publish publishes events, those first that an earlier host did not acknowledge.
+// publish publishes events, starting with those that earlier hosts did not acknowledge.
 func (s *session) publish() {
 	for s.goOn() {
 		if s.ledger.backlog() > maxBacklog {
@@ -68,14 +68,14 @@ func (s *session) publish() {
 		if !s.announce(e) {
 			return
 		}
-		if rand.IntN(16) == 0 && !s.announce(e) { // nothing comes of that
+		if rand.IntN(16) == 0 && !s.announce(e) { // a repetition has no effect
 			return
 		}
 	}
 }
 
-// announce publishes an event. If the host dies before it answers, the next one
-// will be asked.
+// announce publishes an event. If the host dies without a response, a later host publishes it
+// again.
 func (s *session) announce(e *event) bool {
 	s.ledger.publishing(e)
 	if _, ok := s.want("POST", fmt.Sprintf("/publish/%s/%s/%s", e.account, e.id, e.kind), "", "", http.StatusNoContent); !ok {
@@ -89,7 +89,7 @@ func (s *session) announce(e *event) bool {
 	return true
 }
 
-// manage manages webhooks.
+// manage creates, changes and deletes webhooks.
 func (s *session) manage() {
 	if !s.tidy() {
 		return
@@ -102,8 +102,8 @@ func (s *session) manage() {
 	clients.Wait()
 }
 
-// churn creates webhooks, rotates their secrets and deletes them soon. Those of before
-// go on signing, whenever the host dies.
+// churn creates webhooks, rotates their secrets and deletes them shortly afterwards. Previous
+// secrets keep signing during the grace period, across hosts.
 func (s *session) churn() {
 	for s.goOn() {
 		h, ok := s.create(accounts[rand.IntN(len(accounts))], alerts.TypeBalanceLow)
@@ -121,8 +121,8 @@ func (s *session) churn() {
 	}
 }
 
-// toggle turns the first webhook of each account off and on, and has it sent what was
-// published meanwhile.
+// toggle disables and enables the first webhook of each account, and recovers the events that were
+// skipped.
 func (s *session) toggle() {
 	for s.goOn() {
 		for _, account := range accounts {
@@ -154,11 +154,11 @@ func (s *session) turn(h *hook, to state) bool {
 	return ok
 }
 
-// recover returns the id of the job.
+// recoverStep creates a recovery and returns its ID.
 func (s *session) recoverStep(h *hook) (id string, ok bool) {
 	s.ledger.recovering(h)
 	r, ok := reply{status: http.StatusConflict}, true
-	for ok && r.status == http.StatusConflict { // one that an earlier host began is under way
+	for ok && r.status == http.StatusConflict { // a recovery of an earlier host is in progress
 		r, ok = s.want("POST", webhooksPath+"/"+h.id+"/recoveries", s.tokens[h.account], "", http.StatusAccepted, http.StatusConflict)
 	}
 	if !ok {
@@ -168,8 +168,8 @@ func (s *session) recoverStep(h *hook) (id string, ok bool) {
 	return decode[struct{ ID string }](s, r).ID, true
 }
 
-// redeliver has the second webhook of each account sent again what an earlier host
-// delivered.
+// redeliver redelivers an event that an earlier host delivered to the second webhook of each
+// account.
 func (s *session) redeliver() {
 	for s.goOn() {
 		for _, account := range accounts {
@@ -191,8 +191,8 @@ func (s *session) redeliver() {
 	}
 }
 
-// useKeys creates, rotates and deletes keys. What a host did not answer is asked of
-// the next again: at most one key comes of it.
+// useKeys creates, rotates and deletes keys. It repeats unanswered requests at the next host, and
+// checks that each creates at most one key.
 func (s *session) useKeys() {
 	account := accounts[0]
 	works := func(token string, status int) bool {
@@ -249,7 +249,7 @@ func (s *session) useKeys() {
 	}
 }
 
-// create asks for a webhook and returns it, or false if the host died meanwhile.
+// create creates a webhook. It returns false if the host has died.
 func (s *session) create(account string, types ...webhooks.EventType) (*hook, bool) {
 	h := s.ledger.creating(account, types...)
 	body, err := json.Marshal(map[string]any{"url": s.receiver.url + h.path, "events": types})
@@ -269,10 +269,10 @@ func (s *session) create(account string, types ...webhooks.EventType) (*hook, bo
 	return h, true
 }
 
-// delete deletes a webhook that is there.
+// delete deletes an existing webhook.
 func (s *session) delete(h *hook) bool { return s.remove(h, h.id, http.StatusNoContent) }
 
-// remove asks for the webhook of that id to be deleted.
+// remove requests the deletion of the webhook with the ID.
 func (s *session) remove(h *hook, id string, statuses ...int) bool {
 	s.ledger.deleting(h)
 	_, ok := s.want("DELETE", webhooksPath+"/"+id, s.tokens[h.account], "", statuses...)
@@ -282,8 +282,8 @@ func (s *session) remove(h *hook, id string, statuses ...int) bool {
 	return ok
 }
 
-// tidy compares the webhooks that the host has with the ledger, deletes what earlier
-// hosts have left halfway, and sees to it that the standing ones are there.
+// tidy compares the host's webhooks with the ledger, deletes webhooks whose creation or deletion
+// was interrupted, and creates missing permanent ones.
 func (s *session) tidy() bool {
 	for _, account := range accounts {
 		there, ok := s.list(account)
@@ -299,15 +299,15 @@ func (s *session) tidy() bool {
 			case h.gone == 0 && h.id != "" && !h.doomed && id != h.id:
 				s.process.Errorf("%s is lost: the host has %q there, want %q", path, id, h.id)
 			case h.gone > 0 || h.standing:
-				// as it should be
-			case h.id == "" && id == "": // it never came to be
+				// as expected
+			case h.id == "" && id == "": // it was not created
 				s.ledger.deleting(h)
 				s.ledger.deleted(h)
-			case h.id == "": // it did, but nobody knows its secret
+			case h.id == "": // it was created, but its secret is unknown
 				if !s.remove(h, id, http.StatusNoContent) {
 					return false
 				}
-			default: // its deletion was not asked for, or not acknowledged
+			default: // its deletion was not requested or not acknowledged
 				if !s.remove(h, h.id, http.StatusNoContent, http.StatusNotFound) {
 					return false
 				}
@@ -329,7 +329,7 @@ func (s *session) tidy() bool {
 	return true
 }
 
-// list returns the ids of the account's webhooks by path.
+// list returns the IDs of the account's webhooks, by path.
 func (s *session) list(account string) (map[string]string, bool) {
 	there := make(map[string]string)
 	for cursor := ""; ; {
@@ -352,7 +352,7 @@ func (s *session) list(account string) (map[string]string, bool) {
 	}
 }
 
-// wait asks the host until it is so, or nothing arrives for a long time.
+// wait polls the host until the condition at path holds, or nothing has arrived for a long time.
 func (s *session) wait(path string) bool {
 	arrived, since := 0, time.Now()
 	for ; ; s.rest(10 * time.Millisecond) {

@@ -17,9 +17,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// changes are the methods of a store that change it or what it gives out. A host
-// can be killed before and after a call of each; the number is how many calls there
-// are time for in a host's life.
+// changes are the store methods that change the store or claim deliveries. A host can be killed
+// before and after each call. The number is how many calls fit into a host's life.
 var changes = map[string]int{
 	"CreateKey":    3,
 	"UpdateKey":    2,
@@ -38,15 +37,15 @@ var changes = map[string]int{
 	"Purge":           1,
 }
 
-// reportChanges are those that reports make, with how many calls there are in the life
-// of a host that TestKillReports kills.
+// reportChanges are the methods that reports call, with the number of calls in the life of a host
+// that TestKillReports kills.
 var reportChanges = map[string]int{
 	"UpdateAlert": 200,
 	"EnqueueOnce": 20,
 }
 
-// looks are the methods that only look, that like Probe need not survive a kill, or that
-// like UpdateScan no host here calls.
+// looks are the other methods: those that only read, methods such as Probe that need not survive a
+// kill, and methods such as UpdateScan that no host here calls.
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Deliver", "Unreported", "Ping",
@@ -56,8 +55,8 @@ var looks = []string{
 	"Close", "Capabilities",
 }
 
-// A point is a place in the life of a host: before the nth call of a method of its
-// store, or after the nth return from it, counting from 1.
+// A point is a moment in the life of a host: before the N-th call of a store method, or after its
+// N-th return, counting from 1.
 type point struct {
 	Method string
 	After  bool
@@ -71,15 +70,15 @@ func (p point) String() string {
 	return "before " + p.Method
 }
 
-// A deadly store dies at a point.
+// A deadly store kills its host at a point.
 type deadly struct {
 	store.Store
 	point point
 	die   func()
-	count atomic.Int64 // calls or returns, whichever the point is about
+	count atomic.Int64 // calls, or returns if point.After is set
 }
 
-// at is called before a method, and what it returns after.
+// at must be called before a method; the function that it returns must be called after the method.
 func (d *deadly) at(method string) func() {
 	reach := func(after bool) {
 		if d.point.Method == method && d.point.After == after && d.count.Add(1) == int64(d.point.N) {
@@ -170,8 +169,8 @@ func (d *deadly) Purge(ctx context.Context, purge driver.Purge) (bool, error) {
 	return d.Store.Purge(ctx, purge)
 }
 
-// TestPoints: every method of a store is known here, and one that changes something
-// has its two points.
+// TestPoints checks that the lists above contain every store method, and that each method that
+// changes the store can be killed at both points.
 func TestPoints(t *testing.T) {
 	all := reflect.TypeFor[store.Store]()
 	for method := range all.Methods() {
@@ -194,7 +193,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// call calls a method of a store that has nothing behind it, which panics.
+// call calls a method of a store without a backing store, and recovers from the panic.
 func call(t *testing.T, method reflect.Value) {
 	defer func() {
 		if recover() == nil {

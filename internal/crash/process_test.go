@@ -24,16 +24,16 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	client *http.Client
-	ready  chan struct{} // closed when it serves, or is dead
-	dead   chan struct{} // closed when it is
+	ready  chan struct{} // closed when it serves or is dead
+	dead   chan struct{} // closed when it is dead
 
-	// To be read when ready is closed.
+	// Read these after ready is closed.
 	url  string
-	keys map[string]string // of those it was to bootstrap, by account
+	keys map[string]string // keys of the accounts to bootstrap, by account
 
-	// To be read when dead is closed.
+	// Read these after dead is closed.
 	log    bytes.Buffer
-	killed bool // or else it ended by itself
+	killed bool // false if it ended by itself
 }
 
 func start(t testing.TB, config hostConfig) *process {
@@ -69,7 +69,7 @@ func start(t testing.TB, config hostConfig) *process {
 	return p
 }
 
-// watch reads what the host prints, until it is dead.
+// watch reads the output of the host until it is dead.
 func (p *process) watch(stdout io.Reader) {
 	getReady := sync.OnceFunc(func() { close(p.ready) })
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -103,7 +103,7 @@ func (p *process) watch(stdout io.Reader) {
 
 func (p *process) kill() { _ = p.cmd.Process.Kill() }
 
-// end tells the host to end as a host should.
+// end starts a proper shutdown of the host.
 func (p *process) end() { _ = p.stdin.Close() }
 
 func (p *process) alive() bool {
@@ -115,7 +115,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// rest waits for a while, or until the host is dead.
+// rest waits for d, or until the host is dead.
 func (p *process) rest(d time.Duration) {
 	select {
 	case <-p.dead:
@@ -130,8 +130,8 @@ type reply struct {
 	body   []byte
 }
 
-// do sends a request, with an Idempotency-Key unless that is empty. It reports false
-// when there is no answer, and then the host is dead.
+// do sends a request, with an Idempotency-Key unless that is empty. It returns false if there is no
+// response, after the host is dead.
 func (p *process) do(method, path, token, idempotencyKey, body string) (reply, bool) {
 	r, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *process) do(method, path, token, idempotencyKey, body string) (reply, b
 	return reply{}, false
 }
 
-// want is do for what must have one of the given answers.
+// want is do for a request that must be answered with one of the statuses.
 func (p *process) want(method, path, token, body string, statuses ...int) (reply, bool) {
 	return p.expect(method, path, token, "", body, statuses)
 }

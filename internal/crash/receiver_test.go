@@ -23,32 +23,32 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A stage is how far an attempt is when its receiver kills the host.
+// A stage is the progress of an attempt when its receiver kills the host.
 type stage int
 
 const (
-	received  stage = iota // not a byte is answered
-	answering              // half of a status line is
-	answered               // all of it is, and maybe read
+	received  stage = iota // before any byte of the response
+	answering              // after half of the status line
+	answered               // after the whole response, which may have been read
 )
 
 func (s stage) String() string {
 	return [...]string{"request received", "response begun", "response sent"}[s]
 }
 
-// A receiver is the HTTPS server behind all webhooks.
+// A receiver is the HTTPS server of all webhooks.
 type receiver struct {
 	ledger    *ledger
 	url       string
 	authority []byte // DER
 	conns     atomic.Int64
 	trap      atomic.Pointer[trap]
-	deciding  sync.RWMutex // read-locked while a host must not be killed from here
+	deciding  sync.RWMutex // read-locked by checks during which the host must not be killed
 }
 
-type wireKey struct{} // in a request's context: its *wire
+type wireKey struct{} // key of the *wire in a request's context
 
-// A trap kills the host at the nth request.
+// A trap kills the host at its n-th request.
 type trap struct {
 	stage stage
 	left  atomic.Int64
@@ -82,7 +82,7 @@ func newReceiver(t testing.TB, l *ledger) *receiver {
 	return r
 }
 
-// newCertificate returns one for this machine that vouches for itself.
+// newCertificate returns a self-signed certificate for this machine.
 func newCertificate(t testing.TB) tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	gone, before := r.ledger.isGone(path)
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
-		return // not a whole request: the host was killed, or has abandoned it
+		return // incomplete: the host was killed, or has abandoned the request
 	}
 	if gone {
 		r.refuse(request, before)
@@ -128,10 +128,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	answer()
 }
 
-// refuse deals with a request to a webhook that was gone before the request began
-// to be read here. The bytes may have been sent before: then the host has abandoned
-// the request since, and closed its connection. It must not be waiting for an
-// answer.
+// refuse handles a request to a webhook that was deleted before the receiver began to read the
+// request. The host may have sent it before the deletion, but then it must have abandoned the
+// request and closed the connection instead of waiting for a response.
 func (r *receiver) refuse(request *http.Request, before bool) {
 	r.deciding.RLock()
 	defer r.deciding.RUnlock()
@@ -143,17 +142,17 @@ func (r *receiver) refuse(request *http.Request, before bool) {
 	select {
 	case <-request.Context().Done():
 		r.ledger.count(func(c *counts) { c.cutShort++ })
-	case <-time.After(3 * time.Second): // well below the host's own timeout
+	case <-time.After(3 * time.Second): // well below the host's timeout
 		r.ledger.Errorf("%s got %s, and the host waits for an answer, after the webhook was gone", request.URL.Path, id)
 	}
 }
 
-// spring kills the host at the trap's stage.
+// spring kills the host at the stage of the trap.
 func (r *receiver) spring(t *trap, w http.ResponseWriter, request *http.Request, answer func()) {
 	switch t.stage {
 	case received:
 		t.kill()
-		<-request.Context().Done() // it is dead
+		<-request.Context().Done() // the host is dead
 	case answering:
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -171,7 +170,7 @@ func (r *receiver) spring(t *trap, w http.ResponseWriter, request *http.Request,
 	}
 }
 
-// settle returns when all that a dead host has sent is dealt with.
+// settle waits until all requests from a dead host are handled.
 func (r *receiver) settle() {
 	deadline := time.Now().Add(20 * time.Second)
 	for r.conns.Load() > 0 {

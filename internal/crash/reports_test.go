@@ -25,9 +25,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestKillReports kills hosts while they are reported to, at random and around the
-// steps of alerts. Each alert must be told by exactly one event, whenever a host died
-// and whatever was reported again for it.
+// TestKillReports kills hosts while they receive reports, at random and around the store calls of
+// alerts. Each alert must be published as exactly one event, regardless of kills and repeated
+// reports.
 func TestKillReports(t *testing.T) {
 	t.Parallel()
 	hosts := *kills / 3
@@ -110,7 +110,7 @@ func TestKillReports(t *testing.T) {
 		}
 		t.Logf("%s: %d times", r.name, r.n)
 	}
-	for _, path := range watched(t, config.Path) { // whether or not its creation was answered
+	for _, path := range watched(t, config.Path) { // whether or not the creation was answered
 		want[path+" balance.low "+alerts.Amount(5).String()] = true
 	}
 	for plan, n := range planned {
@@ -123,7 +123,7 @@ func TestKillReports(t *testing.T) {
 	t.Logf("%d hosts killed, %d alerts, lost=%d, repeated=%d", hosts, len(want), lost, repeated)
 }
 
-// watched returns the paths of the webhooks that are there.
+// watched returns the paths of the existing webhooks.
 func watched(t *testing.T, file string) (paths []string) {
 	s, err := bolt.Open(file)
 	if err != nil {
@@ -144,22 +144,22 @@ func watched(t *testing.T, file string) (paths []string) {
 	return paths
 }
 
-// A reporter reports on one account, host after host.
+// A reporter reports on one account to each host in turn.
 type reporter struct {
 	name  string
-	steps func(n int) []string // the requests of its nth report
-	tells func(n int) []string // the alerts that must follow
+	steps func(n int) []string // the requests of the n-th report
+	tells func(n int) []string // the alerts that must follow from it
 
-	// once tells that requests cannot be repeated, those that were not answered
-	// included; others are, and made twice at once.
+	// once means that requests must not be repeated, even unanswered ones. Otherwise each request
+	// is repeated until it is answered, and is sent twice concurrently.
 	once    bool
-	skipped map[int]bool // reports that were not answered, and not repeated
+	skipped map[int]bool // unanswered reports that were not repeated
 
-	n    int // how often it has reported
-	done int // how many requests of the next report were acknowledged
+	n    int // number of complete reports
+	done int // number of acknowledged requests of the next report
 }
 
-// report reports until the host is dead, or stop is closed and a report complete.
+// report reports until the host is dead, or until stop is closed and a report is complete.
 func (r *reporter) report(p *process, stop <-chan struct{}) {
 	for {
 		for _, step := range r.steps(r.n)[r.done:] {
@@ -177,7 +177,7 @@ func (r *reporter) report(p *process, stop <-chan struct{}) {
 	}
 }
 
-// request reports whether a request was acknowledged.
+// request sends a request, and reports whether it was acknowledged.
 func (r *reporter) request(p *process, step string) bool {
 	do := func() bool {
 		_, ok := p.want("POST", step, "", "", http.StatusNoContent)
@@ -203,7 +203,7 @@ func watch(receiver, account string, n int) string {
 	return fmt.Sprintf("/watch/%s/%d?url=%s", account, threshold, url.QueryEscape(fmt.Sprintf("%s/%s/%d", receiver, account, n)))
 }
 
-// balances goes down and up, to another balance each time.
+// balances reports a balance that falls and rises, with a different value each time.
 func balances() *reporter {
 	return &reporter{
 		name: "balances",
@@ -219,7 +219,7 @@ func balances() *reporter {
 	}
 }
 
-// uses comes to a limit in period after period, sometimes in one jump.
+// uses reports a use that reaches its limit in each period, sometimes in one step.
 func uses() *reporter {
 	return &reporter{
 		name: "uses",
@@ -236,7 +236,7 @@ func uses() *reporter {
 	}
 }
 
-// files has new files each time, and some of those before.
+// files reports new files each time, and some that were reported before.
 func files() *reporter {
 	const batch, again = 130, 20
 	expires := time.Now().Add(12 * time.Hour).Unix()
@@ -254,7 +254,7 @@ func files() *reporter {
 	}
 }
 
-// watchers makes webhooks whose threshold is above the balance.
+// watchers creates webhooks whose threshold is above the balance.
 func watchers(receiver string) *reporter {
 	return &reporter{
 		name: "watchers", once: true, skipped: make(map[int]bool),
@@ -265,14 +265,14 @@ func watchers(receiver string) *reporter {
 	}
 }
 
-// A toldBook is the HTTPS server behind the webhooks of accounts that are reported
-// on. It knows by which events each alert came.
+// A toldBook is the HTTPS server of the webhooks of the reporters' accounts. It records the events
+// of each alert.
 type toldBook struct {
 	url       string
 	authority []byte // DER
 
 	mu     sync.Mutex
-	events map[string]map[string]bool // ids, by what they tell: "/use/0 bandwidth.limit_reached 000000001", say
+	events map[string]map[string]bool // event IDs by alert, such as "/use/0 bandwidth.limit_reached 000000001"
 }
 
 func newToldBook(t *testing.T) *toldBook {
@@ -287,7 +287,7 @@ func newToldBook(t *testing.T) *toldBook {
 	return b
 }
 
-// ServeHTTP enters what an event tells.
+// ServeHTTP records the alert of an event.
 func (b *toldBook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(r.Body)
 	var body struct {
@@ -298,7 +298,7 @@ func (b *toldBook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil || json.Unmarshal(text, &body) != nil || body.ID != r.Header.Get(signing.HeaderID) {
-		return // half a request
+		return // incomplete request
 	}
 	about := []string{body.Data.Balance + body.Data.Period}
 	if files := body.Data.Files; len(files) > 0 {
@@ -319,8 +319,8 @@ func (b *toldBook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// compare looks for what is wanted and was not told, and for what was told by more
-// than one event or is neither wanted nor possible.
+// compare reports each wanted alert that was not published as lost, and each alert with more than
+// one event as repeated. It also fails the test for alerts that are neither in want nor in maybe.
 func (b *toldBook) compare(t *testing.T, want, maybe map[string]bool) (lost, repeated int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package dashboards_test runs the queries of the dashboards for Grafana, and those that
-// promstorage has for alerts, on the query engine of Prometheus.
+// Package dashboards_test runs the queries of the Grafana dashboards, and of promstorage's alerts,
+// with the query engine of Prometheus.
 package dashboards_test
 
 import (
@@ -35,7 +35,7 @@ const (
 
 var start = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// A host is what is scraped.
+// A host is the source of the scraped metrics.
 type host struct {
 	registry *prometheus.Registry
 	observer observe.Observer
@@ -61,7 +61,7 @@ func withOpenTelemetry(t *testing.T) host {
 	return host{registry, telemetry.Observer(), telemetry.SetStats}
 }
 
-// run has a host do the same in each interval, and the server scrape it.
+// run repeats the same activity in each interval, followed by a scrape.
 func (h host) run(t *testing.T, s *server) {
 	t.Helper()
 	for n := range scrapes {
@@ -75,7 +75,7 @@ func (h host) run(t *testing.T, s *server) {
 	}
 }
 
-// work is what happens in an interval.
+// work creates the activity of an interval.
 func (h host) work(at time.Time) {
 	ctx, failure, o := context.Background(), errors.New("the disk is full"), h.observer
 	for i := range 30 {
@@ -129,8 +129,8 @@ type dashboard struct {
 	}
 }
 
-// TestDashboards: each query of each panel shows something of a host that works, what it
-// shows is what the host did, and no metric is in no panel.
+// TestDashboards checks that each query of each panel returns the expected values for a working
+// host, and that each metric is in a panel.
 func TestDashboards(t *testing.T) {
 	for name, newHost := range map[string]func(*testing.T) host{"promstorage": withPrometheus, "otelstorage": withOpenTelemetry} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestDashboards(t *testing.T) {
 			newHost(t).run(t, s)
 
 			shown := families(s)
-			shows := map[string]float64{} // by title and legend, at the end
+			shows := map[string]float64{} // final value by title and legend
 			for _, panel := range d.Panels {
 				for _, target := range panel.Targets {
 					if target.Datasource.UID != "${datasource}" || panel.Datasource.UID != "${datasource}" {
@@ -180,7 +180,7 @@ func TestDashboards(t *testing.T) {
 				}
 			}
 			for what, want := range map[string]float64{
-				"Pending deliveries": 7, "Longest wait": 90 + 3, // both of its figures
+				"Pending deliveries": 7, "Longest wait": 90 + 3, // the panel shows both values
 				"Attempts that succeed": 44. / 60, "Store answers": 1, "Store halted": 0, "Webhooks on hold": 2,
 				"Attempts by result delivered": 44. / 15, "Attempts by result retry": 1, "Attempts by result dead": 1. / 15,
 				"Failures by class status": 1, "Failures by class timeout": 1. / 15,
@@ -196,7 +196,7 @@ func TestDashboards(t *testing.T) {
 					t.Errorf("%s: %v (%v), want %v", what, got, there, want)
 				}
 			}
-			// Quantiles are as coarse as the bounds.
+			// Quantiles are only as precise as the histogram's bounds.
 			for what, between := range map[string][2]float64{
 				"Time of an attempt":            {.05, 20},        // three quantiles of 0.03 s, one in sixty of 15 s
 				"From the event to its arrival": {3, 15},          // three of 2 s
@@ -222,7 +222,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// TestLayout: panels have ids of their own, and none lies on another.
+// TestLayout checks that panels have unique IDs and do not overlap.
 func TestLayout(t *testing.T) {
 	for _, name := range []string{"promstorage", "otelstorage"} {
 		var d dashboard
@@ -256,7 +256,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestAlerts: the queries of the alerts of promstorage can be answered.
+// TestAlerts checks that the queries of promstorage's alerts are valid.
 func TestAlerts(t *testing.T) {
 	rules, err := os.ReadFile("../../promstorage/alerts.yml")
 	if err != nil {
@@ -273,7 +273,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// families returns the names of the library's metrics that a server has, of histograms without their suffix.
+// families returns the names of the library's metrics on a server, for histograms without suffix.
 func families(s *server) map[string]bool {
 	all := make(map[string]bool)
 	for _, one := range s.series {
@@ -288,7 +288,7 @@ func families(s *server) map[string]bool {
 	return all
 }
 
-// legend returns what tells a series from others of its query.
+// legend returns the labels that distinguish a series from the others of its query.
 func legend(of labels.Labels) (text string) {
 	of.Range(func(l labels.Label) { text += " " + l.Value })
 	return text

@@ -21,11 +21,11 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// A server is the parser and the query engine of Prometheus, with its samples in a map.
+// A server is the parser and the query engine of Prometheus, with the samples in a map.
 type server struct {
 	engine *promql.Engine
 	parser parser.Parser
-	series map[string]*series // by their labels
+	series map[string]*series // by labels
 }
 
 type series struct {
@@ -43,7 +43,7 @@ func newServer(t *testing.T) *server {
 	return &server{engine: engine, parser: p, series: make(map[string]*series)}
 }
 
-// scrape takes what a registry has at a moment, as it is answered over HTTP.
+// scrape adds the metrics of a registry, as served over HTTP, with the given time.
 func (s *server) scrape(t *testing.T, registry *prometheus.Registry, at time.Time) {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -78,7 +78,7 @@ func (s *server) scrape(t *testing.T, registry *prometheus.Registry, at time.Tim
 	}
 }
 
-// selected returns the series that a selector means.
+// selected returns the series that match a selector.
 func (s *server) selected(matchers []*labels.Matcher) (selected []storage.Series) {
 	for _, one := range s.series {
 		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(one.labels.Get(m.Name)) }) {
@@ -89,8 +89,8 @@ func (s *server) selected(matchers []*labels.Matcher) (selected []storage.Series
 	return selected
 }
 
-// query returns what a graph of the query shows, and fails the test for what Prometheus warns of,
-// and for a selector that means nothing.
+// query returns the graph of a query. It fails the test for warnings, and for selectors without a
+// match.
 func (s *server) query(t *testing.T, query string, from, to time.Time) promql.Matrix {
 	t.Helper()
 	expression, err := s.parser.ParseExpr(query)
@@ -123,7 +123,7 @@ func (s *server) query(t *testing.T, query string, from, to time.Time) promql.Ma
 	if err != nil {
 		t.Errorf("%s: %v", query, err)
 	}
-	// Its memory is used again once the query is closed.
+	// The engine reuses the matrix after the query is closed.
 	kept := make(promql.Matrix, len(matrix))
 	for i, one := range matrix {
 		kept[i] = promql.Series{Metric: one.Metric.Copy(), Floats: slices.Clone(one.Floats)}
@@ -132,7 +132,7 @@ func (s *server) query(t *testing.T, query string, from, to time.Time) promql.Ma
 }
 
 type seriesSet struct {
-	storage.SeriesSet // an empty one: no error, no warnings
+	storage.SeriesSet // an empty set, which has no errors or warnings
 	series            []storage.Series
 	next              int
 }

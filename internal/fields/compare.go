@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 )
 
-// list returns the values of the fields with one of the uses, and where each ends. Equal values
+// list returns the values of the fields with one of the uses, and the end of each. Equal values
 // give equal bytes.
 func list(r Record, uses Uses) ([]byte, []part) {
 	w := Walk{mode: listing, uses: uses, aside: new(aside)}
@@ -39,13 +39,13 @@ func Sum(r Record, uses Uses) [sha256.Size]byte {
 	return sha256.Sum256(values)
 }
 
-// Copy replaces what a record shares with other records by copies, and rounds times as stores do.
+// Copy copies the data that a record shares with other records, and rounds times as stores do.
 func Copy(r Record) {
 	w := Copier()
 	r.Fields(&w)
 }
 
-// Copier returns a walk that copies like [Copy], for a record that is to stay on the stack.
+// Copier returns a walk that copies like [Copy]. It allows the record to stay on the stack.
 func Copier() Walk { return Walk{mode: copying} }
 
 // Check calls check for each text of a record, and returns the first error.

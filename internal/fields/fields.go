@@ -1,5 +1,5 @@
-// Package fields derives from one list of a record's fields what has to be done with each of them:
-// storing, export, import, copying, comparing, hashing and auditing.
+// Package fields derives many operations on a record from a single list of its fields: storing,
+// export, import, copying, comparing, hashing and auditing.
 //
 // A type lists its fields once:
 //
@@ -21,18 +21,18 @@ import (
 // A Record lists its fields, in the same order each time.
 type Record interface{ Fields(w *Walk) }
 
-// Placed is the tag of a field that each store keeps in a place of its own, such as a column,
+// Placed is the tag of a field that each store keeps separately, for example in a column,
 // because the store searches, seals or updates it. All other fields are packed: stores keep them
 // together as one value of bytes, so that a new field needs no change in a store. A tag is never
 // used again. An odd tag means that a version that does not know the field must refuse the record.
 const Placed = 0
 
-// Uses say how a field takes part in changes of a record.
+// Uses are the roles of a field in changes of a record.
 type Uses uint8
 
 // The uses of a field. Without any, the field is only stored, copied and exported.
 const (
-	Setting Uses = 1 << iota // requests change it: it is audited by name, shown to its account, and part of the ETag
+	Setting Uses = 1 << iota // changed by requests: audited by name, shown to its account, and part of the ETag
 	Created                  // a parameter of the creation: part of the fingerprint of a repeated request
 	Value                    // a secret that rotations change: part of the ETag
 	Guarded                  // follows from other changes; conditions see it
@@ -41,8 +41,8 @@ const (
 
 // Sets of uses.
 const (
-	Versioned   = Setting | Value           // what an ETag covers
-	Conditioned = Setting | Value | Guarded // a condition is evaluated again if one of these has changed
+	Versioned   = Setting | Value           // the fields that an ETag covers
+	Conditioned = Setting | Value | Guarded // a change of one of these fields requires a new evaluation of conditions
 )
 
 type mode uint8
@@ -62,8 +62,8 @@ type Walk struct {
 	mode mode
 	uses Uses // listing, writing: only fields with one of these uses
 
-	// Unpacking: the tag of the next field, or 0 after the last; where it starts, has its value, and
-	// ends; and whether this walk has found a field.
+	// Unpacking: the tag of the next field, or 0 after the last; the offsets of the field, its
+	// value and its end; and whether this walk has found a field.
 	found             bool
 	keep              bool // collect unknown fields
 	tag               uint64
@@ -213,7 +213,7 @@ func visitNumber[N ~uint64](w *Walk, name string, tag uint64, uses Uses, p *N) {
 	}
 }
 
-// Bool visits a truth value.
+// Bool visits a boolean.
 func Bool(w *Walk, name string, tag uint64, uses Uses, p *bool) {
 	if w.mode != unpacking || w.tag == tag {
 		visitBool(w, name, tag, uses, p)
@@ -242,7 +242,7 @@ func visitBool(w *Walk, name string, tag uint64, uses Uses, p *bool) {
 	}
 }
 
-// Formatted visits a value as text. format returns "" for the zero value, which parse never gets.
+// Formatted visits a value as text. format must return "" for the zero value. parse never gets "".
 func Formatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) string, parse func(string) (T, error)) {
 	if w.mode != unpacking || w.tag == tag {
 		visitFormatted(w, name, tag, uses, p, format, parse)
@@ -273,7 +273,7 @@ func visitFormatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, fo
 	}
 }
 
-// FormattedTexts visits a value as a list of texts. format returns none for the zero value.
+// FormattedTexts visits a value as a list of texts. format must return no texts for the zero value.
 func FormattedTexts[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) []string, parse func([]string) (T, error)) {
 	if w.mode != unpacking || w.tag == tag {
 		visitFormattedTexts(w, name, tag, uses, p, format, parse)

@@ -88,7 +88,7 @@ func TestPack_EveryType_RoundTripsWithoutPlacedFields(t *testing.T) {
 	}
 }
 
-// Versions may have packed their fields in another order.
+// Another version may have packed its fields in another order.
 func TestUnpacker_AnyOrder_FindsAllFields(t *testing.T) {
 	packed := "\x08\x01\x05" + "\x02\x01n" + "\x64\x01x" + "\x04\x02\x01k"
 	r, err := unpack(packed)

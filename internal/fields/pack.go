@@ -19,10 +19,10 @@ func Pack(b []byte, r Record) []byte {
 	return w.out
 }
 
-// Packer returns a walk that packs like [Pack], for a record that is to stay on the stack.
+// Packer returns a walk that packs like [Pack]. It allows the record to stay on the stack.
 func Packer(b []byte) Walk { return Walk{mode: packing, out: b} }
 
-// Bytes returns what a Packer has packed.
+// Bytes returns the packed fields of a Packer.
 func (w *Walk) Bytes() []byte { return w.out }
 
 // Unpacker returns a walk that unpacks fields into a zero record, whose texts are parts of packed:
@@ -38,8 +38,9 @@ func Unpacker(packed string) Walk {
 	return w
 }
 
-// Unknown appends the packed fields that the record does not list, as of a newer version, and
-// fields that are damaged: to replace packed fields, append the unknown ones. r is overwritten.
+// Unknown appends the packed fields that the record does not list, such as those of a newer
+// version, and damaged fields. Use it to keep them when the packed fields are replaced. It
+// overwrites r.
 func Unknown(b []byte, packed string, r Record) []byte {
 	w := Unpacker(packed)
 	w.keep, w.out = true, b
@@ -69,10 +70,10 @@ func (w *Walk) more() bool {
 	return w.tag != 0 && w.err == nil
 }
 
-// Err returns why fields could not be unpacked.
+// Err returns the error that ended unpacking, or nil.
 func (w *Walk) Err() error { return w.err }
 
-// next goes on to the field after the current one.
+// next moves on to the field after the current one.
 func (w *Walk) next() {
 	at := w.end
 	w.start, w.tag = at, 0
@@ -86,7 +87,7 @@ func (w *Walk) next() {
 	}
 }
 
-// nextLong goes on to a field whose tag or length takes more than a byte, unless it is damaged.
+// nextLong is next for a field whose tag or length takes more than a byte, and for a damaged field.
 func (w *Walk) nextLong(rest string) {
 	tag, rest, first := cutUvarint(rest)
 	length, rest, second := cutUvarint(rest)
@@ -96,7 +97,7 @@ func (w *Walk) nextLong(rest string) {
 	}
 }
 
-// take returns the value of the next field, and goes on to the one after it.
+// take returns the value of the next field, and moves on to the field after it.
 func (w *Walk) take() string {
 	value := w.packed[w.value:w.end]
 	w.found = true
@@ -139,7 +140,7 @@ func unpackTexts[S ~string](w *Walk, value string) (list []S) {
 	return list
 }
 
-// A part is where the value of a listed field ends.
+// A part is the end of the value of a listed field.
 type part struct {
 	name string
 	end  int

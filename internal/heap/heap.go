@@ -1,5 +1,5 @@
-// Package heap is a binary min-heap whose items know their place, so that they can be moved and
-// removed.
+// Package heap is a binary min-heap that reports each item's place to the item, so that items can
+// be moved and removed.
 package heap
 
 import "slices"

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Grace is how long the host's functions may run after the drain timeout, until which there may
-// be calls to them.
+// Grace is how long the host's functions may continue to run after the drain timeout.
 const Grace = time.Second
 
 // Go calls a function in a new goroutine. When the goroutine ends, the channel receives true if

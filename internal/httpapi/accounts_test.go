@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// The responses are equal to the byte.
+// The responses are equal byte for byte.
 func TestRoutes_IDOfAnotherAccount_AnswersAsForUnknownID(t *testing.T) {
 	h := serve(t, newClock().config())
 	ours, theirs := h.admin(alice), h.admin(bob)
@@ -43,14 +43,14 @@ func TestRoutes_IDOfAnotherAccount_AnswersAsForUnknownID(t *testing.T) {
 	h.do("DELETE", webhooksPath+"/"+theirWebhook, theirs, "").want(204, "")
 	h.do("POST", keysPath, theirToken, `{"name":"a","scopes":["files:read"]}`).want(201, "")
 
-	// What a key makes belongs to its account.
+	// Objects created by a key belong to its account.
 	made := h.do("POST", keysPath, ours, `{"name":"a","scopes":["account:read"]}`).want(201, "")
 	h.do("GET", keysPath+"/"+made.text("id"), theirs, "").want(404, "NOT_FOUND")
 	h.do("GET", keysPath+"/"+made.text("id"), made.text("key"), "").want(200, "")
 }
 
-// TestMalformedIDs checks that the store is not asked about what can be no id: it
-// need not take any bytes of any length.
+// TestMalformedIDs checks that malformed IDs never reach the store, so that it need not accept
+// arbitrary bytes.
 func TestMalformedIDs(t *testing.T) {
 	faults := newFaulty()
 	h := serve(t, storageapi.Config{Store: faults})

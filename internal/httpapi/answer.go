@@ -24,13 +24,13 @@ func ok(value any) (answer, error) {
 	return answer{status: http.StatusOK, body: body}, err
 }
 
-// tagged is ok for a resource with the given entity tag.
+// tagged returns an OK answer for a resource with the given entity tag.
 func tagged(tag string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusOK, etag: tag, body: body}, err
 }
 
-// created is the answer to a POST that created the resource with the given ID.
+// created returns the answer to a POST that created the resource with the given ID.
 func created(c *call, id string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusCreated, location: pathOf(c.Request) + "/" + id, body: body}, err
@@ -70,8 +70,8 @@ func encode(value any) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// pathOf returns the path that the client requested. It is longer than r.URL's if the
-// host strips a prefix from the path.
+// pathOf returns the path that the client requested. It is longer than r.URL.Path if the host
+// strips a prefix from the path.
 func pathOf(r *http.Request) string {
 	here := r.URL.EscapedPath()
 	asked, err := url.ParseRequestURI(r.RequestURI)
@@ -79,7 +79,7 @@ func pathOf(r *http.Request) string {
 		return here
 	}
 	full := asked.EscapedPath()
-	if !strings.HasSuffix(full, here) || strings.HasPrefix(full, "//") { // a Location of //x/y means the host x
+	if !strings.HasSuffix(full, here) || strings.HasPrefix(full, "//") { // a Location of //x/y would refer to host x
 		return here
 	}
 	return full
@@ -97,8 +97,8 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 	return []byte(at.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
 }
 
-// accepted is the answer to a POST that started a job. location is the path of the job;
-// empty means the path of the request.
+// accepted returns the answer to a POST that started a job. location is the path of the job; empty
+// means the path of the request.
 func accepted(location string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusAccepted, location: location, body: body}, err

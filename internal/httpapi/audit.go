@@ -26,7 +26,7 @@ type auditView struct {
 	Until         timestamp `json:"until"`
 }
 
-// An auditSide is the actor or the target of an audit entry.
+// An auditSide is the JSON form of the actor or the target of an audit entry.
 type auditSide struct {
 	Kind string  `json:"kind"`
 	ID   *string `json:"id"`
@@ -34,7 +34,7 @@ type auditSide struct {
 	Hint *string `json:"hint"`
 }
 
-// A creatorView is the creator of a key.
+// A creatorView is the JSON form of the creator of a key.
 type creatorView struct {
 	Kind string  `json:"kind"`
 	ID   *string `json:"id"`

@@ -17,8 +17,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// history returns what happened in the account, oldest first, as "actor action target
-// fields".
+// history returns the account's audit entries, oldest first, as "actor action target fields".
 func history(t *testing.T, api *storageapi.Handler, account string) (list []string) {
 	t.Helper()
 	page, err := api.Audit.List(t.Context(), account, audit.Query{Limit: 100})
@@ -32,8 +31,8 @@ func history(t *testing.T, api *storageapi.Handler, account string) (list []stri
 	return list
 }
 
-// TestEveryChangeIsInTheAuditTrail makes every kind of change by HTTP: each that changes
-// something has one line, and others have none.
+// TestEveryChangeIsInTheAuditTrail makes every kind of change over HTTP. Each effective change must
+// have one entry, and other requests none.
 func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
 	h := serve(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	admin := h.admin(alice)
@@ -73,7 +72,7 @@ func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
 		names = append(names, fmt.Sprint(event["action"], " ", target["name"], " ", target["hint"] != nil, " by ", actor["name"], " ", actor["hint"] != nil, " ", event["turned"]))
 	}
 	slices.Reverse(names)
-	want = []string{ // each as it was before, but for creations
+	want = []string{ // each before the change, except creations
 		"key.created a key true by <nil> false <nil>", "key.created a true by a key true <nil>", "key.changed a true by a key true <nil>",
 		"key.rotated b true by a key true <nil>", "key.deleted b true by a key true <nil>", "webhook.created https://example.com false by a key true <nil>",
 		"webhook.changed https://example.com false by a key true off", "webhook.rotated https://example.com false by a key true <nil>",

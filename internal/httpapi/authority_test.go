@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestRoutesByScope calls each route with a key for each one scope.
+// TestRoutesByScope calls each route with a key for each single scope.
 func TestRoutesByScope(t *testing.T) {
 	r := newReceiver(t) // for test events
 	config := newClock().config()
@@ -102,7 +102,7 @@ func TestRoutesByScope(t *testing.T) {
 	}
 }
 
-// TestEscalation tries to make, and to change and delete, what is more than the
+// TestEscalation tries to create, change and delete keys and webhooks with more authority than the
 // caller.
 func TestEscalation(t *testing.T) {
 	c := newClock()
@@ -187,14 +187,14 @@ func TestEscalation_ValueInGracePeriod_CannotCreateLastingKey(t *testing.T) {
 	h.do("POST", keysPath, fresh.Reveal(), `{"name":"a","scopes":["files:read"]}`).want(201, "")
 }
 
-// TestReplacedValueCannotTakeOver checks that the value before a rotation can delete
-// its key, and not change it: also where the key dies with the grace.
+// TestReplacedValueCannotTakeOver checks that a replaced value can delete its key but not change
+// it, even if the key expires with the grace period.
 func TestReplacedValueCannotTakeOver(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	for _, expires := range []time.Time{{}, c.Now().Add(time.Hour)} {
 		id, old := h.expiringKey(alice, expires, scopes.AccountRead)
-		fresh := h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "").text("key") // it is itself yet
+		fresh := h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "").text("key") // not replaced yet
 		h.do("GET", keysPath, old, "").want(200, "")
 		h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(403, "FORBIDDEN")
 		h.do("PATCH", keysPath+"/"+id, old, `{"name":"b"}`).want(403, "FORBIDDEN")
@@ -205,8 +205,8 @@ func TestReplacedValueCannotTakeOver(t *testing.T) {
 	}
 }
 
-// TestReplacedValueCannotTakeOverByAnotherKey has a value of which the grace ends with
-// its key make, and take, another key that could rotate the first.
+// TestReplacedValueCannotTakeOverByAnotherKey uses a replaced value, whose grace period ends with
+// its key, to create or rotate another key that could rotate the first.
 func TestReplacedValueCannotTakeOverByAnotherKey(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -222,17 +222,18 @@ func TestReplacedValueCannotTakeOverByAnotherKey(t *testing.T) {
 	h.do("POST", keysPath+"/"+other+"/rotate", old, "").want(403, "FORBIDDEN")
 	h.do("DELETE", keysPath+"/"+other, old, "").want(403, "FORBIDDEN")
 
-	// Nor one that lives less long: what that does would outlive it, such as a webhook.
+	// The value cannot manage a key that expires earlier either, because effects of that key, such
+	// as webhooks, would outlive it.
 	short, shortToken := h.expiringKey(alice, expires.Add(-time.Minute), scopes.FilesRead)
 	h.do("POST", keysPath, old, until(expires.Add(-time.Millisecond))).want(403, "FORBIDDEN")
 	h.do("POST", keysPath+"/"+short+"/rotate", old, "").want(403, "FORBIDDEN")
 	h.do("PATCH", keysPath+"/"+short, old, `{"name":"b"}`).want(403, "FORBIDDEN")
 	h.do("DELETE", keysPath+"/"+short, old, "").want(403, "FORBIDDEN")
-	h.do("GET", keysPath, shortToken, "").want(403, "FORBIDDEN") // it is alive
+	h.do("GET", keysPath, shortToken, "").want(403, "FORBIDDEN") // the key still works
 }
 
-// TestReplacedValueManagesNoWebhooks checks that the value before a rotation leaves
-// nothing behind that tells its holder of the account for ever.
+// TestReplacedValueManagesNoWebhooks checks that a replaced value cannot leave behind a webhook
+// that sends its holder data of the account permanently.
 func TestReplacedValueManagesNoWebhooks(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.AccountRead)
@@ -255,8 +256,7 @@ func TestReplacedValueManagesNoWebhooks(t *testing.T) {
 	h.do("GET", hook, old, "").want(200, "")
 }
 
-// TestAuthorize checks what a host's own policy is asked, and what becomes of its
-// answers.
+// TestAuthorize checks the questions to a host's own policy, and the effects of its answers.
 func TestAuthorize(t *testing.T) {
 	type question struct {
 		Account string
@@ -276,7 +276,7 @@ func TestAuthorize(t *testing.T) {
 	const newKey = `{"name":"a","scopes":["files:write"],"expiresAt":"2026-02-01T00:00:00.0009Z"}`
 	const newWebhook = `{"url":"https://example.com","events":["balance.low","bandwidth.limit_reached"]}`
 
-	refuse = func(auth.Access) error { return nil } // also what least privilege would not allow
+	refuse = func(auth.Access) error { return nil } // including accesses that least privilege would refuse
 	hook := h.do("POST", webhooksPath, token, newWebhook).want(201, "").text("id")
 	account := scopes.Of(scopes.AccountRead)
 	tests := []struct {
@@ -321,7 +321,7 @@ func TestAuthorize(t *testing.T) {
 			if answer.err == nil {
 				answer.status = test.status
 			}
-			for i := range questions { // refuse at each of them
+			for i := range questions { // refuse each one in turn
 				asked = nil
 				refuse = func(auth.Access) error {
 					if len(asked) > i {
@@ -330,7 +330,7 @@ func TestAuthorize(t *testing.T) {
 					return nil
 				}
 				if answer.err == nil && i > 0 {
-					continue // it would be done a second time
+					continue // the request succeeded already
 				}
 				got := h.do(test.method, test.path, token, test.body)
 				if got.status != answer.status || test.method != "HEAD" && got.code() != answer.code {

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A pipeListener accepts connections that are pipes: a server on it can be in a bubble.
+// A pipeListener accepts connections in memory, so that its server can run in a bubble.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed context.Context
@@ -47,7 +47,7 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// inBubble serves the API to pipes, over both versions of HTTP.
+// inBubble serves the API over in-memory connections, with HTTP/1.1 and with HTTP/2.
 func inBubble(t *testing.T, readTimeout time.Duration, test func(t *testing.T, h *host, l *pipeListener, client *http.Client, faults *faulty)) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -73,8 +73,8 @@ func inBubble(t *testing.T, readTimeout time.Duration, test func(t *testing.T, h
 	}
 }
 
-// TestBodyHasADeadline sends bodies that end too late, or never, and drips one that
-// comes in time.
+// TestBodyHasADeadline sends bodies that end too late or never, and a slow one that arrives in
+// time.
 func TestBodyHasADeadline(t *testing.T) {
 	for _, readTimeout := range []time.Duration{0, time.Hour, 10 * time.Second} {
 		inBubble(t, readTimeout, func(t *testing.T, h *host, _ *pipeListener, client *http.Client, faults *faulty) {
@@ -102,8 +102,8 @@ func TestBodyHasADeadline(t *testing.T) {
 	}
 }
 
-// TestBodyDeadlineIsLifted has a step take longer than a body may: the request's
-// context must not end by that, nor the next request on the connection.
+// TestBodyDeadlineIsLifted processes a request for longer than a body may take to arrive. The
+// deadline must end neither the request's context nor the next request on the connection.
 func TestBodyDeadlineIsLifted(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, h *host, _ *pipeListener, client *http.Client, faults *faulty) {
 		token := h.admin(alice)
@@ -129,8 +129,7 @@ func TestBodyDeadlineIsLifted(t *testing.T) {
 	})
 }
 
-// The server waits for the rest of the body to keep the connection, but no longer than for other
-// requests.
+// The server may read the rest of the body to keep the connection, but only until the deadline.
 func TestBodyDeadline_RequestRefusedBeforeItsBody_StillApplies(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		api, err := storageapi.NewHandler(storageapi.Config{Store: newFaulty(), Logger: slog.New(slog.DiscardHandler)})

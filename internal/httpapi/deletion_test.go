@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestDeletionIsImmediate deletes a key while clients use it: once the DELETE is
-// answered, no request that begins later is let through.
+// TestDeletionIsImmediate deletes a key while clients use it. After the response to the DELETE,
+// every new request with the key must be rejected.
 func TestDeletionIsImmediate(t *testing.T) {
 	api := newAPI(t, newClock().config())
 	mux := http.NewServeMux()
@@ -54,8 +54,8 @@ func TestDeletionIsImmediate(t *testing.T) {
 	}
 }
 
-// TestDelete_KeyDiesWhileTheTargetIsRead_IsRefused: a DELETE whose own key is deleted or replaced
-// after the request was authenticated, and before its target is deleted, deletes nothing.
+// A DELETE must delete nothing if its own key is deleted or replaced after the request was
+// authenticated and before the target is deleted.
 func TestDelete_KeyDiesWhileTheTargetIsRead_IsRefused(t *testing.T) {
 	faults := newFaulty()
 	h := serve(t, storageapi.Config{Store: faults})
@@ -81,7 +81,7 @@ func TestDelete_KeyDiesWhileTheTargetIsRead_IsRefused(t *testing.T) {
 				if method != c.reads || died {
 					return nil
 				}
-				died = true // die calls the store as well
+				died = true // because die calls the store, too
 				return die(id)
 			}
 			got := h.do("DELETE", c.path, token, "")

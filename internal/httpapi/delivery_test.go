@@ -21,8 +21,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver is somebody's HTTPS server. What arrives goes to received; the
-// answer is that of status.
+// A receiver is an HTTPS server. It sends requests to received, and responds with the result of
+// status.
 type receiver struct {
 	*httptest.Server
 	received chan *http.Request // with the body in memory
@@ -45,7 +45,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// config lets webhooks reach the receiver, and no other special address.
+// config allows webhooks to the receiver, but to no other special address.
 func (r *receiver) config() webhooks.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
@@ -61,8 +61,8 @@ var eventsOfAllTypes = []webhooks.Data{
 	alerts.TransactionsLimitReached{Used: 10, Limit: 10, Period: "2026-01"},
 }
 
-// TestDelivery is the whole way: a webhook made over HTTP, events published in Go,
-// on a file, to an HTTPS receiver that verifies each.
+// TestDelivery covers the whole path: a webhook created over HTTP, events published in Go, a file,
+// and an HTTPS receiver that verifies each event.
 func TestDelivery(t *testing.T) {
 	r := newReceiver(t)
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -94,7 +94,7 @@ func TestDelivery(t *testing.T) {
 	got, want := map[string]string{}, map[string]string{}
 	for i, data := range eventsOfAllTypes {
 		id := fmt.Sprintf("evt_%d", i)
-		publish(h.api, id, bob, data) // nobody's
+		publish(h.api, id, bob, data) // no webhook of alice gets it
 		publish(h.api, id, alice, data)
 		want[id] = string(data.EventType())
 	}
@@ -114,7 +114,7 @@ func TestDelivery(t *testing.T) {
 		t.Errorf("received (-want +got):\n%s", diff)
 	}
 
-	// What is under way when Close is called is finished and recorded.
+	// Attempts under way during Close must finish and be recorded.
 	r.status = func() int {
 		go func() { _ = h.api.Close() }()
 		return 200
@@ -133,7 +133,7 @@ func TestDelivery(t *testing.T) {
 		t.Errorf("got %+v, error %v, want one delivered", deliveries, err)
 	}
 
-	// To a deleted webhook nothing more is sent.
+	// A deleted webhook must receive nothing.
 	again.do("DELETE", webhooksPath+"/"+made.text("id"), token, "").want(204, "")
 	publish(again.api, "evt_none", alice, eventsOfAllTypes[0])
 	if deliveries, err := again.api.Webhooks.EventDeliveries(t.Context(), alice, "evt_none"); err != nil || len(deliveries) != 0 {

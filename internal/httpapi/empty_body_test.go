@@ -8,9 +8,8 @@ import (
 	"github.com/storageapi/storageapi"
 )
 
-// TestEmptyBodyOfUnknownLength sends bodies whose length is not announced, as some
-// clients do for any POST, without a media type: that needs one only if there is
-// something.
+// TestEmptyBodyOfUnknownLength sends bodies without a length or a media type, as some clients do
+// for any POST. The media type must be required only if the body is not empty.
 func TestEmptyBodyOfUnknownLength(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		admin := h.admin(alice)
@@ -52,7 +51,7 @@ func TestEmptyBodyOfUnknownLength(t *testing.T) {
 	})
 }
 
-// TestEmptyChunkedBody is the same on the wire.
+// TestEmptyChunkedBody sends such a body in raw bytes.
 func TestEmptyChunkedBody(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)

@@ -87,7 +87,7 @@ func FuzzIfMatch(f *testing.F) {
 			}
 			return
 		}
-		for _, tag := range parsed.tags { // each is one that ETag can hold, and stands for itself alone
+		for _, tag := range parsed.tags { // each tag must be a valid ETag and match only itself
 			again, err := parseIfMatch(tag)
 			if err != nil || len(again.tags) != 1 || again.tags[0] != tag || parsed.check(tag) != nil {
 				t.Errorf("%q has the tag %q, which is %v, %v", header, tag, again, err)

@@ -21,7 +21,7 @@ import (
 
 const eventsPath = "/v2/notifications/events"
 
-// largest has what programs that parse numbers as float64 lose, and what is escaped in JSON.
+// largest has numbers that float64 parsers round, and text that JSON escapes.
 type largest struct {
 	N    int64  `json:"n"`
 	Text string `json:"text"`
@@ -34,14 +34,14 @@ var (
 	ofLargest = webhooks.EventDeclaration{Type: "teams.created", Description: "Team created", Scope: teamsRead, Example: aLargest}
 )
 
-// TestEventBody has what is sent to a receiver be what is read later, to the byte, and HEAD say
-// the same without it.
+// TestEventBody checks that the body read later equals the body sent to the receiver byte for byte,
+// and that HEAD returns the same headers.
 func TestEventBody(t *testing.T) {
 	r := newReceiver(t)
 	config := storageapi.Config{Scopes: []scopes.Declaration{readTeams}, Webhooks: r.config()}
 	config.Webhooks.Events = []webhooks.EventDeclaration{ofLargest}
 	h := serve(t, config)
-	_, reader := h.key(alice, teamsRead) // the scope behind the type, and nothing else
+	_, reader := h.key(alice, teamsRead) // only the type's scope
 	one := webhooksPath + "/" + h.do("POST", webhooksPath, reader, fmt.Sprintf(`{"url":"%s/hook","events":["teams.created"]}`, r.URL)).want(201, "").text("id")
 	go func() { _ = h.api.Run(t.Context()) }()
 	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: aLargest}); err != nil {
@@ -132,7 +132,7 @@ func TestEvents_CallerMaySubscribeToType_MayReadItsEvents(t *testing.T) {
 	h.do("GET", eventsPath+"/files/body", none, "").want(403, auth.CodeForbidden)
 	h.do("GET", eventsPath, "", "").want(401, auth.CodeUnauthorized)
 
-	for _, path := range []string{"/files", "/nothing"} { // bob sees no difference
+	for _, path := range []string{"/files", "/nothing"} { // bob gets the same response for both
 		h.do("GET", eventsPath+path+"/body", other, "").want(404, auth.CodeNotFound)
 		h.do("GET", one+"/deliveries"+path+"/body", other, "").want(404, auth.CodeNotFound)
 	}
@@ -155,8 +155,8 @@ func TestEvents_CallerMaySubscribeToType_MayReadItsEvents(t *testing.T) {
 	}
 }
 
-// TestBodyAfterRetention: an event whose body is purged is still listed, and the 404 says why it
-// has none. bodyKeptUntil told before.
+// An event whose body was purged must still be listed, and the 404 must state the reason.
+// bodyKeptUntil must announce the purge before.
 func TestBodyAfterRetention(t *testing.T) {
 	store := memory.New()
 	h := serve(t, storageapi.Config{Store: store, Webhooks: webhooks.Config{Retention: webhooks.Retention{Payloads: 100 * 24 * time.Hour}}})
@@ -194,13 +194,13 @@ func TestBodyAfterRetention(t *testing.T) {
 	}
 }
 
-// TestEventList lists newest first, and oldest first with since, where a cursor goes on
-// behind the end.
+// TestEventList lists newest first, and with since oldest first, where a cursor continues with
+// later events.
 func TestEventList(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
 	for i, data := range eventsOfAllTypes {
-		id := fmt.Sprint("evt_", 9-i) // not in the order of ids
+		id := fmt.Sprint("evt_", 9-i) // not in order of IDs
 		if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: data, Timestamp: time.Unix(int64(i), 0)}); err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +301,7 @@ func TestEvents_HostsPolicy_IsAskedOncePerScopeSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"evt_0"}, h.do("GET", eventsPath, token, "").want(200, "").ids("id")); diff != "" || asked != 4 { // in general, files:read, account:read, all
+	if diff := cmp.Diff([]string{"evt_0"}, h.do("GET", eventsPath, token, "").want(200, "").ids("id")); diff != "" || asked != 4 { // once in general, and for files:read, account:read and all scopes
 		t.Errorf("asked %d times (-want +got):\n%s", asked, diff)
 	}
 }

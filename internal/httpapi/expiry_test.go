@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// keysAtNoon returns a service whose clock stands still.
+// keysAtNoon returns a service whose clock is stopped.
 func keysAtNoon(t *testing.T) *apikeys.KeyService {
 	t.Helper()
 	keys, err := apikeys.New(memory.New(), apikeys.Config{Now: func() time.Time { return noon }})
@@ -22,7 +22,7 @@ func keysAtNoon(t *testing.T) *apikeys.KeyService {
 	return keys
 }
 
-// expiryAtNoon parses an expiry and lets the service have its say.
+// expiryAtNoon parses an expiry, and validates it with the service.
 func expiryAtNoon(t *testing.T, s string) (time.Time, error) {
 	t.Helper()
 	at, err := parseExpiry(s)
@@ -93,7 +93,7 @@ func TestParseExpiryRefuses(t *testing.T) {
 		{" 2026-02-01", form},
 		{"2026-02-01\n", form},
 		{"2026-01-31T12:00:00Z", past},      // now
-		{"2026-01-31T12:00:00.0009Z", past}, // now, to the millisecond
+		{"2026-01-31T12:00:00.0009Z", past}, // now, rounded to milliseconds
 		{"2026-01-31", past},                // this midnight
 		{"2026-01-31T13:00:00+02:00", past},
 		{"0001-01-01", past}, // the zero time.Time

@@ -21,10 +21,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A step is a request and a store method that it needs.
+// A step is a request and a store method that it calls.
 type step struct{ store, method, path, body, pattern string }
 
-// someEvent is an event that is published before the steps.
+// someEvent is the ID of an event that is published before the steps.
 const someEvent = "evt_1"
 
 func (h *host) publishSomeEvent() {
@@ -89,7 +89,7 @@ func TestFailingStore(t *testing.T) {
 		faults.before = func(string) error { return nil }
 		return h.do("GET", keysPath, admin, "").want(200, "").body + h.do("GET", webhooksPath, admin, "").want(200, "").body
 	}
-	state() // once, for lastUsedAt
+	state() // the first call sets lastUsedAt
 	before := state()
 	for _, step := range steps(key, webhook) {
 		log.Reset()
@@ -155,7 +155,7 @@ func TestStoreErrors_AreMappedToStatuses(t *testing.T) {
 	}{
 		"CreateKey":       {apierr.ErrExists, 409, "CONFLICT"},
 		"CreateWebhook":   {apierr.ErrExists, 409, "CONFLICT"},
-		"DeleteKey":       {apierr.ErrNotFound, 404, "NOT_FOUND"}, // gone since it was looked at
+		"DeleteKey":       {apierr.ErrNotFound, 404, "NOT_FOUND"}, // deleted after it was read
 		"DeleteWebhook":   {apierr.ErrNotFound, 404, "NOT_FOUND"},
 		"UpdateWebhook":   {apierr.ErrNotFound, 404, "NOT_FOUND"},
 		"ListDeliveries":  {apierr.ErrNotFound, 404, "NOT_FOUND"},
@@ -180,8 +180,8 @@ func TestStoreErrors_AreMappedToStatuses(t *testing.T) {
 	}
 }
 
-// TestCancelledRequest lets the client go away at each step: it comes to nothing,
-// and nobody is alarmed.
+// TestCancelledRequest disconnects the client at each step. The request must have no effect, and no
+// error may be logged.
 func TestCancelledRequest(t *testing.T) {
 	faults, log := newFaulty(), new(logBuffer)
 	h := serve(t, storageapi.Config{Store: faults, Logger: log.logger()})

@@ -25,9 +25,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestFullDisk creates keys over HTTP in a process whose file may not grow beyond
-// a limit, as on a full disk, and then opens the file without the limit: every key
-// that was answered 201 is there, and none that was answered 503.
+// TestFullDisk creates keys over HTTP in a process whose file cannot grow beyond a limit, as on a
+// full disk. It then opens the file without the limit. Every key with a 201 response must exist,
+// and no key with a 503 response.
 func TestFullDisk(t *testing.T) {
 	path, out := apart(t, fillDisk)
 	var acknowledged []string
@@ -66,14 +66,13 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// apart runs the test once more, in a process of its own that does what is given
-// with a file, and returns the path of that and what the process printed. In that
-// process it does not return.
+// apart reruns the test in a separate process, in which it calls do with a file and does not
+// return. In the original process it returns the file's path and the output.
 func apart(t *testing.T, do func(t *testing.T, path string)) (path, out string) {
 	t.Helper()
 	const variable = "STORAGEAPI_TEST_FULL_DISK"
 	if path := os.Getenv(variable); path != "" {
-		signal.Ignore(syscall.SIGXFSZ) // a write beyond the limit fails instead
+		signal.Ignore(syscall.SIGXFSZ) // so that a write beyond the limit returns an error
 		do(t, path)
 		t.SkipNow()
 	}
@@ -87,7 +86,7 @@ func apart(t *testing.T, do func(t *testing.T, path string)) (path, out string) 
 	return path, string(printed)
 }
 
-// limitFiles makes writes fail beyond that many bytes of a file.
+// limitFiles makes writes beyond the given size of a file fail.
 func limitFiles(t *testing.T, bytes uint64) {
 	t.Helper()
 	var r syscall.Rlimit
@@ -100,8 +99,7 @@ func limitFiles(t *testing.T, bytes uint64) {
 	}
 }
 
-// fillDisk prints a line for each key it creates: the status, and the id or the
-// body of the refusal.
+// fillDisk prints a line for each creation: the status, and the ID or the body of the error.
 func fillDisk(t *testing.T, path string) {
 	api, err := storageapi.NewHandler(storageapi.Config{Path: path})
 	if err != nil {
@@ -129,9 +127,9 @@ func fillDisk(t *testing.T, path string) {
 	}
 }
 
-// TestFullDiskDuringDelivery publishes until the disk is full, delivers while nothing
-// can be recorded of it, and makes room: then all that was acknowledged is delivered,
-// once, and what was refused can be published again.
+// TestFullDiskDuringDelivery publishes until the disk is full, delivers while no result can be
+// recorded, and then frees space. All acknowledged events must be delivered once, and rejected
+// events can be published again.
 func TestFullDiskDuringDelivery(t *testing.T) {
 	path, out := apart(t, deliverOnFullDisk)
 	api := newAPI(t, storageapi.Config{Path: path})
@@ -177,7 +175,7 @@ func deliverOnFullDisk(t *testing.T, path string) {
 		}
 		ids = append(ids, id)
 	}
-	limitFiles(t, 8<<10) // not a page of data can be written
+	limitFiles(t, 8<<10) // not enough for a page of data
 	if publish("one-more") == nil {
 		t.Error("published on a full disk")
 	}
@@ -213,7 +211,7 @@ func deliverOnFullDisk(t *testing.T, path string) {
 	}
 }
 
-// eventually waits until it is so.
+// eventually waits until so returns true.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {

@@ -25,7 +25,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// checkRefusal checks that an error is one to be shown to a client.
+// checkRefusal checks that an error can be shown to a client.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	if brokenRule(err) == "" {
@@ -56,8 +56,8 @@ func FuzzExpiry(f *testing.F) {
 	})
 }
 
-// checkStrict checks what encoding/json, which is lenient, makes of an accepted
-// body: an object, and each field under exactly its name.
+// checkStrict checks how encoding/json, which is lenient, decodes an accepted body: it must be an
+// object that contains each field under exactly its name.
 func checkStrict(t *testing.T, data []byte, fields ...string) {
 	t.Helper()
 	var object map[string]any
@@ -141,8 +141,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// anyone is a Verifier that knows one caller and lets them in with any key but
-// the empty one.
+// anyone is a Verifier that accepts every key except the empty one, as the same caller.
 type anyone auth.Principal
 
 func (p anyone) Verify(_ context.Context, token string) (auth.Principal, error) {
@@ -152,7 +151,7 @@ func (p anyone) Verify(_ context.Context, token string) (auth.Principal, error) 
 	return auth.Principal(p), nil
 }
 
-// FuzzServeHTTP checks that every request is answered, and in the right shape.
+// FuzzServeHTTP checks that every request gets a response in the documented format.
 func FuzzServeHTTP(f *testing.F) {
 	store := memory.New()
 	keys, err := apikeys.New(store, apikeys.Config{})
@@ -242,7 +241,7 @@ func checkAnswer(t *testing.T, response *http.Response, body []byte) {
 	}
 }
 
-// FuzzKeyFilter: what is accepted is a filter that the service takes, and what is given is heeded.
+// An accepted filter must be valid for the service and contain every given parameter.
 func FuzzKeyFilter(f *testing.F) {
 	for _, seed := range []string{
 		"name=deploy&scope=files:read&scope=account%3Aread&unusedSince=2026-01-31", "name=%ff", "name=", "name=a&name=b",

@@ -16,10 +16,10 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestHalfClosedConnections has clients that close their half of the connection once
-// the request is sent, as some do. They wait for the answer, and get it, although
-// net/http ends the context of the request then: from the API, behind Require, and from
-// the dashboard, whatever step of the store it happens before.
+// TestHalfClosedConnections sends requests from clients that close their half of the connection
+// after the request. They must get a response, although net/http then ends the request's context.
+// This applies to the API, to routes behind Require and to the dashboard, before every step of the
+// store.
 func TestHalfClosedConnections(t *testing.T) {
 	faults, log := newFaulty(), new(logBuffer)
 	api := newAPI(t, storageapi.Config{Store: faults, Logger: log.logger()})
@@ -33,7 +33,7 @@ func TestHalfClosedConnections(t *testing.T) {
 	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "[]")
 	})))
-	// The request's own context has ended by the time of each step of the store.
+	// Each step of the store waits until the request's own context has ended.
 	var ended atomic.Pointer[<-chan struct{}]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done := r.Context().Done()

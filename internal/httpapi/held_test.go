@@ -33,8 +33,8 @@ type held struct {
 	answer chan *http.Response
 }
 
-// hold sends a request but for the rest of its body, and returns once its key was
-// verified: once the store was asked for it.
+// hold sends a request without the rest of its body. It returns once the store was queried for the
+// key.
 func (h *host) hold(client *http.Client, faults *faulty, method, path, token, body string) *held {
 	h.Helper()
 	reader, writer := io.Pipe()
@@ -60,7 +60,7 @@ func (h *host) hold(client *http.Client, faults *faulty, method, path, token, bo
 	return got
 }
 
-// finish sends the rest.
+// finish sends the rest of the body.
 func (r *held) finish() reply {
 	r.Helper()
 	_, _ = io.WriteString(r.rest, r.body)
@@ -72,7 +72,7 @@ func (r *held) finish() reply {
 	return read(r, r.method, response)
 }
 
-// next returns a channel that is closed when the method is called next.
+// next returns a channel that is closed at the next call of the method.
 func (f *faulty) next(method string) <-chan struct{} {
 	called := make(chan struct{})
 	var once sync.Once
@@ -85,7 +85,7 @@ func (f *faulty) next(method string) <-chan struct{} {
 	return called
 }
 
-// protocols runs a test over both versions of HTTP.
+// protocols runs a test with HTTP/1.1 and with HTTP/2.
 func protocols(t *testing.T, test func(t *testing.T, h *host, client *http.Client, faults *faulty)) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -109,7 +109,7 @@ func protocols(t *testing.T, test func(t *testing.T, h *host, client *http.Clien
 	}
 }
 
-// Also if the key only loses the value that the request carries.
+// The request must also be rejected if only the value that it carries is invalidated.
 func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		unauthorized := httptest.NewRecorder()
@@ -160,8 +160,8 @@ func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 	})
 }
 
-// TestHeldRequestOfAReplacedValue holds requests open while the value that they came
-// with is replaced, and lives on for its grace.
+// TestHeldRequestOfAReplacedValue holds requests open while their value is replaced. The value
+// remains valid for its grace period.
 func TestHeldRequestOfAReplacedValue(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		for _, request := range []struct{ method, path, body string }{
@@ -184,7 +184,7 @@ func TestHeldRequestOfAReplacedValue(t *testing.T) {
 	})
 }
 
-// The key changes between the recheck and the step that writes.
+// The key changes between the recheck and the write.
 func TestWrites_CallersKeyChangesAfterRecheck_AreRefused(t *testing.T) {
 	faults := newFaulty()
 	h := serve(t, storageapi.Config{Store: faults})
@@ -212,7 +212,7 @@ func TestWrites_CallersKeyChangesAfterRecheck_AreRefused(t *testing.T) {
 		{"UpdateKey", "PATCH", keysPath + "/self", `{"name":"b"}`, rotate(time.Hour), 403, "FORBIDDEN"},
 		{"UpdateKey", "PATCH", keysPath + "/self", `{"name":"b"}`, remove, 404, "NOT_FOUND"},
 		{"DeleteKey", "DELETE", keysPath + "/self", "", rotate(0), 401, "UNAUTHORIZED"},
-		{"DeleteKey", "DELETE", keysPath + "/self", "", rotate(time.Hour), 204, ""}, // by any of its values
+		{"DeleteKey", "DELETE", keysPath + "/self", "", rotate(time.Hour), 204, ""}, // any value of the key can delete it
 	} {
 		id, token := h.key(alice, allScopes()...)
 		var done bool
@@ -263,9 +263,8 @@ func TestRecheck_KeyDeletedDuringHostsUpload_IsRefused(t *testing.T) {
 	}
 }
 
-// TestWriterWithoutDeadlines mounts the API behind a middleware that hides what the
-// server's writer can do: it is told of, once, and keys are looked at again all the
-// same.
+// TestWriterWithoutDeadlines mounts the API behind a middleware that hides the methods of the
+// server's writer. This must be logged once, and keys must be checked again nevertheless.
 func TestWriterWithoutDeadlines(t *testing.T) {
 	faults := newFaulty()
 	var log bytes.Buffer
@@ -286,7 +285,7 @@ func TestWriterWithoutDeadlines(t *testing.T) {
 	}
 }
 
-// state tells what the account has, as far as requests change it.
+// state returns the parts of the account that requests can change.
 func (h *host) state(account string) string {
 	h.Helper()
 	var all strings.Builder

@@ -22,19 +22,19 @@ import (
 const (
 	keysPath     = "/v2/api-keys"
 	webhooksPath = "/v2/notifications/webhooks"
-	someULID     = "01JZ5T3K9QWERTYASDFGHZXCVB" // nobody's
+	someULID     = "01JZ5T3K9QWERTYASDFGHZXCVB" // does not exist
 	alice        = "acct_alice"
 	bob          = "acct_bob"
 )
 
-// A host is a program that serves the API over real HTTP, as it was mounted.
+// A host serves the API over real HTTP.
 type host struct {
 	testing.TB
 	api *storageapi.Handler
 	url string
 }
 
-// newAPI returns a Handler, on a new file unless config has it otherwise.
+// newAPI returns a Handler. It uses a new file unless config names a file or a store.
 func newAPI(t testing.TB, config storageapi.Config) *storageapi.Handler {
 	t.Helper()
 	if config.Store == nil && config.Path == "" {
@@ -55,7 +55,7 @@ func newAPI(t testing.TB, config storageapi.Config) *storageapi.Handler {
 	return api
 }
 
-// serve returns a host that has nothing but the API, and no router before it.
+// serve returns a host that serves only the API, without a router.
 func serve(t testing.TB, config storageapi.Config) *host {
 	t.Helper()
 	api := newAPI(t, config)
@@ -70,7 +70,7 @@ func mount(t testing.TB, api *storageapi.Handler, root http.Handler) *host {
 	return &host{t, api, server.URL}
 }
 
-// key makes a key in Go that never expires.
+// key creates a key in Go that never expires.
 func (h *host) key(account string, members ...scopes.Scope) (id, token string) {
 	return h.expiringKey(account, time.Time{}, members...)
 }
@@ -86,7 +86,7 @@ func (h *host) expiringKey(account string, expiresAt time.Time, members ...scope
 	return key.ID, secret.Reveal()
 }
 
-// admin makes a key with all scopes that never expires and returns its token.
+// admin creates a key with all scopes that never expires, and returns its token.
 func (h *host) admin(account string) string {
 	h.Helper()
 	_, token := h.key(account, allScopes()...)
@@ -129,15 +129,14 @@ func (h *host) do(method, path, token, body string, changes ...func(*http.Reques
 	for _, change := range changes {
 		change(r)
 	}
-	response, err := http.DefaultTransport.RoundTrip(r) // no redirect is followed
+	response, err := http.DefaultTransport.RoundTrip(r) // does not follow redirects
 	if err != nil {
 		h.Fatal(err)
 	}
 	return read(h, method, response)
 }
 
-// raw sends a request as it is written here, with the lines joined by CRLF, on a
-// connection of its own.
+// raw sends the given lines, joined by CRLF, on a separate connection.
 func (h *host) raw(lines ...string) reply {
 	h.Helper()
 	connection, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
@@ -156,7 +155,7 @@ func (h *host) raw(lines ...string) reply {
 	return read(h, method, response)
 }
 
-// read reads a response and checks what is true of every one.
+// read reads a response, and checks the rules that apply to all responses.
 func read(t testing.TB, method string, response *http.Response) reply {
 	t.Helper()
 	defer response.Body.Close()
@@ -174,7 +173,7 @@ func read(t testing.TB, method string, response *http.Response) reply {
 		return got
 	}
 	if r := response.Request; r != nil && r.URL != nil && got.status == http.StatusOK && strings.HasSuffix(r.URL.Path, "/body") {
-		return got // an event's, to the byte
+		return got // the body of an event, unchanged
 	}
 	if !ended || strings.HasSuffix(text, "\n") {
 		t.Errorf("%d does not end with one newline: %q", got.status, body)
@@ -188,7 +187,7 @@ func read(t testing.TB, method string, response *http.Response) reply {
 	return got
 }
 
-// checkErrorShape checks for {"error":{"code","message"}} and nothing else.
+// checkErrorShape checks that the body is {"error":{"code","message"}} without other fields.
 func checkErrorShape(t testing.TB, body []byte) {
 	t.Helper()
 	var whole map[string]map[string]string
@@ -199,7 +198,7 @@ func checkErrorShape(t testing.TB, body []byte) {
 	}
 }
 
-// want checks the status and, for an error, the code; and it returns the reply.
+// want checks the status and, for an error, the code. It returns the reply.
 func (r reply) want(status int, code string) reply {
 	r.Helper()
 	if r.status != status || r.status >= 400 && r.code() != code {
@@ -218,7 +217,7 @@ func (r reply) failure() map[string]string {
 	return whole["error"]
 }
 
-// object decodes the body, whatever its fields.
+// object decodes the body with any fields.
 func (r reply) object() map[string]any {
 	r.Helper()
 	var object map[string]any
@@ -238,14 +237,14 @@ func (r reply) text(field string) string {
 	return text
 }
 
-// A clock is that of a service.
+// A clock is the clock of a service.
 type clock struct{ *testclock.Clock }
 
 func newClock() clock {
 	return clock{testclock.At(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}
 }
 
-// config makes keys go by the clock.
+// config makes the key service use the clock.
 func (c clock) config() storageapi.Config {
 	return storageapi.Config{Keys: apikeys.Config{Now: c.Now}}
 }

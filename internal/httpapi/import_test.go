@@ -15,10 +15,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A row is one of another system's table of keys.
+// A row is a row of another system's table of keys.
 type row struct{ account, value, hash, name string }
 
-// table returns a table of n keys of ten accounts.
+// table returns a table with n keys of ten accounts.
 func table(n int) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -35,7 +35,7 @@ func moving(config storageapi.Config) storageapi.Config {
 	return config
 }
 
-// move imports a table, as docs/migration.md does.
+// move imports a table like docs/migration.md.
 func move(t testing.TB, api *storageapi.Handler, rows []row) (imported, existed int) {
 	t.Helper()
 	byAccount := make(map[string][]apikeys.ImportedKey)
@@ -59,9 +59,8 @@ func move(t testing.TB, api *storageapi.Handler, rows []row) (imported, existed 
 	return imported, existed
 }
 
-// TestMove moves the keys of another system over: 10,000 of them, on a file that is closed
-// and opened on the way. What clients have goes on working, over HTTP, and the dump of the
-// table is of no use to who stole it.
+// TestMove imports 10,000 keys of another system into a file that is closed and reopened in
+// between. The keys must keep working over HTTP, and a stolen dump of the table must be useless.
 func TestMove(t *testing.T) {
 	path := t.TempDir() + "/storage.db"
 	rows := table(10_000)
@@ -69,7 +68,7 @@ func TestMove(t *testing.T) {
 	if imported, existed := move(t, api, rows[:6000]); imported != 6000 || existed != 0 {
 		t.Fatalf("%d imported, %d existed", imported, existed)
 	}
-	if err := api.Close(); err != nil { // and again, from the start
+	if err := api.Close(); err != nil { // import again, from the start
 		t.Fatal(err)
 	}
 	h := serve(t, moving(storageapi.Config{Path: path}))
@@ -101,7 +100,7 @@ func TestMove(t *testing.T) {
 	h.do("GET", keysPath+"?limit=1", value, "").want(200, "")
 	h.do("GET", keysPath, rows[0].hash, "").want(401, "UNAUTHORIZED")
 	h.do("GET", keysPath, "live_"+rows[0].hash[:40], "").want(401, "UNAUTHORIZED")
-	h.do("POST", keysPath, value, newKey).want(409, "CONFLICT") // there are as many as there may be
+	h.do("POST", keysPath, value, newKey).want(409, "CONFLICT") // the account has reached its limit
 	hook := h.do("POST", webhooksPath, value, `{"url":"https://example.com/","events":["balance.low"]}`).want(201, "")
 	h.do("DELETE", hook.header.Get("Location"), value, "").want(204, "")
 	p, err := h.api.Keys.Verify(t.Context(), value)
@@ -116,7 +115,7 @@ func TestMove(t *testing.T) {
 	h.do("DELETE", key, rotated, "").want(204, "")
 }
 
-// TestMoveWebhook: a webhook keeps the secret that its receiver knows.
+// TestMoveWebhook imports a webhook, which must keep its secret.
 func TestMoveWebhook(t *testing.T) {
 	api := newAPI(t, newClock().config())
 	secret, err := signing.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")

@@ -90,7 +90,7 @@ func TestRotateKey(t *testing.T) {
 		}
 	}
 
-	// Rotated again, there are two that are good, of three.
+	// After another rotation, two of three values are valid.
 	third := rotate(`{"graceSeconds":60}`).text("key")
 	use(first, 401)
 	use(second, 200)
@@ -134,7 +134,7 @@ func TestRotateKey(t *testing.T) {
 	h.do("POST", path+"/rotate", h.admin(bob), "").want(404, "NOT_FOUND")
 }
 
-// TestGraceEndsWithTheKey: no value outlives its key.
+// A value must not outlive its key.
 func TestGraceEndsWithTheKey(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -151,7 +151,7 @@ func TestGraceEndsWithTheKey(t *testing.T) {
 
 func codeOf(status int) string { return map[int]string{401: "UNAUTHORIZED"}[status] }
 
-// TestKeyTags changes keys on the condition that they were not changed before.
+// TestKeyTags changes keys with If-Match.
 func TestKeyTags(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -160,7 +160,7 @@ func TestKeyTags(t *testing.T) {
 	path := keysPath + "/" + id
 	tag := func() string { return h.do("GET", path, admin, "").want(200, "").header.Get("ETag") }
 
-	// What was used, and what has passed, is no change.
+	// Uses and passing time must not change the tag.
 	first := tag()
 	h.do("GET", keysPath, token, "").want(403, "FORBIDDEN")
 	c.Add(time.Hour)
@@ -199,7 +199,7 @@ func TestKeyTags(t *testing.T) {
 	h.do("PATCH", path, admin, `{"name":"e"}`, ifMatch("*")).want(404, "NOT_FOUND")
 }
 
-// TestKeyChangesAtOnce sends what cannot all be done at once.
+// TestKeyChangesAtOnce sends concurrent changes that conflict.
 func TestKeyChangesAtOnce(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -218,7 +218,7 @@ func TestKeyChangesAtOnce(t *testing.T) {
 		path := keysPath + "/" + id
 		tag := h.do("GET", path, admin, "").header.Get("ETag")
 
-		// Of those who know one state, one changes it.
+		// Of the requests with the same tag, exactly one succeeds.
 		got := atOnce(4, func(i int) reply {
 			if i%2 == 0 {
 				return h.do("PATCH", path, admin, fmt.Sprintf(`{"name":"name %d"}`, i), ifMatch(tag))
@@ -239,7 +239,7 @@ func TestKeyChangesAtOnce(t *testing.T) {
 			t.Errorf("a deletion and a change of one state: %v", got)
 		}
 
-		// Without a condition all are done, but for those that come after the end.
+		// Without a condition every change succeeds, except those made after the deletion.
 		id, _ = h.key(alice, scopes.FilesRead)
 		path = keysPath + "/" + id
 		got = atOnce(6, func(i int) reply {

@@ -46,7 +46,7 @@ func TestKeyLife(t *testing.T) {
 		t.Errorf("read: got  %s\nwant %s", got.body, unused)
 	}
 	c.Add(time.Hour)
-	h.do("GET", keysPath, token, "").want(403, "FORBIDDEN") // uses it
+	h.do("GET", keysPath, token, "").want(403, "FORBIDDEN") // counts as a use
 	used := strings.Replace(unused, `"lastUsedAt":null`, `"lastUsedAt":"2026-01-31T13:00:00.000Z"`, 1)
 	if got := h.do("GET", keysPath+"?limit=1", admin, "").want(200, ""); !strings.Contains(got.body, `{"data":[`+used+`],`) {
 		t.Errorf("listed: got  %s\nwant %s", got.body, used)
@@ -61,7 +61,7 @@ func TestKeyLife(t *testing.T) {
 	h.do("GET", keysPath, token, "").want(401, "UNAUTHORIZED")
 }
 
-// TestCreateKeyFields checks each field of the body with all else right.
+// TestCreateKeyFields checks each field of the body while all others are valid.
 func TestCreateKeyFields(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -144,7 +144,7 @@ func TestExpiryIsTheInstant(t *testing.T) {
 	h.do("GET", keysPath, token, "").want(401, "UNAUTHORIZED")
 }
 
-// TestLists walks through a list of each kind.
+// TestLists reads whole lists of keys and webhooks.
 func TestLists(t *testing.T) {
 	h := serve(t, newClock().config())
 	first, reader := h.key(alice, scopes.AccountRead)
@@ -174,7 +174,7 @@ func TestLists(t *testing.T) {
 	cursor := h.do("GET", keysPath+"?limit=1", reader, "").text("nextCursor")
 	h.do("GET", webhooksPath+"?cursor="+cursor, reader, "").want(400, "VALIDATION_ERROR")
 
-	// A cursor outlives what it points at.
+	// A cursor must remain valid after the deletion of its item.
 	if err := h.api.Keys.Delete(t.Context(), alice, keys[0], apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// walk returns the ids of a whole list, page by page, and how many pages it had.
+// walk returns the IDs of a whole list, read page by page, and the number of pages.
 func (h *host) walk(path, token, query string) (ids []string, pages int) {
 	h.Helper()
 	for cursor := ""; ; {

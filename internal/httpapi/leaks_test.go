@@ -17,15 +17,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestMain fails if anything is left running when all tests have ended.
+// TestMain fails if a goroutine is left running after all tests.
 func TestMain(m *testing.M) {
 	testdir.InMemory()
 	goleak.VerifyTestMain(m)
 }
 
-// TestCloseDuringPublish closes a Handler while events are published and delivered.
-// Each Publish succeeds or says that the file is closed; what was acknowledged is
-// delivered by the next Handler on the file, and nothing is left running.
+// TestCloseDuringPublish closes a Handler while events are published and delivered. Each Publish
+// must succeed or report that the file is closed. The next Handler on the file must deliver all
+// acknowledged events, and no goroutine may be left running.
 func TestCloseDuringPublish(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	r := newReceiver(t)

@@ -48,11 +48,11 @@ func TestNewHandlerRefuses(t *testing.T) {
 			}
 		})
 	}
-	// What was opened on the way was closed again.
+	// Everything opened before the failure must be closed again.
 	newAPI(t, storageapi.Config{Path: path})
 }
 
-// TestPath closes a file and opens it again.
+// TestPath closes a file and reopens it.
 func TestPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	h := serve(t, storageapi.Config{Path: path})
@@ -107,7 +107,7 @@ func TestRunAndClose(t *testing.T) {
 		first := run(ctx, api)
 		cancel()
 		want(t, first, nil)
-		second := run(t.Context(), api) // it can be run again
+		second := run(t.Context(), api) // a second Run is allowed
 		if err := api.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -153,8 +153,7 @@ func TestRunAndClose(t *testing.T) {
 	})
 }
 
-// TestLogger checks that all parts log to Config.Logger, or to slog.Default if
-// there is none.
+// TestLogger checks that all parts log to Config.Logger, or to slog.Default without it.
 func TestLogger(t *testing.T) {
 	for _, byDefault := range []bool{false, true} {
 		faults, log := newFaulty(), new(logBuffer)

@@ -12,9 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate: a key that leaked and creates and deletes
-// with ever new idempotency keys leaves room to
-// the account's owner, and to the dashboard.
+// A leaked key that repeatedly creates and deletes with new idempotency keys must leave idempotency
+// keys for the account's owner and the dashboard.
 func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 	c := newClock()
 	config := c.config()
@@ -42,7 +41,7 @@ func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 		create(admin).want(201, "")
 	}
 	create(admin).want(429, "RATE_LIMIT_EXCEEDED")
-	for i := range 80 { // as the dashboard does
+	for i := range 80 { // like the dashboard
 		key, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.Of(scopes.FilesRead), IdempotencyKey: fmt.Sprint("form-", i)})
 		if err != nil {
 			t.Fatalf("creation %d by the host: %v, want none", i, err)
@@ -51,7 +50,7 @@ func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo: the rest can create at once, and need not wait a day.
+// After the deletion of the key, others must be able to create at once instead of a day later.
 func TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo(t *testing.T) {
 	c := newClock()
 	config := c.config()
@@ -80,8 +79,8 @@ func TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo(t *testing.T) {
 	}
 }
 
-// TestKeys_LimitedKey_CreatesHalf: a leaked key cannot use up the keys of its account, even through
-// the keys that it creates; keys of other creators count too.
+// A leaked key must not use up the keys of its account, even through the keys that it creates. Keys
+// of other creators count, too.
 func TestKeys_LimitedKey_CreatesHalf(t *testing.T) {
 	c := newClock()
 	config := c.config()
@@ -109,7 +108,7 @@ func TestKeys_LimitedKey_CreatesHalf(t *testing.T) {
 	}
 }
 
-// TestWebhooks_LimitedKey_CreatesHalf: a leaked key cannot use up the webhooks of its account.
+// A leaked key must not use up the webhooks of its account.
 func TestWebhooks_LimitedKey_CreatesHalf(t *testing.T) {
 	c := newClock()
 	config := c.config()

@@ -18,7 +18,7 @@ func parsedPage(query string) (after string, limit int, err error) {
 	return parsePage(values, id.Key)
 }
 
-// parsed is what parse makes of a query, whatever parameters that has.
+// parsed calls parse with the parameters of a query, and allows any parameter names.
 func parsed[T any](query string, parse func(url.Values) (T, error)) (result T, err error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A logBuffer holds all that was logged.
+// A logBuffer holds the log output.
 type logBuffer struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer

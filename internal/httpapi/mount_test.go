@@ -64,8 +64,8 @@ func TestMountUnderPrefix(t *testing.T) {
 	}
 }
 
-// TestPrefix: the API is where the host says, and nowhere else; behind a prefix that is
-// stripped, too.
+// The API must be at the configured prefix and nowhere else, even if the host strips another
+// prefix.
 func TestPrefix(t *testing.T) {
 	for _, prefix := range []string{"/api/v1", "/a", "/v2/v2", "/~x/a:b@c;d=e!$&'()*+,-._", "/"} {
 		at := strings.TrimSuffix(prefix, "/")
@@ -171,8 +171,8 @@ func TestMountWithoutCleaning(t *testing.T) {
 	}
 }
 
-// TestMountBehindRewriting checks that a Location never leads to another host,
-// whatever a router does to the path before the API sees it.
+// TestMountBehindRewriting checks that a Location never leads to another host, even if a router
+// rewrites the path before.
 func TestMountBehindRewriting(t *testing.T) {
 	api := newAPI(t, newClock().config())
 	h := mount(t, api, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

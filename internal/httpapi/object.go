@@ -22,7 +22,7 @@ type field struct {
 }
 
 // A value is the type of a field: a string, an array of strings, a boolean, or a whole
-// number. JSON may write the number as 1.0 or 1e0; it saturates at maxWhole.
+// number. JSON may write the number as 1.0 or 1e0. Numbers beyond ±maxWhole are set to that limit.
 type value interface {
 	string | []string | int64 | bool
 }
@@ -209,7 +209,7 @@ func escaped(data []byte) rune {
 	return rune(unit)
 }
 
-// maxWhole is where whole numbers saturate. A float64 represents it exactly.
+// maxWhole is the greatest whole number that a field can have. A float64 holds it exactly.
 const maxWhole = 999_999_999_999_999
 
 // parseJSON decodes a field's value, or returns an error if it has another type.
@@ -218,7 +218,7 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	switch target := any(&value).(type) {
 	case *int64:
 		number, err := strconv.ParseFloat(string(raw), 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range, number is infinite and saturates
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // number is then infinite, and is limited below
 			return value, invalid(name, "must be a whole number, not "+kind(raw))
 		}
 		if number != math.Trunc(number) {

@@ -8,13 +8,13 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestOrderOfChecks sends requests that are wrong in all later ways too: the
-// earliest answers.
+// TestOrderOfChecks sends requests that also fail all later checks. The first failing check must
+// determine the response.
 func TestOrderOfChecks(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
-	_, narrow := h.key(alice, scopes.FilesRead)   // may have a webhook for files.expiring
-	_, useless := h.key(alice, scopes.FilesWrite) // may have none
+	_, narrow := h.key(alice, scopes.FilesRead)   // may create webhooks for files.expiring only
+	_, useless := h.key(alice, scopes.FilesWrite) // may create no webhooks
 	other, _ := h.key(alice, scopes.SecretsRead)
 
 	mediaType := func(value string) func(*http.Request) {
@@ -148,7 +148,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestHead checks that HEAD tells what GET would, status by status.
+// TestHead checks that HEAD returns the status and the headers of GET.
 func TestHead(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, token := h.key(alice, scopes.AccountRead)
@@ -184,8 +184,8 @@ func TestSize(t *testing.T) {
 	h.do("POST", keysPath, admin, body(64<<10+1), chunked).want(413, "PAYLOAD_TOO_LARGE")
 	h.do("POST", keysPath, admin, body(10<<20), chunked).want(413, "PAYLOAD_TOO_LARGE")
 
-	// What says that it is too large is not waited for. (Up to 256 KiB net/http
-	// does wait, so as to keep the connection.)
+	// The server must not wait for a body whose declared size is too large. (net/http itself reads
+	// up to 256 KiB of it to keep the connection.)
 	headers := []string{"POST " + keysPath + " HTTP/1.1", "Host: x", "Api-Key: " + admin, "Content-Type: application/json"}
 	h.raw(append(headers, "Content-Length: 1000000", "", "")...).want(413, "PAYLOAD_TOO_LARGE")
 	h.raw(append(headers, "Content-Length: 65537", "Expect: 100-continue", "", "")...).want(413, "PAYLOAD_TOO_LARGE")

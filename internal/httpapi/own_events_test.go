@@ -21,8 +21,8 @@ func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
 
 var createdTeam = webhooks.EventDeclaration{Type: "teams.created", Description: "Team created", Scope: teamsRead, Example: teamCreated{"team_1"}}
 
-// TestOwnEvents has an event type declared, withdrawn while a webhook is subscribed to it
-// and an event is pending, and declared again.
+// TestOwnEvents declares an event type, withdraws it while a webhook is subscribed to it and an
+// event is pending, and declares it again.
 func TestOwnEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	r := newReceiver(t)
@@ -50,7 +50,7 @@ func TestOwnEvents(t *testing.T) {
 	if got := h.do("POST", webhooksPath, specified, body).want(403, auth.CodeForbidden).message(); !strings.Contains(got, "files:read for files.expiring, teams:read for teams.created, account:read for all others.") {
 		t.Errorf("the refusal says %s", got)
 	}
-	id := h.do("POST", webhooksPath, reader, body).want(201, "").text("id") // who may read teams, and nothing else
+	id := h.do("POST", webhooksPath, reader, body).want(201, "").text("id") // may read only teams
 	one := webhooksPath + "/" + id
 	h.do("POST", webhooksPath, reader, `{"url":"`+r.URL+`","events":["teams.created","balance.low"]}`).want(403, auth.CodeForbidden)
 	if got := h.do("POST", webhooksPath, all, `{"url":"`+r.URL+`","events":["teams.deleted"]}`).want(400, auth.CodeValidation).message(); !strings.Contains(got, `teams.created; unknown: "teams.deleted"`) {
@@ -68,7 +68,7 @@ func TestOwnEvents(t *testing.T) {
 	if diff := cmp.Diff([]any{"teams.created"}, h.do("GET", one, specified, "").want(200, "").object()["events"]); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	h.do("PATCH", one, reader, `{"active":false}`).want(403, auth.CodeForbidden) // its only scope is not declared
+	h.do("PATCH", one, reader, `{"active":false}`).want(403, auth.CodeForbidden) // its only scope is no longer declared
 	_, half := h.key(alice, scopes.AccountRead, scopes.FilesRead)
 	h.do("PATCH", one, half, `{"url":"`+r.URL+`/theirs"}`).want(403, auth.CodeForbidden)
 	h.do("PATCH", one, specified, `{"events":["teams.created","balance.low"]}`).want(200, "")

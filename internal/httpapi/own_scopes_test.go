@@ -24,7 +24,7 @@ var (
 	writeTeams = scopes.Declaration{Scope: teamsWrite, Description: "Change teams"}
 )
 
-// serveTeams returns a host on a file, with a route of its own that takes teams:read.
+// serveTeams returns a host on a file with a route of its own that requires teams:read.
 func serveTeams(t *testing.T, path string, declared ...scopes.Declaration) (h *host, end func()) {
 	t.Helper()
 	api, err := storageapi.NewHandler(storageapi.Config{Path: path, Scopes: declared})
@@ -46,7 +46,7 @@ func serveTeams(t *testing.T, path string, declared ...scopes.Declaration) (h *h
 	}
 }
 
-// TestOwnScopes has a scope declared, withdrawn, and declared again elsewhere in the list.
+// TestOwnScopes declares a scope, withdraws it, and declares it again elsewhere in the list.
 func TestOwnScopes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	h, end := serveTeams(t, path, readTeams, writeTeams)
@@ -69,7 +69,8 @@ func TestOwnScopes(t *testing.T) {
 	h.do("POST", keysPath+"/"+id+"/rotate", specified, "").want(403, auth.CodeForbidden)
 	end()
 
-	// Nothing is declared: exactly docs/spec.md. What the key holds is kept, and grants nothing.
+	// Without declarations, only the scopes of docs/spec.md exist. The key keeps its scope, which
+	// grants nothing.
 	h, end = serveTeams(t, path)
 	shown := h.do("GET", keysPath+"/"+id, all, "").want(200, "").object()
 	if diff := cmp.Diff([]any{"files:read"}, shown["scopes"]); diff != "" {

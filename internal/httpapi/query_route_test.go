@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestRoutes_UnknownQueryParameter_IsRefusedOnEvery: a misspelt filter does not list
-// everything, and a request that changes something is not taken for another.
+// A misspelt filter must not list everything, and a change with an unknown parameter must not be
+// carried out.
 func TestRoutes_UnknownQueryParameter_IsRefusedOnEvery(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
@@ -36,8 +36,8 @@ func TestRoutes_UnknownQueryParameter_IsRefusedOnEvery(t *testing.T) {
 	}
 }
 
-// BenchmarkAuditQuery lists 100 of 10,000 audit entries by as many parameters as a URL has room for
-// (refused), by as many as may be given, and by one.
+// BenchmarkAuditQuery lists 100 of 10,000 audit entries, with as many parameters as fit into a URL
+// (rejected), with the maximum number, and with one.
 func BenchmarkAuditQuery(b *testing.B) {
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "storage.db"))
 	if err != nil {

@@ -39,8 +39,8 @@ func TestParseQuery_UnknownParameter_NamesItAndThoseThatExist(t *testing.T) {
 	}
 }
 
-// TestRoutes_QueryParameters_AreThoseOfTheOpenAPIDocument compares the route table with the
-// document that clients are made from.
+// TestRoutes_QueryParameters_AreThoseOfTheOpenAPIDocument compares the route table with the OpenAPI
+// document.
 func TestRoutes_QueryParameters_AreThoseOfTheOpenAPIDocument(t *testing.T) {
 	type parameter struct {
 		Ref string `json:"$ref"`
@@ -81,8 +81,7 @@ func TestRoutes_QueryParameters_AreThoseOfTheOpenAPIDocument(t *testing.T) {
 	}
 }
 
-// TestParseQuery_TooManyParameters_AreRefusedUnparsed has a query in which each parameter is
-// wrong: the refusal is about their number.
+// All parameters of the query are invalid, but the error must be about their number.
 func TestParseQuery_TooManyParameters_AreRefusedUnparsed(t *testing.T) {
 	_, err := parseQuery(strings.Repeat("%zz&", 9_990), []string{"action"})
 	if err == nil || !strings.Contains(err.Error(), "at most 200 parameters") {
@@ -93,7 +92,7 @@ func TestParseQuery_TooManyParameters_AreRefusedUnparsed(t *testing.T) {
 	}
 }
 
-// TestParsers_RepeatedParameter_IsFolded: what a store compares each row with has each value once.
+// Values with which a store compares each row must not repeat.
 func TestParsers_RepeatedParameter_IsFolded(t *testing.T) {
 	values := url.Values{
 		"action": slices.Repeat([]string{"key.created", "key.deleted"}, 100),

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestRateLimit checks what counts as a request of a key: whatever is guarded, the
-// host's routes included, by any of its values, and whatever comes of it.
+// TestRateLimit checks that every guarded request of a key counts, including requests to the host's
+// routes, with each of the key's values, and regardless of the result.
 func TestRateLimit(t *testing.T) {
 	c := newClock()
 	config := c.config()

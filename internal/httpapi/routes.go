@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// A route is a method and a path pattern of the API.
+// A route is a method and a path pattern of the API, with its handler.
 type route struct {
 	method  string
 	pattern string      // literal segments, {id} and another parameter, see pathParams
@@ -103,8 +103,8 @@ func notInPrefix(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune("%?#\"\\<>^`{|}", r)
 }
 
-// A router finds routes. It is not an [http.ServeMux] because that redirects
-// paths that are not clean; a router matches paths exactly.
+// A router finds routes by exact path. It is not an [http.ServeMux], because that redirects paths
+// that are not clean.
 type router []pathRoutes
 
 // pathRoutes has all routes of a pattern.

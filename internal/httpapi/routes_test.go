@@ -34,8 +34,7 @@ func TestRouterRefusesRoutes(t *testing.T) {
 	}
 }
 
-// TestRoutes is the route table, written down a second time: whoever changes one
-// is to think about the other.
+// TestRoutes repeats the route table, so that each change of a route must be made deliberately.
 func TestRoutes(t *testing.T) {
 	type row struct {
 		Method, Pattern string
@@ -73,7 +72,7 @@ func TestRoutes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
-	for _, r := range new(api).routes() { // a body is read in one place, before the key is verified again
+	for _, r := range new(api).routes() { // all other methods read a body, after which the key is verified again
 		if takes, reads := r.body != noBody, r.method == "GET" || r.method == "DELETE"; takes == reads {
 			t.Errorf("%s %s takes a body: %v", r.method, r.pattern, takes)
 		}
@@ -93,7 +92,7 @@ func TestFind(t *testing.T) {
 	}
 	tests := []struct {
 		path    string
-		pattern string // empty: none
+		pattern string // empty: no route
 		place   pathParams
 	}{
 		{"/v2/api-keys", "/v2/api-keys", pathParams{}},

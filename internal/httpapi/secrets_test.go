@@ -23,7 +23,7 @@ import (
 func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	r, faults, log := newReceiver(t), newFaulty(), new(logBuffer)
 	config := storageapi.Config{Store: faults, Logger: log.logger(), Webhooks: r.config()}
-	config.Webhooks.Retry.Delays = []time.Duration{} // an attempt only
+	config.Webhooks.Retry.Delays = []time.Duration{} // one attempt only
 	var mu sync.Mutex
 	var observed []string
 	note := func(event any) {
@@ -74,7 +74,7 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 		}
 		see(h.do(step.method, step.path, admin, step.body))
 		faults.before = func(string) error { return nil }
-		if step.method == "GET" && !strings.HasPrefix(step.path, webhooksPath) { // whose URL is for its owner to see
+		if step.method == "GET" && !strings.HasPrefix(step.path, webhooksPath) { // a receiver's URL is shown to its owner
 			see(h.do(step.method, step.path, admin, ""))
 		}
 	}
@@ -105,7 +105,7 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	see(h.do("GET", keysPath+"/"+token, token+"x", "").want(401, "UNAUTHORIZED"))
 	see(h.do("GET", webhooksPath, token, "").want(403, "FORBIDDEN"))
 
-	// Deliveries that fail, and with them the webhook's URL; both secrets sign.
+	// Failing deliveries log the webhook's URL. Both secrets sign.
 	r.status = func() int { return 500 }
 	see(h.do("POST", oneHook+"/test", admin, "").want(200, ""))
 	if signatures := (<-r.received).Header.Get("X-Service-Signature"); strings.Count(signatures, ",") != 1 {

@@ -16,7 +16,7 @@ func hintOf(token string) string { return "sak_…" + token[len(token)-10:len(to
 
 const selfPath = keysPath + "/self"
 
-// TestSelf: any key is told about itself, and about nothing else.
+// TestSelf checks that every key can read its own record, and only that.
 func TestSelf(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -35,7 +35,7 @@ func TestSelf(t *testing.T) {
 	want(first, "2026-01-31T13:00:00.000Z", true)
 	want(second, "2026-02-02T12:00:00.000Z", false)
 
-	// A key that is dead, or none, is answered as everywhere.
+	// Without a valid key the response is the same as on other routes.
 	elsewhere := h.do("GET", keysPath, "", "").want(401, "UNAUTHORIZED")
 	refused := func(token string) {
 		t.Helper()
@@ -76,7 +76,7 @@ func TestSelf_CountsTowardRateLimit(t *testing.T) {
 	h.do("GET", selfPath, token, "").want(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 }
 
-// The host's policy decides about other keys, not about a key's own record.
+// The host's policy applies to other keys, not to a key's own record.
 func TestSelf_HostsPolicy_IsNotAsked(t *testing.T) {
 	c := newClock()
 	config := c.config()

@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestWebhookAuthority checks who may change and use a webhook: those who may read
-// what it was told before, and what it is told after.
+// TestWebhookAuthority checks that changing and using a webhook requires authority over its past
+// and its future events.
 func TestWebhookAuthority(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -56,8 +56,8 @@ func TestWebhookAuthority(t *testing.T) {
 	}
 }
 
-// TestAuthorityOverPastEvents checks that who may not read what a webhook was told
-// before can neither have it sent again nor say where it goes.
+// TestAuthorityOverPastEvents checks that a caller who may not read a webhook's past events can
+// neither resend them nor change the webhook's URL.
 func TestAuthorityOverPastEvents(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
@@ -81,7 +81,7 @@ func TestAuthorityOverPastEvents(t *testing.T) {
 	h.do("DELETE", one, account, "").want(204, "")
 }
 
-// The webhook has been changed to events that the caller may not read.
+// The webhook's events have been changed to ones that the caller may not read.
 func TestCreateWebhook_RepeatedAfterEventsChanged_IsRefused(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -129,8 +129,8 @@ func TestUpdateWebhook_EventsWidenedAfterCheck_AuthorityIsCheckedAgain(t *testin
 	}
 }
 
-// TestAnotherAccountsWebhook checks that each of its routes is as if it were not
-// there.
+// TestAnotherAccountsWebhook checks that each route answers for another account's webhook as for a
+// missing one.
 func TestAnotherAccountsWebhook(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin, other := h.admin(alice), h.admin(bob)

@@ -51,7 +51,7 @@ func TestUpdateWebhook(t *testing.T) {
 	}
 }
 
-// TestUpdateWebhookFields checks what a change must not be.
+// TestUpdateWebhookFields checks that invalid changes are rejected.
 func TestUpdateWebhookFields(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)

@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// await asks until the reply is as it is to be, and returns it.
+// await repeats a GET until done returns true for the reply, and returns the reply.
 func (h *host) await(path, token string, done func(reply) bool) reply {
 	h.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -34,7 +34,7 @@ func (h *host) await(path, token string, done func(reply) bool) reply {
 	}
 }
 
-// publish publishes a balance.low event of alice's.
+// publish publishes a balance.low event of alice.
 func (h *host) publish(id string) {
 	h.Helper()
 	event := webhooks.Event{ID: id, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
@@ -59,8 +59,8 @@ func (r reply) ids(field string) []string {
 
 const attemptForm = `\{"number":%d,"startedAt":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z","durationMs":\d+(\.\d+)?,%s\}`
 
-// TestSendTestEvent sends test events to a receiver that takes them and to one that
-// does not, while the webhook is off and without Run.
+// TestSendTestEvent sends test events to a receiver that accepts them and to one that does not,
+// while the webhook is disabled and without Run.
 func TestSendTestEvent(t *testing.T) {
 	r := newReceiver(t)
 	var status atomic.Int64
@@ -95,7 +95,7 @@ func TestSendTestEvent(t *testing.T) {
 		t.Errorf("listed %v", got)
 	}
 
-	// One at a time.
+	// Only one test event at a time is allowed.
 	blocked, goOn := make(chan bool), make(chan bool)
 	r.status = func() int {
 		close(blocked)
@@ -110,14 +110,13 @@ func TestSendTestEvent(t *testing.T) {
 	(<-first).want(200, "")
 }
 
-// TestDeliveriesOverHTTP lists deliveries in all states, gets them one by one, and
-// has one made again.
+// TestDeliveriesOverHTTP lists deliveries in all states, gets each of them, and redelivers one.
 func TestDeliveriesOverHTTP(t *testing.T) {
 	r := newReceiver(t)
 	var status atomic.Int64
 	r.status = func() int { return int(status.Load()) }
 	config := storageapi.Config{Webhooks: r.config()}
-	config.Webhooks.Retry.Delays = []time.Duration{} // an attempt only
+	config.Webhooks.Retry.Delays = []time.Duration{} // one attempt only
 	h := serve(t, config)
 	admin := h.admin(alice)
 	made := h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s/hook","events":["balance.low"]}`, r.URL)).want(201, "")
@@ -158,7 +157,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 		"state=pending&state=skipped":       {"other", "skipped"},
 		"state=dead&state=dead":             {"dead"},
 		"state=delivered":                   {"delivered"},
-		"failed=true":                       {"other", "dead"}, // which was skipped
+		"failed=true":                       {"other", "dead"}, // it was skipped
 		"failed=false":                      {"other", "skipped", "dead", "delivered"},
 		"failed=true&state=pending":         {},
 		"to=" + from:                        {"delivered"},
@@ -198,7 +197,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 		}
 	}
 
-	// Once more.
+	// Again, with the webhook enabled.
 	h.do("PATCH", one, admin, `{"active":true}`).want(200, "")
 	status.Store(200)
 	again := h.do("POST", list+"/dead/redeliver", admin, "{}").want(202, "")
@@ -217,7 +216,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	h.do("GET", webhooksPath+"/"+second+"/deliveries/dead", admin, "").want(404, "NOT_FOUND")
 }
 
-// TestRecoveriesOverHTTP recovers what was skipped, and polls the job.
+// TestRecoveriesOverHTTP recovers skipped deliveries and polls the job.
 func TestRecoveriesOverHTTP(t *testing.T) {
 	r := newReceiver(t)
 	h := serve(t, storageapi.Config{Webhooks: r.config()})

@@ -24,8 +24,7 @@ func TestPublish_BalanceLow_IgnoresThresholds(t *testing.T) {
 	}
 }
 
-// TestWebhookOutlivesItsKey: a webhook is the account's. What becomes of the key that
-// made it changes nothing.
+// A webhook belongs to the account, so changes of the key that created it must not affect it.
 func TestWebhookOutlivesItsKey(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
@@ -40,8 +39,8 @@ func TestWebhookOutlivesItsKey(t *testing.T) {
 	}
 }
 
-// publishBalance publishes a low balance of alice's, and returns the states of its
-// deliveries by webhook.
+// publishBalance publishes a low balance of alice, and returns the states of the deliveries by
+// webhook.
 func (h *host) publishBalance(t *testing.T, event string) map[string]webhooks.DeliveryState {
 	t.Helper()
 	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: event, Account: alice, Data: alerts.BalanceLow{Balance: 5, Threshold: 10}}); err != nil {

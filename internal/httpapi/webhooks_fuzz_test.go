@@ -38,7 +38,7 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 		}
 		checkStrict(t, data, "url", "events", "active", "balanceThreshold")
 		var object map[string]any
-		_ = json.Unmarshal(data, &object) // checked already
+		_ = json.Unmarshal(data, &object) // checked before
 		for name, given := range map[string]bool{
 			"url": params.URL != nil, "events": params.Events != nil, "active": params.Active != nil, "balanceThreshold": params.Threshold != nil,
 		} {

@@ -51,7 +51,7 @@ func TestWebhookLife(t *testing.T) {
 	h.do("DELETE", webhooksPath+"/"+id, token, "").want(404, "NOT_FOUND")
 }
 
-// TestCreateWebhookFields checks each field of the body with all else right.
+// TestCreateWebhookFields checks each field of the body while all others are valid.
 func TestCreateWebhookFields(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -119,7 +119,7 @@ func TestCreateWebhookFields(t *testing.T) {
 	}
 }
 
-// TestHeldWebhook: a webhook that is on hold says so, is tagged so and is sent no test.
+// A webhook on hold must show it, have a different tag, and reject test events.
 func TestHeldWebhook(t *testing.T) {
 	store := memory.New()
 	config := newClock().config()

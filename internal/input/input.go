@@ -79,7 +79,7 @@ func MaxIdempotencyKeys(maxCount int, host, limited bool) int {
 	return all
 }
 
-// Fingerprint returns a hash of the parts of a request, which depends on their order and borders.
+// Fingerprint returns a hash of the parts of a request. It depends on their order and boundaries.
 func Fingerprint(parts ...string) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, part := range parts {

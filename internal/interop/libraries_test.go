@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// library is what the Go libraries have in common.
+// library is the common interface of the Go libraries.
 type library interface {
 	Verify(body []byte, h http.Header) error
 	Sign(id string, at time.Time, body []byte) (string, error)
@@ -28,7 +28,7 @@ func TestGoLibrariesVerify(t *testing.T) {
 	for name, open := range libraries {
 		for _, m := range all {
 			t.Run(name+"/"+m.Name, func(t *testing.T) {
-				// The libraries ask time.Now; in the bubble it says what the message wants.
+				// The libraries call time.Now, which the bubble sets to the message's time.
 				testbubble.Run(t, func(t *testing.T) {
 					time.Sleep(time.Until(time.Unix(m.Now, 0)))
 					var accepted bool

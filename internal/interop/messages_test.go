@@ -13,10 +13,11 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// message is one that arrives, and whether its two halves are right: a vector of signing/testdata, or a fresh one.
+// message is a received message, with the expected result for each of its two signatures. It is a
+// vector of signing/testdata, or was just signed.
 type message struct {
 	Name     string            `json:"name"`
-	Secrets  []string          `json:"secrets"` // of the receiver
+	Secrets  []string          `json:"secrets"` // the receiver's secrets
 	Headers  map[string]string `json:"headers"`
 	Body     string            `json:"body"`
 	Now      int64             `json:"now"`
@@ -32,7 +33,7 @@ func (m message) header() http.Header {
 	return h
 }
 
-// messages returns the vectors, and messages that the Signer has just signed, intact and tampered with.
+// messages returns the vectors, and newly signed messages, both intact and modified.
 func messages(t *testing.T) []message {
 	t.Helper()
 	data, err := os.ReadFile("../../signing/testdata/vectors.json")
@@ -94,8 +95,8 @@ func make60K() []byte {
 	return pad
 }
 
-// accepts asserts that our Verifier takes a message whose Standard Webhooks signature somebody else made. It wants both
-// halves, so the other is added here.
+// accepts checks that our Verifier accepts a message whose Standard Webhooks signature was made by
+// another implementation. The Verifier requires both signatures, so accepts adds the other one.
 func accepts(t *testing.T, secret signing.Secret, id string, at time.Time, signature string, body []byte) {
 	t.Helper()
 	verifier, err := signing.NewVerifier(signing.VerifierConfig{

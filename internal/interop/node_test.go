@@ -11,10 +11,10 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// verdict is what verify.mjs says of one message.
+// verdict is the result of verify.mjs for one message.
 type verdict struct {
-	Service   bool            // by node:crypto
-	Standard  map[string]bool // by library: whether it accepts the message
+	Service   bool            // verified by node:crypto
+	Standard  map[string]bool // whether each library accepts the message
 	Signature map[string]string
 }
 
@@ -51,7 +51,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// runNode runs verify.mjs, where there is Node.js and what package-lock.json pins.
+// runNode runs verify.mjs, if Node.js and the packages pinned in package-lock.json are installed.
 func runNode(t *testing.T, input []byte) []byte {
 	t.Helper()
 	node, err := exec.LookPath("node")

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// The line that the documentation of package signing gives.
+// oneLiner is the command from the documentation of package signing.
 const oneLiner = `openssl dgst -sha256 -hmac "$SECRET"`
 
 func TestOpenSSL(t *testing.T) {
@@ -25,7 +25,7 @@ func TestOpenSSL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// "SHA2-256(stdin)= 5f0c…"; what is before the = depends on the version.
+		// The output is "SHA2-256(stdin)= 5f0c…"; the part before "=" depends on the version.
 		_, got, _ := strings.Cut(string(output), "= ")
 		if want := signing.Signature(secret, []byte(body)); strings.TrimSpace(got) != want {
 			t.Errorf("openssl: %s, want %s", output, want)

@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// example returns the only code block of docs/receivers.md in a language that contains all texts.
+// example returns the only code block of docs/receivers.md in the language that contains all texts.
 func example(t *testing.T, language string, texts ...string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/receivers.md")
@@ -41,7 +41,7 @@ func example(t *testing.T, language string, texts ...string) string {
 	return found[0]
 }
 
-// delivered returns requests to a receiver with the secret, and whether each is genuine.
+// delivered returns signed and forged requests, and whether each is genuine.
 func delivered(secret signing.Secret) map[string]struct {
 	header, body string
 	genuine      bool
@@ -89,15 +89,15 @@ func TestShellReceiver_OfTheDocs_AcceptsGenuineRequestsOnly(t *testing.T) {
 	}
 }
 
-// receivers are the examples of docs/receivers.md that serve HTTP. Each is run on a port of its own.
+// receivers lists the examples of docs/receivers.md that serve HTTP. Each runs on its own port.
 var receivers = []struct {
 	name, language, text string
 
-	file    string   // that the example is written to
-	shared  string   // the file that it imports the language's verified function from
-	serve   string   // appended to an example that is not a server; PORT is replaced
-	command []string // runs the file; PORT is replaced
-	needs   []string // arguments with which the program succeeds where the framework is installed
+	file    string   // file name of the example
+	shared  string   // file name of the language's verification function, which the example imports
+	serve   string   // code appended to an example that is not a server; PORT is replaced
+	command []string // command that runs the file; PORT is replaced
+	needs   []string // arguments with which the program succeeds only if the framework is installed
 }{
 	{
 		name: "Express", language: "js", text: "express.raw", file: "receiver.mjs", shared: "verify.mjs",
@@ -204,9 +204,9 @@ func TestReceivers_OfTheDocs_AcceptGenuineRequestsOnly(t *testing.T) {
 	}
 }
 
-// installed returns the path of a program with which the arguments succeed, if there are some. Without one it skips the
-// test; in CI, where .ci/run installs them all, it fails. Debian's Python has Debian's packages, which another python3
-// may hide.
+// installed returns the path of a program that succeeds with the arguments, if any. Without such a
+// program it skips the test, or fails it in CI, where .ci/run installs them all. For Python
+// it also tries /usr/bin/python3, because another python3 may not find Debian's packages.
 func installed(t *testing.T, name string, arguments []string) string {
 	t.Helper()
 	candidates := []string{name}
@@ -245,7 +245,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// start runs a receiver until the test ends, and returns when it listens.
+// start runs a receiver until the test ends, and returns once it listens.
 func start(t *testing.T, dir, address string, secret signing.Secret, program string, arguments []string) {
 	t.Helper()
 	command := exec.Command(program, arguments...)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The test binary is the receiver, too.
+// TestMain also lets the test binary run as the receiver.
 func TestMain(m *testing.M) {
 	if fault, ok := os.LookupEnv(receiverVariable); ok {
 		exit(receive(os.Stdin, os.Stdout, fault))
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// load runs the program with these flags and returns what it prints.
+// load runs the program with the flags, and returns its output.
 func load(t *testing.T, args string) (string, error) {
 	t.Helper()
 	s, err := parse(strings.Fields(args), t.Output())
@@ -82,7 +82,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// An interrupter is an output that is interrupted at its first line.
+// An interrupter is an output that interrupts the program at the first line.
 type interrupter struct {
 	bytes.Buffer
 	cancel context.CancelFunc

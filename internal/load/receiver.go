@@ -51,7 +51,7 @@ type opening struct {
 // A report holds the arrivals since the last report.
 type report struct {
 	Arrivals  []arrival
-	Processor time.Duration // used by the process since its start
+	Processor time.Duration // total processor time of the process
 }
 
 // An arrival is the arrival of a request.

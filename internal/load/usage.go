@@ -31,8 +31,8 @@ func (u usage) each(n int) string {
 		u.written/n, micros(u.sender), micros(u.receiver))
 }
 
-// bytesWritten returns the number of bytes that this process has caused to be written to storage, on
-// Linux.
+// bytesWritten returns the number of bytes that this process has written to storage. It works only
+// on Linux.
 func bytesWritten() int {
 	text, _ := os.ReadFile("/proc/self/io")
 	_, rest, _ := bytes.Cut(text, []byte("\nwrite_bytes: "))

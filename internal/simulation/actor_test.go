@@ -15,12 +15,12 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// An account is a customer: who manages its keys, who manages its webhooks, and what
-// the host publishes for it.
+// An account is a simulated customer, with a key that manages its keys, a key that manages its
+// webhooks, and a publisher of its events.
 type account struct {
 	world      *world
 	id         string
-	admin      string // a key of all scopes that nobody deletes
+	admin      string // a key with all scopes that is never deleted
 	adminID    string
 	clients    *clients
 	subscriber *subscriber
@@ -35,7 +35,7 @@ func newAccount(w *world, i int) *account {
 	return a
 }
 
-// An actor does one thing after the other.
+// An actor performs operations one after the other.
 type actor struct {
 	account *account
 	world   *world
@@ -51,7 +51,7 @@ func (a *actor) tell(about []string, format string, args ...any) {
 	a.world.tell(a.name, append(about, a.account.id), format, args...)
 }
 
-// paced does n things in the era, in bursts and with long pauses between.
+// paced calls do n times, scaled by share, during the era: in bursts with long pauses in between.
 func (a *actor) paced(n int, share float64, do func()) {
 	n = int(float64(n)*share) + 1
 	pauses := make([]time.Duration, n)
@@ -71,19 +71,19 @@ func (a *actor) paced(n int, share float64, do func()) {
 	}
 }
 
-// An outcome is what somebody who called knows of it.
+// An outcome is a caller's knowledge of the effect of its call.
 type outcome int
 
 const (
-	done    outcome = iota // it was acknowledged
-	refused                // nothing has happened
-	unknown                // nobody can tell
+	done    outcome = iota // acknowledged
+	refused                // rejected, without an effect
+	unknown                // without an answer, so the effect is not known
 )
 
 func (o outcome) String() string { return [...]string{"done", "refused", "unknown"}[o] }
 
-// context returns a context for a call: one that lasts, one that ends at some look, or
-// at some time.
+// context returns a context for a call. It ends after 30 s, at an earlier time, or when it is
+// checked for the n-th time (looks).
 func (a *actor) context(parent context.Context) (ctx context.Context, end func(), looks int) {
 	ctx, cancel := context.WithTimeout(parent, 30*time.Second)
 	switch a.rand.IntN(6) {
@@ -98,8 +98,8 @@ func (a *actor) context(parent context.Context) (ctx context.Context, end func()
 	return ctx, cancel, -1
 }
 
-// beset lets a call meet something: a fault of the store's method, or a full disk.
-// What it returns undoes that.
+// beset may inject a fault into a call: of the given store methods, or of the disk. undo removes
+// the fault.
 func (a *actor) beset(methods ...string) (undo func()) {
 	w := a.world
 	switch {
@@ -118,8 +118,8 @@ func (a *actor) beset(methods ...string) (undo func()) {
 	return func() {}
 }
 
-// request sends a request to the API and returns the status of the answer, and its
-// body; 0 without an answer.
+// request sends a request to the API and returns the status and the body of the response, or a
+// status of 0 if there was no response.
 func (a *actor) request(ctx context.Context, token, method, path string, body io.Reader, header ...string) (status int, answer []byte) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://api.example.com"+path, body)
 	if err != nil {
@@ -148,8 +148,8 @@ func (a *actor) request(ctx context.Context, token, method, path string, body io
 	return response.StatusCode, answer
 }
 
-// send is request for a call that may meet what calls meet. An answer of 2xx that
-// cannot be read counts as none: nobody was told.
+// send calls request with a random fault. A 2xx response that cannot be read counts as no
+// response.
 func (a *actor) send(ctx context.Context, token, method, path string, body any, header ...string) (outcome, int, map[string]any) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -181,8 +181,8 @@ func (a *actor) send(ctx context.Context, token, method, path string, body any, 
 	return unknown, status, fields
 }
 
-// outcomeOf returns what an error tells; the errors refusals say that nothing has
-// happened.
+// outcomeOf returns the outcome of a call with error err. isRefusal means that err guarantees
+// that the call had no effect.
 func outcomeOf(err error, isRefusal bool) outcome {
 	switch {
 	case err == nil:
@@ -193,7 +193,7 @@ func outcomeOf(err error, isRefusal bool) outcome {
 	return unknown
 }
 
-// begin makes sure that there is a key to begin with.
+// begin makes sure that the account has its first key.
 func (a *account) begin(ctx context.Context) {
 	for a.admin == "" {
 		key, token, err := a.world.reach().api.Keys.Create(ctx, a.id, apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})

@@ -15,11 +15,12 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/boltops"
 )
 
-// A backupper makes backups of the file at random moments of the story, two within some minutes.
-// Each is sound, and is restored; no earlier one is believed to be what came after it.
+// A backupper backs up the file at random moments, twice within some minutes. It checks that each
+// backup is sound and can be restored, and that an earlier backup is not taken for the abandoned
+// file when a later one is restored.
 type backupper struct {
 	*actor
-	last     atomic.Pointer[string] // the path of the last backup; nil: none
+	last     atomic.Pointer[string] // path of the last backup; nil: none
 	made     atomic.Int64
 	restored atomic.Int64
 }
@@ -38,8 +39,8 @@ func (b *backupper) live(ctx context.Context, share float64) {
 	})
 }
 
-// backUp makes a backup, verifies and restores it. It may fail while the disk does, or as the
-// store is closed.
+// backUp makes a backup, verifies it and restores it. It may fail while the disk fails or the
+// store is being closed.
 func (b *backupper) backUp(ctx context.Context) {
 	w := b.world
 	if w.path == "" {
@@ -70,9 +71,9 @@ func (b *backupper) backUp(ctx context.Context) {
 	}
 }
 
-// confuse restores a backup as if an earlier one were the abandoned file. That is refused, or what
-// was deleted between the two would be there again, unless nothing was written between them: a store
-// that is halted cannot mark its clock.
+// confuse restores a backup with an earlier backup as the abandoned file. Restore must refuse this,
+// because records deleted between the two would reappear. It may accept two backups with the same
+// content, since a halted store cannot mark its clock between them.
 func (b *backupper) confuse(path, earlier string) {
 	w := b.world
 	restored := fmt.Sprint(w.path, ".restored-", b.restored.Add(1))
@@ -90,7 +91,8 @@ func (b *backupper) confuse(path, earlier string) {
 	}
 }
 
-// restoreClosed restores the last backup from the file, which is closed: nothing is lost.
+// restoreClosed restores the last backup with the closed file as the abandoned file, and checks
+// that nothing is lost.
 func (b *backupper) restoreClosed() {
 	last := b.last.Load()
 	if last == nil {
@@ -119,7 +121,7 @@ func (b *backupper) isSound(what, path string) bool {
 	return err == nil
 }
 
-// check verifies the file, which is closed, if there is one yet.
+// check verifies the closed file, if it exists.
 func (b *backupper) check() {
 	if _, err := os.Stat(b.world.path); errors.Is(err, fs.ErrNotExist) {
 		return

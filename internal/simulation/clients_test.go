@@ -16,20 +16,20 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// clients manage the keys of an account, and use them. One thing is done at a time, so
-// that what each key must be is known.
+// clients manages and uses the keys of an account. It performs one operation at a time, so that the
+// expected state of each key is known.
 type clients struct {
 	*actor
 	keys []*key
 	made int
 }
 
-// A key is what must be true of one.
+// A key is the expected state of an API key.
 type key struct {
-	name     string // of the key, and in the story
+	name     string // of the key, and of its lines in the story
 	id       string
-	token    string // empty: nobody knows it
-	previous string // the token before, while it may be alive
+	token    string // empty: not known
+	previous string // the token before the last rotation, while it may be valid
 	until    time.Time
 	deleted  bool
 }
@@ -63,7 +63,7 @@ func (c *clients) live(ctx context.Context, share float64) {
 	})
 }
 
-// some returns a key that is there, or nil.
+// some returns a random existing key, or nil.
 func (c *clients) some() *key {
 	var alive []*key
 	for _, k := range c.keys {
@@ -82,7 +82,7 @@ func (c *clients) newName() string {
 	return fmt.Sprintf("k%s-%d", c.account.id[4:], c.made)
 }
 
-// create makes a key over HTTP, with an idempotency key and again if nobody can tell.
+// create creates a key over HTTP with an idempotency key, and repeats it if the outcome is unknown.
 func (c *clients) create(ctx context.Context) {
 	name := c.newName()
 	body := map[string]any{"name": name, "scopes": scopes.All().Names()}
@@ -114,7 +114,7 @@ func (c *clients) createInGo(ctx context.Context) {
 	c.adopt(name, made.ID, token.Reveal(), result)
 }
 
-// adopt finds out what came of a creation.
+// adopt records the outcome of a creation, which it looks up in the store if necessary.
 func (c *clients) adopt(name, id, token string, result outcome) {
 	var found []apikeys.Key
 	c.world.truth(func(ctx context.Context, s store.Store) {
@@ -141,7 +141,7 @@ func (c *clients) adopt(name, id, token string, result outcome) {
 	}
 }
 
-// is returns the key as the store has it; nil: it is not there.
+// is returns the stored key, or nil if it does not exist.
 func (c *clients) is(k *key) (now *apikeys.Key) {
 	c.world.truth(func(ctx context.Context, s store.Store) {
 		found, err := s.KeyByID(ctx, c.account.id, k.id)
@@ -199,7 +199,7 @@ func (c *clients) rotate(ctx context.Context, k *key) {
 		ended := c.world.wallNow()
 		k.previous, k.until = k.token, ended.Add(time.Duration(grace)*time.Second)
 		if k.token = token; ended.Before(began) || ended.Sub(began) > 10*time.Minute {
-			k.previous = "" // a clock was set meanwhile: nobody can tell until when it lives
+			k.previous = "" // the clock was set meanwhile, so the end of its validity is unknown
 		}
 	}
 }
@@ -222,7 +222,7 @@ func (c *clients) deleteInGo(ctx context.Context, k *key) {
 	c.deleted(k, outcomeOf(err, errors.Is(err, apierr.ErrNotFound)))
 }
 
-// deleted finds out what came of a deletion. One that was refused found nothing.
+// deleted records the outcome of a deletion. A rejected deletion must have found no key.
 func (c *clients) deleted(k *key, result outcome) {
 	now := c.is(k)
 	if result == done && now != nil {
@@ -234,7 +234,7 @@ func (c *clients) deleted(k *key, result outcome) {
 	k.deleted = now == nil
 }
 
-// hold opens a request with a key, deletes that, and then sends the rest.
+// hold begins a request with a key, deletes the key, and then sends the rest of the request.
 func (c *clients) hold(ctx context.Context, k *key) {
 	if k.token == "" {
 		return
@@ -266,14 +266,14 @@ func (c *clients) hold(ctx context.Context, k *key) {
 	request.Wait()
 	c.tell([]string{k.name, name}, "sends the rest of that POST: status %d", status)
 	if !k.deleted && status == 200 {
-		k.token, k.previous = "", "" // it gave itself another, which nobody kept
+		k.token, k.previous = "", "" // the key rotated itself, and its new token is unknown
 	}
 	if result == done && status >= 200 && status <= 299 {
 		c.world.breach("a dead key does nothing", []string{k.name, name}, "a POST to %s with %s, which was deleted before its body came, was answered %d", path, k.name, status)
 	}
 }
 
-// held is a body whose first byte comes at once, and the rest later.
+// held is a request body that yields its first byte at once and the rest later.
 type held struct {
 	text string
 	read int
@@ -291,7 +291,7 @@ func (h *held) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// use uses a key, dead or alive.
+// use sends a request with a key that may be dead.
 func (c *clients) use(ctx context.Context) {
 	if len(c.keys) == 0 {
 		return

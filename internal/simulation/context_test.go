@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A dying context ends when somebody looks at it for the n-th time: between any two
-// steps of whatever it was given to.
+// dying is a context that ends when it is checked for the n-th time, and so between any two steps
+// of the code that uses it.
 type dying struct {
 	context.Context
 	left atomic.Int64
@@ -15,7 +15,7 @@ type dying struct {
 	once sync.Once
 }
 
-// newDying returns a context that ends at the look after that many, or when end is
+// newDying returns a context that ends after the given number of checks (looks), or when end is
 // called.
 func newDying(parent context.Context, looks int) (ctx *dying, end func()) {
 	d := &dying{Context: parent, done: make(chan struct{})}

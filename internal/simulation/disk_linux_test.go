@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// A descriptor is that by which a store writes. It can be made to lead to the file for
-// reading only, so that it is the system which refuses to write.
+// A descriptor is the file descriptor to which a store writes. Tests can replace it by a read-only
+// one, so that the system rejects writes.
 type descriptor struct {
 	number int
-	kept   int // leads to the file, and keeps its lock
+	kept   int // a copy of the original, which keeps the file's lock
 }
 
-// misdirect makes it so, if the file is open.
+// misdirect replaces the descriptor by a read-only one. It returns false if the file is not open.
 func (d *descriptor) misdirect(path string) bool {
 	number, ok := find(path)
 	if !ok {
@@ -44,7 +44,7 @@ func (d *descriptor) redirect() {
 	_ = syscall.Close(d.kept)
 }
 
-// find returns the descriptor by which a file is open.
+// find returns the number of the descriptor of an open file.
 func find(path string) (number int, ok bool) {
 	const descriptors = "/proc/self/fd"
 	list, err := os.ReadDir(descriptors)

@@ -2,7 +2,7 @@
 
 package simulation_test
 
-// A descriptor leads where it leads: on Linux only it can be made to lead elsewhere.
+// A descriptor cannot be replaced on systems other than Linux.
 type descriptor struct{}
 
 func (*descriptor) misdirect(string) bool { return false }

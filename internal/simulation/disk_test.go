@@ -10,22 +10,22 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// A disk is what a file is on.
+// A disk holds the file of a store, and can be made to fail.
 type disk struct {
 	path string
 
 	mu    sync.Mutex
-	store store.Store // on it, open; nil: none
-	fails string      // how; empty: it does not
+	store store.Store // the open store on the disk; nil: none
+	fails string      // the kind of failure; empty: none
 	descriptor
 }
 
 // The ways in which a disk can fail.
 const (
-	full       = "full"        // nothing is written, and nothing is lost
-	readOnly   = "read-only"   // the system refuses to write: see descriptor
-	syncBefore = "sync before" // one commit fails before it happened
-	syncAfter  = "sync after"  // or after it has
+	full       = "full"        // writes fail, and nothing is lost
+	readOnly   = "read-only"   // the system rejects writes, see descriptor
+	syncBefore = "sync before" // one commit fails without an effect
+	syncAfter  = "sync after"  // one commit fails after it has taken effect
 )
 
 var (
@@ -33,15 +33,15 @@ var (
 	errSync = errors.New("the disk failed")
 )
 
-// holds says which store is open on the disk, if any.
+// holds sets the open store on the disk; nil means none.
 func (d *disk) holds(s store.Store) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.store = s
 }
 
-// fail makes commits fail until mend, if they do not already. It reports whether it
-// does; failed is called for each commit that fails.
+// fail makes commits fail until mend is called, and calls failed for each failed commit. It returns
+// false if commits cannot be made to fail now.
 func (d *disk) fail(how string, failed func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +71,7 @@ func (d *disk) fail(how string, failed func()) bool {
 	return true
 }
 
-// mend ends fail.
+// mend ends the failure.
 func (d *disk) mend() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

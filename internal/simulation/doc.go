@@ -1,6 +1,6 @@
 // Package simulation contains tests that simulate the whole service for a day: host, API, dispatcher,
-// clients and receivers. Each simulation runs in a testing/synctest bubble, from one seed. The package
-// has nothing to import.
+// clients and receivers. Each simulation runs in a testing/synctest bubble and is generated from a
+// seed. The package contains only tests.
 //
 //	go test ./internal/simulation                        # a few seeds
 //	cd internal/simulation && go test -seeds 500         # as in CI: 500 in memory, 100 on disk, 100 on both; prints combinations of faults
@@ -14,23 +14,24 @@
 // files, send test events and resend deliveries. A third customer joins, gets some events, is erased,
 // and joins again. Meanwhile
 //
-//   - calls of the store fail before or after they take effect, or hang and then take effect or not:
-//     single calls that an operation needs, and all calls of some methods for up to an hour;
+//   - calls of the store fail or hang, before or after they take effect: single calls of an
+//     operation, or all calls of some methods for up to an hour;
 //   - the store's reports of deliveries are duplicated, delayed and reordered (storetest.Noisy);
 //   - contexts end, at a check or at a time; clients disconnect;
-//   - receivers hang, fail, ask for time, refuse, are gone, and recover; crowds of receivers hang in
-//     separate accounts;
-//   - the host runs out of descriptors; its clock is set while it runs, and, with a file, between runs
-//     (all bubbles start at the same time, so a seed may have two);
+//   - receivers hang, fail, send Retry-After, refuse connections, answer 410, and recover; many
+//     receivers in separate accounts hang at the same time;
+//   - the host runs out of file descriptors. Its clock is set while it runs and, with a file, also
+//     between runs: all bubbles start at the same time, so a seed may use two of them;
 //   - the host shuts down properly, has its store closed while in use, or dies; it restarts on the same
 //     memory or file;
-//   - the file is backed up at random moments, in pairs; backups are verified and restored, also with
-//     the closed file;
+//   - the file is backed up at random moments, twice within some minutes; backups are verified and
+//     restored, also with the closed file as the abandoned file;
 //   - one customer floods the host for some minutes with redeliveries to hanging receivers, hundreds of
 //     keys whose audit entries the host does not accept, thousands of renames, or names with dead name
 //     servers;
-//   - the file's disk is full, or rejects writes: the store's descriptor is redirected, so that the
-//     errors come from the system. Failed syncs are left to the tests under strace.
+//   - the file's disk is full or rejects writes. To reject writes, the store's descriptor is
+//     replaced by a read-only one, so that the errors come from the system. Tests under strace
+//     cover failed syncs.
 //
 // At the end all faults are repaired, and after the maximum time of the last retry no delivery may be
 // pending.
@@ -39,16 +40,16 @@
 //
 // At all times, including after restarts:
 //
-//   - acknowledged operations are done, and rejected ones are not;
+//   - acknowledged operations have taken effect, and rejected operations have not;
 //   - nothing is loaded or sent after an acknowledged deletion;
 //   - no dead key is accepted;
 //   - no two attempts of one delivery run concurrently, nothing is sent without being loaded, and
 //     nothing is loaded after it is settled;
 //   - each retry is on time, and not earlier than its receiver asked for;
-//   - attempts are counted exactly, and a lack of resources of the host uses up none;
-//   - limits are kept, and live secrets sign;
-//   - a healthy receiver gets its events soon, no matter which others fail;
-//   - a user's request ends a pause;
+//   - attempts are counted exactly, and a failure for lack of host resources does not count;
+//   - limits are kept, and requests are signed with valid secrets;
+//   - a healthy receiver gets its events within seconds, even if other receivers fail;
+//   - a user's request, such as a redelivery, ends the pause of a receiver that was down;
 //   - nothing is left of erased accounts, which look as if they had never existed.
 //
 // At the end each alert was sent once, each event was sent to all subscribers, and all delivered events
@@ -57,7 +58,7 @@
 // # Detected faults
 //
 // The table lists fixed faults that were reintroduced one at a time, with the number of the first seeds
-// in which a rule was broken. These seeds change with the operations.
+// in which a rule was broken. These seeds change when the operations of the simulation change.
 //
 //	a failed commit is acknowledged if the context ended      12 of 12 on disk
 //	due times follow a clock that is set between runs          3 of 24 on disk

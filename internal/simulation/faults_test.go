@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// What can happen to a call of the store.
+// A fault is the way in which a call of the store fails.
 type fault string
 
 const (
 	none   fault = ""
-	before fault = "before" // it fails, and nothing has happened
-	after  fault = "after"  // it fails, and has happened nevertheless
-	hang   fault = "hang"   // it hangs until its context ends, and nothing has happened then
-	stall  fault = "stall"  // it happens, and then hangs until its context ends
+	before fault = "before" // fails without an effect
+	after  fault = "after"  // fails after it has taken effect
+	hang   fault = "hang"   // hangs until its context ends, without an effect
+	stall  fault = "stall"  // takes effect, and then hangs until its context ends
 	gone   fault = "gone"   // its process has died
 )
 
@@ -25,7 +25,7 @@ var (
 	errDead   = errors.New("this process is dead")
 )
 
-// A window is a time during which calls of some methods meet a fault.
+// A window is a period in which calls of some methods meet a fault.
 type window struct {
 	from, to time.Duration
 	methods  map[string]bool // nil: all
@@ -33,23 +33,23 @@ type window struct {
 	chance   float64
 }
 
-// faults decide what each call meets. Which call comes first in an instant is not
-// the seed's to say, and so not which of them meets what has a chance only.
+// faults decides which fault each call meets. The order of calls at the same instant does not
+// depend on the seed, so neither does the call that meets a fault with a chance.
 type faults struct {
 	mu      sync.Mutex
 	rand    *rand.Rand
 	windows []window
-	armed   map[string][]fault // what the next calls of a method meet
+	armed   map[string][]fault // faults of the next calls, by method
 }
 
-// arm makes the next call of the method meet the fault.
+// arm adds a fault for the next call of the method.
 func (f *faults) arm(method string, what fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.armed[method] = append(f.armed[method], what)
 }
 
-// disarm forgets what was armed and met nobody.
+// disarm removes the armed faults that no call has met.
 func (f *faults) disarm(method string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +64,7 @@ func (f *faults) stop() {
 	clear(f.armed)
 }
 
-// meets returns what a call meets now, and until when.
+// meets returns the fault of a call that is made now, and the end of the fault.
 func (f *faults) meets(method string, now time.Duration) (what fault, until time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,8 +80,8 @@ func (f *faults) meets(method string, now time.Duration) (what fault, until time
 	return none, 0
 }
 
-// harmless returns a fault that the method can meet in a bubble: a mutex is held over
-// RecordKeyUse, and a bubble's time stands still while somebody waits for a mutex.
+// harmless replaces a fault that would stop a bubble's clock: RecordKeyUse is called with a mutex
+// held, and the clock stands still while a goroutine waits for a mutex.
 func harmless(method string, what fault) fault {
 	if method == "RecordKeyUse" && (what == hang || what == stall) {
 		return before
@@ -89,7 +89,7 @@ func harmless(method string, what fault) fault {
 	return what
 }
 
-// call makes a call of the store, or what becomes of it.
+// call calls a method of the store through do, with the fault that the call meets.
 func call[T any](f *faulty, ctx context.Context, method string, do func() (T, error)) (result T, err error) {
 	var nothing T
 	w := f.world
@@ -120,7 +120,7 @@ func call[T any](f *faulty, ctx context.Context, method string, do func() (T, er
 	f.leave()
 	if err == nil && f.isDead() {
 		w.tally.add(method, string(gone))
-		return nothing, errDead // it has happened, and nobody hears of it
+		return nothing, errDead // it took effect, but its process is dead
 	}
 	switch {
 	case err != nil:

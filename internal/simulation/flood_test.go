@@ -17,15 +17,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A flood is one customer who does the worst that the API allows for some minutes. What every other
-// customer waits meanwhile is bounded.
+// A flood is the worst load that one customer can cause through the API for some minutes. The tests
+// limit the delays that it causes for other customers.
 type flood struct {
 	*actor
 	kind  string
 	begin time.Duration
 
 	mu   sync.Mutex
-	told map[string]bool // keys of the quiet customer of which the host was notified
+	told map[string]bool // IDs of the quiet customer's keys of which the host was notified
 }
 
 // Kinds of floods.
@@ -40,7 +40,7 @@ const (
 	floodAccount = "flood"
 	quietAccount = "quiet"
 	floodLasts   = 3 * time.Minute
-	notifyTakes  = 4 * time.Millisecond // for an audit entry of the flood
+	notifyTakes  = 4 * time.Millisecond // the duration of Notify for an audit entry of the flood
 )
 
 func newFlood(w *world) *flood {
@@ -50,7 +50,7 @@ func newFlood(w *world) *flood {
 	}
 }
 
-// live lives through the flood, if there is one in this era.
+// live runs the flood of this era, if there is one.
 func (f *flood) live(ctx context.Context) {
 	if f.kind == "" || f.begin < f.world.era.from || f.begin+floodLasts > f.world.era.to {
 		return
@@ -80,7 +80,7 @@ func (f *flood) live(ctx context.Context) {
 	f.tell(nil, "ends")
 }
 
-// insist calls do until it returns nil or ctx ends, and reports which.
+// insist calls do until it returns nil (true) or ctx ends (false).
 func (f *flood) insist(ctx context.Context, do func(h *host) error) bool {
 	for ctx.Err() == nil && !f.world.broken() {
 		if do(f.world.reach()) == nil {
@@ -125,8 +125,8 @@ func (f *flood) resends(ctx context.Context) {
 	}
 }
 
-// repairsBeside breaks the receiver of another customer, repairs it, and sends an event again to see:
-// that attempt needs the room that there is for requested attempts.
+// repairsBeside breaks and repairs the receiver of another customer, and then redelivers an event.
+// That attempt needs one of the slots for requested attempts.
 func (f *flood) repairsBeside(ctx context.Context) {
 	const name, receiver, perRound = "q", "q-1", 8
 	w := f.world
@@ -145,7 +145,7 @@ func (f *flood) repairsBeside(ctx context.Context) {
 	for round := 0; ctx.Err() == nil && !w.broken(); round++ {
 		w.receivers.setMood(receiver, failing)
 		event := ""
-		for i := range perRound { // the circuit breaker opens
+		for i := range perRound { // so that the circuit breaker opens
 			event = fmt.Sprintf("quiet%d-%d", round, i)
 			f.insist(ctx, func(h *host) error {
 				return h.api.Webhooks.Publish(ctx, webhooks.Event{ID: event, Account: quietAccount, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}})
@@ -168,8 +168,8 @@ func (f *flood) repairsBeside(ctx context.Context) {
 	f.deleteWebhook(ctx, quietAccount, id)
 }
 
-// deadNames makes webhooks of ten accounts whose receivers' names cannot be looked up, and restarts
-// the host, which then knows no name.
+// deadNames creates webhooks in ten accounts whose receivers' name servers are dead, and restarts
+// the host, so that it has no cached addresses.
 func (f *flood) deadNames(ctx context.Context) {
 	const accounts, hooks = 10, 20
 	made := make(map[string][]string) // IDs by account
@@ -205,8 +205,8 @@ const deadName = "dead"
 
 func isDeadName(host string) bool { return strings.HasPrefix(host, deadName) }
 
-// publishesBeside publishes events of another customer now and then: see world.punctual and
-// world.arrivesInTime.
+// publishesBeside publishes events of another customer from time to time. world.punctual and
+// world.arrivesInTime check their attempts.
 func (f *flood) publishesBeside(ctx context.Context, a *account) {
 	for ctx.Err() == nil && !f.world.broken() {
 		e := f.world.events.add(a)
@@ -215,7 +215,7 @@ func (f *flood) publishesBeside(ctx context.Context, a *account) {
 	}
 }
 
-// deleteWebhook deletes a webhook whose part in the story has ended.
+// deleteWebhook deletes a webhook that is no longer needed.
 func (f *flood) deleteWebhook(ctx context.Context, account, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
 	defer cancel()
@@ -227,7 +227,7 @@ func (f *flood) deleteWebhook(ctx context.Context, account, id string) {
 	})
 }
 
-// createsKeys creates keys of which the host does not want to be notified.
+// createsKeys creates keys whose notifications the host rejects.
 func (f *flood) createsKeys(ctx context.Context, n int) {
 	for range n {
 		f.insist(ctx, func(h *host) error {
@@ -237,7 +237,7 @@ func (f *flood) createsKeys(ctx context.Context, n int) {
 	}
 }
 
-// renames renames one key again and again.
+// renames renames one key repeatedly.
 func (f *flood) renames(ctx context.Context, n int) {
 	var id string
 	f.insist(ctx, func(h *host) error {
@@ -254,7 +254,8 @@ func (f *flood) renames(ctx context.Context, n int) {
 	}
 }
 
-// createsBeside creates keys of another customer now and then: the host is to be notified soon.
+// createsBeside creates keys of another customer from time to time, and checks that the host is
+// notified of them in time.
 func (f *flood) createsBeside(ctx context.Context) {
 	w := f.world
 	for ctx.Err() == nil && !w.broken() {
@@ -263,7 +264,7 @@ func (f *flood) createsBeside(ctx context.Context) {
 		since, calm := w.calmSince()
 		key, _, err := w.reach().api.Keys.Create(ctx, quietAccount, apikeys.CreateParams{Name: "quiet", Scopes: scopes.All()})
 		w.tell("person/quiet", []string{floodAccount}, "creates %s: %v", key.ID, err)
-		// A process that was killed has the lease of the notifier for another minute.
+		// A killed process holds the notifier's lease for another minute.
 		if err != nil || !calm || began-since < 2*aftermath {
 			continue
 		}
@@ -277,8 +278,8 @@ func (f *flood) createsBeside(ctx context.Context) {
 	}
 }
 
-// notifiedSoon is within what time the host is notified, whatever other customers do: once in a
-// second the notifier looks for what is new.
+// notifiedSoon is the maximum delay until the host is notified, regardless of other customers. The
+// notifier polls for new entries once a second.
 const notifiedSoon = 2500 * time.Millisecond
 
 var errNotNow = errors.New("this audit entry is not taken")
@@ -303,7 +304,7 @@ func (h *host) notify(ctx context.Context, n audit.Entry) error {
 	return nil
 }
 
-// judge checks that the host was notified of all there was.
+// judge checks that the host was notified of every audit entry of the quiet customer.
 func (f *flood) judge(ctx context.Context, s store.Store) {
 	accounts, err := s.PendingAccounts(ctx, "", 10)
 	if err != nil || len(accounts) > 0 {

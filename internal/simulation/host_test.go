@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A host is one process: it serves the API and delivers, on the store.
+// A host is a simulated process that serves the API and delivers from the store.
 type host struct {
 	world    *world
 	api      *storageapi.Handler
@@ -35,7 +35,7 @@ type host struct {
 	requests map[string]progress
 }
 
-// A progress is how far a request is.
+// A progress is the progress of a request at the host.
 type progress int
 
 const (
@@ -59,10 +59,10 @@ func (h *host) closes(request string) {
 	h.requests[request] = over
 }
 
-// await returns once a request is over, or can not begin any more.
+// await returns once a request is over or can no longer begin.
 func (h *host) await(request string) {
 	for {
-		time.Sleep(time.Millisecond) // what is on its way comes meanwhile
+		time.Sleep(time.Millisecond) // a request that was sent arrives meanwhile
 		h.mu.Lock()
 		if h.requests[request] != open {
 			h.requests[request] = over
@@ -74,7 +74,7 @@ func (h *host) await(request string) {
 	}
 }
 
-// looksHeader tells the host after how many looks a request's context is to end.
+// looksHeader holds the number of checks after which the host ends a request's context.
 const looksHeader = "Sim-Looks"
 
 // start starts a process on the store.
@@ -96,7 +96,7 @@ func (w *world) start() {
 	config.Now = w.wallNow
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Store: h.store, Keys: apikeys.Config{Now: w.wallNow, MaxPerAccount: -1}, Webhooks: config,
-		Alerts: alerts.Config{DefaultBalanceThreshold: 10, Files: noFiles}, // files are reported; the scan has its progress to keep
+		Alerts: alerts.Config{DefaultBalanceThreshold: 10, Files: noFiles}, // files are reported directly; a scan would store its progress
 		Logger: slog.New(slog.DiscardHandler), Notify: h.notify,
 	})
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *world) start() {
 	testhook.LookUpThrough(api.Webhooks, w.receivers.lookUp)
 	go func() {
 		defer close(h.ended)
-		// A host that ends as soon as it has begun may be closed before it runs.
+		// A host may be closed before the goroutine calls Run.
 		if err := api.Run(context.Background()); err != nil && !errors.Is(err, storageapi.ErrClosed) {
 			w.breach("Run ends well", nil, "Run: %v", err)
 		}
@@ -121,15 +121,15 @@ func (w *world) start() {
 	w.tell("host", nil, "process %d is up", w.process)
 }
 
-// requestHeader names a request.
+// requestHeader holds a unique name of a request.
 const requestHeader = "Sim-Request"
 
-// serve gives a request the context that it asks for, and tells when it is over: a
-// client that gave up must know that before it looks what came of it.
+// serve gives a request the context that its headers specify, and records when the request is
+// over, so that a client that has given up checks the outcome only afterwards.
 func (h *host) serve(rw http.ResponseWriter, r *http.Request) {
 	if name := r.Header.Get(requestHeader); name != "" {
 		if !h.opens(name) {
-			return // too late: its client looked already
+			return // its client has given up and checked the outcome
 		}
 		defer h.closes(name)
 	}
@@ -149,12 +149,12 @@ func (w *world) stop(how string) {
 	w.mu.Unlock()
 	w.tell("host", nil, "process %d ends: %s", w.process, how)
 	switch how {
-	case strikeKill: // nothing that it does from now on counts
+	case strikeKill: // from now on its calls have no effect
 		h.store.kill()
 		h.link.cut()
 		h.end(false)
 		w.closeStore()
-	case strikeHasty: // and the store is closed under it
+	case strikeHasty: // the store is closed while the process uses it
 		if w.path != "" {
 			w.closeStore()
 		}
@@ -168,7 +168,7 @@ func (w *world) stop(how string) {
 	h.link.cut()
 }
 
-// end ends serving and delivering, within what a host waits for that.
+// end stops serving and delivering, and checks that both end in time.
 func (h *host) end(gently bool) {
 	if gently {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -191,7 +191,7 @@ func (w *world) restart(how string) {
 	w.start()
 }
 
-// reach returns the process, once there is one.
+// reach waits until a process runs, and returns it.
 func (w *world) reach() *host {
 	for {
 		w.mu.Lock()

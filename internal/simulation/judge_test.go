@@ -14,11 +14,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// soon is within what time a receiver that is well gets an event, whatever the others
-// do.
+// soon is the maximum delay until a healthy receiver gets an event, regardless of other receivers.
 const soon = 2 * time.Second
 
-// punctual checks that an attempt comes in time, as far as that can be said.
+// punctual checks that an attempt is not late. It skips attempts whose due time is not certain.
 func (w *world) punctual(d *delivery, now time.Duration) {
 	if d.attempts > 0 || !isSteady(d.webhook) {
 		return
@@ -30,7 +29,7 @@ func (w *world) punctual(d *delivery, now time.Duration) {
 	}
 }
 
-// arrivesInTime checks that the first request of an attempt comes in time, as far as that can be said.
+// arrivesInTime checks that the first request of an attempt is not late, unless that is uncertain.
 func (w *world) arrivesInTime(le *load, host string, about []string) {
 	since, calm := w.calmSince()
 	if took := w.now() - le.at; isSteady(host) && calm && since <= le.at && took > soon {
@@ -38,10 +37,10 @@ func (w *world) arrivesInTime(le *load, host string, about []string) {
 	}
 }
 
-// isSteady reports whether a name is that of a steady webhook.
+// isSteady reports whether a name is the name of a steady webhook.
 func isSteady(webhook string) bool { return webhook[0] == 's' }
 
-// judge looks at all there is once everything has come right.
+// judge checks the whole state after all faults have ended.
 func (w *world) judge() {
 	w.truth(func(ctx context.Context, s store.Store) {
 		for _, a := range w.accounts {
@@ -58,7 +57,7 @@ func (w *world) judge() {
 	})
 }
 
-// judge checks that exactly those keys are there that are to be.
+// judge checks that exactly the expected keys exist.
 func (c *clients) judge(ctx context.Context, s store.Store) {
 	list, err := s.ListKeys(ctx, c.account.id, driver.ListQuery{Limit: 1000})
 	if err != nil {
@@ -80,8 +79,8 @@ func (c *clients) judge(ctx context.Context, s store.Store) {
 	}
 }
 
-// judgeAuditEntries checks that there is a line for each key and webhook that was created or
-// deleted, and for no other: also where the outcome was unknown to who asked.
+// judgeAuditEntries checks that each creation and deletion of a key or webhook has an audit entry,
+// including those with an unknown outcome, and that there are no other such entries.
 func (a *account) judgeAuditEntries(ctx context.Context, s store.Store) {
 	there := make(map[string]bool)
 	keys, err := s.ListKeys(ctx, a.id, driver.ListQuery{Limit: 1000})
@@ -127,8 +126,8 @@ func (a *account) judgeAuditEntries(ctx context.Context, s store.Store) {
 	}
 }
 
-// judge checks that exactly those webhooks are there that are to be, and that those
-// that are off wait alone.
+// judge checks that exactly the expected webhooks exist, and that only disabled webhooks have
+// pending deliveries.
 func (s *subscriber) judge(ctx context.Context, kept store.Store) {
 	there := make(map[string]*webhooks.Webhook)
 	for _, w := range s.stored() {
@@ -155,7 +154,7 @@ func (s *subscriber) judge(ctx context.Context, kept store.Store) {
 	}
 }
 
-// judge checks that each alert was told to the steady webhook, once.
+// judge checks that each alert was sent to the steady webhook exactly once.
 func (p *publisher) judge() {
 	var steady string
 	for _, k := range p.account.subscriber.all() {
@@ -182,7 +181,7 @@ func (p *publisher) judge() {
 	for _, r := range p.reported {
 		most := 1
 		if r.kind == alerts.TypeFilesExpiring && p.world.wall.Load() != 0 {
-			most = 2 // the clock that was set may have come to the second lead
+			most = 2 // the jump of the clock may have caused the second lead's alert
 		}
 		if n := told[r]; n < 1 || n > most {
 			p.world.breach("alerts are told once", []string{p.account.id, steady}, "%s of %s was told %d times", r.kind, r.period, n)
@@ -193,7 +192,7 @@ func (p *publisher) judge() {
 	}
 }
 
-// judgeEvent checks what became of an event.
+// judgeEvent checks the deliveries of an event.
 func (w *world) judgeEvent(ctx context.Context, s store.Store, e *event) {
 	deliveries, err := s.EventDeliveries(ctx, e.account.id, e.id)
 	switch {
@@ -247,7 +246,7 @@ func (w *world) judgeDelivery(e *event, k *hook, d *webhooks.Delivery) {
 	made := 0
 	if known != nil {
 		if made = known.attempts; known.load != nil && known.load.settling {
-			made = known.load.attempt // it was settled, whatever was said
+			made = known.load.attempt // its result was stored, although the call returned an error
 		}
 	}
 	if n := len(numbers); n > 0 && n < driver.MaxAttempts && numbers[n-1] > made {

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A leaver is a customer who comes, is told of some events, and has all that is kept of it erased;
-// and comes again, with the same account and events of the same ids.
+// A leaver is a customer who joins, gets some events, is erased, and joins again with the same
+// account and the same event IDs.
 type leaver struct {
 	*actor
 	lives int
@@ -29,7 +29,7 @@ func newLeaver(w *world) *leaver {
 
 func (l *leaver) live(ctx context.Context, share float64) { l.paced(8, share, func() { l.life(ctx) }) }
 
-// life is one from the first key to the erasure.
+// life runs from the account's first key to its erasure.
 func (l *leaver) life(ctx context.Context) {
 	l.lives++
 	name := fmt.Sprint("l", l.lives)
@@ -46,7 +46,7 @@ func (l *leaver) life(ctx context.Context) {
 			hook, _ = s.ListWebhooks(ctx, l.account.id, driver.ListQuery{Limit: 9})
 		})
 		if len(hook) == 1 {
-			return nil // whatever was said
+			return nil // the store has it, although the call returned an error
 		}
 		return errors.Join(err, fmt.Errorf("%d webhooks", len(hook)))
 	})
@@ -57,7 +57,7 @@ func (l *leaver) life(ctx context.Context) {
 	l.world.receivers.signs(name, hook[0].Secret.Reveal(), 0)
 	events := 1 + l.rand.IntN(6)
 	for i := range events {
-		if l.rand.IntN(4) == 0 { // what is published from now on is given up
+		if l.rand.IntN(4) == 0 { // the deliveries of later events end as dead
 			l.world.receivers.setMood(name+"-1", leaves)
 		}
 		event := webhooks.Event{ID: fmt.Sprint("left", i), Account: l.account.id, Data: alerts.TransactionsLimitReached{Used: 1, Limit: 1, Period: name}}
@@ -72,7 +72,7 @@ func (l *leaver) life(ctx context.Context) {
 	time.Sleep(span(l.rand, time.Millisecond, 20*time.Minute))
 	l.until(ctx, "is erased", "EraseAccount", func(ctx context.Context, h *host) error {
 		_, err := h.api.Erase(ctx, l.account.id)
-		if err != nil { // it was cut short
+		if err != nil { // the erasure was interrupted
 			l.world.backups.backUp(ctx)
 		}
 		return err
@@ -84,7 +84,7 @@ func (l *leaver) life(ctx context.Context) {
 	}
 }
 
-// until does something until it is acknowledged, the first tries of which meet faults.
+// until calls do, with faults of the method in the first calls, until a call is acknowledged.
 func (l *leaver) until(ctx context.Context, what, method string, do func(context.Context, *host) error) {
 	for try := 0; ; try++ {
 		call, end, looks := l.context(ctx)
@@ -103,7 +103,7 @@ func (l *leaver) until(ctx context.Context, what, method string, do func(context
 	}
 }
 
-// judge checks that nothing is left of the account but a line that it was erased.
+// judge checks that the account has nothing left but the audit entry of its erasure.
 func (l *leaver) judge(ctx context.Context, s store.Store) {
 	lines := 0
 	for page, err := range transfer.Pages(ctx, s, l.account.id, 100) {

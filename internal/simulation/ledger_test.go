@@ -14,9 +14,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A ledger follows each delivery from when it is loaded until its result is stored, as the
-// store is asked for it, and what its receiver sees of it. It knows the webhooks by the names
-// of their receivers.
+// A ledger follows each delivery from its loading until its result is stored. It observes the calls
+// of the store and the requests to the receiver. It identifies webhooks by the names of their
+// receivers.
 type ledger struct {
 	world      *world
 	mu         sync.Mutex
@@ -25,30 +25,30 @@ type ledger struct {
 	names      map[string]string // of webhooks, by ID
 	exhausted  map[string]time.Duration
 	refused    map[string]time.Duration
-	turnedOff  map[string]time.Duration // by the service
-	failing    map[string]bool          // webhooks of which an attempt failed since the last that succeeded
-	sending    map[string]int           // webhooks of which somebody is sending events again
-	probed     map[string]time.Duration // when somebody last asked for an attempt
+	turnedOff  map[string]time.Duration // when the service last disabled a webhook
+	failing    map[string]bool          // webhooks with a failed attempt since the last success
+	sending    map[string]int           // number of running calls that resend events, by webhook
+	probed     map[string]time.Duration // when an attempt was last requested, by webhook ID
 }
 
-// A delivery is what the ledger knows of one.
+// A delivery is the ledger's state of a delivery.
 type delivery struct {
 	webhook, event string
-	load           *load         // nil: none, or its result is stored
-	last           *load         // the one before,
+	load           *load         // nil: not loaded, or its result is stored
+	last           *load         // the previous load,
 	ended          time.Duration // and when its result was stored
-	attempts       int           // whose results are stored
-	due            time.Duration // not to be attempted before
-	asked          bool          // by the receiver
-	early          bool          // or before, for the receiver has recovered since
-	anew           bool          // it was sent again meanwhile: due means nothing
-	tried          time.Duration // when an attempt last began
+	attempts       int           // number of attempts with a stored result
+	due            time.Duration // earliest time of the next attempt
+	asked          bool          // the receiver determined due, by Retry-After
+	early          bool          // the receiver has recovered, so the next attempt may be before due
+	anew           bool          // it was resent meanwhile, so due does not apply
+	tried          time.Duration // start of the last attempt
 	state          webhooks.DeliveryState
-	arrived        int // requests that were answered 2xx
+	arrived        int // requests with a 2xx response
 }
 
-// A load is a delivery that was loaded to be attempted. Whether an attempt was made shows at its
-// receiver, or when its result is stored.
+// A load is a delivery that was loaded for an attempt. A request to its receiver, or its result,
+// shows that the attempt was made.
 type load struct {
 	ref      driver.DeliveryRef
 	attempt  int // its number
@@ -56,15 +56,15 @@ type load struct {
 	host     string
 	at       time.Duration
 	process  int
-	anew     bool // the delivery was sent again before,
+	anew     bool // the delivery was resent before,
 	early    bool // or its receiver had recovered
 	tried    bool // an attempt was made
-	settling bool // a result is being stored, or doubted
-	doubted  bool // nobody can tell whether one was stored
+	settling bool // a result is being stored, or doubted is set
+	doubted  bool // it is not known whether a result was stored
 	result   driver.AttemptResult
-	since    time.Duration // when that began to be stored
+	since    time.Duration // when storing began
 	requests int
-	status   int           // of the last answer
+	status   int           // of the last response
 	asked    time.Duration // by Retry-After
 }
 
@@ -77,7 +77,7 @@ func newLedger(w *world) *ledger {
 	}
 }
 
-// hostOf returns the host of a webhook's URL: "w3-1", for webhook w3.
+// hostOf returns the host of a webhook's URL without ".example.com": "w3-1" for webhook w3.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -86,7 +86,7 @@ func hostOf(address string) string {
 	return strings.TrimSuffix(u.Hostname(), ".example.com")
 }
 
-// webhookOf returns the name of the webhook behind a host: each URL of it has another.
+// webhookOf returns the name of the webhook of a host. Each URL of a webhook has another host.
 func webhookOf(host string) string {
 	name, _, _ := strings.Cut(host, "-")
 	return name
@@ -104,10 +104,10 @@ func (l *ledger) delivery(webhook, event string) *delivery {
 
 func (d *delivery) about() []string { return []string{d.webhook, d.event} }
 
-// early is by how much a store may be early: it counts in milliseconds.
+// early is how much too early a store may be, since it rounds to milliseconds.
 const early = 2 * time.Millisecond
 
-// loaded notes what a call that began at a time has found ready, and checks it.
+// loaded records and checks the deliveries that a call, begun at the given time, has loaded.
 func (l *ledger) loaded(process int, began time.Duration, refs []driver.DeliveryRef, found []driver.LoadedDelivery) {
 	now := l.world.now()
 	l.mu.Lock()
@@ -152,7 +152,7 @@ func (l *ledger) ready(process int, began, now time.Duration, ref driver.Deliver
 	l.loads[ref] = d
 }
 
-// tries notes that an attempt was made of what is loaded, and checks that it was to be made then.
+// tries records an attempt of the loaded delivery, and checks that it is not too early.
 func (l *ledger) tries(d *delivery) {
 	le, w := d.load, l.world
 	if le.tried {
@@ -173,10 +173,10 @@ func (l *ledger) tries(d *delivery) {
 		w.breach(rule, d.about(), "attempt %d of %s for %s comes %v early", le.attempt, d.event, d.webhook, d.due-le.at)
 	}
 	d.anew, d.early, d.tried = l.sending[d.webhook] > 0, false, le.at
-	d.due = min(d.due, le.at) // if it comes to nothing, the delivery is due again
+	d.due = min(d.due, le.at) // without a result, the delivery is due again
 }
 
-// supersede ends what was loaded before.
+// supersede ends an earlier load of the delivery.
 func (l *ledger) supersede(d *delivery, process, attempts int) {
 	le := d.load
 	if le == nil {
@@ -184,7 +184,7 @@ func (l *ledger) supersede(d *delivery, process, attempts int) {
 	}
 	delete(l.loads, le.ref)
 	d.load = nil
-	if le.settling && attempts >= le.attempt { // it was stored, whatever was said
+	if le.settling && attempts >= le.attempt { // the result was stored, although the call returned an error
 		l.conclude(d, le)
 	} else if le.settling && le.process == process && !le.doubted {
 		l.world.breach("nothing is attempted twice", d.about(), "%s is loaded for %s while the result of what was loaded at %s is being stored in the same process",
@@ -192,9 +192,9 @@ func (l *ledger) supersede(d *delivery, process, attempts int) {
 	}
 }
 
-// conclude makes of the delivery what its result does.
+// conclude applies the result of a load to the delivery.
 func (l *ledger) conclude(d *delivery, le *load) {
-	d.due, d.asked = le.since, le.asked > 0 && le.result.RetryAfter == le.asked // or else the schedule's wait is longer
+	d.due, d.asked = le.since, le.asked > 0 && le.result.RetryAfter == le.asked // otherwise the schedule's wait is longer
 	switch le.result.Effect {
 	case driver.Retry:
 		d.due = le.since + le.result.RetryAfter
@@ -213,16 +213,16 @@ func (l *ledger) conclude(d *delivery, le *load) {
 	}
 }
 
-// turnsOn lets what waits for a webhook's next attempts come early: whoever turns it on says that its
-// receiver is well.
+// turnsOn allows early attempts for a webhook that was enabled, because enabling it means that its
+// receiver works.
 func (l *ledger) turnsOn(webhook string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.recovers(webhook)
 }
 
-// recovers lets all come early that waits for its next attempt: the receiver takes events again. What
-// the receiver asked for is heeded.
+// recovers allows early attempts for a webhook whose receiver accepts events again, but not before
+// the time that the receiver asked for.
 func (l *ledger) recovers(webhook string) {
 	for _, d := range l.deliveries {
 		if d.webhook == webhook && d.state == webhooks.Pending && !d.asked {
@@ -234,8 +234,8 @@ func (l *ledger) recovers(webhook string) {
 	}
 }
 
-// recovering reports whether a result is being stored that lets d come early: what it does can be
-// seen before the call returns.
+// recovering reports whether a result is being stored that allows an early attempt of d. Its effect
+// can be visible before the call returns.
 func (l *ledger) recovering(d *delivery) bool {
 	if d.asked || !l.failing[d.webhook] {
 		return false
@@ -248,7 +248,7 @@ func (l *ledger) recovering(d *delivery) bool {
 	return false
 }
 
-// settling notes that results begin to be stored.
+// settling records the start of a call that stores results.
 func (l *ledger) settling(results []driver.AttemptResult) {
 	now := l.world.now()
 	l.mu.Lock()
@@ -256,20 +256,20 @@ func (l *ledger) settling(results []driver.AttemptResult) {
 	for _, r := range results {
 		if d := l.loads[r.DeliveryRef]; d != nil {
 			l.tries(d)
-			d.load.attempt = max(d.load.attempt, r.Attempt.Number) // a lease that ran out counts
+			d.load.attempt = max(d.load.attempt, r.Attempt.Number) // an expired lease counts as an attempt
 			d.load.settling, d.load.result, d.load.since = true, r, now
 		}
 	}
 }
 
-// settled notes what came of results and changes of health, and checks them.
+// settled records and checks the outcome of a call that stores results and changes of health.
 func (l *ledger) settled(results []driver.AttemptResult, health []driver.HealthChange, settled driver.Settled, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil { // it may have happened: the next load tells, or the next call
+	if err != nil { // the effect is not known until the next load or call
 		certain := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrReadOnly)
 		for _, r := range results {
-			if d := l.loads[r.DeliveryRef]; d != nil && certain { // no, it has not
+			if d := l.loads[r.DeliveryRef]; d != nil && certain { // it had no effect
 				d.load.settling = d.load.doubted
 			} else if d != nil {
 				d.load.doubted = true
@@ -281,12 +281,12 @@ func (l *ledger) settled(results []driver.AttemptResult, health []driver.HealthC
 		r := &results[i]
 		d := l.loads[r.DeliveryRef]
 		if d == nil || d.load.attempt != r.Attempt.Number {
-			continue // it was stored before, or somebody else attempts it
+			continue // its result is already stored, or another process attempts it
 		}
 		le := d.load
 		delete(l.loads, r.DeliveryRef)
 		d.load, d.last, d.ended = nil, le, l.world.now()
-		if !slices.Contains(settled.Stale, i) { // or the webhook is gone, or it was stored the first time
+		if !slices.Contains(settled.Stale, i) { // otherwise the webhook is deleted, or an earlier call stored the result
 			l.world.tell("dispatcher", d.about(), "stores attempt %d of %s for %s: %s", r.Attempt.Number, d.event, le.host, told(r))
 			l.check(d, le, r)
 		}
@@ -311,7 +311,7 @@ func told(r *driver.AttemptResult) string {
 	return text
 }
 
-// check checks a result against what the receiver saw.
+// check compares a result with the requests to the receiver.
 func (l *ledger) check(d *delivery, le *load, r *driver.AttemptResult) {
 	w, config := l.world, &l.world.plan.config
 	if r.Effect == driver.Deliver {
@@ -343,7 +343,7 @@ func (l *ledger) check(d *delivery, le *load, r *driver.AttemptResult) {
 	}
 }
 
-// probes notes that somebody asks for an attempt now.
+// probes records that an attempt is requested now.
 func (l *ledger) probes(webhookID string) {
 	now := l.world.now()
 	l.mu.Lock()
@@ -351,8 +351,8 @@ func (l *ledger) probes(webhookID string) {
 	l.probed[webhookID] = now
 }
 
-// sendsAgain notes that somebody begins to make a delivery due, or with an empty event
-// all of a webhook's; and with the function that it returns, that this is over.
+// sendsAgain records the start of a call that makes a delivery due, or all deliveries of the
+// webhook if event is empty. over records the end of the call.
 func (l *ledger) sendsAgain(webhook, event string) (over func()) {
 	mark := func(change int) {
 		l.mu.Lock()
@@ -371,7 +371,7 @@ func (l *ledger) sendsAgain(webhook, event string) (over func()) {
 	return func() { mark(-1) }
 }
 
-// clockWasSet notes that what waits may be due, whatever was said.
+// clockWasSet allows all deliveries to be due now.
 func (l *ledger) clockWasSet() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -380,7 +380,7 @@ func (l *ledger) clockWasSet() {
 	}
 }
 
-// off returns when the service last turned a webhook off.
+// off returns when the service last disabled a webhook, if it did.
 func (l *ledger) off(webhook string) (ok bool, at time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -388,14 +388,14 @@ func (l *ledger) off(webhook string) (ok bool, at time.Duration) {
 	return ok, at
 }
 
-// waits reports whether the event, or any if that is empty, waits to be attempted for the
-// webhook, which was due at a time; of which nothing is under way, and nothing was
+// waits reports whether the event, or a due delivery if event is empty, has been pending for the
+// webhook since at. It returns false if any of the webhook's deliveries is being attempted or was
 // attempted since.
 func (l *ledger) waits(webhook, event string, at time.Duration) (waits bool) {
 	late := time.Duration(0)
 	if l.world.clockSet() != 0 || l.world.era.from > 0 {
-		// A file that is opened again may see a clock that was set back: each time what
-		// is due is late by the age of the file's mark of the clock.
+		// A reopened file may read a clock that was set back. Each time, due deliveries are
+		// late by the age of the file's mark of the clock.
 		late = time.Duration(l.world.starts()) * 10 * time.Minute
 	}
 	l.mu.Lock()
@@ -412,8 +412,7 @@ func (l *ledger) waits(webhook, event string, at time.Duration) (waits bool) {
 	return waits
 }
 
-// failsBy notes that a connection could not be made: by the host's fault, or by the
-// receiver's.
+// failsBy records that a connection failed because of the host (hosts is true) or its receiver.
 func (l *ledger) failsBy(host string, hosts bool) {
 	now := l.world.now()
 	l.mu.Lock()
@@ -425,7 +424,7 @@ func (l *ledger) failsBy(host string, hosts bool) {
 	}
 }
 
-// triedSince reports whether a delivery was attempted since then.
+// triedSince reports whether a delivery was attempted at or after the given time.
 func (l *ledger) triedSince(webhook, event string, at time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -433,7 +432,7 @@ func (l *ledger) triedSince(webhook, event string, at time.Duration) bool {
 	return d != nil && d.tried >= at
 }
 
-// arrives notes that a request arrives, and returns what was loaded for it; nil: nothing was.
+// arrives records the arrival of a request, and returns its load, or nil if there is none.
 func (l *ledger) arrives(host, event string) *load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -443,7 +442,7 @@ func (l *ledger) arrives(host, event string) *load {
 	}
 	le := d.load
 	if le == nil && d.ended == l.world.now() {
-		le = d.last // its result was stored in this instant, after the request was sent
+		le = d.last // its result was stored at this instant, after the request was sent
 	}
 	if le == nil || le.host != host {
 		return nil
@@ -455,7 +454,7 @@ func (l *ledger) arrives(host, event string) *load {
 	return le
 }
 
-// answers notes what a receiver is about to answer.
+// answers records the response that a receiver is about to send.
 func (l *ledger) answers(host, event string, le *load, status int, asked time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

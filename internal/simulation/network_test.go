@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// An uplink is how one process reaches the receivers. When the process dies its
-// connections do, too.
+// An uplink holds the connections of a process to the receivers. They are closed when the process
+// dies.
 type uplink struct {
 	mu    sync.Mutex
 	dead  bool
 	conns []net.Conn
 }
 
-// add keeps a connection, or closes it if the process is dead.
+// add adds a connection, or closes it if the process is dead.
 func (u *uplink) add(conn net.Conn) net.Conn {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 
 const day = 24 * time.Hour
 
-// A plan is what a seed says: who does how much, and what goes wrong when. What is in
-// the hands of goroutines, which of two calls in an instant comes first, is not in it.
+// A plan is the part of a simulation that its seed determines: the number of operations, the faults
+// and their times. It does not determine the order of calls at the same instant.
 type plan struct {
 	rand     *rand.Rand
 	onDisk   bool
 	config   webhooks.Config
 	accounts int
-	crowd    int // hanging receivers for a part of the day
+	crowd    int // number of hanging receivers for a part of the day
 	flood    string
 	floodAt  time.Duration
 	eras     []era
@@ -29,15 +29,15 @@ type plan struct {
 	strikes  []strike
 }
 
-// An era is a part of the day in a bubble of its own. Bubbles all begin at the same
-// time: that is how a clock is set while the host is down.
+// An era is a part of the day with its own bubble. All bubbles begin at the same time, which
+// simulates a clock that is set while the host is down.
 type era struct {
-	ahead time.Duration // of where bubbles begin
+	ahead time.Duration // how long the bubble sleeps before the era begins
 	from  time.Duration
 	to    time.Duration
 }
 
-// A strike is what is done to the host or to receivers at a time.
+// A strike is an action on the host or its receivers at a given time.
 type strike struct {
 	at   time.Duration
 	what string
@@ -45,19 +45,20 @@ type strike struct {
 	for_ time.Duration
 }
 
-// What strikes do.
+// Kinds of strikes.
 const (
-	strikeStop    = "stop"    // the host ends as it should, and starts again
-	strikeHasty   = "hasty"   // the store is closed under it, and it starts again
-	strikeKill    = "kill"    // the host dies, and starts again
-	strikeMood    = "mood"    // a receiver changes
-	strikeExhaust = "exhaust" // the host has no descriptors for a while
+	strikeStop    = "stop"    // the host shuts down properly and restarts
+	strikeHasty   = "hasty"   // the store is closed while the host uses it, and the host restarts
+	strikeKill    = "kill"    // the host dies and restarts
+	strikeMood    = "mood"    // a receiver changes its behavior
+	strikeExhaust = "exhaust" // the host has no descriptors for some time
 	strikeWall    = "wall"    // the service's clock jumps
-	strikeDisk    = "disk"    // the disk fails for a while
-	strikeClock   = "clock"   // the system's clock jumps as the file sees it, and is set right
+	strikeDisk    = "disk"    // the disk fails for some time
+	strikeClock   = "clock"   // the system's clock jumps for the file, and is corrected later
 )
 
-// span returns a duration between least and most, of any order of magnitude as likely.
+// span returns a random duration between least and most. All orders of magnitude are equally
+// likely.
 func span(r *rand.Rand, least, most time.Duration) time.Duration {
 	return time.Duration(float64(least) * math.Pow(float64(most)/float64(least), r.Float64()))
 }
@@ -85,10 +86,10 @@ func newPlan(seed uint64, onDisk bool) plan {
 		p.config.Outbound.MaxIdleConns = 2 // fewer than receivers
 	}
 	if p.flood == floodNames {
-		p.config.Concurrency.Total, p.crowd = 1024, 0 // or else slots are what is short
+		p.config.Concurrency.Total, p.crowd = 1024, 0 // otherwise slots run out
 	}
 	p.eras = []era{{0, 0, day}}
-	if onDisk && r.IntN(3) == 0 { // less than payloads are kept
+	if onDisk && r.IntN(3) == 0 { // the clock is set by less than the retention of payloads
 		middle := day/4 + span(r, time.Hour, day/2)
 		p.eras = []era{{span(r, time.Hour, 20*day), 0, middle}, {span(r, time.Hour, 20*day), middle, day}}
 		for range 3 {
@@ -122,7 +123,7 @@ func (p *plan) strike(what string, n int, least, most time.Duration) {
 	}
 }
 
-// methods are what windows are of.
+// methods are the sets of methods that a window can affect.
 var methods = [][]string{
 	nil,
 	{"Settle"},
@@ -150,7 +151,7 @@ func newWindow(r *rand.Rand) window {
 	return w
 }
 
-// noFiles is the source of a host without files that expire.
+// noFiles is the file source of a host without expiring files.
 func noFiles(context.Context, string, time.Time) iter.Seq2[alerts.StoredFile, error] {
 	return func(func(alerts.StoredFile, error) bool) {}
 }

@@ -14,35 +14,34 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A publisher is the part of the host that tells of an account: it publishes events,
-// and reports.
+// A publisher is the part of the host that publishes events and reports usage for an account.
 type publisher struct {
 	*actor
 	periods  int
-	low      bool // the balance
-	fallen   int  // how often it has fallen
+	low      bool // the balance is low
+	fallen   int  // how often the balance has fallen
 	files    int
 	reported []report
 }
 
-// A report is one that was acknowledged, and of which there must be an alert.
+// A report is an acknowledged report that must have caused an alert.
 type report struct {
 	kind   webhooks.EventType
-	period string // or the file
+	period string // or the file's ID
 }
 
-// events are all that were published, by whatever account.
+// events holds the events that were published for all accounts.
 type events struct {
 	world *world
 	mu    sync.Mutex
 	list  []*event
 }
 
-// An event is one that somebody published.
+// An event is a published event.
 type event struct {
 	id       string
 	account  *account
-	from, to time.Duration // of the first call, and when it was acknowledged
+	from, to time.Duration // the start of the first call, and the time of acknowledgement
 	acked    bool
 	stored   bool
 }
@@ -57,7 +56,7 @@ func (e *events) add(a *account) *event {
 	return one
 }
 
-// some returns an event of the account.
+// some returns the ID of a recent acknowledged event of the account.
 func (e *events) some(r *rand.Rand, account string) (id string, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,7 +71,7 @@ func (e *events) some(r *rand.Rand, account string) (id string, ok bool) {
 	return "", false
 }
 
-// acknowledged returns when an event was; ok is false if it was not yet.
+// acknowledged returns when an event was acknowledged; ok is false if it was not.
 func (e *events) acknowledged(id string) (at time.Duration, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +102,7 @@ func (p *publisher) live(ctx context.Context, share float64) {
 	})
 }
 
-// publish publishes some events at once.
+// publish publishes n events in one call.
 func (p *publisher) publish(ctx context.Context, n int) {
 	undo := p.beset("Enqueue")
 	var all sync.WaitGroup
@@ -139,7 +138,7 @@ func (p *publisher) publishOne(ctx context.Context, e *event, looks int) {
 	e.to, e.acked, e.stored = now, err == nil, found
 }
 
-// untilAcked calls until it is acknowledged.
+// untilAcked repeats a call until it is acknowledged.
 func (p *publisher) untilAcked(ctx context.Context, what, method string, do func(ctx context.Context, service *alerts.AlertService) error) bool {
 	for try := range 200 {
 		call, end, looks := p.context(ctx)

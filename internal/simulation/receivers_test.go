@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A mood is how a receiver takes requests.
+// A mood is the way in which a receiver handles requests.
 type mood string
 
 const (
@@ -25,42 +25,42 @@ const (
 	slow    mood = "slow"    // 200 after three seconds
 	failing mood = "failing" // 500
 	asking  mood = "asking"  // 503 with Retry-After
-	hanging mood = "hanging" // no answer
+	hanging mood = "hanging" // no response
 	refuses mood = "refuses" // no connection
 	leaves  mood = "leaves"  // 410
 )
 
-// receivers are all receivers, by the host of their URLs.
+// receivers holds all receivers, by the host of their URLs.
 type receivers struct {
 	world *world
 	mu    sync.Mutex
 	hosts map[string]*receiver
 
-	rotating map[string]bool // webhooks whose secret is being rotated: nobody knows which sign
+	rotating map[string]bool // webhooks whose secret is being rotated, so that the signing secrets are not known
 
-	inFlight map[string]map[*request]bool // by what a cap is of
+	inFlight map[string]map[*request]bool // by the subject of a limit
 	starved  time.Duration                // until then the host has no descriptors
 	listener *pipenet.Listener
 	server   *http.Server
 }
 
-// A receiver is one host.
+// A receiver is the receiver of one host name.
 type receiver struct {
 	host    string
 	account string
 	mood    mood
-	since   time.Duration // of the mood
+	since   time.Duration // start of the mood
 	secrets []secret
-	events  map[string]received // by event, once each
+	events  map[string]received // accepted events, by ID
 }
 
-// A secret may sign until a time.
+// A secret is a signing secret with the end of its validity.
 type secret struct {
 	text  string
-	until time.Duration // 0: for ever
+	until time.Duration // 0: unlimited
 }
 
-// received is an event that a receiver took.
+// received is an event that a receiver has accepted.
 type received struct {
 	kind   string
 	period string
@@ -73,7 +73,7 @@ func newReceivers(w *world) *receivers {
 	return &receivers{world: w, hosts: make(map[string]*receiver), rotating: make(map[string]bool), inFlight: make(map[string]map[*request]bool)}
 }
 
-// open serves all receivers in this bubble.
+// open starts serving all receivers in the current bubble.
 func (r *receivers) open() {
 	r.listener = pipenet.Listen()
 	r.inFlight = make(map[string]map[*request]bool)
@@ -91,7 +91,7 @@ func (r *receivers) add(host, account string, mood mood) {
 	}
 }
 
-// moves adds another host for a webhook, by whose secrets it is sent to as well.
+// moves adds a receiver for another host of a webhook. It shares the webhook's secrets.
 func (r *receivers) moves(webhook, host, account string, mood mood) {
 	r.add(host, account, mood)
 	r.mu.Lock()
@@ -104,7 +104,7 @@ func (r *receivers) moves(webhook, host, account string, mood mood) {
 	}
 }
 
-// setMood changes a receiver.
+// setMood changes the mood of a receiver.
 func (r *receivers) setMood(host string, mood mood) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,15 +123,15 @@ func (r *receivers) moodOf(host string) (mood, time.Duration) {
 	return refuses, 0
 }
 
-// rotates says that the secrets of a webhook are being changed, or not any more.
+// rotates records whether the secrets of a webhook are being rotated.
 func (r *receivers) rotates(webhook string, now bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rotating[webhook] = now
 }
 
-// signs says that a webhook signs with a secret from now on, beside the one before
-// until grace is over.
+// signs records that a webhook signs with a new secret, and also with the previous one until the
+// grace period ends.
 func (r *receivers) signs(webhook, text string, grace time.Duration) {
 	now := r.world.now()
 	r.mu.Lock()
@@ -149,7 +149,7 @@ func (r *receivers) signs(webhook, text string, grace time.Duration) {
 	}
 }
 
-// lookUp finds a name in no time, unless its name servers are dead.
+// lookUp resolves a name immediately, unless its name servers are dead.
 func (r *receivers) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
 	if isDeadName(name) {
 		<-ctx.Done()
@@ -159,7 +159,7 @@ func (r *receivers) lookUp(ctx context.Context, name string) ([]netip.Addr, erro
 	return []netip.Addr{netip.MustParseAddr("203.0.113.1")}, nil
 }
 
-// dial connects the dispatcher of one process.
+// dial returns the function with which the dispatcher of a process connects to receivers.
 func (r *receivers) dial(link *uplink) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		name, _, _ := net.SplitHostPort(address)
@@ -188,7 +188,7 @@ func (r *receivers) dial(link *uplink) func(ctx context.Context, network, addres
 	}
 }
 
-// serve is one request.
+// serve handles one request.
 func (r *receivers) serve(rw http.ResponseWriter, req *http.Request) {
 	w := r.world
 	body, err := io.ReadAll(req.Body)
@@ -270,13 +270,13 @@ func (r *receivers) serve(rw http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// verify checks that a live secret signed the request.
+// verify checks that a valid secret signed the request.
 func (r *receivers) verify(one *receiver, header http.Header, body []byte, about []string) {
 	now := r.world.now()
 	r.mu.Lock()
 	var live []signing.Secret
 	for _, s := range one.secrets {
-		if s.until == 0 || now <= s.until+15*time.Second { // an attempt takes so long
+		if s.until == 0 || now <= s.until+15*time.Second { // an attempt may take 15 s
 			if parsed, err := signing.ParseSecret(s.text); err == nil {
 				live = append(live, parsed)
 			}
@@ -285,7 +285,7 @@ func (r *receivers) verify(one *receiver, header http.Header, body []byte, about
 	rotating := r.rotating[webhookOf(one.host)]
 	r.mu.Unlock()
 	if len(live) == 0 || rotating {
-		return // nobody knows the secret yet
+		return // the secret is not known yet
 	}
 	live = live[max(0, len(live)-16):]
 	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: live, Now: r.world.wallNow})
@@ -297,8 +297,8 @@ func (r *receivers) verify(one *receiver, header http.Header, body []byte, about
 	}
 }
 
-// count counts a request under way against the caps, until the function that it
-// returns is called.
+// count counts a request in progress, until over is called, and checks the limits of concurrent
+// requests.
 func (r *receivers) count(one *receiver, event string) (over func()) {
 	config := &r.world.plan.config
 	this := &request{one.host, event}
@@ -318,7 +318,7 @@ func (r *receivers) count(one *receiver, event string) (over func()) {
 			r.inFlight[c.what] = flights
 		}
 		if flights[this] = true; len(flights) > c.most {
-			// Some may be over and not have noticed: that takes no time.
+			// Finished requests may still be counted at this instant, so check again later.
 			r.world.behind.Go(func() { r.recount(c.what, c.most) })
 		}
 	}
@@ -341,14 +341,14 @@ func (r *receivers) recount(what string, most int) {
 	}
 }
 
-// starve leaves the host without descriptors for a while.
+// starve leaves the host without descriptors until the given time.
 func (r *receivers) starve(until time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.starved = until
 }
 
-// taken returns what the receivers of a webhook took.
+// taken returns the events that the receivers of a webhook have accepted.
 func (r *receivers) taken(webhook string) map[string]received {
 	r.mu.Lock()
 	defer r.mu.Unlock()

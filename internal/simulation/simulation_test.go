@@ -17,20 +17,20 @@ var (
 	duration = flag.Duration("for", 0, "run ever new seeds for so long")
 )
 
-// slowdown is how much longer a seed takes under the race detector, about.
+// slowdown is the approximate factor by which the race detector slows a seed down.
 var slowdown = 1
 
-// wanted returns how many seeds are to be run.
+// wanted returns the number of seeds to run.
 func wanted() int { return cmp.Or(*seeds, 20/slowdown) }
 
-// TestMemory simulates on the memory store, which survives its hosts.
+// TestMemory runs the simulation on the memory store, which outlives its hosts.
 func TestMemory(t *testing.T) { simulate(t, false, wanted()) }
 
-// TestBolt simulates on a file, whose disk fails at times.
+// TestBolt runs the simulation on a file, whose disk fails at times.
 func TestBolt(t *testing.T) { simulate(t, true, max(1, wanted()/5)) }
 
-// simulate runs seeds, as many at a time as there are processors, and prints which
-// fault met what how often.
+// simulate runs n seeds, one per processor at a time, and prints how often each method met each
+// fault.
 func simulate(t *testing.T, onDisk bool, n int) {
 	if t.Name() == "TestBolt" && runtime.GOOS != "linux" {
 		t.Log("the disk fails on Linux only")
@@ -63,10 +63,10 @@ func simulate(t *testing.T, onDisk bool, n int) {
 	fmt.Printf("%s: %s\n\n", t.Name(), met)
 }
 
-// minOps is how many operations a seed has at least.
+// minOps is the minimum number of operations of a seed.
 const minOps = 200
 
-// runSeed runs one seed, and tells its story if a rule was broken.
+// runSeed runs one seed, and prints its story if a rule was broken.
 func runSeed(t *testing.T, seed uint64, onDisk bool, met *tally) {
 	dir := ""
 	if onDisk {
@@ -87,8 +87,8 @@ func runSeed(t *testing.T, seed uint64, onDisk bool, met *tally) {
 	}
 }
 
-// directory returns one for a file, in memory if it can: what a disk does with syncs
-// is for other tests to judge.
+// directory returns a directory for a file, in memory if possible. Other tests cover syncs to a
+// real disk.
 func directory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "simulation")
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A faulty store is one process's way to the store, on which calls meet faults. What
-// it loads and settles goes into the ledger.
+// A faulty is the store as one process sees it. Its calls meet faults, and the ledger records
+// what it loads and settles.
 type faulty struct {
 	store.Store
 	noisy   driver.Deliveries // the store with noise in its reports
 	world   *world
-	process int // which one
+	process int // number of the process
 
 	mu    sync.Mutex
-	calls int // under way in Store
+	calls int // calls in progress in Store
 	dead  bool
 	died  chan struct{}
 }
@@ -48,8 +48,7 @@ func (f *faulty) isDead() bool {
 	return f.dead
 }
 
-// kill ends the process as far as the store can tell: what is under way happens, and
-// nobody hears of it.
+// kill ends the process. Its calls in progress take effect, but return errDead.
 func (f *faulty) kill() {
 	f.mu.Lock()
 	if !f.dead {
@@ -150,7 +149,7 @@ func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, d
 	return call(f, ctx, "EnqueueOnce", func() (int, error) { return f.Store.EnqueueOnce(ctx, event, dedupKeys) })
 }
 
-// Deliver ends with its process. Its reports are doubled, delayed and come in another order.
+// Deliver ends with its process. Its reports are duplicated, delayed and reordered.
 func (f *faulty) Deliver(ctx context.Context, s driver.Scheduler) error {
 	if f.isDead() {
 		return errDead

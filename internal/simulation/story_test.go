@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A story is what happened in a seed, in the order in which it was told.
+// A story records the events of a seed in order.
 type story struct {
 	mu       sync.Mutex
 	lines    []line
 	breaches []breach
 }
 
-// A line is one thing that happened. About names what it concerns: webhooks, events,
-// keys, accounts; a line about nothing concerns all.
+// A line is one event. about names the webhooks, events, keys and accounts that it concerns. A line
+// with an empty about concerns all of them.
 type line struct {
 	at    time.Duration
 	actor string
@@ -24,15 +24,15 @@ type line struct {
 	about []string
 }
 
-// A breach is an invariant that did not hold.
+// A breach is a rule that was broken.
 type breach struct {
 	line
 	rule string
 }
 
 const (
-	maxBreaches = 5  // told of a seed
-	maxLines    = 60 // told of a breach
+	maxBreaches = 5  // printed per seed
+	maxLines    = 60 // printed per breach
 )
 
 func (w *world) tell(actor string, about []string, format string, args ...any) {
@@ -42,7 +42,7 @@ func (w *world) tell(actor string, about []string, format string, args ...any) {
 	w.story.lines = append(w.story.lines, l)
 }
 
-// breach tells that a rule was broken, in front of everybody.
+// breach records that a rule was broken.
 func (w *world) breach(rule string, about []string, format string, args ...any) {
 	if known[rule] != "" {
 		return
@@ -54,7 +54,7 @@ func (w *world) breach(rule string, about []string, format string, args ...any) 
 	w.story.breaches = append(w.story.breaches, breach{l, rule})
 }
 
-// known are rules that are broken by faults that are being mended. It is to be empty.
+// known lists rules that are broken by faults under repair. It should be empty.
 var known = map[string]string{}
 
 func (w *world) broken() bool {
@@ -63,7 +63,7 @@ func (w *world) broken() bool {
 	return len(w.story.breaches) > 0
 }
 
-// String tells each breach with the lines before it that concern the same things.
+// String returns each breach, with the preceding lines that concern the same names.
 func (s *story) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *story) concerning(b breach) (lines []line) {
 	return lines
 }
 
-// clock writes a time of the seed: hours, minutes, seconds.
+// clock formats a time of the simulated day as hours, minutes and seconds.
 func clock(at time.Duration) string {
 	at = at.Truncate(time.Millisecond)
 	return fmt.Sprintf("%02d:%02d:%06.3f", at/time.Hour, at/time.Minute%60, (at % time.Minute).Seconds())

@@ -17,39 +17,39 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A subscriber manages the webhooks of an account. Its first one is steady: nobody
-// changes it, and its receiver is always well.
+// A subscriber manages the webhooks of an account. Its first webhook is steady: it never changes,
+// and its receiver always works.
 type subscriber struct {
 	*actor
 	mu      sync.Mutex
 	hooks   []*hook
 	made    int
-	settled atomic.Bool // the steady one is there
+	settled atomic.Bool // the steady webhook exists
 }
 
-// A hook is what must be true of a webhook.
+// A hook is the expected state of a webhook.
 type hook struct {
 	name    string
-	url     int // how many it has had
+	url     int // number of URLs it has had
 	id      string
 	steady  bool
 	events  []string
 	active  bool
 	deleted bool
-	resent  bool    // something was sent again, whether or not it was for it
-	states  []state // in order
+	resent  bool    // an event was resent, for this webhook or another
+	states  []state // in chronological order
 }
 
-// A state is what a webhook is from some moment between two times on.
+// A state is the state of a webhook from some moment between from and to onwards.
 type state struct {
 	from, to  time.Duration
 	active    bool
-	published bool // it is subscribed to what is published
+	published bool // it is subscribed to the published type
 }
 
 const (
 	hooksPath = "/v2/notifications/webhooks"
-	published = alerts.TypeTransactionsLimitReached // what publishers publish
+	published = alerts.TypeTransactionsLimitReached // the type of the publishers' events
 )
 
 func (k *hook) host() string { return fmt.Sprintf("%s-%d", k.name, k.url) }
@@ -87,7 +87,7 @@ func (s *subscriber) live(ctx context.Context, share float64) {
 	})
 }
 
-// some returns a webhook that is there and not steady, or nil.
+// some returns a random existing webhook other than the steady one, or nil.
 func (s *subscriber) some() *hook {
 	var list []*hook
 	for _, k := range s.hooks {
@@ -101,7 +101,7 @@ func (s *subscriber) some() *hook {
 	return list[s.rand.IntN(len(list))]
 }
 
-// moody returns the hosts whose moods change.
+// moody returns the hosts of receivers whose mood changes.
 func (s *subscriber) moody() (hosts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,14 +113,14 @@ func (s *subscriber) moody() (hosts []string) {
 	return hosts
 }
 
-// all returns the webhooks that were made.
+// all returns all webhooks that were created.
 func (s *subscriber) all() []*hook {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.hooks)
 }
 
-// change notes what a webhook may have become since then.
+// change records a possible change of a webhook between from and now.
 func (s *subscriber) change(k *hook, from time.Duration, to *hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *subscriber) change(k *hook, from time.Duration, to *hook) {
 	k.states = append(k.states, state{from, s.world.now(), k.active && !k.deleted, slices.Contains(k.events, string(published))})
 }
 
-// wants reports whether an event that was published between two times is certainly
-// for the webhook; or else, whether it certainly is not.
+// wants reports whether an event published between from and to must be sent to the webhook. certain
+// is false if that is not known.
 func (s *subscriber) wants(k *hook, from, to time.Duration) (certain, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *subscriber) wants(k *hook, from, to time.Duration) (certain, wanted boo
 		return len(k.states) > 0 && to < k.states[0].from, false
 	}
 	if ok, off := s.world.ledger.off(k.name); ok && off >= last.from && off <= to {
-		return false, false // it was turned off by then, more or less
+		return false, false // it was disabled at about that time
 	}
 	return true, last.active && last.published
 }
@@ -226,7 +226,7 @@ func (s *subscriber) stored() (list []webhooks.Webhook) {
 	return list
 }
 
-// is returns the webhook as the store has it; nil: it is not there.
+// is returns the stored webhook, or nil if it does not exist.
 func (s *subscriber) is(k *hook) (now *webhooks.Webhook) {
 	s.world.truth(func(ctx context.Context, kept store.Store) {
 		found, err := kept.WebhookByID(ctx, s.account.id, k.id)
@@ -240,7 +240,7 @@ func (s *subscriber) is(k *hook) (now *webhooks.Webhook) {
 	return now
 }
 
-// update changes a webhook, and finds out what came of it.
+// update changes a webhook and records the outcome.
 func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, to hook) {
 	from := s.world.now()
 	if to.active && !k.active {
@@ -278,7 +278,7 @@ func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, t
 	}
 }
 
-// patch gives a webhook another URL, or other events.
+// patch changes the URL or the events of a webhook.
 func (s *subscriber) patch(ctx context.Context, k *hook) {
 	to := hook{url: k.url, events: k.events, active: k.active}
 	if s.rand.IntN(2) == 0 {
@@ -317,7 +317,7 @@ func (s *subscriber) rotate(ctx context.Context, k *hook) {
 		s.world.breach("refused is not done", []string{k.name}, "the secret of %s was not to be rotated, and was", k.name)
 	}
 	if !now.Secret.Equal(was.Secret) {
-		// Attempts of the meantime are signed by either.
+		// Attempts in the meantime may be signed with either secret.
 		s.world.receivers.signs(k.name, now.Secret.Reveal(), time.Duration(grace)*time.Second+time.Minute)
 	}
 }
@@ -356,7 +356,7 @@ func (s *subscriber) deleted(k *hook, from time.Duration, result outcome) {
 	s.change(k, from, &hook{url: k.url, events: k.events, active: k.active, deleted: now == nil})
 }
 
-// test sends a test event. One that arrives ends the pause of a receiver that was down.
+// test sends a test event. Its arrival ends the pause of a receiver that was down.
 func (s *subscriber) test(ctx context.Context, k *hook) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -367,8 +367,8 @@ func (s *subscriber) test(ctx context.Context, k *hook) {
 	}
 }
 
-// prompts wants what a person has pressed a button for to go out soon: the event, or
-// if that is empty something that is due.
+// prompts checks that a user's request causes an attempt promptly: of the event, or of any due
+// delivery if event is empty.
 func (s *subscriber) prompts(k *hook, event string) {
 	began := s.world.now()
 	mood, since := s.world.receivers.moodOf(k.host())
@@ -392,10 +392,10 @@ func (s *subscriber) prompts(k *hook, event string) {
 	}
 }
 
-// promptly is how long that may take.
+// promptly is the maximum delay of such an attempt.
 const promptly = 2500 * time.Millisecond
 
-// redeliver sends again an event that the webhook was sent before.
+// redeliver resends an event that was sent to the webhook before.
 func (s *subscriber) redeliver(ctx context.Context, k *hook) {
 	event, ok := s.world.events.some(s.rand, s.account.id)
 	if !ok {
@@ -412,7 +412,7 @@ func (s *subscriber) redeliver(ctx context.Context, k *hook) {
 	}
 }
 
-// look lists what there is.
+// look lists keys, webhooks and deliveries, and reads the stats and the health.
 func (s *subscriber) look(ctx context.Context, k *hook) {
 	for _, list := range [][2]string{
 		{"ListWebhooks", hooksPath + "?limit=100"}, {"ListKeys", keysPath}, {"ListDeliveries", hooksPath + "/" + k.id + "/deliveries"},
@@ -452,10 +452,10 @@ func (s *subscriber) look(ctx context.Context, k *hook) {
 	s.tell(nil, "asks for the health: %v", health.ReadError)
 }
 
-// recover sends all again that came to nothing.
+// recoverStep resends all deliveries that failed or were skipped.
 func (s *subscriber) recoverStep(ctx context.Context, k *hook) {
 	k.resent = true
-	s.world.ledger.sendsAgain(k.name, "") // and for good: a job is done when it is
+	s.world.ledger.sendsAgain(k.name, "") // never ends, since the job may continue later
 	undo := s.beset("CreateRecovery", "RecoveryByID", "RecoveryByID")
 	result, status, _ := s.send(ctx, s.account.admin, "POST", hooksPath+"/"+k.id+"/recoveries", map[string]any{})
 	undo()

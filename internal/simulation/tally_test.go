@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// A tally counts which fault met which method, over all seeds.
+// A tally counts the faults that each method met, over all seeds.
 type tally struct {
 	mu    sync.Mutex
 	count map[[2]string]int // by method and fault
@@ -35,14 +35,14 @@ func (t *tally) seed(ops int) {
 	t.ops += ops
 }
 
-// uncalled are the methods that no part of a simulated host calls, or that are called for people
-// and for hosts with Config.Notify only, who are not in it.
+// uncalled are the methods that no part of the simulation calls, because only people or hosts with
+// Config.Notify need them.
 var uncalled = []string{
 	"Capabilities",
 	"AccountSizes", "Accounts", "EventByID", "ExpiringKeys", "Export", "HeldWebhooks", "Import", "ListEvents", "ListAuditEntries", "OffWebhooks",
 }
 
-// unmet returns the methods of a store that met no fault, and should have.
+// unmet returns the store methods that met no fault although they should have.
 func (t *tally) unmet() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,7 +59,7 @@ func (t *tally) unmet() (names []string) {
 	return names
 }
 
-// String is a table: a line for each method, a column for each fault.
+// String returns a table with a row for each method and a column for each fault.
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -32,9 +32,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestTwins does the same to a memory store and a file, and wants the same results. In
-// every other seed the file is opened again now and then, and what each of both has is
-// moved to the other kind of store at random operations.
+// TestTwins makes the same calls to a memory store and a file, and compares the results. With every
+// other seed, the file is reopened from time to time, and at random operations the contents of both
+// stores are moved to a store of the other kind.
 func TestTwins(t *testing.T) {
 	first, n := uint64(1), max(2, wanted()/5)
 	if *theSeed > 0 {
@@ -47,7 +47,7 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// A twin is one of the stores, with what was claimed of it.
+// A twin is one of the two stores, with the tasks claimed from it.
 type twin struct {
 	store.Store
 	worker *storetest.Worker
@@ -58,19 +58,19 @@ func newTwin(s store.Store) *twin {
 	return &twin{s, storetest.NewWorker(s), make(map[[2]string]storetest.Task)}
 }
 
-// use replaces the store, of which nothing is claimed.
+// use replaces the store. No tasks may be claimed.
 func (t *twin) use(s store.Store) {
 	t.worker.Close()
 	t.Store, t.worker = s, storetest.NewWorker(s)
 }
 
-// A deed is something done to both, and returns what can be seen of it.
+// A deed is an operation on both stores. do returns its visible result.
 type deed struct {
 	story string
 	do    func(*twin) any
 }
 
-// deeds are from where a history takes what is done next.
+// deeds generates the operations of a history.
 type deeds struct {
 	rand    *rand.Rand
 	ctx     context.Context
@@ -78,7 +78,7 @@ type deeds struct {
 	made    int
 	noted   int
 	secrets []signing.Secret
-	resends bool // what is sent again comes first, until the file is opened anew
+	resends bool // resent events come first, until the file is reopened
 }
 
 func liveAsTwins(t *testing.T, seed uint64, path string) {
@@ -113,23 +113,23 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 		}
 	}
 	reopens := seed%2 == 0
-	moves := rand.New(rand.NewPCG(seed, 4)).IntN(150) // when the twins change places
+	moves := rand.New(rand.NewPCG(seed, 4)).IntN(150) // operations at which the twins swap contents
 	for i := range 300 {
 		d.resends = !reopens || i >= 240
-		time.Sleep(span(d.rand, time.Millisecond, 90*time.Minute).Truncate(time.Millisecond)) // in which they count
+		time.Sleep(span(d.rand, time.Millisecond, 90*time.Minute).Truncate(time.Millisecond)) // stores round to milliseconds
 		both(d.next())
 		if i%5 == 4 {
 			both(deed{"looks at all", d.look})
 		}
 		if i%60 == 59 && i < 240 && reopens {
 			both(deed{"gives back all that is claimed", d.release})
-			both(d.purge()) // a file that nobody kept for long doubts the clock
+			both(d.purge()) // a file that was closed for long doubts the clock
 			twins[1].worker.Close()
 			if err := twins[1].Close(); err != nil {
 				t.Fatal(err)
 			}
 			twins[1].use(open())
-			anew := memory.New() // it forgets what a file does: what is due early since a receiver recovered
+			anew := memory.New() // loses the early due times that a receiver's recovery caused; a file keeps them
 			move(t, anew, twins[0].Store)
 			twins[0].use(anew)
 			story = append(story, "the file is opened anew")
@@ -154,7 +154,7 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 	}
 }
 
-// move copies all that a store has to an empty one, and wants both to have the same.
+// move copies the contents of a store to an empty one, and checks that both have the same.
 func move(t *testing.T, dst, src store.Store) {
 	t.Helper()
 	if _, err := transfer.Copy(t.Context(), dst, src, transfer.CopyOptions{PageSize: 50}); err != nil {
@@ -162,17 +162,16 @@ func move(t *testing.T, dst, src store.Store) {
 	}
 }
 
-// alike says what is the same: errors are by what they are, times and secrets by what
-// they mean.
+// alike defines equality of results: errors are compared by kind, times and secrets by value.
 var alike = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.EquateComparable(scopes.Set{}),
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
 	cmpopts.IgnoreFields(storetest.Task{}, "Age", "Ref"),
-	cmpopts.IgnoreFields(webhooks.Webhook{}, "Version"), // results of one call may be one change of the health, or several
+	cmpopts.IgnoreFields(webhooks.Webhook{}, "Version"), // several results may change the health in one step or in several
 	cmp.FilterValues(func(a, b error) bool { return a != nil && b != nil }, cmp.Comparer(func(a, b error) bool { return true })),
 }
 
-// is names an error.
+// is returns the name of an error's kind.
 func is(err error) string {
 	for _, known := range []error{
 		apierr.ErrNotFound, apierr.ErrExists, apierr.ErrLimit, apierr.ErrNotFound, apierr.ErrExists, apierr.ErrLimit,
@@ -196,7 +195,7 @@ func is(err error) string {
 
 var errRefused = errors.New("refused by the caller")
 
-// A result is what can be seen of a call.
+// A result is the visible result of a call.
 type result struct {
 	Value any
 	Err   string
@@ -205,7 +204,7 @@ type result struct {
 func (d *deeds) account() string         { return pick(d.rand, "a", "b") }
 func (d *deeds) some(kind string) string { return fmt.Sprint(kind, d.rand.IntN(12)) }
 
-// fails returns an error for a callback, now and then.
+// fails occasionally returns an error for a callback.
 func (d *deeds) fails() error {
 	if d.rand.IntN(8) == 0 {
 		return errRefused
@@ -213,7 +212,7 @@ func (d *deeds) fails() error {
 	return nil
 }
 
-// next returns what is done next.
+// next returns the next operation.
 func (d *deeds) next() deed {
 	if d.rand.IntN(60) == 0 {
 		return d.erase()
@@ -231,7 +230,7 @@ func (d *deeds) hash() driver.Hash {
 	return h
 }
 
-// expiry returns never, or one of a few times.
+// expiry returns the zero time or one of a few times.
 func (d *deeds) expiry() time.Time {
 	if days := d.rand.IntN(4); days > 0 {
 		return d.begun.Add(time.Duration(days) * day)
@@ -289,7 +288,7 @@ func (d *deeds) createWebhook() deed {
 		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", WebhookHealth: driver.WebhookHealth{Active: d.rand.IntN(5) > 0}, CreatedAt: time.Now(),
 		Events: slices.Clone(pick(d.rand, alerts.EventTypes(), alerts.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
 	}
-	w.ID = w.Account + d.some("wh") // no id is of two accounts
+	w.ID = w.Account + d.some("wh") // an ID never belongs to two accounts
 	options := d.options()
 	with := driver.CreateOptions{MaxCount: options.MaxCount, IdempotencyKey: options.IdempotencyKey, IdempotencyTTL: options.IdempotencyTTL, AuditEntry: d.note(w.Account, audit.WebhookCreated, w.ID)}
 	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, with)) }}
@@ -319,7 +318,7 @@ func (d *deeds) deleteWebhook() deed {
 
 func (d *deeds) event(account string) webhooks.EncodedEvent {
 	d.made++
-	id := fmt.Sprint("e", d.made-d.rand.IntN(2)*d.rand.IntN(3)) // some twice
+	id := fmt.Sprint("e", d.made-d.rand.IntN(2)*d.rand.IntN(3)) // some IDs occur twice
 	return webhooks.EncodedEvent{ID: id, Account: account, Type: pick(d.rand, alerts.EventTypes()...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
 }
 
@@ -377,7 +376,7 @@ func (d *deeds) claim() deed {
 	}
 	return deed{fmt.Sprintf("claims %d a webhook, %v", most, special), func(t *twin) any {
 		tasks, err := t.worker.Claim(d.ctx, 1000)
-		left := make(map[string]int) // of each webhook
+		left := make(map[string]int) // remaining tasks by webhook ID
 		var seen []storetest.Task
 		for _, task := range tasks {
 			id := task.Webhook.ID
@@ -402,7 +401,7 @@ func (d *deeds) claim() deed {
 	}}
 }
 
-// settles settles what is claimed and chosen.
+// settles settles the claimed tasks for which outcome returns true.
 func (d *deeds) settles(t *twin, outcome func(storetest.Task) (storetest.Settlement, bool)) any {
 	var settlements []storetest.Settlement
 	var keys [][2]string
@@ -441,7 +440,7 @@ func (d *deeds) settle() deed {
 	}}
 }
 
-// release gives back all that is claimed.
+// release releases all claimed tasks.
 func (d *deeds) release(t *twin) any {
 	return d.settles(t, func(task storetest.Task) (storetest.Settlement, bool) {
 		return storetest.Settlement{Task: task, Effect: storetest.Release}, true
@@ -490,7 +489,7 @@ func (d *deeds) purge() deed {
 	now := time.Now()
 	purge := driver.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, AuditEntries: now.Add(-3 * day), Limit: 50}
 	return deed{"gives back all that is claimed, and purges", func(t *twin) any {
-		d.release(t) // Purge ends what is under way, too
+		d.release(t) // Purge also aborts tasks in progress
 		for range 1000 {
 			if more, err := t.Purge(d.ctx, purge); err != nil || !more {
 				return is(err)
@@ -505,7 +504,7 @@ func (d *deeds) erase() deed {
 	return deed{"erases " + account, func(t *twin) any {
 		for range 1000 {
 			if erased, more, err := t.EraseAccount(d.ctx, account, 10); err != nil || !more {
-				erased.IdempotencyKeys = 0 // when those that ran out go is each store's business
+				erased.IdempotencyKeys = 0 // stores may remove expired keys at different times
 				return result{erased, is(err)}
 			}
 		}
@@ -513,7 +512,7 @@ func (d *deeds) erase() deed {
 	}}
 }
 
-// look returns all that can be seen.
+// look returns everything that can be read from a store.
 func (d *deeds) look(t *twin) any {
 	var seen []any
 	see := func(value any, err error) { seen = append(seen, result{value, is(err)}) }
@@ -549,7 +548,7 @@ func (d *deeds) look(t *twin) any {
 	return seen
 }
 
-// note returns the audit entry of what is done next; some wait to be taken.
+// note returns the audit entry of the next operation. Some entries are pending for the host.
 func (d *deeds) note(account string, action audit.Action, id string) audit.Entry {
 	d.noted++
 	return audit.Entry{
@@ -568,8 +567,8 @@ func allPending(ctx context.Context, t *twin) (list []audit.Numbered, err error)
 	return list, err
 }
 
-// pendingAuditEntries returns the audit entries that are pending, in their order: what settlements tell
-// of several webhooks is stored in any.
+// pendingAuditEntries returns the pending audit entries in a fixed order, because stores may add
+// the entries of several webhooks from one settlement in any order.
 func pendingAuditEntries(ctx context.Context, t *twin) (any, error) {
 	list, err := allPending(ctx, t)
 	seen := make(map[string][]string)
@@ -579,7 +578,7 @@ func pendingAuditEntries(ctx context.Context, t *twin) (any, error) {
 	return seen, err
 }
 
-// takeAuditEntries takes those that come first of some targets.
+// takeAuditEntries takes the pending audit entries of some targets.
 func (d *deeds) takeAuditEntries() deed {
 	most := d.rand.IntN(10)
 	return deed{fmt.Sprint("takes audit entries of keys below key", most), func(t *twin) any {
@@ -597,8 +596,9 @@ func (d *deeds) takeAuditEntries() deed {
 	}}
 }
 
-// backlogOf returns what is owed, and whether some of it is due. A webhook that is off may count
-// as on until something of it is loaded.
+// backlogOf returns the number of pending deliveries, and whether one is due. It omits the latter
+// for webhooks that cannot be claimed, because a disabled webhook may count as enabled until one of
+// its deliveries is loaded.
 func backlogOf(ctx context.Context, t *twin, webhook string) (any, error) {
 	backlog, err := t.worker.Backlog(ctx, webhook)
 	if webhook == "" {
@@ -610,8 +610,8 @@ func backlogOf(ctx context.Context, t *twin, webhook string) (any, error) {
 	return []any{backlog.Pending, backlog.OldestDue.IsZero()}, err
 }
 
-// dueLater leaves away since when something is due that is: one that is sent again may
-// keep its place or have another.
+// dueLater clears the due times of due deliveries, because a resent delivery may keep its due time
+// or get another.
 func dueLater(list []webhooks.Delivery) []webhooks.Delivery {
 	for i := range list {
 		if !list[i].NextAttemptAt.After(time.Now()) {

@@ -19,8 +19,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A world is a simulated service with everybody around it. It outlives the bubbles of
-// its eras.
+// A world is a simulated service with its clients and receivers. It outlives the bubbles of its
+// eras.
 type world struct {
 	seed      uint64
 	plan      plan
@@ -39,30 +39,29 @@ type world struct {
 
 	perWebhook, perAccount int
 
-	behind sync.WaitGroup // what goes on behind the actors
+	behind sync.WaitGroup // background goroutines besides the actors
 
 	era   era
-	began time.Time    // in this bubble
-	ended atomic.Bool  // the day has, and everything is to come right
-	wall  atomic.Int64 // by how much the service's clock is ahead
+	began time.Time    // start of the current bubble
+	ended atomic.Bool  // the day is over, and no more faults occur
+	wall  atomic.Int64 // offset of the service's clock
 
 	path   string
 	disk   *disk
-	clock  time.Duration // by which the system's is set
+	clock  time.Duration // offset of the system's clock
 	system testclock.Clock
 
 	mu       sync.Mutex
-	kept     store.Store // nil: it is closed
+	kept     store.Store // nil: closed
 	readers  int         // of kept
-	host     *host       // nil: it is down
+	host     *host       // nil: down
 	process  int
-	up       time.Duration // since when the host is
-	troubled time.Duration // until then something was wrong
+	up       time.Duration // when the host was started
+	troubled time.Duration // until then there are faults or their effects
 	gone     map[string]time.Duration
 }
 
-// newWorld returns the world of a seed: on a file in the directory, or in memory if
-// there is none.
+// newWorld returns the world of a seed, with a file in dir, or in memory if dir is empty.
 func newWorld(seed uint64, dir string, tally *tally) *world {
 	w := &world{seed: seed, plan: newPlan(seed, dir != ""), tally: tally, gone: make(map[string]time.Duration)}
 	w.faults = &faults{rand: rand.New(rand.NewPCG(seed, 2)), windows: w.plan.windows, armed: make(map[string][]fault)}
@@ -80,15 +79,15 @@ func newWorld(seed uint64, dir string, tally *tally) *world {
 	return w
 }
 
-// now returns how much of the day is over, whatever any clock says.
+// now returns the time of the simulated day, regardless of any clock that was set.
 func (w *world) now() time.Duration { return w.era.from + time.Since(w.began) }
 
-// wallNow is the service's clock.
+// wallNow returns the time of the service's clock.
 func (w *world) wallNow() time.Time { return time.Now().Add(time.Duration(w.wall.Load())) }
 
-// run lives through the seed, and returns what is to be told of it, if anything.
+// run runs the seed and returns its breaches, or "" if there are none.
 func (w *world) run(t *testing.T) string {
-	lived := time.Duration(0) // eras overrun, for what is begun is brought to an end
+	lived := time.Duration(0) // eras may end late, because running operations are finished
 	for i, era := range w.plan.eras {
 		testbubble.Run(t, func(t *testing.T) {
 			time.Sleep(era.ahead)
@@ -102,17 +101,17 @@ func (w *world) run(t *testing.T) string {
 	return w.story.String()
 }
 
-// live lives through one era.
+// live runs one era.
 func (w *world) live(ctx context.Context, last bool) {
 	if w.path == "" {
-		w.kept = memory.New() // in the bubble: it is in one era only
+		w.kept = memory.New() // created in the bubble, because it exists in one era only
 	}
 	w.receivers.open()
 	w.start()
 	if w.era.from > 0 {
 		w.tell("host", nil, "goes on with its clock set to %s", time.Now().Format(time.DateTime))
 		if before := w.plan.eras[0]; w.era.ahead > before.ahead+w.era.from {
-			w.ledger.clockWasSet() // ahead, as if it had been so long
+			w.ledger.clockWasSet() // the clock was set ahead
 		}
 	}
 	var actors sync.WaitGroup
@@ -146,10 +145,11 @@ func (w *world) live(ctx context.Context, last bool) {
 	synctest.Wait()
 }
 
-// lookupsLast is longer than any lookup that goes on though no request waits for it.
+// lookupsLast exceeds the duration of lookups that continue after their requests have ended.
 const lookupsLast = 2 * time.Minute
 
-// comeRight ends all faults and gives what is owed the time that it may take.
+// comeRight ends all faults, and waits for the longest retry delay plus a margin, so that all
+// deliveries can arrive.
 func (w *world) comeRight() {
 	w.tell("world", nil, "comes right")
 	w.ended.Store(true)
@@ -173,7 +173,7 @@ func (w *world) comeRight() {
 	time.Sleep(longest*12/10 + time.Hour)
 }
 
-// strikes does to the host and the receivers what the plan says.
+// strikes carries out the strikes of the plan.
 func (w *world) strikes(ctx context.Context) {
 	for _, s := range w.plan.strikes {
 		if s.at < w.era.from || s.at >= w.era.to {
@@ -203,11 +203,11 @@ func (w *world) strikes(ctx context.Context) {
 			time.Sleep(s.for_)
 			w.disk.mend()
 			w.tell("disk", nil, "is well again")
-			if how != full { // it is refused until the file is opened again
+			if how != full { // commits are refused until the file is reopened
 				w.restart(strikeKill)
 			}
 		case strikeClock:
-			// Ahead only: tests of store/bolt set it back.
+			// The clock is only set ahead here. Tests of store/bolt set it back.
 			w.setClock([]time.Duration{31 * day, 366 * day}[s.arg%2])
 			w.behind.Go(func() {
 				time.Sleep(min(s.for_, w.era.to-w.now()))
@@ -232,7 +232,7 @@ func (w *world) strikes(ctx context.Context) {
 	}
 }
 
-// burst publishes events together, with contexts that end at all looks.
+// burst publishes events concurrently, with contexts that end at every possible check.
 func (w *world) burst(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, a := range w.accounts {
@@ -248,7 +248,7 @@ func (w *world) burst(ctx context.Context) {
 	all.Wait()
 }
 
-// setClock sets the system's clock as the file sees it, by so much against what it is.
+// setClock sets the offset of the system's clock for the file.
 func (w *world) setClock(by time.Duration) {
 	w.tell("host", nil, "has the clock of its system at %v from now on", by)
 	w.mu.Lock()
@@ -257,7 +257,7 @@ func (w *world) setClock(by time.Duration) {
 	w.system.RunAhead(by)
 }
 
-// starts returns how often the host was started.
+// starts returns how often a host was started.
 func (w *world) starts() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -270,19 +270,19 @@ func (w *world) clockSet() time.Duration {
 	return w.clock
 }
 
-// trouble notes that something is wrong until then.
+// trouble records that there are faults until the given time.
 func (w *world) trouble(until time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.troubled = max(w.troubled, until)
 }
 
-// aftermath is how long a store's failure has effects: results wait for up to a
-// minute, calls hang for ten seconds.
+// aftermath is how long a store failure has effects: results wait for up to a minute, and calls
+// hang for ten seconds.
 const aftermath = 75 * time.Second
 
-// calmSince returns since when nothing was wrong with the host and its store, and
-// whether that is so now.
+// calmSince returns the end of the last trouble with the host and its store. calm is false if there
+// is trouble now or the host is down.
 func (w *world) calmSince() (since time.Duration, calm bool) {
 	now := w.now()
 	w.mu.Lock()
@@ -312,7 +312,7 @@ func (w *world) isDeleted(webhook string) {
 	w.gone[webhook] = w.now()
 }
 
-// truth asks the store itself, past all faults, once it is open.
+// truth calls ask with the store without faults, once it is open.
 func (w *world) truth(ask func(context.Context, store.Store)) {
 	for {
 		w.mu.Lock()
@@ -359,7 +359,7 @@ func (w *world) closeStore() {
 	}
 }
 
-// openStore opens the file again.
+// openStore reopens the file.
 func (w *world) openStore() {
 	if w.path == "" {
 		return

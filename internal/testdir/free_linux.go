@@ -2,7 +2,7 @@ package testdir
 
 import "syscall"
 
-// free returns how many bytes the file system of a directory has free; 0 if that is unknown.
+// free returns the number of free bytes in the file system of a directory, or 0 if it is unknown.
 func free(dir string) int64 {
 	var s syscall.Statfs_t
 	if syscall.Statfs(dir, &s) != nil {

@@ -1,4 +1,4 @@
-// Package testdir has tests keep their files in memory, where a sync costs nothing.
+// Package testdir lets tests keep their files in memory, where a sync costs nothing.
 package testdir
 
 import (
@@ -8,12 +8,12 @@ import (
 
 const (
 	memory = "/dev/shm"
-	room   = 2 << 30 // bytes that memory must have free
+	room   = 2 << 30 // free bytes that the file system in memory must have
 )
 
-// InMemory has [testing.T.TempDir] return directories in memory, if the system has room there and the
-// environment does not name a directory (TMPDIR). TestMain calls it. Killing a process loses nothing
-// that it has written there. Benchmarks measure the disk, and stay on it.
+// InMemory makes [testing.T.TempDir] return directories in memory. It does nothing if there is too
+// little room, or if the environment variable TMPDIR names a directory. Call it in TestMain. Files
+// survive a kill of the process. Benchmarks must measure the disk, and InMemory leaves them there.
 func InMemory() {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" && os.Getenv("TMPDIR") == "" && free(memory) >= room {

@@ -14,7 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// What is deferred is remembered, come what may, and all else as far as there is room.
+// TestAlertCacheIsBounded checks that the cache keeps all deferred alerts, and other alerts only
+// while there is room.
 func TestAlertCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	var s alertCache
@@ -44,7 +45,7 @@ func TestAlertCacheIsBounded(t *testing.T) {
 	}
 }
 
-// A file whose alerts are damaged is used as if they were not there.
+// TestDamagedAlerts checks that damaged alerts in a file are treated as missing.
 func TestDamagedAlerts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	keep := func(state string) (found string) {
@@ -82,7 +83,8 @@ func TestDamagedAlerts(t *testing.T) {
 	}
 }
 
-// A report that changes nothing does not wait for steps that write.
+// TestQuietReportsDoNotWait checks that a report that changes nothing does not wait for steps that
+// write.
 func TestQuietReportsDoNotWait(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
@@ -99,7 +101,7 @@ func TestQuietReportsDoNotWait(t *testing.T) {
 	if err := update("known", "state"); err != nil {
 		t.Fatal(err)
 	}
-	err = s.writer.Run(context.Background(), func(*batch) error { // nothing can be written meanwhile
+	err = s.writer.Run(context.Background(), func(*batch) error { // no other step can write meanwhile
 		return errors.Join(update("known", "state"), update("unknown", ""))
 	})
 	if err != nil {
@@ -107,7 +109,8 @@ func TestQuietReportsDoNotWait(t *testing.T) {
 	}
 }
 
-// Steps that share a commit see each other's changes, also of alerts that are in memory only.
+// TestAlertStepsOfOneBatch checks that steps sharing a commit see each other's changes, including
+// changes to alerts that are in memory only.
 func TestAlertStepsOfOneBatch(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
@@ -144,9 +147,9 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 	}
 }
 
-// TestUpdateAlert_DeferredDuringAWrite_IsNotLost reports an alert's state, deferrable, while a step
-// that writes another state of the same alert is under way. The later report wins: it must wait for
-// that step, whose end would overwrite what was only kept in memory.
+// TestUpdateAlert_DeferredDuringAWrite_IsNotLost reports a deferrable state of an alert while a
+// step writes another state of the same alert. The later report must win. So it must wait for that
+// step, whose end would otherwise overwrite the deferred state.
 func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -159,7 +162,7 @@ func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 		_, err := s.UpdateAlert(t.Context(), "acct", "metric", func(step *driver.AlertStep) error {
 			if first {
 				first = false
-				close(asked) // the cache is locked until it has kept the state, or declined to
+				close(asked) // the cache stays locked until it has decided whether to defer
 			}
 			step.State, step.Deferrable = []byte("later"), true
 			return nil
@@ -168,7 +171,7 @@ func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	}
 	calls := 0
 	_, err = s.UpdateAlert(t.Context(), "acct", "metric", func(step *driver.AlertStep) error {
-		if calls++; calls == 2 { // the first call is the cache's, the second the step's
+		if calls++; calls == 2 { // the cache makes the first call, the step the second
 			go report()
 			<-asked
 		}

@@ -34,7 +34,8 @@ func (s *engine) UpdateAlert(ctx context.Context, account, series string, change
 	return deliveries, err
 }
 
-// answer applies a change that needs no transaction; otherwise it reports false.
+// answer applies a change that needs no transaction. If the change needs one, answer has no effect
+// and returns false.
 func (s *engine) answer(account string, row []byte, change func(*driver.AlertStep) error) (answered bool, err error) {
 	s.alerts.mu.Lock()
 	defer s.alerts.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *engine) answer(account string, row []byte, change func(*driver.AlertSte
 	return s.alerts.put(row, a), nil
 }
 
-// readAlert reads an alert in a transaction of its own.
+// readAlert reads an alert from the file in a new transaction.
 func (s *engine) readAlert(row []byte) (a alert, err error) {
 	tx, err := s.view(context.Background())
 	if err != nil {
@@ -92,7 +93,7 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 	return a
 }
 
-// updateAlert is a step of the writer.
+// updateAlert is the body of UpdateAlert's transaction.
 func (s *engine) updateAlert(b *batch, row []byte, account string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	if b.isErasing(account) {
 		return 0, auth.ErrErasing
@@ -133,7 +134,8 @@ func (s *engine) updateAlert(b *batch, row []byte, account string, change func(*
 	return deliveries, nil
 }
 
-// stateOf returns the state of the alert as steps see it; file is the alert as stored.
+// stateOf returns the alert's state as the steps of the batch see it: including deferred changes
+// and changes by earlier steps of the batch. file is the alert as stored.
 func (s *engine) stateOf(b *batch, row []byte, file alert) []byte {
 	if state, known := b.alerts[string(row)]; known {
 		return state
@@ -154,7 +156,8 @@ func (s *engine) readableWebhooks(b *batch, account string) []driver.Webhook {
 	return list
 }
 
-// markDue makes the account's series due. Each has a row: the first state is not deferred.
+// markDue marks all alert series of the account as due. It finds them in the file: a deferred
+// series is there too, because the first state of a series is never deferred.
 func (s *engine) markDue(b *batch, account string) error {
 	prefix := record.Prefixed(account, "")
 	c := b.tx.Bucket(bucketAlerts).Cursor()
@@ -183,7 +186,7 @@ func (s *engine) DueAlerts(ctx context.Context, limit int) (due []driver.AlertSe
 	return due, nil
 }
 
-// keepAlerts writes all deferred alerts and ends deferral.
+// keepAlerts writes all deferred alerts. From then on no alert can be deferred.
 func (s *engine) keepAlerts() error {
 	s.alerts.mu.Lock()
 	s.alerts.closed = true
@@ -196,11 +199,11 @@ func (s *engine) keepAlerts() error {
 	return s.writeDeferred(context.Background(), rows)
 }
 
-// flushStep is the number of alerts that flushAlerts writes in a step.
+// flushStep is the maximum number of alerts that flushAlerts writes per transaction.
 const flushStep = 64
 
-// flushAlerts writes the alerts deferred so far. It pauses between steps, because publishers wait
-// for each step.
+// flushAlerts writes the alerts that are deferred now. After each transaction, it pauses for as
+// long as the transaction took, because publishers wait while it runs.
 func (s *engine) flushAlerts(ctx context.Context) error {
 	rows := s.alerts.deferredRows()
 	slices.Sort(rows) // writes rows of the same page together
@@ -218,7 +221,7 @@ func (s *engine) flushAlerts(ctx context.Context) error {
 	return nil
 }
 
-// writeDeferred writes the given deferred alerts.
+// writeDeferred writes the deferred alerts with these rows.
 func (s *engine) writeDeferred(ctx context.Context, rows []string) error {
 	for _, row := range rows {
 		defer s.alerts.write([]byte(row))()
@@ -241,21 +244,21 @@ func (s *engine) writeDeferred(ctx context.Context, rows []string) error {
 	})
 }
 
-// maxAlerts bounds the number of alerts in memory, some 300 bytes each. At most half of them may be
-// deferred; further changes are written at once.
+// maxAlerts bounds the number of alerts in memory, some 300 bytes each. At most half of them may
+// be deferred; beyond that, changes are written at once.
 const maxAlerts = 131_072
 
-// An alertCache caches alerts, so that reports without effect need no transaction, and holds the deferred
-// ones.
+// An alertCache caches alerts, so that a report that changes nothing needs no transaction. It also
+// holds deferred alerts: changes that are not written to the file yet.
 type alertCache struct {
 	mu       sync.Mutex
 	known    map[string]alert // by row
-	writing  map[string]int   // by row: number of steps under way; no deferral may overtake them
+	writing  map[string]int   // transactions about to write the row, which bars deferral
 	deferred int              // number of deferred alerts
 	closed   bool
 }
 
-// An alert is a cached alert.
+// An alert is an alert in the cache.
 type alert struct {
 	stored   []byte // the record in the file; nil if there is none
 	state    []byte // current state; decoded from stored unless the alert is deferred
@@ -263,7 +266,8 @@ type alert struct {
 	deferred bool
 }
 
-// write announces a step that writes the row, until the returned function is called.
+// write announces that a transaction will write the row. The caller must call the returned
+// function when the transaction has ended.
 func (s *alertCache) write(row []byte) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +284,8 @@ func (s *alertCache) write(row []byte) (end func()) {
 	}
 }
 
-// latest returns the current state; file is the alert as stored.
+// latest returns the current state of the alert: the deferred state if there is one, otherwise the
+// stored state. file is the alert as stored.
 func (s *alertCache) latest(row []byte, file alert) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,14 +295,14 @@ func (s *alertCache) latest(row []byte, file alert) []byte {
 	return file.state
 }
 
-// set caches an alert that was written.
+// set caches an alert that has been written to the file.
 func (s *alertCache) set(row []byte, a alert) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put(row, a)
 }
 
-// deferredRows returns the rows of the deferred alerts.
+// deferredRows returns the keys of the deferred alerts.
 func (s *alertCache) deferredRows() (rows []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,7 +317,7 @@ func (s *alertCache) deferredRows() (rows []string) {
 	return rows
 }
 
-// markDue makes a cached alert due.
+// markDue marks a cached alert as due.
 func (s *alertCache) markDue(row []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,8 +327,8 @@ func (s *alertCache) markDue(row []byte) {
 	}
 }
 
-// put caches an alert, and evicts another if the cache is full. Deferred alerts must not be
-// evicted: put reports false if the alert is deferred and too many already are.
+// put caches an alert, and evicts another if the cache is full. Deferred alerts are never evicted.
+// If the alert is deferred and too many others already are, put does nothing and returns false.
 func (s *alertCache) put(row []byte, a alert) (done bool) {
 	old, known := s.known[string(row)]
 	switch {
@@ -377,7 +382,7 @@ func (s *alertCache) forgetAccount(account string) {
 	}
 }
 
-// UpdateScan implements [driver.AlertStore]. The state is a row of meta.
+// UpdateScan implements [driver.AlertStore]. It stores the state in the bucket meta.
 func (s *engine) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		before := bytes.Clone(b.Get(bucketMeta, keyScan))

@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestFirstAttempts settles deliveries of one segment in batches of several sizes and
-// out of order: first attempts that are many are packed, all are found again, and one
-// that is not among the last MaxAttempts is not.
+// TestFirstAttempts settles deliveries of one segment out of order, in batches of several sizes.
+// Many first attempts are packed. All must be found again, except a first attempt that is not
+// among the last MaxAttempts.
 func TestFirstAttempts(t *testing.T) {
 	const events = 20
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))

@@ -14,10 +14,10 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// entriesLookedAt is the maximum number of entries read for a page of a list.
+// entriesLookedAt is the maximum number of entries read for one page.
 const entriesLookedAt = 10_000
 
-// tell stores an entry with a new ID; a zero entry is ignored.
+// tell stores an audit entry with a new ID. It ignores a zero entry.
 func (b *batch) tell(n audit.Entry) error {
 	if n.IsZero() {
 		return nil
@@ -25,16 +25,18 @@ func (b *batch) tell(n audit.Entry) error {
 	return b.appendAuditEntry(n, b.store.clock.Time())
 }
 
-// knownAuditEntries caches the IDs of entries by the row of their target.
+// knownAuditEntries caches the IDs of a target's entries, by the key of the target's row.
 type knownAuditEntries map[string]map[string]bool
 
-// addAuditEntry stores an entry unless it is zero, or its target has an entry of the same ID.
+// addAuditEntry stores an audit entry. It skips a zero entry, and an entry whose ID an entry of
+// the same target already has.
 func (b *batch) addAuditEntry(n audit.Entry, at time.Time, known knownAuditEntries) (added bool, err error) {
 	if n.IsZero() || b.isErasing(n.Account) {
 		return false, nil
 	}
 	head := targetRow(b.tx, n.Account, n.Target)
-	// Greater IDs are new. So is any ID if the last entry is purged or unreadable.
+	// An ID greater than all the target's IDs is new. Any ID is new if the target's last entry was
+	// purged or is unreadable.
 	if last, _ := auditRecord(b.tx, lastAuditEntryOf(b.tx, head)); n.ID <= last.GreatestID() {
 		ids := known[string(head)]
 		if ids == nil {
@@ -53,7 +55,7 @@ func (b *batch) addAuditEntry(n audit.Entry, at time.Time, known knownAuditEntri
 	return true, b.appendAuditEntry(n, at)
 }
 
-// entryIDs returns the IDs of all entries of the target with that row.
+// entryIDs returns the IDs of all entries of a target. head is the key of the target's row.
 func entryIDs(tx *bbolt.Tx, head []byte) (map[string]bool, error) {
 	ids := make(map[string]bool)
 	for number := lastAuditEntryOf(tx, head); number > 0; {
@@ -98,7 +100,7 @@ func (b *batch) appendAuditEntry(n audit.Entry, at time.Time) error {
 	return b.linkRoutine(&n, &row, number)
 }
 
-// lastAuditEntry returns the last number assigned.
+// lastAuditEntry returns the greatest number assigned to an entry so far.
 func lastAuditEntry(tx *bbolt.Tx) uint64 {
 	log := tx.Bucket(bucketAudit)
 	if last, _ := lastOf(log.Cursor()); len(last) == 8 {
@@ -107,8 +109,9 @@ func lastAuditEntry(tx *bbolt.Tx) uint64 {
 	return log.Sequence()
 }
 
-// targetRow returns the key of the row that leads to a target's last entry: the row of an API key
-// that exists, which its creation writes anyway, or a row of its own.
+// targetRow returns the key of the row that holds the number of a target's last entry. For an
+// existing API key, this is the key's own row, which is written at its creation anyway. For any
+// other target, it is a separate row.
 func targetRow(tx *bbolt.Tx, account string, target audit.Target) []byte {
 	if target.Kind == audit.TargetKey {
 		if row := record.AccountKey(account, target.ID); tx.Bucket(bucketAccounts).Get(row) != nil {
@@ -118,30 +121,30 @@ func targetRow(tx *bbolt.Tx, account string, target audit.Target) []byte {
 	return record.AuditEntriesOfTarget(account, target)
 }
 
-// lastAuditEntryOf returns the number of the last entry of the account or target with that row, or
-// 0.
+// lastAuditEntryOf returns the number of the last entry of an account or target, or 0 if it has
+// none. row is the key of the row of the account or target.
 func lastAuditEntryOf(tx *bbolt.Tx, row []byte) uint64 {
 	return record.DecodeAccountRow(tx.Bucket(bucketAccounts).Get(row)).Last
 }
 
-// setLastAuditEntryOf sets the number of the last entry of the account or target with that row; 0:
-// none.
+// setLastAuditEntryOf sets the number of the last entry of an account or target; 0 means none. row
+// is the key of the row of the account or target.
 func (b *batch) setLastAuditEntryOf(row []byte, number uint64) error {
 	value := record.DecodeAccountRow(bytes.Clone(b.Get(bucketAccounts, row)))
 	value.Last = number
 	return b.PutOrDelete(bucketAccounts, row, value.Encode())
 }
 
-// perPendingRow is the number of entries for which a row of bucketAuditPending has bits.
+// perPendingRow is the number of entries that share a row of bucketAuditPending, at one bit each.
 const perPendingRow = 64
 
-// pendingRow returns the key of the row that says whether an entry is pending, and the entry's bit.
-// Rows are sorted by account.
+// pendingRow returns the key of the row that records whether an entry is pending, and the entry's
+// bit in that row. Keys are sorted by account.
 func pendingRow(account string, number uint64) (key []byte, bit uint64) {
 	return append(append([]byte(account), 0), record.NumberKey(number/perPendingRow)...), 1 << (number % perPendingRow)
 }
 
-// cutPendingRow returns the account of a key that pendingRow made, and the first number of the row.
+// cutPendingRow splits a key made by pendingRow into the account and the first number of the row.
 func cutPendingRow(key []byte) (account string, first uint64, ok bool) {
 	at := len(key) - 9
 	if at < 0 || key[at] != 0 {
@@ -178,8 +181,8 @@ func entryNumber(key []byte) uint64 {
 	return binary.BigEndian.Uint64(key)
 }
 
-// auditRecord returns the entry of a number, or the zero entry if it was removed: purging removes
-// all entries before it, too.
+// auditRecord returns the entry with that number, or the zero entry if it has been removed. If
+// purging removed it, all entries before it are removed, too.
 func auditRecord(tx *bbolt.Tx, number uint64) (row record.AuditRecord, err error) {
 	value := tx.Bucket(bucketAudit).Get(record.NumberKey(number))
 	if value == nil {
@@ -215,8 +218,8 @@ func (s *engine) AddAuditEntries(ctx context.Context, list []audit.Entry) (added
 	return added, nil
 }
 
-// ListAuditEntries implements [audit.Store]. It follows the links of the account's entries, or of
-// the target's.
+// ListAuditEntries implements [audit.Store]. It follows the links from each entry to the previous
+// one of the same target, if the query names a target, or else of the same account.
 func (s *engine) ListAuditEntries(ctx context.Context, account string, query audit.Query) (page audit.Page, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -253,7 +256,7 @@ func (s *engine) ListAuditEntries(ctx context.Context, account string, query aud
 		if err != nil {
 			return audit.Page{}, err
 		}
-		if n.Account == account && query.Matches(&n) { // the cursor may belong to another list
+		if n.Account == account && query.Matches(&n) { // the cursor may come from another list
 			page.Entries = append(page.Entries, n)
 		}
 		number = row.Previous(ofTarget)
@@ -261,8 +264,8 @@ func (s *engine) ListAuditEntries(ctx context.Context, account string, query aud
 	return page, nil
 }
 
-// entryAt returns where to resume a list that begins at number: at after or, if that was removed,
-// at the next entry of the list.
+// entryAt returns the entry at which to resume a list that begins at number: the entry after or,
+// if that has been removed, the next entry of the list.
 func entryAt(tx *bbolt.Tx, number, after uint64, ofTarget bool) (uint64, error) {
 	if after >= number {
 		return number, nil
@@ -280,7 +283,7 @@ func entryAt(tx *bbolt.Tx, number, after uint64, ofTarget bool) (uint64, error) 
 	return number, nil
 }
 
-// readAuditEntry decodes an entry, with its current Pending.
+// readAuditEntry decodes an entry and sets Pending to its current value.
 func readAuditEntry(tx *bbolt.Tx, row *record.AuditRecord, number uint64) (audit.Entry, error) {
 	n, _, err := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
 	n.Pending = n.Pending && isPending(tx, n.Account, number)
@@ -296,7 +299,7 @@ func (s *engine) PendingAccounts(ctx context.Context, after string, limit int) (
 	defer s.done(tx, catchFaults(), &err)
 	c := tx.Bucket(bucketAuditPending).Cursor()
 	for before := []byte(after); len(list) < limit; {
-		before = seekBeyond(c, before, append([]byte(after), 1)) // skips all rows of that account
+		before = seekBeyond(c, before, append([]byte(after), 1)) // skips the account's other rows
 		account, _, ok := cutPendingRow(before)
 		if !ok {
 			break
@@ -353,15 +356,17 @@ func (s *engine) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 	})
 }
 
-// purgeAuditEntries removes entries stored before the time, from the beginning of the log. An entry
-// stored while the clock was ahead is removed along with a later entry.
+// purgeAuditEntries removes entries stored before the given time, from the beginning of the log.
+// An entry stored while the clock was ahead has a later time; it is removed together with an old
+// entry that follows it.
 func (s *engine) purgeAuditEntries(b *batch, before time.Time, left *int) error {
 	if before.IsZero() {
 		return nil
 	}
 	var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	var rows []numberedRecord
-	// Lengths of old and rows to remove; the rest were stored under a clock that was ahead.
+	// gone and goneEntries are how much of old and rows to remove: the rest were stored while the
+	// clock was ahead.
 	gone, goneEntries := 0, 0
 	c := b.tx.Bucket(bucketAudit).Cursor()
 	for k, value := c.First(); k != nil && gone < *left && len(old) < *left+entriesLookedAt; k, value = c.Next() {
@@ -383,7 +388,8 @@ func (s *engine) purgeAuditEntries(b *batch, before time.Time, left *int) error 
 	if len(old) == 0 {
 		return nil
 	}
-	// Numbers are not reused: an entry that was reported may be taken later.
+	// Never reuse a number: a reporter that has read an entry marks it as reported later, by
+	// number.
 	if err := b.tx.Bucket(bucketAudit).SetSequence(lastAuditEntry(b.tx)); err != nil {
 		return err
 	}
@@ -402,16 +408,16 @@ func (s *engine) purgeAuditEntries(b *batch, before time.Time, left *int) error 
 	return b.DeleteAll(bucketAudit, old)
 }
 
-// A numberedRecord is an entry in the log with its number.
+// A numberedRecord is an entry of the log and its number.
 type numberedRecord struct {
 	record.AuditRecord
 	number uint64
 }
 
-// forgetLast sets that row's account and target have no last entry if all their entries up to
-// number last are removed.
+// forgetLast records that the account and the target of row have no last entry, if all their
+// entries up to number last are being removed.
 func forgetLast(b *batch, row *record.AuditRecord, last uint64) error {
-	// On error, at least the account's.
+	// If the entry is unreadable, this updates at least the account.
 	n, _, _ := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
 	for _, head := range [][]byte{record.AuditEntriesOf(row.Account), targetRow(b.tx, row.Account, n.Target)} {
 		if number := lastAuditEntryOf(b.tx, head); number == 0 || number > last {
@@ -424,8 +430,8 @@ func forgetLast(b *batch, row *record.AuditRecord, last uint64) error {
 	return nil
 }
 
-// An auditLease is the lease for reporting entries. It is in memory, because one process uses the
-// file.
+// An auditLease is the lease for reporting entries. It is kept in memory, because only one process
+// uses the file.
 type auditLease struct {
 	mu     sync.Mutex
 	holder string

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// BenchmarkAuditEntries counts what is written to the file for a key that is created alone, in an
-// account of 1,000: without an audit entry, with one, and with one that waits to be taken.
+// BenchmarkAuditEntries counts the bytes written to the file when a single key is created in an
+// account of 1,000: without an audit entry, with an entry, and with a pending entry.
 func BenchmarkAuditEntries(b *testing.B) {
 	for name, entry := range map[string]*audit.Entry{"none": nil, "kept": {}, "pending": {Pending: true}} {
 		b.Run(name, func(b *testing.B) {
@@ -38,7 +38,7 @@ func BenchmarkAuditEntries(b *testing.B) {
 			for i := range 1000 {
 				create(i)
 			}
-			// As a service does it regularly: see mergeRoot.
+			// A service purges regularly, too; purging calls mergeRoot.
 			if _, err := store.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 				b.Fatal(err)
 			}

@@ -19,7 +19,7 @@ import (
 func init() { roles["change keys"] = changeKeysForEver }
 
 // TestAuditEntriesKilled kills a process that creates, renames and deletes keys from several
-// goroutines: each change that is in the file has its audit entry, and no other has one.
+// goroutines. Each change in the file must have its audit entry, and no entry may lack its change.
 func TestAuditEntriesKilled(t *testing.T) {
 	t.Parallel()
 	dir, begun := t.TempDir(), 0
@@ -29,7 +29,7 @@ func TestAuditEntriesKilled(t *testing.T) {
 	}
 	s := open(t, dir)
 	defer func() { _ = s.Close() }()
-	there := make(map[string]int) // how often it was renamed
+	there := make(map[string]int) // number of renames by key
 	for after := ""; ; {
 		list, err := s.ListKeys(t.Context(), "acct", driver.ListQuery{After: after, Limit: 1000})
 		if err != nil {
@@ -81,7 +81,7 @@ func TestAuditEntriesKilled(t *testing.T) {
 	}
 }
 
-// changeKeysForEver says a line for each key that it begins with.
+// changeKeysForEver prints a line for each key before it changes the key.
 func changeKeysForEver(path string) error {
 	s, err := bolt.Open(path, bolt.Wait(10*time.Second))
 	if err != nil {

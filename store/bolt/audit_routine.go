@@ -8,9 +8,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// routineLinks are the numbers of the account's and the target's next entries after a routine
-// entry, or 0. Records in the log link backwards only: removing an entry from the middle of both
-// lists requires the entries after it.
+// routineLinks are the numbers of the next entries of the same account and of the same target
+// after a routine entry, or 0. Records in the log link backwards only, but removing an entry from
+// the middle of both lists requires the entries after it.
 type routineLinks struct{ after, afterOfTarget uint64 }
 
 func decodeRoutineLinks(row []byte) (l routineLinks, ok bool) {
@@ -24,25 +24,26 @@ func (l routineLinks) encode() []byte {
 	return append(record.NumberKey(l.after), record.NumberKey(l.afterOfTarget)...)
 }
 
-// routineAuditEntry returns an entry's key in bucketAuditRoutine, or the key of the account's count
-// if number is 0.
+// routineAuditEntry returns the key of an entry in bucketAuditRoutine. For number 0, it returns
+// the key of the row that counts the account's routine entries.
 func routineAuditEntry(account string, number uint64) []byte {
 	return record.Prefixed(account, string(record.NumberKey(number)))
 }
 
-// isRoutineOf reports whether routineAuditEntry returns key for the account.
+// isRoutineOf reports whether key belongs to the account in bucketAuditRoutine.
 func isRoutineOf(key []byte, account string) bool {
 	return bytes.HasPrefix(key, record.Prefixed(account, ""))
 }
 
-// linkRoutine links the previous entries to a new one, and counts the new one if it is routine.
-// Then it removes the account's oldest routine entry if there are too many.
+// linkRoutine links the previous routine entries of the account and target to a new entry. If the
+// new entry is routine, linkRoutine counts it, and removes the account's oldest routine entry once
+// there are more than audit.MaxRoutine.
 func (b *batch) linkRoutine(n *audit.Entry, item *record.AuditRecord, number uint64) error {
 	for _, ofTarget := range []bool{false, true} {
 		key := routineAuditEntry(n.Account, item.Previous(ofTarget))
 		links, ok := decodeRoutineLinks(b.Get(bucketAuditRoutine, key))
 		if !ok {
-			continue // not routine, or purged
+			continue // the previous entry is not routine, or was purged
 		}
 		if ofTarget {
 			links.afterOfTarget = number
@@ -76,8 +77,9 @@ func (b *batch) countRoutine(account string, change int) (count int, err error) 
 	return count, b.Put(bucketAuditRoutine, key, record.NumberKey(uint64(count)))
 }
 
-// removeRoutine removes the account's oldest routine entry. No earlier entry is routine, so none
-// has links to it. An unreadable entry stays in the log until it is purged.
+// removeRoutine removes the account's oldest routine entry. No other row of
+// bucketAuditRoutine links to it, because all other routine entries are later. An unreadable entry
+// stays in the log until it is purged.
 func (b *batch) removeRoutine(account string) error {
 	k, row := b.tx.Bucket(bucketAuditRoutine).Cursor().Seek(routineAuditEntry(account, 1))
 	if !isRoutineOf(k, account) {
@@ -101,7 +103,8 @@ func (b *batch) removeRoutine(account string) error {
 	return err
 }
 
-// unlinkAuditEntry removes an entry from the log and from the lists of its account and target.
+// unlinkAuditEntry removes an entry from the log and from the lists of its account and target. An
+// unreadable entry stays.
 func (b *batch) unlinkAuditEntry(item *record.AuditRecord, number uint64, links routineLinks) error {
 	n, _, err := record.DecodeAuditEntry(item.Account, item.ID, item.AuditEntry)
 	if err != nil {
@@ -134,7 +137,7 @@ func (b *batch) unlinkAuditEntry(item *record.AuditRecord, number uint64, links 
 	return b.Delete(bucketAudit, record.NumberKey(number))
 }
 
-// purgeRoutine removes the row of a purged entry, which is the first of its account.
+// purgeRoutine removes the row in bucketAuditRoutine of an entry that is being purged.
 func (b *batch) purgeRoutine(account string, number uint64) error {
 	key := routineAuditEntry(account, number)
 	if b.Get(bucketAuditRoutine, key) == nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept: audit entries of few targets are stored and purged at
-// random, more routine ones than are kept. Each list has what is kept, and the file stays sound.
+// TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept stores and purges audit entries of a few
+// targets at random, with more routine entries than the store keeps. Each list must contain the
+// kept entries, and the file must stay sound.
 func TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 	t.Parallel()
 	type stored struct {
@@ -34,7 +35,7 @@ func TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 			Target: audit.Target{Kind: audit.TargetKey, ID: fmt.Sprint("key_", random.IntN(5))}, Changed: []string{"name"}, Pending: random.IntN(3) == 0,
 		}
 		switch {
-		case i%5000 < 8: // a target of its own, whose last audit entry it may be
+		case i%5000 < 8: // a separate target, of which this may be the last entry
 			n.Target.ID = fmt.Sprint("rare_", i)
 		case random.IntN(50) == 0:
 			n.Action, n.Changed = audit.KeyRotated, nil
@@ -94,7 +95,7 @@ func TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 				routine[n.Account]++
 			}
 		}
-		for account := range kept { // the oldest routine ones make room
+		for account := range kept { // the oldest routine entries make room
 			kept[account] = slices.DeleteFunc(kept[account], func(n stored) bool {
 				excess := n.Routine() && routine[account] > audit.MaxRoutine
 				if excess {
@@ -130,8 +131,8 @@ func TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestPurge_AuditEntryStoredUnderAClockAhead_StaysPending: an audit entry after the old ones that was stored
-// under a clock that was ahead is not purged with them, and the host is still to be told.
+// TestPurge_AuditEntryStoredUnderAClockAhead_StaysPending stores an audit entry after older ones,
+// while the clock is ahead. A purge of the older entries must keep it, and it must stay pending.
 func TestPurge_AuditEntryStoredUnderAClockAhead_StaysPending(t *testing.T) {
 	s := openTemp(t)
 	now := s.clock.Time()

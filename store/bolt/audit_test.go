@@ -13,8 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget: the key's own row leads to its
-// entries while the key exists, and another row does before and after.
+// TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget checks lists of a key's entries.
+// The key's own row holds the number of the last entry while the key exists; before and after,
+// another row does.
 func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -45,7 +46,7 @@ func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget(t *testing.
 	create("key_a", audit.Entry{})
 	create("key_c", audit.Entry{})
 
-	added, err := s.AddAuditEntries(t.Context(), []audit.Entry{entry("aud_1", audit.KeyDeleted)}) // as an import of its history does
+	added, err := s.AddAuditEntries(t.Context(), []audit.Entry{entry("aud_1", audit.KeyDeleted)}) // like an import of its history
 	must(t, err)
 	wantEntries("aud_1")
 	create("key_b", entry("aud_2", audit.KeyCreated))

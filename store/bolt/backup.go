@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store/capability"
 )
 
-// A BackupInfo describes a backup, for a log and to verify the copy later.
+// A BackupInfo describes a backup. Log it, and use it to verify the copy later.
 type BackupInfo = capability.BackupInfo
 
 // backupSuffix is the suffix of the temporary files of Backup.
@@ -52,16 +52,16 @@ func (s *engine) backup(ctx context.Context, w io.Writer) (info BackupInfo, err 
 	defer func() {
 		release(ctx, temporary)
 		_ = temporary.Close()
-		_ = os.Remove(temporary.Name()) // for systems where an open file keeps its name
+		_ = os.Remove(temporary.Name()) // for systems that could not remove the open file
 	}()
-	_ = os.Remove(temporary.Name()) // so that a killed process leaves no file
+	_ = os.Remove(temporary.Name()) // so that no file remains if the process is killed
 	if err := s.copyTo(ctx, temporary, &info); err != nil {
 		return info, err
 	}
 	return info, send(ctx, w, temporary, &info)
 }
 
-// send writes the copy to w.
+// send copies the temporary file to w, and sets the size and hash in info.
 func send(ctx context.Context, w io.Writer, from *os.File, info *BackupInfo) error {
 	sum, buffer := sha256.New(), make([]byte, copyChunk)
 	for {
@@ -89,29 +89,29 @@ func send(ctx context.Context, w io.Writer, from *os.File, info *BackupInfo) err
 	}
 }
 
-// removeBackups removes the temporary files of killed processes. Backups under way are safe: their
-// files have no name, or cannot be removed while open.
+// removeBackups removes temporary files left by killed processes. It does not disturb a backup
+// under way: its file has already been removed, or cannot be removed while open.
 func removeBackups(path string) { files.RemoveTemporary(path, backupSuffix) }
 
 const (
 	copyChunk = 256 << 10 // bytes read and written at a time
 	copyPage  = 4 << 10   // bytes compared at a time
 	copySync  = 1 << 20   // bytes written before a sync
-	copyFree  = 4 << 20   // bytes freed before a sync
-	copyRest  = 3         // length of a rest, in times of the work before it
+	copyFree  = 4 << 20   // bytes freed between syncs
+	copyRest  = 3         // length of a rest, as a multiple of the work before it
 	copyPause = 50 * time.Millisecond
 
-	leftRoom = 16 << 20 // bytes of free space that a backup leaves: the file grows by this much
+	leftRoom = 16 << 20 // free bytes a backup must leave: growth step of the database
 )
 
-// copyTo copies the file in a state from after the call began, and syncs the copy.
+// copyTo writes a consistent copy of the file, of a state after the call began, and syncs it.
 //
-// A read transaction keeps bbolt from reusing pages: during the whole copy, the file would grow by
-// all writes. So copyTo first copies without a transaction, at a pace that leaves the disk to
-// publishers, and then once more what changed meanwhile, so that little is left. This copy is
-// inconsistent. Then, in a transaction, copyTo compares the file with the copy and writes the
-// changed parts again. That takes about the time of reading the file, which is cached by then unless
-// it is larger than the memory.
+// A read transaction keeps bbolt from reusing pages. If one spanned the whole copy, the file would
+// grow with every write meanwhile. So copyTo first copies twice without a transaction, slowly
+// enough to leave the disk to publishers; the second pass copies only what changed during the
+// first. The result is almost complete, but inconsistent. Then copyTo opens a transaction,
+// compares the file with the copy, and rewrites the parts that differ. This last step takes about
+// as long as reading the file, which is cached by then unless it is larger than the memory.
 func (s *engine) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *engine) copyTo(ctx context.Context, to *os.File, info *BackupInfo) erro
 	return to.Sync()
 }
 
-// leaveRoom returns an error if writing bytes to a file would leave less than leftRoom free on its
-// disk.
+// leaveRoom returns an error if writing the given number of bytes to file would leave less than
+// leftRoom free on its disk.
 func (s *engine) leaveRoom(file *os.File, bytes int64) error {
 	free, known := s.freeRoom(file)
 	if !known || free >= bytes+leftRoom {
@@ -147,8 +147,9 @@ func (s *engine) leaveRoom(file *os.File, bytes int64) error {
 		"%w: %d bytes more are to be copied, %d are free, and %d have to be left to the host: make room", syscall.ENOSPC, bytes, free, leftRoom)}
 }
 
-// copySlowly copies what differs of the first size bytes of the file, and rests after each part. It
-// fails before the disk is full, because publishers need room, too.
+// copySlowly compares the first size bytes of the file with the copy and writes the parts that
+// differ. It rests after each part. It returns an error before the disk is full, because
+// publishers need space, too.
 func (s *engine) copySlowly(ctx context.Context, to *os.File, size int64) error {
 	buffer, changed := make([]byte, copyChunk), newChangeWriter(ctx, to)
 	began, rested := time.Now(), int64(0)
@@ -183,7 +184,7 @@ func (s *engine) copySlowly(ctx context.Context, to *os.File, size int64) error 
 	return nil
 }
 
-// rest waits for copyRest times the duration of the work since began, at most copyPause.
+// rest pauses for copyRest times the time elapsed since began, at most copyPause.
 func rest(ctx context.Context, began time.Time) error {
 	select {
 	case <-time.After(min(copyRest*time.Since(began), copyPause)):
@@ -193,9 +194,10 @@ func rest(ctx context.Context, began time.Time) error {
 	}
 }
 
-// release frees the pages of a copy that is about to be removed in parts, and rests after each. On
-// ext4 with the option discard, a commit of the journal waits until the disk has discarded what was
-// freed, and so does a publisher's sync: 0.2 s for 256 MiB at once.
+// release frees the disk space of a copy that is about to be removed: it truncates the copy step
+// by step, and rests after each. On ext4 with the option discard, a journal commit waits until the
+// disk has discarded the freed space, and so does a publisher's sync: 0.2 s for 256 MiB freed at
+// once.
 func release(ctx context.Context, copied *os.File) {
 	info, err := copied.Stat()
 	if err != nil {
@@ -210,7 +212,8 @@ func release(ctx context.Context, copied *os.File) {
 	}
 }
 
-// copyChanged brings the copy to a single consistent state.
+// copyChanged rewrites the parts of the copy that differ from the file, in one transaction, so
+// that the copy is consistent.
 func (s *engine) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) (err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -237,9 +240,9 @@ func (s *engine) copyChanged(ctx context.Context, to *os.File, info *BackupInfo)
 	return to.Truncate(tx.Size())
 }
 
-// A changeWriter writes the parts of its input that differ from the file. It syncs the file after
-// copySync bytes written: a publisher's sync waits for dirty pages of the copy, too (on ext4, if it
-// commits the journal).
+// A changeWriter writes only those parts of its input that differ from the file. It syncs the file
+// every copySync bytes: a publisher's sync may also wait for unsynced pages of the copy (on ext4,
+// when it commits the journal).
 type changeWriter struct {
 	ctx      context.Context
 	to       *os.File
@@ -283,7 +286,8 @@ func (c *changeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// differ reports whether the page at a position of p differs from that of q, which may be shorter.
+// differ reports whether the page of p at offset at differs from the same page of q. q may be
+// shorter than p.
 func differ(p, q []byte, at int) bool {
 	end := min(at+copyPage, len(p))
 	return end > len(q) || !bytes.Equal(p[at:end], q[at:end])

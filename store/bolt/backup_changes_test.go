@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestChangeWriter_CopyDiffersInPages_WritesTheseOnly: of pages that differ at random, and of those
-// beyond the end of the copy.
+// TestChangeWriter_CopyDiffersInPages_WritesTheseOnly checks copies that differ in random pages,
+// and copies that are too short.
 func TestChangeWriter_CopyDiffersInPages_WritesTheseOnly(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(29, 6))
@@ -49,7 +49,8 @@ func TestChangeWriter_CopyDiffersInPages_WritesTheseOnly(t *testing.T) {
 	}
 }
 
-// TestRelease_ContextEnds_LeavesTheRest: a backup that is cut short does not wait.
+// TestRelease_ContextEnds_LeavesTheRest checks that an aborted backup does not wait for the
+// release of its copy.
 func TestRelease_ContextEnds_LeavesTheRest(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())

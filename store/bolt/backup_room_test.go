@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestBackup_WithoutRoom_LeavesItToPublishers: a backup that would take what the host needs of the disk is refused before it has written
-// anything, or ends once others have taken the room.
+// TestBackup_WithoutRoom_LeavesItToPublishers checks that Backup keeps free the disk space that
+// the host needs. It returns an error before it writes anything, or as soon as others have used up
+// the space.
 func TestBackup_WithoutRoom_LeavesItToPublishers(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, filepath.Join(dir, "storage.db"))
@@ -26,7 +27,7 @@ func TestBackup_WithoutRoom_LeavesItToPublishers(t *testing.T) {
 	}
 	enough := info.Size() + leftRoom
 	for name, test := range map[string]struct {
-		free    []int64 // one time after the other
+		free    []int64 // results of freeRoom, in order
 		refused bool
 	}{
 		"no room":                   {[]int64{0}, true},

@@ -24,7 +24,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// openBackup opens a backup as a file of its own.
+// openBackup writes a backup to a new file and opens it.
 func openBackup(t *testing.T, backup []byte) *bolt.Store {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "restored.db")
@@ -50,13 +50,13 @@ func publishTo(s store.Store, id string) error {
 	return err
 }
 
-// TestBackup backs a file up while events are published to it, several times at once: each copy has
-// all that was acknowledged before its call.
+// TestBackup makes several backups at once while events are published to the file. Each copy must
+// contain everything acknowledged before the call of Backup.
 func TestBackup(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir).(*bolt.Store)
 	defer func() { _ = s.Close() }()
-	var published atomic.Int64 // acknowledged
+	var published atomic.Int64 // number of acknowledged events
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -121,7 +121,8 @@ func onlyTheFile(t *testing.T, dir string) {
 	}
 }
 
-// What an alert has in memory only is in a backup, and is still known afterwards.
+// TestBackupHasDeferredAlerts checks that a backup contains alerts that are in memory only, and
+// that the store still has them afterwards.
 func TestBackupHasDeferredAlerts(t *testing.T) {
 	s := open(t, t.TempDir()).(*bolt.Store)
 	defer func() { _ = s.Close() }()
@@ -163,18 +164,19 @@ func TestBackupHasDeferredAlerts(t *testing.T) {
 	}
 }
 
-// A writer calls a function with each write.
+// A writerFunc is an io.Writer that calls a function.
 type writerFunc func(p []byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// However a backup ends, nothing stays behind, the store goes on, and the error tells.
+// TestBackupFails checks that a failed backup leaves no file, that the store keeps working, and
+// that the error names the cause.
 func TestBackupFails(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir).(*bolt.Store)
 	defer func() { _ = s.Close() }()
 	for i := range 50 {
-		if err := publishTo(s, fmt.Sprint(strings.Repeat("x", 100), i)); err != nil { // in all more than is copied at a time
+		if err := publishTo(s, fmt.Sprint(strings.Repeat("x", 100), i)); err != nil { // more in total than one copied chunk
 			t.Fatal(err)
 		}
 	}
@@ -210,7 +212,8 @@ func TestBackupFails(t *testing.T) {
 	}
 }
 
-// A writer that takes its time holds no page of the file: what is freed meanwhile is used again.
+// TestSlowReaderOfABackup checks that a slow writer does not keep pages of the file from being
+// reused.
 func TestSlowReaderOfABackup(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir).(*bolt.Store)
@@ -262,8 +265,8 @@ func sizeOf(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// What a killed process left of backups is removed by the next Open, and the next Backup. What the host
-// has named alike is not.
+// TestBackupRemovesLeftovers checks that the next Open, and the next Backup, remove the temporary
+// files of a killed process, but not similarly named files of the host.
 func TestBackupRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	own := filepath.Join(dir, "storage.db.backing-up-on-monday")
@@ -291,7 +294,8 @@ func TestBackupRemovesLeftovers(t *testing.T) {
 	onlyTheFile(t, dir)
 }
 
-// A store that writes nothing any more can be backed up, and one that is closed cannot.
+// TestBackupOfAStoreThatHalted checks that a halted store can be backed up, and a closed store
+// cannot.
 func TestBackupOfAStoreThatHalted(t *testing.T) {
 	s := open(t, t.TempDir()).(*bolt.Store)
 	if err := publishTo(s, "before"); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 )
 
-// A batch is the state shared by the steps of one transaction. Rows written once for many steps
-// stay in memory until Flush: a step must call Flush before it reads such rows.
+// A batch is the state shared by the steps of one transaction. Some rows change in many steps and
+// are written once, by Flush. A step must call Flush before it reads such rows.
 type batch struct {
 	*groupcommit.Tx
 	store *engine
@@ -17,8 +17,8 @@ type batch struct {
 
 	keyRows *keyRows
 
-	// alerts are the states that the steps left, by row; the cache of alerts gets them after the
-	// commit.
+	// alerts are the alert states as of the last step that changed them, by row. The alert cache
+	// gets them after the commit.
 	alerts map[string][]byte
 
 	closed map[string]bool // accounts whose erasure has begun
@@ -28,7 +28,7 @@ type batch struct {
 
 // newBatch returns an empty batch. Only one exists at a time.
 func (s *engine) newBatch(tx *groupcommit.Tx, log *eventlog.Writer) *batch {
-	s.db.AllocSize, s.db.MaxSize = allocSize, 0 // undoes what [batch.park] set
+	s.db.AllocSize, s.db.MaxSize = allocSize, 0 // undoes the settings of [batch.park]
 	id := tx.Bolt.ID()
 	tx.AfterCommit(func() { s.parking.committed(s.file, id) })
 	rootOf(tx.Bolt).FillPercent = 0.75 // see [batch.mergeRoot]
@@ -37,7 +37,7 @@ func (s *engine) newBatch(tx *groupcommit.Tx, log *eventlog.Writer) *batch {
 	return b
 }
 
-// Flush writes the rows that earlier steps left in memory.
+// Flush writes the rows that earlier steps changed in memory.
 func (b *batch) Flush() error {
 	if err := b.unpark(); err != nil {
 		return err

@@ -20,15 +20,15 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestStepsOfOneBatch: steps that share a commit see what those before have left to be
-// written once for all of them, also when that takes several segments.
+// TestStepsOfOneBatch checks that steps sharing a commit see rows that earlier steps have left in
+// memory, even if these rows take several segments.
 func TestStepsOfOneBatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3 { // the first is inactive
+	for i := range 3 { // the first webhook is inactive
 		if err := s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -48,9 +48,9 @@ func TestStepsOfOneBatch(t *testing.T) {
 	for i := range events {
 		enqueue(i)
 	}
-	enqueue(0) // again
+	enqueue(0) // publishes the first event again
 	enqueue(events - 1)
-	then(func(b *batch) error { // what was skipped is pending after all
+	then(func(b *batch) error { // makes the skipped delivery pending
 		return s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
 	})
 	then(func(b *batch) error { return s.deleteWebhook(b, "acct", "wh2", nil) })
@@ -62,7 +62,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 	if got := fmt.Sprint(pending); got != "[2 2 2 2 2 2 2]" {
 		t.Errorf("%v were pending", got)
 	}
-	for range 2 { // the second time it is read from the file
+	for range 2 { // the second round reads the file
 		for i := range events {
 			list, err := s.EventDeliveries(t.Context(), "acct", testEvent(i, 0).ID)
 			states := map[string]driver.DeliveryState{}
@@ -96,11 +96,11 @@ func TestStepsOfOneBatch(t *testing.T) {
 	}
 }
 
-// TestPurgeInABatch: a purge ends what a step before it made pending, and what a batch
-// undoes of it is done again with the next.
+// TestPurgeInABatch checks that a purge ends a delivery that an earlier step of the same batch has
+// made pending, and that the next batch repeats what an undone batch has purged.
 func TestPurgeInABatch(t *testing.T) {
 	s := openTemp(t)
-	for i := range 2 { // the first is inactive
+	for i := range 2 { // the first webhook is inactive
 		if err := s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -133,8 +133,8 @@ func TestPurgeInABatch(t *testing.T) {
 	}
 }
 
-// TestClaimsDuringACommit: a claim has the webhook as readers of the file see it, however
-// many had it as it was before while the same commit was under way.
+// TestClaimsDuringACommit checks that a claim returns the webhook that readers of the file see,
+// even after claims during the same commit have returned its old version.
 func TestClaimsDuringACommit(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
@@ -159,7 +159,7 @@ func TestClaimsDuringACommit(t *testing.T) {
 	}
 	claim(before)
 	if err := s.writer.Run(t.Context(), func(b *batch) error {
-		b.AfterCommit(func() { claim(after) }) // the first that is done
+		b.AfterCommit(func() { claim(after) }) // this function runs first
 		webhook.URL = after
 		if err := s.putWebhook(b, &webhook); err != nil {
 			return err
@@ -172,7 +172,8 @@ func TestClaimsDuringACommit(t *testing.T) {
 	claim(after)
 }
 
-// TestPurgeThatFails: what a purge that fails was about to end can be claimed again.
+// TestPurgeThatFails checks that deliveries can still be claimed if the purge that was to end them
+// failed.
 func TestPurgeThatFails(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
@@ -193,8 +194,8 @@ func TestPurgeThatFails(t *testing.T) {
 	}
 }
 
-// TestBatchThatIsUndone: what a step that fails has published is gone, also from the
-// memory that the next batch goes on with.
+// TestBatchThatIsUndone checks that an event published by a failing step is gone, also from the
+// memory that the next batch uses.
 func TestBatchThatIsUndone(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
@@ -214,7 +215,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 	if err != failed {
 		t.Fatal(err)
 	}
-	for i, want := range []int{1, 1} { // of the same id, then of another
+	for i, want := range []int{1, 1} { // first the same ID, then another
 		if n, err := s.Enqueue(t.Context(), testEvent(1+i, 100)); n != want || err != nil {
 			t.Errorf("Enqueue = %d, %v", n, err)
 		}
@@ -225,8 +226,9 @@ func TestBatchThatIsUndone(t *testing.T) {
 	}
 }
 
-// A webhook that is deleted and created again in one batch, after an event became pending
-// for it in the same batch, is created once the rows of that are gone, and does not get it.
+// TestWebhookMadeAgainInABatch publishes an event for a webhook, deletes the webhook and creates
+// it again, in one batch. The new webhook must be created after the rows of the event's delivery
+// are gone, and must not get the event.
 func TestWebhookMadeAgainInABatch(t *testing.T) { testbubble.Run(t, testWebhookMadeAgainInABatch) }
 
 func testWebhookMadeAgainInABatch(t *testing.T) {

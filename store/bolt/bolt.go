@@ -42,9 +42,9 @@ var ErrSchema = pagefile.ErrSchema
 // An engine stores everything in one bbolt file.
 type engine struct {
 	db       *bbolt.DB
-	file     *os.File         // of db, for Backup
-	wait     time.Duration    // until the file is closed elsewhere
-	left     bool             // open the file even if it was left
+	file     *os.File         // the open file of db; Backup reads it
+	wait     time.Duration    // how long Open waits while the file is open elsewhere
+	left     bool             // open the file even if it was left for another store
 	sealer   signing.Sealer   // nil: none
 	dataKey  *signing.DataKey // nil: secrets are stored in plain text
 	observer *observer        // nil: none
@@ -52,14 +52,14 @@ type engine struct {
 	alerts   alertCache
 
 	feed       feed
-	delivering chan struct{} // capacity 1: the turn of Deliver
+	delivering chan struct{} // capacity 1: held by the running Deliver
 	closing    chan struct{} // closed by Close
 	closeOnce  sync.Once
 	sweeper    sweeper
 
 	log *eventlog.Log
 
-	// Cached rows, see package mirror.
+	// Cached rows; package mirror has the rules.
 	keyRows     *keyRows
 	webhookRows *webhookRows
 	accountRows *accountRows
@@ -69,18 +69,19 @@ type engine struct {
 	erasing erasing
 	parking parking
 	clock   clock.Clock
-	// Copies of the file begun; starts at 1 for copies from before Open.
+	// copies counts the copies of the file that have begun. It starts at 1, since the file may
+	// have been copied before Open.
 	copies   atomic.Uint64
 	freeRoom func(*os.File) (bytes int64, known bool) // files.FreeRoom, except in tests
 
 	auditLease auditLease
 
-	cursors cursor.Key // hides delivery numbers
+	cursors cursor.Key // encrypts the delivery numbers in cursors
 
-	// Only steps of the writer may use the following fields.
-	recovered    []byte     // the last webhook whose recovery advanced
-	marked       clock.Mark // the mark in the file
-	copiesMarked uint64     // copies as of the last mark, see [engine.markCopies]
+	// Only steps may use the following fields; the writer runs one step at a time.
+	recovered    []byte     // the webhook whose recovery advanced last
+	marked       clock.Mark // the clock mark in the file
+	copiesMarked uint64     // value of copies at the last mark, see [engine.markCopies]
 }
 
 var (
@@ -91,17 +92,20 @@ var (
 // An Option changes how a file is opened.
 type Option func(*engine)
 
-// Sealed encrypts the webhooks' signing secrets with a data key in the file, which sealer seals: a
-// [signing.Keyring], or the host's [signing.Sealer] on a key management service. [Open] calls it,
-// encrypts secrets that are in plain text, and seals the data key again if the Sealer reports that
-// it is stale. To replace a key of a Keyring, put the new one before it, open the file once, and
-// remove the old one. Backups need the key that they were made with. Free pages of the file may
+// Sealed encrypts the webhooks' signing secrets with a data key. The file stores the data key in
+// sealed form; sealer seals and opens it. A sealer is a [signing.Keyring], or the host's own
+// [signing.Sealer] on a key management service. [Open] calls the sealer, encrypts secrets that are
+// still in plain text, and seals the data key again if the sealer reports that the seal is stale.
+//
+// To replace a key of a Keyring, put the new key before the old one, open the file once, and
+// remove the old key. A backup needs the key with which it was made. Free pages of the file may
 // contain secrets in plain text until they are reused. A sealed file stays sealed.
 func Sealed(sealer signing.Sealer) Option { return func(s *engine) { s.sealer = sealer } }
 
-// Wait makes [Open] wait up to d while the file is open elsewhere, for a host that starts before
-// its predecessor has ended: choose a longer time than the shutdown takes. Open continues as soon
-// as the file is closed. If d is 0 or less, Open does not wait. Default: half a second.
+// Wait makes [Open] wait up to d while the file is open elsewhere. Use it if a host may start
+// before its predecessor has ended, and choose a longer time than the shutdown takes. Open
+// continues as soon as the file is closed. If d is 0 or less, Open does not wait. Default: half a
+// second.
 func Wait(d time.Duration) Option { return func(s *engine) { s.wait = d } }
 
 func open(path string, options ...Option) (*engine, error) {
@@ -117,7 +121,8 @@ func open(path string, options ...Option) (*engine, error) {
 	for _, option := range options {
 		option(s)
 	}
-	// Damaged pages may point outside the file. prepare and pagefile.Open turn panics into errors.
+	// A damaged page may point outside the file: reading there panics. prepare and pagefile.Open
+	// turn the panic into an error.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	until := time.Now().Add(s.wait)
 	if err := pagefile.Precheck(path, until, string(bucketSpare)); err != nil {
@@ -141,7 +146,7 @@ func open(path string, options ...Option) (*engine, error) {
 	return s, nil
 }
 
-// prepare makes the open file ready for use.
+// prepare checks the open file and loads the engine's state from it.
 func (s *engine) prepare(file *os.File) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -191,7 +196,8 @@ func (s *engine) prepare(file *os.File) (err error) {
 	return s.loadClock(logWriter.LastPublished())
 }
 
-// ended is called between transactions.
+// ended is called after each transaction, before the next one begins. done reports whether it was
+// committed.
 func (s *engine) ended(done bool) {
 	s.parking.ended(done)
 	outcome := mirror.Applied
@@ -217,7 +223,7 @@ func (s *engine) Close() error {
 		s.observer.queue.Close()
 	}
 	err := errors.Join(kept, s.db.Close())
-	s.keyRows.Clear() // after the last read
+	s.keyRows.Clear() // only after the last read
 	if err != nil {
 		return fmt.Errorf("close %s: %w", path, err)
 	}
@@ -241,7 +247,7 @@ func init() {
 	boltfault.SystemClock = func(now func() time.Time) any { return Option(func(s *engine) { s.clock.Now = now }) }
 }
 
-// view begins a short read transaction; the caller must end it with Rollback.
+// view begins a short read transaction. The caller must end it with [engine.done] or Rollback.
 func (s *engine) view(ctx context.Context) (*bbolt.Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -253,8 +259,8 @@ func (s *engine) view(ctx context.Context) (*bbolt.Tx, error) {
 	return tx, nil
 }
 
-// done ends a read transaction, and turns a panic in it into an error. faults is the result of
-// [catchFaults] from before the first read.
+// done ends a read transaction. If the caller panics, done turns the panic into an error. faults
+// is the result of a call of [catchFaults] before the first read.
 func (s *engine) done(tx *bbolt.Tx, faults bool, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("read %s: panic: %v", s.db.Path(), p)
@@ -263,11 +269,12 @@ func (s *engine) done(tx *bbolt.Tx, faults bool, err *error) {
 	debug.SetPanicOnFault(faults)
 }
 
-// catchFaults makes memory faults of this goroutine panic instead of ending the process: a damaged
-// page may point outside the file, which bbolt maps into memory. It returns the previous setting.
+// catchFaults makes a memory fault in this goroutine panic instead of ending the process. A
+// damaged page may point outside the file, which bbolt maps into memory. catchFaults returns the
+// previous setting.
 func catchFaults() (faults bool) { return debug.SetPanicOnFault(true) }
 
-// closed replaces bbolt's error for a closed file by ours.
+// closed replaces bbolt's error for a closed file with [store.ErrClosed].
 func closed(err error) error {
 	if errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
 		return store.ErrClosed
@@ -275,15 +282,15 @@ func closed(err error) error {
 	return err
 }
 
-// An observer passes commits to an Observer.
+// An observer reports commits to an [observe.Observer].
 type observer struct {
 	told  func(observe.Commit)
 	queue *observing.Queue
 }
 
-// Observe calls o for each commit of the file: see [observe.Observer.Committed]. The logger gets
-// the observer's failures; nil means [slog.Default]. storageapi.NewHandler does the same for a file
-// that it opens.
+// Observe calls o for each commit of the file: see [observe.Observer.Committed]. Failures of the
+// observer are logged to logger; nil means [slog.Default]. storageapi.NewHandler sets this option
+// for a file that it opens.
 func Observe(o observe.Observer, logger *slog.Logger) Option {
 	if o.Committed == nil {
 		return func(*engine) {}

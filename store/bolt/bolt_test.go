@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// open opens the file in dir. At the end of the test it is verified, and a backup of it is restored: of the
-// moment where the test has left it open, or of the closed file.
+// open opens the file in dir. At the end of the test, it verifies the file, and restores a backup
+// of it: of the open store if the test has not closed it, otherwise of the closed file.
 func open(t *testing.T, dir string) store.Store {
 	path := filepath.Join(dir, "storage.db")
 	s := openUnverified(t, path)
@@ -32,7 +32,7 @@ func open(t *testing.T, dir string) store.Store {
 	return s
 }
 
-// openUnverified opens a file that a test damages.
+// openUnverified opens a file without verifying it at the end, because the test damages it.
 func openUnverified(t *testing.T, path string) store.Store {
 	s, err := bolt.Open(path)
 	if err != nil {

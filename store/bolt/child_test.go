@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/internal/testdir"
 )
 
-// Some tests need a process of their own, to be killed or to be given limits.
-// The test binary runs itself with the name of the part to play in roleVariable.
+// Some tests need a separate process, to kill it or to limit its resources. The test binary then
+// runs itself, with the name of a role in the environment variable roleVariable.
 const roleVariable = "STORAGEAPI_BOLT_TEST_ROLE"
 
 var roles = map[string]func(path string) error{
@@ -23,7 +23,7 @@ var roles = map[string]func(path string) error{
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleVariable)
 	if role == "" {
-		testdir.InMemory() // no test needs a disk: tests of a power loss work out what it would have
+		testdir.InMemory() // no test needs a real disk: power losses are simulated
 		os.Exit(m.Run())
 	}
 	if err := roles[role](os.Args[1]); err != nil {
@@ -40,8 +40,8 @@ func child(t *testing.T, role, dir string) *exec.Cmd {
 	return cmd
 }
 
-// killAfter runs the child, kills it the given time after its first line, and
-// returns the lines it had printed.
+// killAfter starts the child, kills it the given time after its first line of output, and returns
+// all lines that it has printed.
 func killAfter(t *testing.T, cmd *exec.Cmd, delay time.Duration) []string {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -58,6 +58,6 @@ func killAfter(t *testing.T, cmd *exec.Cmd, delay time.Duration) []string {
 		}
 		lines = append(lines, strings.TrimSpace(scanner.Text()))
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // returns an error, since the process was killed
 	return lines
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// Maximum age of the clock mark in the file, while deliveries are scheduled for later and
-// otherwise. If the clock was set back while the file was closed, deliveries are late by at most
-// this after a restart.
+// Maximum age of the clock mark in the file: markBusy while deliveries are scheduled for later,
+// markIdle otherwise. If the clock is set back while the file is closed, deliveries after the
+// restart are late by at most this age.
 const (
 	markBusy = time.Minute
 	markIdle = 10 * time.Minute
 )
 
-// loadClock resumes the clock from its last mark, or from the time of the last event if there is no
-// mark.
+// loadClock resumes the clock from the mark in the file. If the file has no mark, it uses the time
+// of the last event.
 func (s *engine) loadClock(lastPublished time.Time) error {
 	s.copies.Store(1)
 	return s.db.View(func(tx *bbolt.Tx) error {
@@ -37,8 +37,8 @@ func (s *engine) loadClock(lastPublished time.Time) error {
 	})
 }
 
-// mark writes and counts a mark of the clock, unless the last mark is younger than age and the
-// clock was not set since.
+// mark writes a mark of the clock, and increments the number of marks. It does nothing if the last
+// mark is younger than age and the clock has not been set since.
 func (s *engine) mark(b *batch, age time.Duration) error {
 	now, last := s.clock.Mark(), s.marked
 	passed := now.Wall.Sub(last.Wall)
@@ -52,9 +52,9 @@ func (s *engine) mark(b *batch, age time.Duration) error {
 	return b.Put(bucketMeta, keyClock, record.EncodeMark(now))
 }
 
-// markCopies marks the clock in the first commit after a copy of the file. Open counts as a copy,
-// since the file may have been copied while closed. So copies of different states have different
-// numbers of marks.
+// markCopies marks the clock in the first commit after each copy of the file. Opening the file
+// counts as a copy, since it may have been copied while it was closed. Therefore two copies with
+// different contents have different numbers of marks.
 func (s *engine) markCopies(b *batch) error {
 	copies := s.copies.Load()
 	if copies == s.copiesMarked {
@@ -64,8 +64,8 @@ func (s *engine) markCopies(b *batch) error {
 	return s.mark(b, 0)
 }
 
-// markCopy marks the clock for a copy that is about to be made. A halted store cannot write the
-// mark, but writes nothing that the copy would lack either.
+// markCopy marks the clock before a copy is made. A halted store cannot write the mark, which is
+// harmless: it writes nothing else that would be missing in the copy.
 func (s *engine) markCopy(ctx context.Context) error {
 	err := s.writer.Run(ctx, func(b *batch) error { return s.mark(b, 0) })
 	if errors.Is(err, store.ErrReadOnly) {
@@ -74,6 +74,6 @@ func (s *engine) markCopy(ctx context.Context) error {
 	return err
 }
 
-// Doubt returns how much of the elapsed system time may not have passed: see [capability.Set]. Time
-// during which the file was closed is doubted for a day if it was more than an hour.
+// Doubt returns how much of the elapsed system time a clock jump may have added: see
+// [capability.Set]. If the file was closed for more than an hour, that time is doubted for a day.
 func (s *engine) Doubt() time.Duration { return s.clock.Doubt() }

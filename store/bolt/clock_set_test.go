@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is pending
-// before the clock has said so for a day, and nothing at all if it is set right meanwhile.
+// TestClockIsSetAhead sets the clock ahead. A purge must end no pending delivery before the clock
+// has been ahead for a day, and none at all if the clock is corrected within the day.
 func TestClockIsSetAhead(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
 	for name, right := range map[string]bool{"for a day": false, "for an hour": true} {
@@ -68,9 +68,9 @@ func TestClockIsSetAhead(t *testing.T) {
 	}
 }
 
-// TestDueUnderAClockThatIsSet: what is put off while the clock is wrong is due when it was
-// to be, by a clock that is set right meanwhile and after restarts, and is shown as due
-// then by the clock of the day.
+// TestDueUnderAClockThatIsSet postpones deliveries while the clock is wrong. They must become due
+// at the intended time, even if the clock is corrected or the store restarted meanwhile. The due
+// time shown must be that time on the system clock of the moment.
 func TestDueUnderAClockThatIsSet(t *testing.T) {
 	const retry = time.Hour
 	for name, ahead := range map[string]time.Duration{"ahead": 365 * 24 * time.Hour, "back": -365 * 24 * time.Hour} {
@@ -141,8 +141,8 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 	}
 }
 
-// TestPublishedInThePast: what is published while the clock is set back by weeks does not
-// make a purge take what was published before, which is pending, for as old.
+// TestPublishedInThePast publishes events while the clock is weeks behind. A purge must not treat
+// pending events published before that as old.
 func TestPublishedInThePast(t *testing.T) {
 	const day, old, part = 24 * time.Hour, 5, 100
 	testbubble.Run(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestPublishedInThePast(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(day + time.Hour) // until it is believed that the clock is right
+		time.Sleep(day + time.Hour) // until the corrected clock is trusted
 		if _, err := s.Purge(t.Context(), driver.Purge{Payloads: right.Add(-30 * day), Limit: 1000}); err != nil {
 			t.Fatal(err)
 		}
@@ -172,8 +172,9 @@ func TestPublishedInThePast(t *testing.T) {
 	})
 }
 
-// TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt: events and audit entries that were stored while the clock was a year ahead, for less than a
-// day, keep nothing that is stored after them from being purged in its time, and go with it. Those before the clock was set right are not purged early.
+// TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt stores events and audit entries while the
+// clock is a year ahead, for less than a day. Later events and entries must still be purged in
+// time, together with those of the year ahead. Earlier ones must not be purged early.
 func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
 	for name, restarts := range map[string]bool{"in one process": false, "in processes one after the other": true} {
@@ -223,7 +224,7 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 				}
 				store()
 				system.RunAhead(year)
-				for range 3 { // each after a restart under the right clock, which the process before did not have
+				for range 3 { // restart each time, now with the right clock
 					store()
 					system.RunAhead(year)
 				}
@@ -235,11 +236,11 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 				if got := kept(); got != 0 {
 					t.Errorf("soon after it %d are purged, want 0", got)
 				}
-				time.Sleep(27*day + time.Hour) // the first is past its time, those of the year ahead are not known to be
+				time.Sleep(27*day + time.Hour) // only the first event is known to have expired
 				if got := kept(); got != 1 {
 					t.Errorf("27 days later %d are purged, want 1", got)
 				}
-				time.Sleep(day) // and the first after them
+				time.Sleep(day) // now the first event after them has expired, too
 				if got := kept(); got != 5 {
 					t.Errorf("28 days later %d are purged, want 5", got)
 				}
@@ -260,7 +261,8 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 	}
 }
 
-// TestPublish_AfterATransactionThatFailed_GoesOnByTheClock: the step that found the clock set right failed, and the next one finds it again.
+// TestPublish_AfterATransactionThatFailed_GoesOnByTheClock checks that a step notices a corrected
+// clock if the step that noticed it before has failed.
 func TestPublish_AfterATransactionThatFailed_GoesOnByTheClock(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestClockIsSetBetweenRuns closes a file at one time and opens it at another, a day
-// earlier or later than its last use: bubbles all begin at the same time. Retries
-// that were due in five minutes come within those, each once.
+// TestClockIsSetBetweenRuns closes a file and opens it again with a clock a day earlier or later
+// than at its last use. (All bubbles begin at the same time.) Retries that were due in five
+// minutes must come within five minutes, each once.
 func TestClockIsSetBetweenRuns(t *testing.T) {
 	const day, retry, events = 24 * time.Hour, 5 * time.Minute, 20
 	for name, clock := range map[string]struct{ first, second time.Duration }{
@@ -23,7 +23,7 @@ func TestClockIsSetBetweenRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
-			var last time.Time // published
+			var last time.Time // time of the last event
 			at(t, clock.first, path, func(t *testing.T, s *bolt.Store) {
 				createClockWebhook(t, s)
 				for i := range events {
@@ -46,7 +46,7 @@ func TestClockIsSetBetweenRuns(t *testing.T) {
 	}
 }
 
-// at opens the file in a bubble of its own, the given time after bubbles begin.
+// at opens the file in a new bubble, the given time after the begin of the bubble.
 func at(t *testing.T, after time.Duration, path string, use func(*testing.T, *bolt.Store)) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func enqueue(t *testing.T, s *bolt.Store, i int) {
 	}
 }
 
-// settleAll claims what is due, which must be that many deliveries, and settles it.
+// settleAll claims the due deliveries and settles them. It fails unless their number is want.
 func settleAll(t *testing.T, s *bolt.Store, want int, outcome driver.Effect, after time.Duration) {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
@@ -89,8 +89,8 @@ func settleAll(t *testing.T, s *bolt.Store, want int, outcome driver.Effect, aft
 	}
 }
 
-// TestClockWasAYearAhead publishes one event under a clock that is a year ahead, between
-// runs under the right one: what waits to be retried is due early once at most.
+// TestClockWasAYearAhead publishes one event while the clock is a year ahead, between runs with
+// the right clock. Waiting retries may come early, but only once.
 func TestClockWasAYearAhead(t *testing.T) {
 	const events, hour = 20, time.Hour
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -114,13 +114,14 @@ func TestClockWasAYearAhead(t *testing.T) {
 	at(t, 25*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, driver.Deliver, 0) })
 }
 
-// TestLongAbsence: how long a file was not open is told by the clock alone, which may have
-// been set. For a day nothing that is pending ends, but what is due is delivered.
+// TestLongAbsence opens a file after a long time. Only the clock shows how long the file was
+// closed, and the clock may have been set. So for a day, no pending delivery may end, but due
+// deliveries are delivered.
 func TestLongAbsence(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {
 		run, absent time.Duration
-		want        driver.DeliveryState // at once
+		want        driver.DeliveryState // state right after opening
 	}{
 		"never run before":        {0, 31 * day, driver.Pending},
 		"after it ran for long":   {29 * day, 2 * day, driver.Pending},
@@ -161,7 +162,7 @@ func createClockWebhook(t *testing.T, s *bolt.Store) {
 	}
 }
 
-// purgeOld purges what is older than that by the system's clock.
+// purgeOld purges events older than age by the system clock.
 func purgeOld(t *testing.T, s *bolt.Store, age time.Duration) {
 	t.Helper()
 	before := time.Now().Add(-age)
@@ -170,7 +171,7 @@ func purgeOld(t *testing.T, s *bolt.Store, age time.Duration) {
 	}
 }
 
-// wantState purges what is older than 30 days, and checks the state of the first event.
+// wantState purges events older than 30 days, and checks the state of the first event's delivery.
 func wantState(t *testing.T, s *bolt.Store, want driver.DeliveryState) {
 	t.Helper()
 	purgeOld(t, s, 30*24*time.Hour)

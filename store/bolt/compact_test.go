@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// filled returns the path of a closed file that is mostly free.
+// filled returns the path of a closed file whose pages are mostly free.
 func filled(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func filled(t *testing.T) string {
 	return filepath.Join(dir, "storage.db")
 }
 
-// rowsOf returns all that a file has: its rows, and the sequences of its buckets.
+// rowsOf returns all contents of a file: its rows and the sequences of its buckets.
 func rowsOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
@@ -78,7 +78,8 @@ func rowsOf(t *testing.T, path string) map[string]string {
 	return rows
 }
 
-// TestCompact compacts a file that has every kind of record, and one that is mostly free: it has what it had.
+// TestCompact compacts a file with every kind of record, and a file of mostly free pages. The
+// contents must stay the same.
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "whole")
@@ -87,7 +88,7 @@ func TestCompact(t *testing.T) {
 	for _, src := range []string{whole + ".db", free} {
 		dir := t.TempDir()
 		dst := filepath.Join(dir, "storage.db")
-		if err := os.WriteFile(dst+".compacting-1", nil, 0o600); err != nil { // of a process that was killed
+		if err := os.WriteFile(dst+".compacting-1", nil, 0o600); err != nil { // left by a killed process
 			t.Fatal(err)
 		}
 		before, err := os.ReadFile(src)
@@ -126,7 +127,8 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// A file that cannot be compacted says why, and there is no other afterwards.
+// TestCompactRefuses checks that Compact returns the reason if it cannot compact a file, and
+// leaves no other file.
 func TestCompactRefuses(t *testing.T) {
 	t.Parallel()
 	src := filled(t)

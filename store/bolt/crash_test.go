@@ -22,9 +22,9 @@ import (
 
 var kills = flag.Int("kills", 20, "how often TestKill kills its child")
 
-// TestKill kills a process that creates keys and publishes events from several
-// goroutines, again and again on the same file, and then looks for everything
-// that process was told is done.
+// TestKill repeatedly kills a process that creates keys and publishes events from several
+// goroutines in the same file. The file must contain everything that was acknowledged to the
+// process.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func TestKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pending := make(map[string]int) // by event id
+	pending := make(map[string]int) // by event ID
 	for {
 		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
 		if err != nil {
@@ -77,8 +77,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// publishForEver creates keys and publishes events, and prints a line once each
-// is acknowledged.
+// publishForEver creates keys and publishes events. It prints a line when each is acknowledged.
 func publishForEver(path string) error {
 	s, err := bolt.Open(path)
 	if err != nil {
@@ -104,7 +103,7 @@ func publishForEver(path string) error {
 		}
 	}
 	var wg sync.WaitGroup
-	var mu sync.Mutex // lines are printed whole
+	var mu sync.Mutex // guards whole lines of output
 	say := func(format string, what string) {
 		mu.Lock()
 		defer mu.Unlock()

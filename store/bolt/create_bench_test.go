@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// BenchmarkCreateKey measures what a limit and an idempotency key add to the creation
-// of keys by 64 at a time, fsynced, in an account that has 10,000 already: the median
-// time that a creator waits. The three take turns.
+// BenchmarkCreateKey measures how much a limit and an idempotency key add to the time to create a
+// key. 64 creators work at a time, with fsync, in an account of 10,000 keys. The result is the
+// median time that a creator waits. The three variants take turns.
 func BenchmarkCreateKey(b *testing.B) {
 	const creators, each = 64, 5
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "keys.db"))

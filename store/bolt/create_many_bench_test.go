@@ -12,10 +12,11 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// BenchmarkCreateManyKeys measures the creation of keys of 1,000 accounts by 256 at a time, fsynced, in files that have
-// 10,000 and 1 M keys already: the median rate of turns, "rate" that of the larger file against that of the smaller, and
-// how much the pages of a commit take, for each key. Each writes two pages that hardly another of its commit needs: that
-// of its hash, which is random, and that of its account's newest keys.
+// BenchmarkCreateManyKeys measures the creation of keys in 1,000 accounts, by 256 creators at a
+// time and with fsync, in files that already have 10,000 and 1 M keys. It reports the median rate
+// of the turns, the rate of the larger file relative to the smaller one ("rate"), and the size of
+// a commit's pages per key. Each key writes two pages that few other keys of the commit share: the
+// page of its hash, which is random, and the page of its account's newest keys.
 func BenchmarkCreateManyKeys(b *testing.B) {
 	const together = 256
 	counts := []int{10_000, 1_000_000}
@@ -27,7 +28,7 @@ func BenchmarkCreateManyKeys(b *testing.B) {
 		stores[i], _ = filled(b, count)
 	}
 	var ids id.Generator
-	var times [2][]float64 // seconds a key
+	var times [2][]float64 // seconds per key
 	var pages [2]int64
 	for b.Loop() {
 		for i, s := range stores {

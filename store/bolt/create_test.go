@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestCreate: a new file appears when it is complete, and nothing else with it, in spite of what
-// a crash has left of an earlier try.
+// TestCreate checks that a new file appears when it is complete, without any other file, even if a
+// crash has left files of an earlier attempt.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, ".storage.db.123"), make([]byte, 4097), 0o600); err != nil {
@@ -25,8 +25,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateTogether opens a new file from several goroutines: one gets it, the
-// others find it locked.
+// TestCreateTogether opens a new file from several goroutines. One must get it; the others must
+// find it locked.
 func TestCreateTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	var mu sync.Mutex

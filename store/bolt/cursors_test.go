@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What a client was given as a cursor is good after a restart, in its own file.
+// TestCursorsOutliveAProcess checks that a cursor stays valid after a restart, only in the same
+// file.
 func TestCursorsOutliveAProcess(t *testing.T) {
 	dir := t.TempDir()
 	seal := func(name string) (text string, decode func(string) (uint64, bool)) {

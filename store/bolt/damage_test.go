@@ -17,8 +17,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestDamagedPagesAreErrors writes rubbish into the first page of each bucket in
-// turn and uses the file: bbolt panics, and the store must not.
+// TestDamagedPagesAreErrors overwrites the first page of each bucket in turn, and uses the file.
+// bbolt panics on such pages; the store must not.
 func TestDamagedPagesAreErrors(t *testing.T) {
 	t.Parallel()
 	good := filepath.Join(t.TempDir(), "good.db")
@@ -37,7 +37,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 
 			s, err := open(path)
 			if err != nil {
-				t.Logf("Open: %v", err) // as good an answer as any
+				t.Logf("Open: %v", err) // an error is acceptable, too
 				return
 			}
 			use := map[string]error{}
@@ -71,8 +71,8 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 	}
 }
 
-// fillFile writes more than fits within the page of a bucket's parent, and returns
-// one of the keys.
+// fillFile writes more rows than fit into the page of the parent bucket, and returns one of the
+// keys.
 func fillFile(t *testing.T, path string) (key driver.Key) {
 	s, err := open(path)
 	if err != nil {
@@ -126,7 +126,8 @@ func damagePage(t *testing.T, path string, bucket []byte) {
 	}
 }
 
-// TestDamagedPendingRecordStartsOver: what cannot be read of it counts for nothing.
+// TestDamagedPendingRecordStartsOver checks that an unreadable pending record counts as a delivery
+// without attempts.
 func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -170,8 +171,8 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	}
 }
 
-// TestFlippedBytes damages a file that was not closed: Open returns an error, or a store whose
-// steps do. Nothing panics, and no process ends, also where what is damaged points outside of the file.
+// TestFlippedBytes damages a file that was not closed. Open or the store's methods must return
+// errors. They must not panic or end the process, even if damaged data points outside the file.
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -189,7 +190,7 @@ func TestFlippedBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file, err := os.ReadFile(path) // as after a kill
+	file, err := os.ReadFile(path) // read while open: as after a kill
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +203,9 @@ func TestFlippedBytes(t *testing.T) {
 	path = filepath.Join(t.TempDir(), "damaged.db")
 	for page := 2; page < used; page++ {
 		if binary.NativeEndian.Uint64(file[page*pageSize:]) != uint64(page) {
-			continue // further bytes of the page before it
+			continue // an overflow page of the previous page
 		}
-		for _, at := range []int{8, 10, 20, 24, 27} { // flags of the page, count of its elements; position and sizes of its first element
+		for _, at := range []int{8, 10, 20, 24, 27} { // page flags, count; position and sizes of the first element
 			damaged := append([]byte(nil), file...)
 			if damaged[page*pageSize+at] ^= 0xff; at == 10 {
 				damaged[page*pageSize+at] = 0
@@ -234,7 +235,8 @@ func flippedEvent(i int) driver.EncodedEvent {
 	}
 }
 
-// TestLastOfEmptied: bbolt's Cursor.Last does not return where all leaves are empty.
+// TestLastOfEmptied checks lastOf in a bucket whose leaves are all empty, where bbolt's
+// Cursor.Last does not return.
 func TestLastOfEmptied(t *testing.T) {
 	s := openTemp(t)
 	key := func(i int) []byte { return fmt.Appendf(nil, "%0100d", i) }

@@ -19,10 +19,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkDashboard measures pages as they are rendered, without the network, with a
-// million keys in the file, of one account or of many, and 10,000 deliveries of the
-// webhook: lists of 50 keys, of 50 deliveries, and of 20 webhooks with their health,
-// and the webhook's own page. The bar is 10 ms for the lists of 50.
+// BenchmarkDashboard measures the rendering of pages, without the network. The file has a million
+// keys, of one account or of many, and 10,000 deliveries of the webhook. The pages are lists of 50
+// keys, of 50 deliveries and of 20 webhooks with their health, and the page of the webhook. The
+// target is 10 ms for the lists of 50.
 func BenchmarkDashboard(b *testing.B) {
 	for _, accounts := range []int{1, 10_000} {
 		keys, events := 1_000_000, 10_000
@@ -86,7 +86,8 @@ func BenchmarkDashboard(b *testing.B) {
 	}
 }
 
-// publishAndSettle publishes events to acct_0 and settles them, one in ten as given up.
+// publishAndSettle publishes events to acct_0 and settles their deliveries. It gives up one in
+// ten.
 func publishAndSettle(b *testing.B, api *storageapi.Handler, store *bolt.Store, events int) {
 	b.Helper()
 	const publishers = 64

@@ -23,11 +23,10 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkDelete deletes a webhook with 1 M deliveries pending, half of them as they were
-// published and half to be retried, and purges as a service does until their rows are
-// gone. It measures for how long a step has held the writer, in milliseconds of processor
-// time: the deletion, and the longest of the others; and how long publishing to other
-// webhooks takes meanwhile (p50), against before.
+// BenchmarkDelete deletes a webhook with 1 M pending deliveries, half of which have had an
+// attempt. Then it purges as a service does, until their rows are gone. It measures the processor
+// time, in milliseconds, for which the deletion and the longest other step hold the writer. It
+// also measures how long publishing to other webhooks takes before and meanwhile (p50).
 func BenchmarkDelete(b *testing.B) {
 	pending := 1_000_000
 	if testing.Short() {
@@ -58,8 +57,8 @@ func BenchmarkDelete(b *testing.B) {
 	}
 }
 
-// BenchmarkExpire measures a purge that ends 1000 of the deliveries pending of a webhook that
-// is off, which has 200,000 to be retried.
+// BenchmarkExpire measures a purge that ends 1000 pending deliveries of a webhook that is off and
+// has 200,000 deliveries to retry.
 func BenchmarkExpire(b *testing.B) {
 	pending := 200_000
 	if testing.Short() {
@@ -71,7 +70,7 @@ func BenchmarkExpire(b *testing.B) {
 	}
 	defer func() { _ = s.Close() }()
 	makePending(b, s, 0, pending)
-	for fresh := true; fresh; { // what was not tried is as easy as can be
+	for fresh := true; fresh; { // deliveries without an attempt would be too easy
 		if _, err := s.Purge(b.Context(), driver.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
 			b.Fatal(err)
 		}
@@ -105,7 +104,7 @@ func benchEvent(account, i int) driver.EncodedEvent {
 	}
 }
 
-// makePending creates a webhook with that many pending deliveries.
+// makePending creates a webhook with the given number of pending deliveries.
 func makePending(b *testing.B, s *engine, account, pending int) {
 	if err := s.CreateWebhook(b.Context(), benchWebhook(account), driver.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -140,8 +139,7 @@ func makePending(b *testing.B, s *engine, account, pending int) {
 	}
 }
 
-// deleteAlone deletes the account's webhook, and measures what its steps hold the writer
-// for.
+// deleteAlone deletes the account's webhook, and measures how long the steps hold the writer.
 func deleteAlone(b *testing.B, s *engine, account int) (deletion, longest float64) {
 	webhook := benchWebhook(account)
 	deletion = holds(b, s, func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
@@ -163,11 +161,11 @@ func deleteAlone(b *testing.B, s *engine, account int) (deletion, longest float6
 	}
 }
 
-// holds returns for how long a step holds the writer, in milliseconds of processor time.
+// holds returns how long a step holds the writer, in milliseconds of processor time.
 func holds(b *testing.B, s *engine, step func(*batch) error) float64 {
 	var begun, took time.Duration
 	err := errors.Join(together(b, s, func(*batch) error {
-		runtime.LockOSThread() // what is done after the commit is done in this goroutine, too
+		runtime.LockOSThread() // AfterCommit functions run in this goroutine, too
 		begun = processorTime(b)
 		return nil
 	}, step, func(batch *batch) error {
@@ -198,15 +196,15 @@ func deleteMeanwhile(b *testing.B, s *engine, account int) (before, during, swep
 			if more, err = s.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 				b.Fatal(err)
 			}
-			time.Sleep(4 * time.Since(step)) // as a service does
+			time.Sleep(4 * time.Since(step)) // a service pauses as long
 		}
 		swept = time.Since(begun).Seconds()
 	})
 	return quantile(waitsBefore, 50), quantile(waitsDuring, 50), swept
 }
 
-// publishBeside publishes to another account for three seconds, and then while do runs. It returns how
-// long each took, ascending.
+// publishBeside publishes to another account for three seconds, and then while do runs. It returns
+// the times that publishing took, ascending.
 func publishBeside(b *testing.B, s *engine, do func()) (before, during []time.Duration) {
 	if err := s.CreateWebhook(b.Context(), benchWebhook(2), driver.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -250,12 +248,12 @@ func publishBeside(b *testing.B, s *engine, do func()) (before, during []time.Du
 	return before, during
 }
 
-// quantile returns what so many of a hundred are below, in µs.
+// quantile returns the given percentile of sorted times, in µs.
 func quantile(sorted []time.Duration, percent int) float64 {
 	return float64(sorted[len(sorted)*percent/100].Nanoseconds()) / 1000
 }
 
-// processorTime returns that of this thread.
+// processorTime returns the processor time that this thread has used.
 func processorTime(b *testing.B) time.Duration {
 	const thread = 3 // CLOCK_THREAD_CPUTIME_ID
 	var now syscall.Timespec

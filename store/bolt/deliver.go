@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	pageDeliveries = 4096                 // per page, plus up to a segment
-	pageTime       = 5 * time.Millisecond // for reading a page, plus up to a segment
-	troublePause   = time.Second          // before another attempt to read an unreadable page
+	pageDeliveries = 4096                 // per page; a page may exceed it by a segment
+	pageTime       = 5 * time.Millisecond // time to read a page; a page may exceed it by a segment
+	troublePause   = time.Second          // pause before reading an unreadable page again
 )
 
-// Deliver implements [driver.Deliveries]. Steps report in the order of their commits, before
-// their callers return.
+// Deliver implements [driver.Deliveries]. Steps report to the scheduler in the order of their
+// commits, before their callers return.
 func (s *engine) Deliver(ctx context.Context, to driver.Scheduler) error {
 	if err := s.takeTurn(ctx, s.delivering); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *engine) Deliver(ctx context.Context, to driver.Scheduler) error {
 	}
 }
 
-// takeTurn waits until turn, a channel of capacity 1, has room.
+// takeTurn waits until it can send to turn, a channel of capacity 1.
 func (s *engine) takeTurn(ctx context.Context, turn chan struct{}) error {
 	tx, err := s.view(ctx) // fails if ctx is done or the store is closed
 	if err != nil {
@@ -72,20 +72,20 @@ func (s *engine) takeTurn(ctx context.Context, turn chan struct{}) error {
 	}
 }
 
-// A pager reports the deliveries that were pending when Deliver began, in pages with a transaction
-// each. It reads eventlog.AsPublished before eventlog.Attempted, because rows move only in that
-// direction.
+// A pager reports the deliveries that were pending when Deliver began. It reads one page per
+// transaction. It reads the bucket eventlog.AsPublished before eventlog.Attempted, because rows
+// move only in that direction.
 type pager struct {
 	store     *engine
 	scheduler driver.Scheduler
-	left      [2]eventlog.Range // by bucket
-	bounded   bool              // left ends at the last number assigned when Deliver began
+	left      [2]eventlog.Range // numbers still to read, by bucket
+	bounded   bool              // left ends at the last number that was assigned when Deliver began
 	troubled  bool              // Trouble was reported
 	page      []driver.PendingDelivery
 }
 
-// read reports a page. It returns whether more pages follow, and the pause before the next one. If
-// one bucket is unreadable, it still reads the other.
+// read reports a page. It returns the pause before the next page, and whether there is one. If one
+// bucket is unreadable, read still reads the other.
 func (p *pager) read(ctx context.Context) (pause time.Duration, more bool) {
 	began := time.Now()
 	failed := false
@@ -125,7 +125,7 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	r.Full = func() bool { return len(p.page) >= pageDeliveries || time.Since(began) > pageTime }
 	p.page = p.page[:0]
 	left := r.Read(bucket, p.left[bucket])
-	if bucket == eventlog.Attempted { // lets the scheduler look up each webhook once
+	if bucket == eventlog.Attempted { // so that the scheduler looks up each webhook only once
 		slices.SortStableFunc(p.page, func(a, b driver.PendingDelivery) int { return strings.Compare(a.Webhook.ID, b.Webhook.ID) })
 	}
 	if len(p.page) > 0 {
@@ -135,8 +135,8 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	return nil
 }
 
-// newPendingReader returns a reader that calls visit with each pending delivery of an existing
-// webhook. version is the version of webhookRows from before tx began.
+// newPendingReader returns a reader that calls visit with each pending delivery whose webhook
+// exists. version must be the version of webhookRows from before tx began.
 func (s *engine) newPendingReader(tx *bbolt.Tx, version uint64, visit func(driver.PendingDelivery)) *eventlog.PendingReader {
 	hooks := make(map[string]*driver.Webhook) // nil: deleted, or the account is being erased
 	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d driver.PendingDelivery) {
@@ -153,8 +153,8 @@ func (s *engine) newPendingReader(tx *bbolt.Tx, version uint64, visit func(drive
 	}}
 }
 
-// webhookSeen returns the webhook as readers of tx see it, or its current version; nil if it is
-// deleted. version is the version of webhookRows from before tx began.
+// webhookSeen returns a version of the webhook that is at least as new as tx, or nil if the
+// webhook is deleted. version must be the version of webhookRows from before tx began.
 func (s *engine) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWebhook {
 	w, ok := s.webhookRows.Get(id)
 	if ok {
@@ -192,7 +192,7 @@ func (s *engine) Unreported(ctx context.Context, webhookID string) (backlog driv
 	return backlog, err
 }
 
-// eachPending visits the pending deliveries in the given ranges, one per bucket.
+// eachPending calls visit with the pending deliveries in the given ranges, one range per bucket.
 func (s *engine) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d driver.PendingDelivery)) (err error) {
 	version := s.webhookRows.Version()
 	tx, err := s.view(ctx)

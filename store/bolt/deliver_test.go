@@ -48,8 +48,8 @@ func awaitReports(t *testing.T, r *storetest.Recorder, method string, n int) (li
 	return list
 }
 
-// TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew: if deliveries that are retried cannot be
-// read, those that were never attempted are reported, and so is what is published.
+// TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew damages the rows of deliveries to be retried.
+// Deliver must still report deliveries without attempts, and newly published ones.
 func TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew(t *testing.T) {
 	const events, retried = 300, 250
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -76,8 +76,8 @@ func TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew(t *testing.T) {
 	awaitReports(t, r, "Add", events-retried+1)
 }
 
-// TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile: pages follow each other
-// without gaps in both buckets, while events are published.
+// TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile checks that the pages of both
+// buckets leave no gaps while events are published.
 func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing.T) {
 	const before, retried, meanwhile = 6000, 4500, 500
 	s := openTemp(t)
@@ -105,8 +105,8 @@ func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing
 			t.Fatal(err)
 		}
 	}
-	awaitReports(t, r, "Trouble", 1) // with nil: all is reported
-	attempts := make(map[uint64]int) // by delivery
+	awaitReports(t, r, "Trouble", 1) // Trouble(nil) follows the last page
+	attempts := make(map[uint64]int) // number of attempts, by delivery
 	for _, report := range awaitReports(t, r, "Add", before+meanwhile) {
 		attempts[report.Ref.Number] = report.Pending.Attempts
 	}
@@ -120,14 +120,15 @@ func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing
 	if left, err := s.Unreported(t.Context(), ""); left.Pending != 0 || err != nil {
 		t.Errorf("Unreported = %d, %v; want 0", left.Pending, err)
 	}
-	s.feed.end() // from now on all counts as not reported
+	s.feed.end() // from now on, all deliveries count as unreported
 	if all, err := s.Unreported(t.Context(), "wh1"); all.Pending != before+meanwhile || err != nil {
 		t.Errorf("Unreported = %d, %v; want %d without Deliver", all.Pending, err, before+meanwhile)
 	}
 }
 
-// TestPurge_ManyPending_SweepsForAllDeletedAtOnce: one pass over what is pending removes the
-// rows of every deleted webhook, and a webhook with the ID of one waits for it.
+// TestPurge_ManyPending_SweepsForAllDeletedAtOnce checks that one pass over the pending deliveries
+// removes the rows of all deleted webhooks. A new webhook with the ID of a deleted one must wait
+// for it.
 func TestPurge_ManyPending_SweepsForAllDeletedAtOnce(t *testing.T) {
 	const hooks, events = 5, 400
 	s := openTemp(t)

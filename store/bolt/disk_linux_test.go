@@ -25,7 +25,8 @@ func init() {
 	roles["restore full"] = restoreWithoutRoom
 }
 
-// limit lets this process write files of up to so many bytes. What is more fails, as on a full disk.
+// limit limits the size of files that this process can write to the given number of bytes. Further
+// writes fail, as on a full disk.
 func limit(bytes uint64) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	var r syscall.Rlimit
@@ -36,9 +37,9 @@ func limit(bytes uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &r)
 }
 
-// TestFullDisk lets a process fill a file until the system refuses to let it
-// grow. What was acknowledged must be there afterwards, what was refused must
-// not, and the store must go on once there is room.
+// TestFullDisk makes a process fill a file until the system refuses to extend it. Afterwards, the
+// file must contain everything acknowledged and nothing that was refused. The store must continue
+// once there is room.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	cmd := child(t, "fill", dir)
@@ -68,8 +69,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fillDisk publishes until the file may not grow any more, publishes a few times
-// more, and once more with room again.
+// fillDisk publishes until the file cannot grow, publishes a few more times, and once more after
+// there is room again.
 func fillDisk(path string) error {
 	s, err := bolt.Open(path)
 	if err != nil {
@@ -104,7 +105,8 @@ func fillDisk(path string) error {
 	return s.Close()
 }
 
-// TestBackupWithoutRoom has no room for the copy: Backup says so, and the store goes on.
+// TestBackupWithoutRoom checks that Backup returns an error if there is no room for the copy, and
+// that the store keeps working.
 func TestBackupWithoutRoom(t *testing.T) {
 	dir := t.TempDir()
 	if err := child(t, "backup full", dir).Run(); err != nil {
@@ -138,7 +140,8 @@ func backUpWithoutRoom(path string) error {
 	return s.Close()
 }
 
-// TestRestoreWithoutRoom has room for less and less: there is no file, or the whole one.
+// TestRestoreWithoutRoom restores with ever less room. The result must be no file or a complete
+// one.
 func TestRestoreWithoutRoom(t *testing.T) {
 	h := newLostHost(t)
 	if err := child(t, "restore full", h.dir).Run(); err != nil {
@@ -162,7 +165,7 @@ func restoreWithoutRoom(path string) error {
 			if err := os.Remove(path); err != nil {
 				return err
 			}
-		case err != nil && strings.Contains(err.Error(), syscall.EFBIG.Error()) && len(left) == 0: // bbolt's own error wraps none
+		case err != nil && strings.Contains(err.Error(), syscall.EFBIG.Error()) && len(left) == 0: // bbolt's error does not wrap it
 			refused++
 		default:
 			return fmt.Errorf("with room for %d bytes %v is there: %w", room, left, err)

@@ -14,15 +14,15 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestAccounts_RowsOutOfOrder_ReturnsError: a loop that seeks from row to row ends also where a
-// seek leads back to the row that it began at, as it does in a page whose rows are not in order.
+// TestAccounts_RowsOutOfOrder_ReturnsError checks that a loop of seeks ends in a page whose rows
+// are out of order, where a seek may lead back to the row at which the loop began.
 func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketAccounts).Put(bytes.Repeat([]byte{0xfe}, 12), nil) // its length is none
+		return tx.Bucket(bucketAccounts).Put(bytes.Repeat([]byte{0xfe}, 12), nil) // its length prefix is invalid
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -38,18 +38,19 @@ func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 		}
 		_ = s.Close()
 	case <-time.After(10 * time.Second):
-		t.Error("Accounts did not return") // nor would Close
+		t.Error("Accounts did not return") // Close would hang, too
 	}
 }
 
-// TestDeliver_RowsOutOfOrder_ReportsTrouble: pages of such rows would never end.
+// TestDeliver_RowsOutOfOrder_ReportsTrouble checks that Deliver reports trouble for rows that are
+// out of order, through which its pages would never end.
 func TestDeliver_RowsOutOfOrder_ReportsTrouble(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 60 { // a row each
+	for i := range 60 { // one row each
 		if _, err := s.Enqueue(t.Context(), testEvent(i, 10)); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +73,7 @@ func TestDeliver_RowsOutOfOrder_ReportsTrouble(t *testing.T) {
 		t.Fatalf("coverage precondition failed: page %d, of kind %d, has %d rows", leaf, kind, rows)
 	}
 	element := page[16+16*40:]
-	clear(element[binary.NativeEndian.Uint32(element[4:]):][:8]) // the key of the 41st row
+	clear(element[binary.NativeEndian.Uint32(element[4:]):][:8]) // the key of row 41
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestEventsAreWrittenOnce: the pages that a commit writes for what it publishes are hardly more than that has bytes, also if
-// commits before it have published as much.
+// TestEventsAreWrittenOnce checks that a commit writes hardly more pages than its events need,
+// even if earlier commits have published as much.
 func TestEventsAreWrittenOnce(t *testing.T) {
 	for _, c := range []struct{ events, body int }{{64, 256}, {256, 256}, {64, 2048}, {1, 20_000}} {
 		t.Run(fmt.Sprint(c.events, " events of ", c.body), func(t *testing.T) {
@@ -40,7 +40,8 @@ func TestEventsAreWrittenOnce(t *testing.T) {
 			}
 			pageSize := int64(s.db.Info().PageSize)
 			perEvent := int64(c.body + 100)
-			// The root, the list of free pages, branches, what is not full; and one page of dividers.
+			// Allow for the root, the free list, branches, partly filled pages, and one page of
+			// dividers.
 			if most := int64(commits) * (int64(c.events)*perEvent + 8*pageSize); written > most {
 				t.Errorf("%d commits of %d bytes each wrote %d, want at most %d", commits, int64(c.events)*perEvent, written, most)
 			}
@@ -74,8 +75,8 @@ func dividers(t *testing.T, s *engine) (n int) {
 	return n
 }
 
-// TestDividersAfterAnErasedSegment: when the last event was published is known also if those after it were erased, and
-// the dividers behind them are left.
+// TestDividersAfterAnErasedSegment checks that the time of the last publication is known even if
+// later events were erased and only their dividers remain.
 func TestDividersAfterAnErasedSegment(t *testing.T) {
 	s := openTemp(t)
 	publish := func(account string) {

@@ -8,24 +8,24 @@
 // # Durability
 //
 // A method that changes something returns when the change is on disk (two fsyncs). Concurrent
-// changes share a commit (group commit), so throughput grows with the number of callers while each
-// waits for about one commit.
+// changes share a commit (group commit): throughput grows with the number of callers, while each
+// caller waits for about one commit.
 //
-// A commit that the system refuses to write, because the disk is full, fails alone. If a sync
-// failed, or readers see a commit that may not be on disk, the store halts. Then it neither writes
-// nor claims, methods return [store.ErrReadOnly], [Store.Halted] returns the reason, and reads
-// continue. To recover, close the file and open it again: [Open] makes the contents of the file
-// durable, or fails, before it writes anything.
+// If the system refuses to write a commit, for example because the disk is full, only that commit
+// fails. If a sync fails, or readers see a commit that may not be on disk, the store halts: it
+// neither writes nor claims, methods return [store.ErrReadOnly], [Store.Halted] returns the
+// reason, and reads continue. To recover, close the file and open it again: [Open] makes the
+// contents of the file durable before it writes anything, or returns an error.
 //
 // # One process
 //
-// The file is locked while it is open: a second [Open], in this process or another, fails within a
-// second, or waits with [Wait]. Memory holds the records of keys in use, see [CacheKeys], and,
-// while a service's Run delivers, some 30 bytes for each pending delivery.
+// The file is locked while it is open. A second [Open], in this process or another, fails within a
+// second; with [Wait], it waits longer. Memory holds the records of keys in use, see [CacheKeys],
+// and, while a service's Run delivers, some 30 bytes for each pending delivery.
 //
-// Cached rows (keys, webhooks and their subscribers, counts of keys and requests) follow the one
-// rule of internal/mirror. Alerts do not, since they are a write-behind buffer. Neither does the
-// set of accounts under erasure, which is complete.
+// Cached rows (keys, webhooks and their subscribers, counts of keys and requests) follow the rule
+// in the documentation of internal/mirror. Two structures do not: alerts, which are a write-behind
+// buffer, and the set of accounts under erasure, which is always complete.
 //
 // # The schema
 //
@@ -34,11 +34,11 @@
 //
 // # The clock
 //
-// Setting the system clock does not change when a delivery is due. Purge uses the system clock, but
-// with a delay: a jump ahead of the monotonic clock counts once it has held for a day. The
-// monotonic clock does not survive a restart. Therefore the time during which the file was closed
-// does not count for a day after [Open], unless it was an hour or less. To measure that time, the
-// file has a mark of the clock, which is at most ten minutes old while a service purges.
+// Setting the system clock does not change when a delivery is due. Purge uses the system clock
+// with a delay: if the system clock jumps ahead of the monotonic clock, the jump counts only after
+// a day. The monotonic clock does not survive a restart. Therefore, if the file was closed for
+// more than an hour, that time counts only a day after [Open]. To measure it, the file stores a
+// mark of the clock, which is at most ten minutes old while a service purges.
 //
 // # The file
 //
@@ -49,9 +49,9 @@
 // The events of a commit, and the first attempts in it, take a few records, regardless of their
 // number. A delivery that has been pending since its event was published takes one bit.
 //
-// The cost of event IDs does not depend on their form. The newest 32,768 to 65,536 are in memory,
-// at 60 bytes each; the others are in the file, at 12 bytes each. A filter in memory limits the
-// lookups in the file; it takes 2 bytes an ID, allocated 4 MiB at a time. [Open] reads the IDs in
-// the file, which takes 50 ms per million if the file is cached. Publishing a stored event again
-// costs one lookup in the file and a read of the event, 5 µs of processor time.
+// The cost of event IDs does not depend on their form. The newest 32,768 to 65,536 IDs are in
+// memory, at 60 bytes each; the others are in the file, at 12 bytes each. A filter in memory saves
+// most lookups in the file; it takes 2 bytes per ID, allocated 4 MiB at a time. [Open] reads the
+// IDs in the file, which takes 50 ms per million if the file is cached. Publishing a stored event
+// again costs one lookup in the file and a read of the event, 5 µs of processor time.
 package bolt

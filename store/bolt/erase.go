@@ -26,7 +26,8 @@ func (e *erasing) has(account string) bool {
 	return accounts != nil && (*accounts)[account]
 }
 
-// set adds or removes an account. Only one step of the writer, or Open, may call it at a time.
+// set adds or removes an account. Calls must not overlap: only the writer's steps and Open call
+// it.
 func (e *erasing) set(account string, on bool) {
 	next := make(map[string]bool)
 	if accounts := e.accounts.Load(); accounts != nil {
@@ -40,7 +41,8 @@ func (e *erasing) set(account string, on bool) {
 	e.accounts.Store(&next)
 }
 
-// isErasing reports whether the account is closed to the steps of the batch.
+// isErasing reports whether the account is under erasure, including an erasure begun in this
+// batch.
 func (b *batch) isErasing(account string) bool {
 	return b.closed[account] || b.store.erasing.has(account)
 }
@@ -58,12 +60,13 @@ func (s *engine) loadErasing() error {
 // An erasure is the progress of an account's erasure.
 type erasure struct {
 	account string
-	stage   int    // index in eraseStages
-	next    []byte // next key in the bucket of the stage; nil: the first
+	stage   int    // index of the current stage in eraseStages
+	next    []byte // next key to examine in the bucket of the stage; nil means the first key
 	erased  store.Receipt
 }
 
-// counted returns the counts of a receipt, in the order of the record.
+// counted returns pointers to the counts of a receipt, in the order in which the record stores
+// them.
 func counted(r *store.Receipt) []*int {
 	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.AuditEntries}
 }
@@ -93,15 +96,15 @@ func (e *erasure) put(b *batch) error {
 	return b.Put(bucketErasures, []byte(e.account), r.Encode())
 }
 
-// An eraseStage removes rows of one kind. Rows that are not sorted by account are searched outside
-// the writer's steps, so that steps only delete.
+// An eraseStage removes rows of one kind. Rows that are not sorted by account must be searched
+// for. find does so outside the writer's steps, so that steps only delete.
 type eraseStage struct {
-	// find returns the account's first key from e.next on, or nil. If it gives up early, more is
-	// true and key is where to continue.
+	// find returns the account's first key at or after e.next, or nil if there is none. If it
+	// gives up early, it returns the key at which to continue, and more is true.
 	find func(s *engine, tx *bbolt.Tx, e *erasure) (key []byte, more bool)
 
-	// erase removes about limit records from e.next on, and counts them in e.erased. It returns the
-	// key to continue with.
+	// erase removes about limit records from e.next on, and counts them in e.erased. It returns
+	// the key at which to continue.
 	erase func(s *engine, b *batch, e *erasure, limit int) (next []byte, err error)
 }
 
@@ -120,7 +123,7 @@ var eraseStages = []eraseStage{
 	{findPrefixed(bucketAccounts, ""), (*engine).eraseKeys}, // only rows of keys remain
 }
 
-// findEvents finds the account's next event.
+// findEvents returns the key of the next segment that has events of the account.
 func findEvents(s *engine, tx *bbolt.Tx, e *erasure) (key []byte, more bool) {
 	number, found, more := s.log.View(tx).FindOf(e.account, eventsFrom(e))
 	if found || more {
@@ -150,12 +153,12 @@ func eraseEvents(_ *engine, b *batch, e *erasure, limit int) (next []byte, err e
 	return record.NumberKey(number), nil
 }
 
-// eraseLook is the number of rows of other accounts that a transaction skips at most.
+// eraseLook is the maximum number of rows of other accounts that one transaction examines.
 const eraseLook = 10_000
 
-// EraseAccount implements [store.Eraser]. The account's keys, webhooks and alerts are sorted by
-// account; its events are found by a scan of all events. Freed pages may contain erased data until
-// they are reused.
+// EraseAccount implements [store.Eraser]. Keys, webhooks and alerts are sorted by account, but
+// finding the account's events requires a scan of all events. Freed pages may contain erased data
+// until they are reused.
 func (s *engine) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
 	e, begun, err := s.findErasure(ctx, account)
 	if err != nil {
@@ -175,8 +178,8 @@ func (s *engine) EraseAccount(ctx context.Context, account string, limit int) (e
 	return e.erased, begun && e.stage < len(eraseStages), nil
 }
 
-// eraseStep removes about limit records from where looked ended. If begun is false, another call
-// has completed the erasure.
+// eraseStep removes about limit records, starting where the search looked ended. It returns begun
+// = false if another call has completed the erasure meanwhile.
 func (s *engine) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, begun bool, err error) {
 	if e, begun = readErasure(b.tx, looked.account); !begun {
 		return e, false, nil
@@ -196,7 +199,8 @@ func (s *engine) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, be
 	return e, true, e.put(b)
 }
 
-// findErasure returns the erasure of the account, advanced to the next row to remove.
+// findErasure returns the account's erasure, advanced to the next row to remove. begun is false if
+// no erasure is under way.
 func (s *engine) findErasure(ctx context.Context, account string) (e *erasure, begun bool, err error) {
 	look := func() (more bool, err error) {
 		tx, err := s.view(ctx)
@@ -224,7 +228,7 @@ func (s *engine) findErasure(ctx context.Context, account string) (e *erasure, b
 	return e, begun, err
 }
 
-// closeAccount begins an erasure.
+// closeAccount begins an erasure: from then on, steps refuse to change the account.
 func (s *engine) closeAccount(ctx context.Context, account string) (erased store.Receipt, more bool, err error) {
 	err = s.writer.Run(ctx, func(b *batch) error {
 		e, begun := readErasure(b.tx, account)
@@ -251,7 +255,7 @@ func (s *engine) closeAccount(ctx context.Context, account string) (erased store
 	return erased, err == nil, err
 }
 
-// openAccount ends an erasure.
+// openAccount ends an erasure: the account can be used again.
 func (s *engine) openAccount(b *batch, account string) error {
 	b.AfterCommit(func() { s.erasing.set(account, false) })
 	return b.Delete(bucketErasures, []byte(account))
@@ -276,7 +280,7 @@ func (s *engine) eraseAlerts(b *batch, account string) (erased int, err error) {
 	return len(rows), nil
 }
 
-// findPrefixed returns a find function for rows whose keys begin with a kind and the account.
+// findPrefixed returns a find function for rows whose keys begin with kind and the account.
 func findPrefixed(bucket []byte, kind string) func(*engine, *bbolt.Tx, *erasure) ([]byte, bool) {
 	return func(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 		prefix := append([]byte(kind), record.Prefixed(e.account, "")...)
@@ -287,12 +291,12 @@ func findPrefixed(bucket []byte, kind string) func(*engine, *bbolt.Tx, *erasure)
 	}
 }
 
-// prefixed returns the first limit keys of a bucket that begin with a kind and the account.
+// prefixed returns up to limit keys of a bucket, the first that begin with kind and the account.
 func (e *erasure) prefixed(b *batch, bucket []byte, kind string, limit int) (keys [][]byte) {
 	return keysFrom(b, bucket, append([]byte(kind), record.Prefixed(e.account, "")...), limit)
 }
 
-// keysFrom returns the first limit keys of a bucket that begin with prefix.
+// keysFrom returns up to limit keys of a bucket, the first that begin with prefix.
 func keysFrom(b *batch, bucket, prefix []byte, limit int) (keys [][]byte) {
 	c := b.tx.Bucket(bucket).Cursor()
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix) && len(keys) < limit; k, _ = c.Next() {
@@ -310,7 +314,8 @@ func eraseRequests(kind string) func(*engine, *batch, *erasure, int) ([]byte, er
 	}
 }
 
-// findAuditEntries finds the rows that lead to the account's entries.
+// findAuditEntries finds the rows that hold the numbers of the account's and its targets' last
+// entries.
 func findAuditEntries(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 	k, _ := tx.Bucket(bucketAccounts).Cursor().Seek(record.AuditEntriesOf(e.account))
 	if bytes.HasPrefix(k, record.Prefixed(e.account, "")) {
@@ -319,8 +324,9 @@ func findAuditEntries(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 	return nil, false
 }
 
-// eraseAuditEntries removes entries, newest first, and then the rows that lead to them. Rows of
-// keys still do, until eraseKeys. Numbers are not reused.
+// eraseAuditEntries removes the account's entries, newest first, and then the rows that hold the
+// numbers of the last entries. Rows of keys, which hold such numbers too, remain until eraseKeys.
+// Numbers of removed entries are not reused.
 func (s *engine) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, error) {
 	if err := b.tx.Bucket(bucketAudit).SetSequence(lastAuditEntry(b.tx)); err != nil {
 		return nil, err
@@ -338,7 +344,7 @@ func (s *engine) eraseAuditEntries(b *batch, e *erasure, limit int) ([]byte, err
 		if err := b.setPending(e.account, number, false); err != nil {
 			return nil, err
 		}
-		number = entry.Before // purging removes the entries before an unreadable one
+		number = entry.Before // 0 for an unreadable entry: purging removes earlier ones
 	}
 	e.erased.AuditEntries += len(erased)
 	slices.Reverse(erased)
@@ -361,7 +367,7 @@ func (s *engine) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) 
 		if err := s.removeWebhook(b, e.account, id); err != nil {
 			return nil, err
 		}
-		// Left by an unreadable recovery.
+		// An unreadable recovery may have left this row.
 		if err := b.Delete(bucketOpenRecoveries, []byte(id)); err != nil {
 			return nil, err
 		}
@@ -373,7 +379,7 @@ func (s *engine) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) 
 func (s *engine) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
 	for _, row := range e.prefixed(b, bucketAccounts, "", limit) {
 		key, _, err := keyByID(b.tx, row)
-		if err != nil { // unreadable: nothing else finds it
+		if err != nil { // an unreadable key: no other step would find its hash
 			if err := b.Delete(bucketKeys, bytes.Clone(record.DecodeAccountRow(b.Get(bucketAccounts, row)).Hash)); err != nil {
 				return nil, err
 			}
@@ -386,7 +392,7 @@ func (s *engine) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
 	return nil, nil
 }
 
-// findRows returns a find function for rows for which of returns true.
+// findRows returns a find function for the rows for which of returns true.
 func findRows(bucket []byte, of func(account string, k, value []byte) bool) func(*engine, *bbolt.Tx, *erasure) ([]byte, bool) {
 	return func(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 		c := tx.Bucket(bucket).Cursor()
@@ -403,8 +409,8 @@ func findRows(bucket []byte, of func(account string, k, value []byte) bool) func
 	}
 }
 
-// eraseRows returns an erase function for such rows. It adds to *count(&e.erased), unless count is
-// nil.
+// eraseRows returns an erase function for the rows for which of returns true. The function adds
+// the number of erased rows to *count(&e.erased), unless count is nil.
 func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, count func(*store.Receipt) *int) func(*engine, *batch, *erasure, int) ([]byte, error) {
 	return func(_ *engine, b *batch, e *erasure, limit int) (next []byte, err error) {
 		var old [][]byte
@@ -417,7 +423,7 @@ func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, cou
 			k, value = c.Next()
 		}
 		if next = bytes.Clone(k); next == nil {
-			next = beyond // the next call finds no more
+			next = beyond // so that the next call finds no rows
 		}
 		if count != nil {
 			*count(&e.erased) += len(old)
@@ -428,7 +434,8 @@ func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, cou
 
 var eraseRecoveryRows = eraseRows(bucketRecoveries, ofRecovery, func(r *store.Receipt) *int { return &r.Recoveries })
 
-// eraseRecoveries removes recoveries and their index rows, even if the webhook is deleted.
+// eraseRecoveries removes the account's recoveries and their index rows, including recoveries of
+// deleted webhooks.
 func eraseRecoveries(s *engine, b *batch, e *erasure, limit int) (next []byte, err error) {
 	var open, times [][]byte
 	c := b.tx.Bucket(bucketRecoveries).Cursor()
@@ -457,7 +464,8 @@ func ofRecovery(account string, k, value []byte) bool {
 	return err == nil && r.Account == account
 }
 
-// ofDeleted reports whether a deleted webhook was the account's. Its deliveries are already erased.
+// ofDeleted reports whether a deleted webhook belonged to the account. An earlier stage has erased
+// its deliveries.
 func ofDeleted(account string, _, value []byte) bool { return string(value) == account }
 
 func ofDedupKey(account string, k, _ []byte) bool {

@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// BenchmarkErase erases an account with 1 M deliveries pending, half of them as they were published
-// and half to be retried, in steps of 500 as the service does. It measures the longest that a step has held the
-// writer, in milliseconds of processor time; and how long publishing for others takes meanwhile, against before.
+// BenchmarkErase erases an account with 1 M pending deliveries, half of which have had an attempt,
+// in steps of 500 as the service does. It measures the longest time that a step holds the writer,
+// in milliseconds of processor time. It also measures how long publishing for other accounts takes
+// before and meanwhile.
 //
 //	go test -run '^$' -bench Erase -benchtime 1x ./store/bolt
 func BenchmarkErase(b *testing.B) {
@@ -46,7 +47,8 @@ func BenchmarkErase(b *testing.B) {
 	}
 }
 
-// eraseAlone erases an account, and returns the longest that a step after the first has held the writer.
+// eraseAlone erases an account. It returns the longest time that a step after the first held the
+// writer.
 func eraseAlone(b *testing.B, s *engine, account string) (longest float64) {
 	if _, _, err := s.EraseAccount(b.Context(), account, 500); err != nil {
 		b.Fatal(err)

@@ -28,12 +28,12 @@ import (
 
 func init() { roles["erase"] = eraseBesideOthers }
 
-// eraseEvents is how many events the account has that is erased, and eraseHooks how many webhooks get each.
+// eraseEvents is the number of events of the erased account; eraseHooks webhooks get each event.
 const eraseEvents, eraseHooks = 120, 2
 
-// TestEraseKilled kills a process in the middle of erasing an account, while others publish,
-// claim and settle for another one. The next process erases on: the receipt counts all, no method finds
-// anything of the account, and nothing of the other is lost or undone.
+// TestEraseKilled kills a process while it erases an account and publishes, claims and settles for
+// another one. The next process continues the erasure. The receipt must count all records, no
+// method may return anything of the erased account, and the other account must keep everything.
 func TestEraseKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestEraseKilled(t *testing.T) {
 				t.Errorf("round %d: receipt (-want +got):\n%s", round, cmp.Diff(want, erased))
 			}
 		} else {
-			must(t, err) // the process came to the end of it: the account is as one that never was
+			must(t, err) // the process completed the erasure: the account is unknown
 			if erased := eraseRest(t, s, "gone"); erased != (store.Receipt{Keys: 1}) {
 				t.Errorf("round %d: after the end of an erasure and a key that is new: %+v", round, erased)
 			}
@@ -77,7 +77,8 @@ func TestEraseKilled(t *testing.T) {
 	}
 }
 
-// toErase gives the account "gone" something of each kind, and returns what erasing it has to count.
+// toErase gives the account "gone" a record of each kind, and returns the receipt that erasing it
+// must return.
 func toErase(t *testing.T, s store.Store) store.Receipt {
 	t.Helper()
 	ctx := t.Context()
@@ -103,7 +104,7 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 		})
 	}
 	wg.Wait()
-	for range 2 { // what comes first has an attempt, then some of it a second one
+	for range 2 { // early deliveries get an attempt, some a second one
 		tasks, err := storetest.WorkerOf(s).Claim(ctx, eraseEvents/2, "gone0")
 		must(t, err)
 		var list []storetest.Settlement
@@ -122,7 +123,7 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 	}
 }
 
-// eraseRest erases an account, as far as that was not done before.
+// eraseRest erases an account, or continues its erasure.
 func eraseRest(t *testing.T, s store.Store, account string) store.Receipt {
 	t.Helper()
 	for {
@@ -134,7 +135,7 @@ func eraseRest(t *testing.T, s store.Store, account string) store.Receipt {
 	}
 }
 
-// wantGone checks that no method finds anything of the account "gone".
+// wantGone checks that no method returns anything of the account "gone".
 func wantGone(t *testing.T, s store.Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -187,8 +188,8 @@ func wantGone(t *testing.T, s store.Store) {
 	}
 }
 
-// wantKept checks that what was acknowledged to the other account is there: each event once,
-// and what was settled as delivered is.
+// wantKept checks that the other account has everything acknowledged to it: each event once, and
+// the settled deliveries as delivered.
 func wantKept(t *testing.T, s store.Store, published, delivered map[string]bool) {
 	t.Helper()
 	states, pending := make(map[string]driver.DeliveryState), 0
@@ -222,9 +223,9 @@ func wantKept(t *testing.T, s store.Store, published, delivered map[string]bool)
 	}
 }
 
-// eraseBesideOthers erases the account "gone", a few records at a time, while it publishes and delivers
-// for another one, and prints a line for what was acknowledged to that one. Its first line says that the
-// account is closed.
+// eraseBesideOthers erases the account "gone", a few records at a time, while it publishes and
+// delivers for another account. It first prints that the account is closed, and then a line for
+// each acknowledgment to the other account.
 func eraseBesideOthers(path string) error {
 	s, err := bolt.Open(path, bolt.Wait(10*time.Second))
 	if err != nil {
@@ -241,7 +242,7 @@ func eraseBesideOthers(path string) error {
 		return err
 	}
 	fmt.Println("begun")
-	var mu sync.Mutex // lines are printed whole
+	var mu sync.Mutex // guards whole lines of output
 	say := func(what, id string) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -26,8 +26,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// erasable fills a store with an account of marked values among those of another, n events of
-// each, some of them settled, and returns what erasing it has to count.
+// erasable fills a store with two accounts of n events each, some of them settled. The values of
+// the account to erase are marked. It returns the receipt that erasing that account must return.
 func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 	t.Helper()
 	ctx := t.Context()
@@ -108,7 +108,7 @@ func eraseAll(t testing.TB, s store.Store) (erased store.Receipt, steps int) {
 	return erased, steps
 }
 
-// wantNoMark checks that a file that was compacted has no byte of the account.
+// wantNoMark checks that no byte of the erased account is in the compacted file.
 func wantNoMark(t *testing.T, dir string) {
 	t.Helper()
 	src, err := bbolt.Open(filepath.Join(dir, "storage.db"), 0o600, nil)
@@ -136,7 +136,7 @@ func wantNoMark(t *testing.T, dir string) {
 	}
 }
 
-// TestEraseLeavesNoBytes: what was erased is in no page that a compacted file has.
+// TestEraseLeavesNoBytes checks that no page of a compacted file contains erased data.
 func TestEraseLeavesNoBytes(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -170,8 +170,8 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 	}
 }
 
-// TestEraseGoesOnAfterKill: a file as a kill leaves it after each step of an erasure is one in which the
-// account is closed, and the erasure goes on.
+// TestEraseGoesOnAfterKill checks the file that a kill leaves after each step of an erasure. The
+// account must be closed, and the erasure must continue.
 func TestEraseGoesOnAfterKill(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -220,7 +220,8 @@ func TestEraseGoesOnAfterKill(t *testing.T) {
 	}
 }
 
-// TestEraseWithFailingCommits: an erasure whose commits fail is repeated until it is complete.
+// TestEraseWithFailingCommits checks that an erasure whose commits fail can be repeated until it
+// is complete.
 func TestEraseWithFailingCommits(t *testing.T) {
 	for name, fail := range map[string]func(commit func() error) error{
 		"full disk":           func(func() error) error { return errFull },
@@ -250,7 +251,7 @@ func TestEraseWithFailingCommits(t *testing.T) {
 					t.Fatal("it does not end")
 				}
 			}
-			if name == "full disk" { // or else the last step was done, and its answer is lost
+			if name == "full disk" { // otherwise only the result was lost
 				if diff := cmp.Diff(want, erased); diff != "" {
 					t.Errorf("receipt (-want +got):\n%s", diff)
 				}
@@ -263,8 +264,8 @@ func TestEraseWithFailingCommits(t *testing.T) {
 	}
 }
 
-// TestBackupWhileAuditEntriesAreErased: a file is sound after each step of an erasure, so that a backup of then
-// is restored.
+// TestBackupWhileAuditEntriesAreErased checks that the file is sound after each step of an
+// erasure, so that a backup of that moment can be restored.
 func TestBackupWhileAuditEntriesAreErased(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

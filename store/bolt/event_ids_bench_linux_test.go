@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// idKinds make ids for events as a service or its host does.
+// idKinds generate event IDs of the forms that services and hosts use.
 var idKinds = []struct {
 	name string
 	make func(r *rand.Rand) string
@@ -30,7 +30,7 @@ var idKinds = []struct {
 	{"ascending", func(*rand.Rand) string { return "evt_" + ulid.Make().String() }},
 	{"random", randomID},
 	{"numbered", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }},
-	{"repeated", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }}, // then each again
+	{"repeated", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }}, // each ID is used twice
 }
 
 // numbered is the last number of a numbered ID.
@@ -49,7 +49,7 @@ func randomID(r *rand.Rand) string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// written returns how many bytes this process has written to files.
+// written returns the number of bytes that this process has written to files.
 func written(b *testing.B) (bytes float64) {
 	b.Helper()
 	io, err := os.ReadFile("/proc/self/io")
@@ -63,10 +63,11 @@ func written(b *testing.B) (bytes float64) {
 	return bytes
 }
 
-// BenchmarkEventIDs measures storing events of one webhook each, by 256 publishers at a
-// time, under IDs of several kinds, beside so many events that were published before with IDs of
-// the same kind; and publishing events again that are there. "B/event" is what is written to the file,
-// "p99-µs" how long a publisher waits, "open-ms" what Open takes. Filling for 4 M takes a minute, and 2 GB of disk:
+// BenchmarkEventIDs measures storing events for one webhook, by 256 publishers at a time, with IDs
+// of several kinds. The file already has the given number of events with IDs of the same kind. It
+// also measures publishing stored events again. "B/event" is the number of bytes written to the
+// file, "p99-µs" the time that a publisher waits, and "open-ms" the duration of Open. Filling a
+// file with 4 M events takes a minute and 2 GB of disk:
 //
 //	go test -run '^$' -bench 'BenchmarkEventIDs/kept=(0|1000000|4000000)$' -benchtime 500000x -timeout 1h ./store/bolt
 func BenchmarkEventIDs(b *testing.B) {
@@ -107,11 +108,11 @@ func BenchmarkEventIDs(b *testing.B) {
 	}
 }
 
-// filledFiles is where BenchmarkEventIDs keeps the files that it has filled.
+// filledFiles is the directory where BenchmarkEventIDs keeps the files that it has filled.
 var filledFiles = flag.String("filled", "", "directory of files that BenchmarkEventIDs filled before, to be used again, and to be kept in (default: none)")
 
-// fileWithIDs returns a file with so many events: one that is filled, or a copy of one that
-// was.
+// fileWithIDs returns a file with the given number of events. It fills a new file, or copies one
+// that was filled before.
 func fileWithIDs(b *testing.B, kept int, name string, id func(*rand.Rand) string) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "ids.db")
@@ -148,7 +149,7 @@ func fileWithIDs(b *testing.B, kept int, name string, id func(*rand.Rand) string
 	return path
 }
 
-// enqueueWithIDs stores so many events of the account, and returns how long each took.
+// enqueueWithIDs stores the given number of events of the account, and returns how long each took.
 func enqueueWithIDs(b *testing.B, s *bolt.Store, events int, account string, id func(*rand.Rand) string) []time.Duration {
 	b.Helper()
 	const publishers = 256
@@ -169,9 +170,9 @@ func enqueueWithIDs(b *testing.B, s *bolt.Store, events int, account string, id 
 	return waits
 }
 
-// BenchmarkLone counts what one publisher alone has written: by each event's commit, by the
-// commit that settles its delivery, and by both, in a file that has so many such
-// deliveries already.
+// BenchmarkLone counts the bytes written for a single publisher: by the commit of each event, by
+// the commit that settles its delivery, and by both. The file already has the given number of
+// deliveries.
 func BenchmarkLone(b *testing.B) {
 	for _, kept := range []int{0, 5_000, 100_000} {
 		b.Run(fmt.Sprint("kept=", kept), func(b *testing.B) {
@@ -208,7 +209,7 @@ func BenchmarkLone(b *testing.B) {
 	}
 }
 
-// processorTime returns what this process has used of it.
+// processorTime returns the processor time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var use syscall.Rusage

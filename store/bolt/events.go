@@ -14,7 +14,7 @@ import (
 
 // Enqueue implements [driver.WebhookStore].
 func (s *engine) Enqueue(ctx context.Context, event driver.EncodedEvent) (deliveries int, err error) {
-	// Prepared outside the step, so that other steps do not wait.
+	// Prepare the event outside the step, so that other steps do not wait.
 	e := s.log.NewEvent(&event)
 	defer e.Release()
 	err = s.writer.Run(ctx, func(b *batch) error {
@@ -24,8 +24,9 @@ func (s *engine) Enqueue(ctx context.Context, event driver.EncodedEvent) (delive
 	return deliveries, err
 }
 
-// enqueue stores an event for all subscribed webhooks, or for only one if only is not empty. It
-// returns the number of deliveries that were pending at first, and whether the event is new.
+// enqueue stores an event for all subscribed webhooks, or, unless only is empty, for the webhook
+// with the ID only. It returns the number of deliveries pending after publication, and whether the
+// event is new.
 func (s *engine) enqueue(b *batch, e *eventlog.Event, only string) (deliveries int, isNew bool, err error) {
 	if b.isErasing(e.Account) {
 		return 0, false, auth.ErrErasing
@@ -105,7 +106,7 @@ func (s *engine) ListDeliveries(ctx context.Context, account, webhookID string, 
 	return s.log.View(tx).ListDeliveries(ctx, webhookID, query)
 }
 
-// dedupKeyOf returns the row of a deduplication key. Rows begin with their expiry.
+// dedupKeyOf returns the row key of a deduplication key. It begins with the expiry time.
 func dedupKeyOf(account string, n *driver.DedupKey) []byte {
 	return append(record.NumberKey(uint64(n.Until.UnixMilli())), record.Prefixed(account, n.Key)...)
 }

@@ -37,7 +37,7 @@ func Example() {
 		panic(err)
 	}
 
-	// What was acknowledged is there when the file is opened again.
+	// Acknowledged changes are there when the file is opened again.
 	if s, err = bolt.Open(filepath.Join(dir, "storage.db")); err != nil {
 		panic(err)
 	}

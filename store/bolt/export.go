@@ -29,7 +29,7 @@ func (s *engine) Accounts(ctx context.Context, after string, limit int) (account
 	defer s.done(tx, catchFaults(), &err)
 	for _, bucket := range [][]byte{bucketAccounts, bucketWebhooks, bucketAlerts} {
 		counts := func(row []byte) bool { return true }
-		if bytes.Equal(bucket, bucketAccounts) { // an account's keys precede its other rows
+		if bytes.Equal(bucket, bucketAccounts) { // an account's first row is a key, if it has one
 			counts = func(row []byte) bool {
 				_, _, isKey := record.CutAccountKey(row)
 				return isKey
@@ -42,9 +42,10 @@ func (s *engine) Accounts(ctx context.Context, after string, limit int) (account
 	return accounts[:min(limit, len(accounts))], nil
 }
 
-// accountsOf returns the accounts after the given one in a bucket of prefixed keys: at least the
-// first limit of those whose first row counts. Keys are sorted by the length of the account first, so it reads up to limit
-// of each length.
+// accountsOf returns accounts greater than after, from a bucket whose keys begin with the account.
+// It omits an account if counts returns false for its first row. The result contains at least the
+// first limit such accounts, and may contain more: keys are sorted by the length of the account
+// first, so accountsOf reads up to limit accounts of each length.
 func (s *engine) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after string, limit int) (accounts []string) {
 	for first, _ := c.First(); first != nil; {
 		length, _ := binary.Uvarint(first)
@@ -63,7 +64,7 @@ func (s *engine) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after
 	return accounts
 }
 
-// Export implements [transfer.Store]. It scans all events for those of one account.
+// Export implements [transfer.Store]. To find the events of one account, it scans all events.
 func (s *engine) Export(ctx context.Context, account, after string, limit int) (page transfer.Page, err error) {
 	if err := s.flushAlerts(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
 		return page, err
@@ -77,12 +78,12 @@ func (s *engine) Export(ctx context.Context, account, after string, limit int) (
 	return transfer.Fill(after, limit, e.export)
 }
 
-// An exporter reads records for a page.
+// An exporter reads records for one page.
 type exporter struct {
 	*transfer.Filler
 	store   *engine
 	tx      *bbolt.Tx
-	account string // empty: all
+	account string // empty means all accounts
 	now     time.Time
 }
 
@@ -125,8 +126,8 @@ func (e *exporter) add(row []byte, r transfer.Record) (more bool) {
 	return e.Add(row, r)
 }
 
-// rows reads the rows whose keys begin with a text and the account, and reports whether the page
-// has room for more.
+// rows passes to read the rows whose keys begin with begin and the account. It returns false if
+// read returned false, because the page is full.
 func (e *exporter) rows(bucket []byte, begin string, after []byte, read func(row, value []byte) (more bool)) (more bool) {
 	prefix := []byte(begin)
 	if e.account != "" {
@@ -145,7 +146,7 @@ func (e *exporter) rows(bucket []byte, begin string, after []byte, read func(row
 	return true
 }
 
-// all reads all rows of a bucket.
+// all passes to read all rows of a bucket after the key after, until read returns false.
 func (e *exporter) all(bucket, after []byte, read func(row, value []byte) (more bool)) {
 	c := e.tx.Bucket(bucket).Cursor()
 	for k, value := follow(c, after); k != nil && read(bytes.Clone(k), value); {
@@ -153,7 +154,7 @@ func (e *exporter) all(bucket, after []byte, read func(row, value []byte) (more 
 	}
 }
 
-// follow goes to the first row after a key.
+// follow moves the cursor to the first row after the given key.
 func follow(c *bbolt.Cursor, after []byte) (k, value []byte) {
 	if k, value = c.Seek(after); k != nil && bytes.Equal(k, after) {
 		return c.Next()

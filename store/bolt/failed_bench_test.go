@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkFailed measures listing what failed on one of ten webhooks, 11 deliveries, among so
-// many in the file. Filling for 10 M takes minutes, and 3 GB of disk:
+// BenchmarkFailed measures listing the failed deliveries, 11 in number, of one of ten webhooks,
+// among the given number in the file. Filling a file with 10 M takes minutes and 3 GB of disk:
 //
 //	go test -run '^$' -bench Failed -timeout 1h ./store/bolt
 func BenchmarkFailed(b *testing.B) {
@@ -62,7 +62,7 @@ func BenchmarkFailed(b *testing.B) {
 					}
 				}
 			}
-			for more := true; more; { // as a service does once a minute
+			for more := true; more; { // a service does this every minute
 				if more, err = s.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 					b.Fatal(err)
 				}

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestFailedAcrossRows lists what failed where that is in many rows of the index, and few of
-// them are the webhook's: with skipped deliveries whose run is indexed, and not yet.
+// TestFailedAcrossRows lists the failed deliveries of a webhook, few of which are in each of many
+// index rows. It covers skipped deliveries of runs that are indexed and of runs that are not.
 func TestFailedAcrossRows(t *testing.T) {
 	t.Parallel()
 	const lanes, rounds = 20, 28
@@ -87,7 +87,7 @@ func TestFailedAcrossRows(t *testing.T) {
 			}
 			settled += len(ends)
 		}
-		if round == rounds/2 { // what is skipped before is in the index from now on
+		if round == rounds/2 { // indexes the deliveries skipped so far
 			purge := driver.Purge{Limit: 1000}
 			for more := true; more; {
 				var err error
@@ -125,7 +125,7 @@ func TestFailedAcrossRows(t *testing.T) {
 	}
 }
 
-// TestFailedRowsGo: what is delivered after all leaves nothing behind.
+// TestFailedRowsGo checks that a delivery that succeeds later leaves no row in the index.
 func TestFailedRowsGo(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {

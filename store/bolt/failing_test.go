@@ -29,7 +29,7 @@ var (
 	errDisk = syscall.EIO
 )
 
-// TestFailingCommits has commits fail in the ways they can.
+// TestFailingCommits makes commits fail in all possible ways.
 func TestFailingCommits(t *testing.T) {
 	t.Parallel()
 	for name, around := range map[string]func(commit func() error) error{
@@ -81,8 +81,8 @@ func failingStore(t *testing.T, around func(commit func() error) error) storetes
 	}
 }
 
-// TestFailedSyncEndsWriting: nothing is written or claimed after a sync that failed, and
-// it can be read on. It writes again once it was closed and opened.
+// TestFailedSyncEndsWriting checks that a store neither writes nor claims after a failed sync,
+// that it can still be read, and that it writes again after it was closed and opened.
 func TestFailedSyncEndsWriting(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	s := open(t, dir).(*bolt.Store)
@@ -152,8 +152,9 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	}
 }
 
-// TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone: on a full disk a request is answered 503 with
-// Retry-After, and nothing was done. After a failed sync it may have been; then the store is read-only.
+// TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone checks the response 503 with Retry-After.
+// On a full disk, nothing was done. After a failed sync, the change may have been done, and the
+// store is read-only.
 func TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
 	s := open(t, t.TempDir())
 	defer func() { _ = s.Close() }()

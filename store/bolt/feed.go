@@ -9,19 +9,19 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A feed passes reports to the scheduler of the current Deliver.
+// A feed passes reports to the scheduler of the running Deliver.
 type feed struct {
-	// mu is read-locked during each report, so that none is under way once end has returned.
+	// mu is read-locked during each report, so that no report is under way after end has returned.
 	mu        sync.RWMutex
 	scheduler driver.Scheduler // nil: Deliver is not running
 
 	leftMu sync.Mutex
-	left   [2]eventlog.Range // by bucket: not yet reported by Deliver
+	left   [2]eventlog.Range // numbers that Deliver has not reported yet, by bucket
 
-	list []driver.PendingDelivery // buffer of published
+	list []driver.PendingDelivery // buffer for published
 }
 
-// everything is the range of all numbers, for each bucket.
+// everything is the range of all numbers, once for each bucket.
 var everything = [2]eventlog.Range{{Last: math.MaxUint64}, {Last: math.MaxUint64}}
 
 func (f *feed) begin(to driver.Scheduler) {
@@ -37,7 +37,7 @@ func (f *feed) end() {
 	f.scheduler = nil
 }
 
-// report calls do with the scheduler, if there is one.
+// report calls do with the scheduler, if Deliver is running.
 func (f *feed) report(do func(to driver.Scheduler)) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -46,8 +46,8 @@ func (f *feed) report(do func(to driver.Scheduler)) {
 	}
 }
 
-// published reports deliveries that are pending as published, with consecutive numbers from first
-// on. Call it in AfterCommit, whose functions run one at a time.
+// published reports deliveries of a new event. Their numbers are consecutive, beginning with
+// first. Call it only from AfterCommit, whose functions run one at a time: it reuses a buffer.
 func (f *feed) published(first uint64, to []*indexedWebhook, due time.Time) {
 	f.report(func(s driver.Scheduler) {
 		f.list = f.list[:0]
@@ -84,7 +84,7 @@ func (f *feed) setLeft(left [2]eventlog.Range) {
 	f.left = left
 }
 
-// unreported returns the range of unreported numbers in each bucket.
+// unreported returns, for each bucket, the range of numbers that Deliver has not reported yet.
 func (f *feed) unreported() [2]eventlog.Range {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

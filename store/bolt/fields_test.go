@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestFieldsAreKept: what a later version says of a key or a webhook, and this one does not
-// know, stays in the record when it is changed.
+// TestFieldsAreKept checks that a change of a key or a webhook keeps the fields that a later
+// version has added to the record and this version does not know.
 func TestFieldsAreKept(t *testing.T) {
 	const field = "\x64\x01x"
 	s := openTemp(t)

@@ -33,15 +33,16 @@ func init() { roles["use flipped"] = useFlipped }
 
 var flippedFiles = flag.Int("flipped", 20, "how many files TestFlippedBits_EveryMethod_ReturnsErrors damages; a quarter with -short or the race detector")
 
-// TestFlippedBits_EveryMethod_ReturnsErrors flips one bit, of the number of a page or of a position or length, in each of many copies
-// of a file, and calls every method of the store in a process of its own: none may end that process, or hang.
+// TestFlippedBits_EveryMethod_ReturnsErrors flips one bit in each of many copies of a file: in a
+// page number, a position or a length. It calls every method of the store in a separate process.
+// No method may end the process or hang.
 func TestFlippedBits_EveryMethod_ReturnsErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "storage.db")
 	copyFile(t, rich(t, 170), path)
 	s := openUnverified(t, path)
-	for i := range 400 { // so that the trees of keys have branches
+	for i := range 400 { // enough keys for trees with branches
 		key := driver.Key{ID: fmt.Sprintf("key_%03d", i), Account: "many", Name: "name", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}
 		key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), byte(i>>8)+1
 		must(t, s.CreateKey(t.Context(), key, driver.CreateOptions{}))
@@ -82,7 +83,7 @@ func TestFlippedBits_EveryMethod_ReturnsErrors(t *testing.T) {
 	}
 }
 
-// useFlipped uses copies of a file, one for each seed.
+// useFlipped uses one copy of a file for each seed.
 func useFlipped(path string) error {
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -127,7 +128,7 @@ func useFlipped(path string) error {
 	return nil
 }
 
-// flip flips a bit of an element of a page that is a branch or a leaf.
+// flip flips a bit of an element in a branch or leaf page.
 func flip(data []byte, random *rand.Rand) {
 	const page = 4096
 	for {
@@ -137,9 +138,9 @@ func flip(data []byte, random *rand.Rand) {
 		if id != uint64(at/page) || count == 0 || 16+16*count > page || kind != 1 && (kind != 2 || random.IntN(4) > 0) {
 			continue
 		}
-		field, bits := 4*random.IntN(4), 32 // of a branch: position, size of the key, number of the page; of a leaf: flags, position, sizes
+		field, bits := 4*random.IntN(4), 32 // branch: position, size, page; leaf: flags, position, sizes
 		if kind == 1 && random.IntN(2) == 0 {
-			field, bits = 8, 8 // another page of the file mostly
+			field, bits = 8, 8 // mostly another page of the file
 		}
 		bit := random.IntN(bits)
 		data[at+16+16*random.IntN(count)+field+bit/8] ^= 1 << (bit % 8)
@@ -152,7 +153,8 @@ type method struct {
 	call func() error
 }
 
-// methods returns calls of every method of the store, on what the file has, in an order in which Close is the last.
+// methods returns calls of every method of the store, with arguments that match the contents of
+// the file. Close is the last.
 func methods(s *bolt.Store) (list []method) {
 	ctx := context.Background()
 	now := time.Now()
@@ -180,7 +182,7 @@ func methods(s *bolt.Store) (list []method) {
 	var refs []driver.DeliveryRef
 
 	add("KeyByHash", each(400, func(i int) error { _, hash := key(i); _, err := s.KeyByHash(ctx, hash); return err }))
-	add("KeyByHash", each(256, func(i int) error { // made up
+	add("KeyByHash", each(256, func(i int) error { // unknown hashes
 		_, err := s.KeyByHash(ctx, driver.Hash{Sum: [32]byte{byte(i), 200, 7}})
 		return err
 	}))
@@ -382,7 +384,8 @@ func methods(s *bolt.Store) (list []method) {
 	return list
 }
 
-// TestMethods_OfTheFlippedFiles_AreAll: a new method of the store is one that is called on damaged files.
+// TestMethods_OfTheFlippedFiles_AreAll checks that methods includes every method of the store,
+// also ones added later.
 func TestMethods_OfTheFlippedFiles_AreAll(t *testing.T) {
 	s := openUnverified(t, filepath.Join(t.TempDir(), "storage.db")).(*bolt.Store)
 	called := map[string]bool{}

@@ -17,9 +17,9 @@ import (
 
 func init() { roles["hurry"] = createInAHurry }
 
-// TestHangingDisk has the syncs of the real file hang for longer than callers wait, and
-// then succeed or fail, while the store is closed: what was acknowledged is in the
-// file, what was refused is not.
+// TestHangingDisk makes the syncs of a real file hang for longer than callers wait, and then
+// succeed or fail, while the store is closed. The file must contain what was acknowledged and not
+// what was refused.
 func TestHangingDisk(t *testing.T) {
 	for name, inject := range map[string]string{
 		"slow":                 "fdatasync:delay_enter=60000",
@@ -30,7 +30,7 @@ func TestHangingDisk(t *testing.T) {
 			if err := open(t, dir).Close(); err != nil {
 				t.Fatal(err)
 			}
-			said := make(map[string]string) // by id
+			said := make(map[string]string) // outcome by ID
 			for _, call := range trace(t, "hurry", dir, inject) {
 				if call.name == "line" {
 					what, id, _ := strings.Cut(strings.TrimSpace(string(call.data)), " ")
@@ -55,8 +55,8 @@ func TestHangingDisk(t *testing.T) {
 	}
 }
 
-// createInAHurry creates keys from several goroutines that wait for 30 ms, closes the
-// store meanwhile, and prints the outcome of each.
+// createInAHurry creates keys from several goroutines that wait up to 30 ms. Meanwhile it closes
+// the store. It prints the outcome of each creation.
 func createInAHurry(path string) error {
 	s, err := bolt.Open(path)
 	if err != nil {

@@ -34,8 +34,8 @@ func together(tb testing.TB, s *engine, list ...func(*batch) error) []error {
 	return s.writer.RunTogether(tb.Context(), list...)
 }
 
-// CheckSound checks that Verify finds nothing wrong with the store's file, and that a backup of it
-// can be restored, to a file that is sound, too.
+// CheckSound checks that Verify finds no problem in the store's file, and that restoring a backup
+// of it produces a sound file.
 func CheckSound(tb testing.TB, s *engine) {
 	tb.Helper()
 	dir := tb.TempDir()

@@ -15,8 +15,9 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// Import implements [transfer.Store]. Events older than the file's last one are purged after all
-// earlier events.
+// Import implements [transfer.Store]. Purging removes events in the order of their storage: an
+// imported event that is older than the file's last event is purged after all events stored before
+// it.
 func (s *engine) Import(ctx context.Context, records []transfer.Record) error {
 	if err := transfer.Check(records); err != nil {
 		return err
@@ -32,19 +33,19 @@ func (s *engine) Import(ctx context.Context, records []transfer.Record) error {
 	}
 }
 
-// An importer imports records in one step. It checks all of them before it writes any.
+// An importer imports records in one step. It checks all records before it writes any of them.
 type importer struct {
 	*batch
-	missing  []transfer.Record // not in the file
-	keys     map[string]bool   // by row
+	missing  []transfer.Record // records that the file does not have
+	keys     map[string]bool   // seen so far in this step, by row
 	hashes   map[driver.Hash]bool
-	webhooks map[string]string // ID to account
+	webhooks map[string]string // account by ID
 	open     map[string]bool   // webhooks with an unfinished recovery
-	once     map[string]bool   // other records, by kind and identity
+	once     map[string]bool   // other records seen so far in this step, by kind and identity
 	told     knownAuditEntries
 
 	events  *eventlog.Import
-	pending []driver.PendingDelivery // deliveries of the events
+	pending []driver.PendingDelivery // deliveries to report after the commit
 }
 
 func newImporter(b *batch) *importer {
@@ -81,7 +82,7 @@ func (s *engine) importAll(b *batch, records []transfer.Record) error {
 	return m.events.End()
 }
 
-// look reports whether a record is new, or returns why it cannot be imported.
+// look reports whether a record is new. It returns an error if the record cannot be imported.
 func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 	switch r := r.(type) {
 	case *transfer.Key:
@@ -105,12 +106,12 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 	case *transfer.Recovery:
 		return m.lookRecovery(r)
 	case *transfer.AuditEntry:
-		return true, nil // addAuditEntry checks
+		return true, nil // addAuditEntry checks whether it is new
 	}
 	return false, fmt.Errorf("%w: kind %q is not known", transfer.ErrRecord, r.Kind())
 }
 
-// first reports whether the step had no record of the same kind and identity before.
+// first reports whether this is the first record of its kind and identity in the step.
 func (m *importer) first(r transfer.Record, known []byte) bool {
 	name := string(r.Kind()) + "\x00" + string(known)
 	first := !m.once[name]
@@ -132,7 +133,7 @@ func (m *importer) lookKey(r *transfer.Key) (isNew bool, err error) {
 	return true, nil
 }
 
-// ownerOf returns the account of a webhook; empty if it does not exist.
+// ownerOf returns the account of a webhook, or an empty string if the webhook does not exist.
 func (m *importer) ownerOf(webhook string) string {
 	if account, found := m.webhooks[webhook]; found {
 		return account
@@ -172,7 +173,7 @@ func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
 	return !there, err
 }
 
-// found reports a pending delivery of an imported event after the commit.
+// found records a pending delivery of an imported event, to be reported after the commit.
 func (m *importer) found(webhook string, d driver.PendingDelivery) error {
 	w := m.store.indexed(m.batch, webhook)
 	if w == nil {
@@ -207,7 +208,7 @@ func (m *importer) lookRecovery(r *transfer.Recovery) (isNew bool, err error) {
 	return true, nil
 }
 
-// add adds a new record.
+// add writes a new record.
 func (m *importer) add(r transfer.Record) error {
 	s := m.store
 	switch r := r.(type) {
@@ -279,7 +280,8 @@ func (m *importer) addAlert(r *transfer.Alert) error {
 	return nil
 }
 
-// addRecovery adds a recovery, which continues with the event that it names.
+// addRecovery writes a recovery. The recovery continues at the event NextEventID, or after all
+// events if that is empty.
 func (m *importer) addRecovery(r *transfer.Recovery) error {
 	if err := m.events.End(); err != nil {
 		return err
@@ -295,7 +297,7 @@ func (m *importer) addRecovery(r *transfer.Recovery) error {
 			return err
 		}
 	}
-	if r.Done { // its webhook may have another, unfinished one
+	if r.Done { // the webhook may have another recovery, which is unfinished
 		return putRecoveryRow(m.batch, &added)
 	}
 	return putRecovery(m.batch, &added)

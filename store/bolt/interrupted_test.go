@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// Every other commit is interrupted, after which its steps run again: what they left in memory
-// the first time must not show.
+// TestCommit_Interrupted_StepsRunAgain interrupts every other commit, so that its steps run again.
+// State that the first run left in memory must have no effect.
 func TestCommit_Interrupted_StepsRunAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || testbubble.Raced {

@@ -26,35 +26,37 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// What follows says in another way what keys do, to compare answers with.
+// The following types are an independent model of keys; a test compares the store's answers with
+// it.
 
-// A keyOp is an operation on one of two keys and their four tokens, which any of them may have had.
+// A keyOp is an operation on one of two keys and their four tokens. Any of the tokens may have
+// been a value of the key.
 type keyOp struct {
 	kind    string // "verify", "create", "rotate", "change", "delete"
 	key     int
 	token   int
-	now     int // hours, by the clock of who verifies
-	expires int // hours, for a creation or a change: of the key; for a rotation: of the token before
+	now     int // hours, on the verifier's clock
+	expires int // hours; expiry of the key, or for a rotation, of the old token
 	scope   scopes.Scope
 }
 
-// A keyState is a key; zero: there is none.
+// A keyState is the state of a key. The zero keyState means that there is no key.
 type keyState struct {
 	exists            bool
-	current, previous int // tokens; previous may be -1
+	current, previous int // indexes of tokens; previous may be -1
 	expires, grace    int
 	scope             scopes.Scope
 }
 
 type keysState [2]keyState
 
-// Outcomes of operations that change something, besides those of keys.
+// Outcomes of changes, in addition to the outcomes for keys.
 const (
-	outcomeFailed  = "failed"   // nothing was changed
-	outcomeInDoubt = "in doubt" // it may have been
+	outcomeFailed  = "failed"   // no change was made
+	outcomeInDoubt = "in doubt" // the change may have been made
 )
 
-// step returns the state after an operation, and its outcome.
+// step returns the state after an operation, and the operation's outcome.
 func (s keysState) step(op keyOp) (keysState, string) {
 	k := &s[op.key]
 	holder := -1
@@ -128,18 +130,18 @@ func hour(n int) time.Time { return time.Date(2026, 3, 1, n, 0, 0, 0, time.UTC) 
 
 var errSync = errors.New("sync failed")
 
-// A keyWorld is a store with clients that read and change keys at the same time, in a bubble. All of them stop now and
-// then, at random, also in the middle of a read or a commit.
+// A keyWorld is a store with concurrent clients that read and change keys, in a bubble. Clients
+// pause at random, even in the middle of a read or a commit.
 type keyWorld struct {
 	store    *engine
-	services [5]*apikeys.KeyService // by the hour of their clocks
+	services [5]*apikeys.KeyService // by hour of their clocks
 	tokens   [4]apikeys.Token
-	clock    atomic.Int64 // of calls and returns
+	clock    atomic.Int64 // orders calls and returns
 	mu       sync.Mutex
 	random   *rand.Rand
 	history  []porcupine.Operation
 
-	lateVersions bool // readers take the version of what is in memory after they have read
+	lateVersions bool // breaks the rules: readers call Version only after they have read
 }
 
 func (w *keyWorld) rand(n int) int {
@@ -150,14 +152,14 @@ func (w *keyWorld) rand(n int) int {
 
 func (w *keyWorld) pause() { time.Sleep(time.Duration(max(w.rand(30)-10, 0)) * time.Millisecond) }
 
-// commit commits, or does not.
+// commit commits, or fails in one of several ways.
 func (w *keyWorld) commit(commit func() error) error {
 	w.pause()
 	switch w.rand(60) {
 	case 0, 1, 2, 3, 4, 5:
 		return errFull
 	case 6:
-		return errSync // the store halts
+		return errSync // makes the store halt
 	}
 	err := commit()
 	w.pause()
@@ -168,7 +170,7 @@ func (w *keyWorld) commit(commit func() error) error {
 	return err
 }
 
-// do does one operation.
+// do performs one operation as the given client.
 func (w *keyWorld) do(client int, op keyOp) {
 	call := w.clock.Add(1)
 	var output string
@@ -200,7 +202,8 @@ func (w *keyWorld) verify(op keyOp) string {
 	return fmt.Sprint(int(p.KeyID[0]-'0'), p.Scopes, int(p.ExpiresAt.Sub(hour(0)).Hours()), p.Replaced)
 }
 
-// A pausingStore is the store of a keyWorld, records no last uses, and pauses where [engine.KeyByHash] reads the file.
+// A pausingStore is the store of a keyWorld. It does not record uses, and pauses where
+// [engine.KeyByHash] reads the file.
 type pausingStore struct {
 	*engine
 	world *keyWorld
@@ -208,7 +211,7 @@ type pausingStore struct {
 
 func (pausingStore) RecordKeyUse(context.Context, []driver.KeyUse) error { return nil }
 
-// KeyByHash takes the steps of [engine.KeyByHash].
+// KeyByHash does the same as [engine.KeyByHash], with pauses.
 func (s pausingStore) KeyByHash(ctx context.Context, hash driver.Hash) (key driver.Key, err error) {
 	if _, ok := s.keyRows.Get(hash); !ok {
 		version := s.keyRows.Version()
@@ -249,12 +252,12 @@ func (w *keyWorld) change(op keyOp) error {
 	return err
 }
 
-// keyHistory returns what some clients were told.
+// keyHistory runs some clients, and returns their operations with the outcomes that they got.
 func keyHistory(t *testing.T, seed uint64, tokens [4]apikeys.Token, prepare func(*keyWorld)) []porcupine.Operation {
 	const writers, readers, changes, reads = 2, 4, 10, 20
 	w := &keyWorld{store: openTemp(t), tokens: tokens, random: rand.New(rand.NewPCG(seed, 0))}
 	w.store.db.NoSync = true
-	w.store.keyRows = newKeyRows(4) // hashes push each other out
+	w.store.keyRows = newKeyRows(4) // so few that hashes evict each other
 	boltfault.Around(w.store, w.commit)
 	prepare(w)
 	testbubble.Run(t, func(t *testing.T) {
@@ -294,15 +297,16 @@ func keyHistory(t *testing.T, seed uint64, tokens [4]apikeys.Token, prepare func
 	return w.history
 }
 
-// Answers about keys are those of a store that keeps none in memory: each is true at some moment between its call and
-// its return, whatever is created, rotated, changed, deleted, has expired, or failed to be committed meanwhile. If readers
-// or the writer break the rules of package mirror that is not so, which shows that this test sees it.
+// TestKeysAreLinearizable checks that the cache of keys never shows: each answer about a key must
+// be true at some moment between its call and its return, even while keys are created, rotated,
+// changed, deleted, expire, or fail to be committed. To show that the test can fail, it also runs
+// with readers or a writer that break the rules of package mirror.
 func TestKeysAreLinearizable(t *testing.T) {
 	tokens := newTokens(t)
 	for name, variant := range map[string]struct {
 		prepare func(*keyWorld)
 		exact   bool
-		rounds  uint64 // at most
+		rounds  uint64 // maximum
 	}{
 		"exact":              {func(*keyWorld) {}, true, 25},
 		"no key in memory":   {func(w *keyWorld) { w.store.keyRows = newKeyRows(0) }, true, 5},
@@ -335,7 +339,7 @@ func TestKeysAreLinearizable(t *testing.T) {
 	}
 }
 
-// explain returns the history, and what was found to fit.
+// explain returns the history, and the longest part of it that the model can explain.
 func explain(info porcupine.LinearizationInfo, history []porcupine.Operation) string {
 	text := ""
 	for _, op := range history {

@@ -8,29 +8,29 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// defaultCachedKeys exceeds the keys that most services see in a day.
+// defaultCachedKeys is more than the number of keys that most services see in a day.
 const defaultCachedKeys = 1 << 18
 
-// CacheKeys sets the maximum number of keys in memory: a request with one of them does not read the
-// file. Answers are never stale: a change of a key takes effect at once. A key takes some 250 bytes
-// once it was used twice, and more if it has many host-defined scopes. 0 or less disables the
-// cache. Default: 262,144, some 61 MiB if so many are in use. Raise it if more keys are in use at a
-// time.
+// CacheKeys sets the maximum number of keys in memory. A request with a cached key does not read
+// the file. Cached keys are never stale: a change of a key takes effect at once. A key takes some
+// 250 bytes once it has been used twice, and more if it has many host-defined scopes. 0 or less
+// disables the cache. Default: 262,144, which takes some 61 MiB when full. Raise it if more keys
+// are in use at a time.
 func CacheKeys(count int) Option { return func(s *engine) { s.keyRows = newKeyRows(count) } }
 
-// keyRows are rows of the bucket of keys, by current or previous hash, in the form that
-// [record.DecodeKeyRow] takes.
+// keyRows caches rows of the bucket of keys, by current or previous hash, in the form that
+// [record.DecodeKeyRow] expects.
 type keyRows = mirror.Mirror[driver.Hash, string]
 
 func newKeyRows(count int) *keyRows {
 	return mirror.New[driver.Hash](mirror.Options[string]{Max: count, Shards: min(64, 1+count/64), Second: true})
 }
 
-// maxCounts bounds the number of accounts in counts.
+// maxCounts is the maximum number of accounts whose counts are cached.
 const maxCounts = 10_000
 
-// counts caches the number of keys of each account, to check limits without counting. Only steps
-// use it.
+// counts caches the number of keys of each account, so that a check of the limit need not count
+// them. Only the writer's steps use it.
 type counts struct {
 	rows *mirror.Mirror[string, int] // by account
 }
@@ -54,7 +54,8 @@ func (c *counts) of(b *batch, account string) int {
 	return count
 }
 
-// add adds n, which may be negative, for keys that the step will create or delete.
+// add changes the account's count by n, which may be negative. Call it before the step creates or
+// deletes the keys.
 func (c *counts) add(b *batch, account string, n int) {
 	if count, ok := c.rows.InStep(account); ok {
 		c.rows.Set(b, account, count+n)

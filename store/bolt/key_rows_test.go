@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A oneKeyStore is a store of one key.
+// A oneKeyStore is a store that has one key.
 type oneKeyStore struct {
 	*engine
 	t   *testing.T
@@ -38,7 +38,8 @@ func hashNumber(n byte) (hash driver.Hash) {
 	return hash
 }
 
-// name returns the key's name by its hash, and whether it was in memory before.
+// name returns the name of the key, which it looks up by hash, and whether the key was in memory
+// before.
 func (s *oneKeyStore) name() (name string, inMemory bool) {
 	s.t.Helper()
 	_, inMemory = s.keyRows.Get(hashNumber(1))
@@ -49,7 +50,7 @@ func (s *oneKeyStore) name() (name string, inMemory bool) {
 	return key.Name, inMemory
 }
 
-// warm has the key be in memory, and fails if two reads do not do that.
+// warm reads the key twice, and fails unless the key is in memory then.
 func (s *oneKeyStore) warm() {
 	s.t.Helper()
 	s.name()
@@ -68,8 +69,8 @@ func (s *oneKeyStore) rename(to string, fail func()) error {
 	return err
 }
 
-// TestKeysAreInMemory: a key that was asked for twice is in memory until it is changed. A last use is no change, and
-// a change that is undone takes nothing away.
+// TestKeysAreInMemory checks that a key read twice stays in memory until it is changed. Recording
+// a use is no change, and an undone change must not remove the key.
 func TestKeysAreInMemory(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
@@ -112,8 +113,8 @@ func TestKeysAreInMemory(t *testing.T) {
 	}
 }
 
-// TestKeysInDoubtAreReadFromTheFile: if a commit fails and it is not known what is on the disk, readers see whatever the
-// system makes of that: what was committed, and later what was there before.
+// TestKeysInDoubtAreReadFromTheFile checks a commit that failed with unknown effect on the disk.
+// Readers must see what the system returns: first the committed state, and later the state before.
 func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
@@ -143,7 +144,8 @@ func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
 	}
 }
 
-// loseLastCommit has the file be as before the last commit, as if the system had dropped a page that it could not write.
+// loseLastCommit sets the file back to the state before the last commit, as if the system had
+// dropped a page that it could not write.
 func (s *oneKeyStore) loseLastCommit() {
 	s.t.Helper()
 	id := 0
@@ -156,12 +158,13 @@ func (s *oneKeyStore) loseLastCommit() {
 	}
 	defer func() { _ = file.Close() }()
 	page := s.db.Info().PageSize
-	if _, err := file.WriteAt(make([]byte, page), int64(id%2*page)); err != nil { // the other page of the two is the one before
+	if _, err := file.WriteAt(make([]byte, page), int64(id%2*page)); err != nil { // the other one is the previous commit's
 		s.t.Fatal(err)
 	}
 }
 
-// TestKeysAreNotReadAfterClose: a key in memory is not, and one that a reader has read before adds it after.
+// TestKeysAreNotReadAfterClose checks that a closed store returns no key, even one in memory, or
+// one that a reader adds to the cache after Close.
 func TestKeysAreNotReadAfterClose(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
@@ -181,7 +184,8 @@ func TestKeysAreNotReadAfterClose(t *testing.T) {
 	}
 }
 
-// TestKeysInMemoryAreBounded: keys of which more are in use than fit give way to others, and each is what it is.
+// TestKeysInMemoryAreBounded uses more keys than fit into memory. They must replace each other,
+// and each read must return the right key.
 func TestKeysInMemoryAreBounded(t *testing.T) {
 	s := openTemp(t)
 	s.keyRows = newKeyRows(8)
@@ -200,7 +204,7 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 5 * count {
-		i = i / 3 % count // each is asked for three times, and all again
+		i = i / 3 % count // three reads of each key, and then all keys again
 		hash := hashNumber(byte(i + 1))
 		hash.Sum[0] = byte(i)
 		if key, err := s.KeyByHash(t.Context(), hash); err != nil || key.ID != fmt.Sprint("key_", i) || key.Hash != hash {
@@ -220,7 +224,8 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// TestKeysInMemoryAreWhole: a key in memory is as it is in the file, whichever of its hashes leads to it.
+// TestKeysInMemoryAreWhole checks that a key from memory equals the key in the file, for the
+// current and the previous hash.
 func TestKeysInMemoryAreWhole(t *testing.T) {
 	key := driver.Key{
 		ID: "key", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead, scopes.Scope("own:read")),
@@ -233,7 +238,7 @@ func TestKeysInMemoryAreWhole(t *testing.T) {
 			t.Errorf("%s is not set", reflect.TypeFor[driver.Key]().Field(i).Name)
 		}
 	}
-	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // they are not in the record
+	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // not in the record
 	s := openTemp(t)
 	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)

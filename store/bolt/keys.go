@@ -47,8 +47,8 @@ func (s *engine) CreateKey(ctx context.Context, key driver.Key, options driver.C
 	})
 }
 
-// checkCredential returns auth.ErrCredentialChanged if the key that requests the creation was
-// rotated or deleted since it was verified.
+// checkCredential returns [auth.ErrCredentialChanged] if the key that authenticated the request
+// was rotated or deleted after its verification.
 func (b *batch) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
@@ -60,8 +60,8 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 	return err
 }
 
-// KeyByHash implements [driver.KeyStore]. Recently used hashes are cached; otherwise it costs one
-// lookup in the file, or two for a previous hash.
+// KeyByHash implements [driver.KeyStore]. Recently used hashes are cached. Otherwise KeyByHash
+// makes one lookup in the file, or two for a previous hash.
 func (s *engine) KeyByHash(ctx context.Context, hash driver.Hash) (key driver.Key, err error) {
 	if err := ctx.Err(); err != nil {
 		return key, err
@@ -93,7 +93,7 @@ func (s *engine) readKeyRow(ctx context.Context, hash []byte) (row string, err e
 }
 
 // keyRow returns the row of a current or previous hash, in the form that [record.DecodeKeyRow]
-// takes.
+// expects.
 func keyRow(tx *bbolt.Tx, hash []byte) (string, error) {
 	bucket := tx.Bucket(bucketKeys)
 	value := bucket.Get(hash)
@@ -132,7 +132,7 @@ func (s *engine) KeyByID(ctx context.Context, account, id string) (key driver.Ke
 	return key, err
 }
 
-// keyByID returns the key, and its uses, some of which are fields of the key.
+// keyByID returns a key and the times of its uses, some of which are also fields of the key.
 func keyByID(tx *bbolt.Tx, row []byte) (key driver.Key, used record.Uses, err error) {
 	value := tx.Bucket(bucketAccounts).Get(row)
 	if value == nil {
@@ -236,7 +236,7 @@ func (s *engine) DeleteKey(ctx context.Context, account, id string, check func(d
 	})
 }
 
-// removeKey removes a key with its hashes and uses, but not its audit entries.
+// removeKey removes a key with its hashes and times of use, but not its audit entries.
 func (s *engine) removeKey(b *batch, row []byte, key driver.Key) error {
 	s.keyCounts.add(b, key.Account, -1)
 	if err := b.Delete(bucketAccounts, row); err != nil {
@@ -307,13 +307,14 @@ func putKey(b *batch, key, old driver.Key) error {
 	return putAccountKey(b, &key, hash)
 }
 
-// accountsFill is how full a split leaves the first page of bucketAccounts. IDs of an account's keys
-// ascend: bbolt's default of 0.5 leaves the pages of a large account half full, and 0.95 those of
-// many small accounts a third.
+// accountsFill is the fraction of a page of bucketAccounts that a split leaves in the first page.
+// IDs of an account's keys ascend, so bbolt's default of 0.5 leaves the pages of a large account
+// half full. 0.95 leaves the pages of many small accounts a third full.
 const accountsFill = 0.75
 
-// putAccountKey sets the hash in the key's row, which also leads to the key's audit entries: to
-// those of a deleted key of the same ID, if the key is new.
+// putAccountKey stores the key's hash in its row in bucketAccounts. The row also holds the number
+// of the key's last audit entry. A new key takes over the entries of a deleted key with the same
+// ID.
 func putAccountKey(b *batch, key *driver.Key, hash []byte) error {
 	row := record.AccountKey(key.Account, key.ID)
 	before := targetRow(b.tx, key.Account, audit.Target{Kind: audit.TargetKey, ID: key.ID})
@@ -340,7 +341,7 @@ func deleteHashes(b *batch, key driver.Key) error {
 	return nil
 }
 
-// putUses stores the uses of a key if they have changed.
+// putUses stores the times of use of a key if they have changed.
 func putUses(b *batch, row []byte, used, before record.Uses) error {
 	if used == before {
 		return nil
@@ -348,7 +349,7 @@ func putUses(b *batch, row []byte, used, before record.Uses) error {
 	return b.Put(bucketKeyUses, row, used.Encode())
 }
 
-// ExpiringKeys implements [driver.KeyStore]. It omits unreadable keys, whose values are invalid.
+// ExpiringKeys implements [driver.KeyStore]. It omits unreadable keys, whose tokens are invalid.
 func (s *engine) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (list []driver.Key, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -373,7 +374,7 @@ func (s *engine) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (li
 	return list, nil
 }
 
-// listExpiry replaces old's expiry row by key's.
+// listExpiry replaces the row in bucketExpiry of the key old by a row for key.
 func (b *batch) listExpiry(key, old *driver.Key) error {
 	is, was := driver.ExpiryOf(key), driver.ExpiryOf(old)
 	if is.At.Equal(was.At) {

@@ -16,12 +16,12 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
-// ErrLeft is wrapped by the error of [Open] for a file that was left for another store, which has
-// all later changes. The error names that store, and explains how to come back.
+// ErrLeft is wrapped by the error of [Open] if the file was left for another store, which holds
+// all later changes. The error names that store, and explains how to return.
 var ErrLeft = errors.New("this file was left")
 
-// Left lets [Open] open a file that was left, to read it once more. Anything written to it is in no
-// other store.
+// Left lets [Open] open a file that was left, to read it again. Changes made to it are missing in
+// the store for which it was left.
 func Left() Option { return func(s *engine) { s.left = true } }
 
 // A departure is the row in meta that records the store for which the file was left.
@@ -44,7 +44,7 @@ func (s *engine) Leave(ctx context.Context, place string) error {
 	return s.writer.Run(ctx, func(b *batch) error { return b.Put(bucketMeta, keyLeft, value) })
 }
 
-// checkLeft refuses a file that was left.
+// checkLeft returns [ErrLeft] if the file was left.
 func checkLeft(db *bbolt.DB) error {
 	return db.View(func(tx *bbolt.Tx) error {
 		value := tx.Bucket(bucketMeta).Get(keyLeft)
@@ -61,11 +61,11 @@ func checkLeft(db *bbolt.DB) error {
 	})
 }
 
-// Return makes a file that was left usable again, in the state in which it was left. It lacks all
-// changes made since in the other store: keys revoked there work again, and events delivered from
-// there are delivered again, so nothing may use that store from now on. Return has no effect on a
-// file that was not left. The error names the file; it wraps [ErrLocked] if the file is open, and
-// [ErrSchema] if it is not ours or of another schema.
+// Return makes a file that was left usable again, in the state in which it was left. The file
+// lacks all changes made in the other store since then: keys revoked there work again, and events
+// delivered from there are delivered again. So nothing may use the other store from now on. Return
+// has no effect on a file that was not left. Its error names the file; it wraps [ErrLocked] if the
+// file is open, and [ErrSchema] if another program made the file or it has another schema.
 func Return(path string) (err error) {
 	defer debug.SetPanicOnFault(catchFaults())
 	defer func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// TestLeft: a file that is left is refused with a sentence, opened to be copied, and opened
-// again once it is returned to.
+// TestLeft checks that a file that was left is refused with an explanation, can be opened to be
+// copied, and can be opened normally after Return.
 func TestLeft(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	opened := func(options ...bolt.Option) *bolt.Store {

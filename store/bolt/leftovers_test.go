@@ -16,14 +16,14 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestDeletionGoesInSteps: deleting a webhook touches none of the rows of what it is
-// owed, however many those are; purges remove them, some at a time, and go on with it
-// after the file was closed in between. Nothing shows of them meanwhile.
+// TestDeletionGoesInSteps checks that the deletion of a webhook touches none of the rows of its
+// pending deliveries. Purges must remove these rows step by step, and continue after the file was
+// closed and opened. Meanwhile no method may return them.
 func TestDeletionGoesInSteps(t *testing.T) {
 	const events, limit = 1000, 100
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)
-	for i := range 3 { // the first is inactive
+	for i := range 3 { // the first webhook is inactive
 		if err := s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestDeletionGoesInSteps(t *testing.T) {
 			t.Fatalf("step %d removed %d rows, %v, %v; want about %d and more", steps, removed, more, err, limit)
 		}
 	}
-	if _, err := s.Purge(t.Context(), driver.Purge{Limit: limit}); err != nil { // finds that there is no more
+	if _, err := s.Purge(t.Context(), driver.Purge{Limit: limit}); err != nil { // finds no more rows
 		t.Fatal(err)
 	}
 	if more, err := s.Purge(t.Context(), driver.Purge{Limit: limit}); more || err != nil {
@@ -73,8 +73,8 @@ func TestDeletionGoesInSteps(t *testing.T) {
 	}
 }
 
-// TestPurge_ManyDeletedWebhooks_GoInOneStep: what many webhooks have left, a little each, is removed in one step, and keeps it from
-// nothing else.
+// TestPurge_ManyDeletedWebhooks_GoInOneStep checks that a single step removes the few rows that
+// each of many deleted webhooks has left, and that it does its other work, too.
 func TestPurge_ManyDeletedWebhooks_GoInOneStep(t *testing.T) {
 	const deleted = 20
 	s := openTemp(t)
@@ -105,7 +105,7 @@ func TestPurge_ManyDeletedWebhooks_GoInOneStep(t *testing.T) {
 	}
 }
 
-// transactions returns the number of the last commit.
+// transactions returns the ID of the last committed transaction.
 func transactions(t *testing.T, s *engine) (id int) {
 	t.Helper()
 	if err := s.db.View(func(tx *bbolt.Tx) error { id = tx.ID(); return nil }); err != nil {
@@ -114,7 +114,7 @@ func transactions(t *testing.T, s *engine) (id int) {
 	return id
 }
 
-// TestLeftoversExpire: what is left over when its time comes ends without a trace.
+// TestLeftoversExpire checks that rows of deleted webhooks expire without leaving a trace.
 func TestLeftoversExpire(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
@@ -123,7 +123,7 @@ func TestLeftoversExpire(t *testing.T) {
 	publishMany(t, s, 20)
 	outcomes := together(t, s, func(b *batch) error {
 		return s.deleteWebhook(b, "acct", "wh1", nil)
-	}, func(b *batch) error { // it has looked for leftovers before
+	}, func(b *batch) error { // has already looked for leftovers
 		_, err := s.purge(b, &driver.Purge{Payloads: time.Now().Add(time.Hour), Limit: 100})
 		return err
 	})
@@ -137,8 +137,8 @@ func TestLeftoversExpire(t *testing.T) {
 	}
 }
 
-// TestSweepsRace: while several calls remove what a webhook has left, nothing of the one made again
-// with its id goes with it.
+// TestSweepsRace runs several sweeps for a deleted webhook at once. They must remove nothing of a
+// new webhook with the same ID.
 func TestSweepsRace(t *testing.T) {
 	const rounds, events = 5, 200
 	s := openTemp(t)
@@ -188,8 +188,8 @@ func TestSweepsRace(t *testing.T) {
 	}
 }
 
-// TestSettle_BesideADeletion_IsStale: a result of a deleted webhook does not count in the same
-// batch, nor later while its row is still there.
+// TestSettle_BesideADeletion_IsStale checks that the result of an attempt does not count if the
+// webhook was deleted, in the same batch or earlier while the delivery's row still exists.
 func TestSettle_BesideADeletion_IsStale(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
@@ -249,7 +249,7 @@ func publishMany(t *testing.T, s *engine, events int) {
 	wg.Wait()
 }
 
-// retrySome claims that many deliveries and puts off those to the webhook.
+// retrySome claims n deliveries, and postpones those to the webhook.
 func retrySome(t *testing.T, s *engine, webhook string, n int) {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), n)
@@ -269,7 +269,7 @@ func retrySome(t *testing.T, s *engine, webhook string, n int) {
 	}
 }
 
-// pendingRows counts what the file says is pending, for any webhook.
+// pendingRows returns the number of pending rows in the file, for all webhooks.
 func pendingRows(t *testing.T, s *engine) (rows int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestDamagedFileIsLetGo damages each page of a file in turn: with or without an error of Open, the
-// file can be opened once it was restored in its place.
+// TestDamagedFileIsLetGo damages each page of a file in turn and opens it. Whether or not Open
+// fails, the file must be usable again after its contents are restored in place.
 func TestDamagedFileIsLetGo(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "storage.db")
@@ -38,7 +38,7 @@ func TestDamagedFileIsLetGo(t *testing.T) {
 	before, refused := descriptors(), 0
 	for page := 0; page < len(good); page += os.Getpagesize() {
 		damaged := bytes.Clone(good)
-		copy(damaged[page+8:], []byte{0xff, 0xff}) // its flags
+		copy(damaged[page+8:], []byte{0xff, 0xff}) // page flags
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestDamagedFileIsLetGo(t *testing.T) {
 		} else {
 			refused++
 		}
-		if err := os.WriteFile(path, good, 0o600); err != nil { // the same file, as cp does
+		if err := os.WriteFile(path, good, 0o600); err != nil { // writes the same file, as cp does
 			t.Fatal(err)
 		}
 		s, err := bolt.Open(path)

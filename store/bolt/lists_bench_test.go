@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// BenchmarkOperatorLists measures, among a million keys that expire within a year, of 1,000
-// accounts or of one: a page of 100 keys that expire from any time on; the sizes of 100 accounts,
-// or of the one.
+// BenchmarkOperatorLists uses a million keys that expire within a year, of 1,000 accounts or of
+// one. It measures a page of 100 keys that expire from some time on, and the sizes of 100 accounts
+// or of the single account.
 //
 //	go test -run '^$' -bench OperatorLists ./store/bolt
 func BenchmarkOperatorLists(b *testing.B) {
@@ -58,7 +58,7 @@ func BenchmarkOperatorLists(b *testing.B) {
 	}
 }
 
-// fillExpiring writes a file of keys that expire.
+// fillExpiring fills a file with keys that expire.
 func fillExpiring(b *testing.B, path string, keys, accounts int, now time.Time) {
 	b.Helper()
 	s, err := open(path)

@@ -13,13 +13,13 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Load implements [driver.Deliveries]. Events published moments ago are in memory.
+// Load implements [driver.Deliveries]. Recently published events are read from memory.
 func (s *engine) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if err := s.writer.Ready(); err != nil {
-		return nil, err // the outcome of an attempt could not be recorded
+		return nil, err // the outcomes of attempts could not be stored
 	}
 	defer debug.SetPanicOnFault(catchFaults())
 	l := &loader{store: s, ctx: context.WithoutCancel(ctx), now: time.Now()}
@@ -33,20 +33,21 @@ func (s *engine) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.
 	return list, nil
 }
 
-// A loader loads deliveries. It reads an event for several webhooks once.
+// A loader loads deliveries for one call of Load. It opens a transaction only if it needs the
+// file.
 type loader struct {
 	store *engine
 	ctx   context.Context
 	now   time.Time
 
-	// The transaction, once something must be read from the file.
+	// The read transaction. It begins when something must be read from the file.
 	tx      *bbolt.Tx
 	log     *eventlog.View
-	err     error  // why no transaction could begin
+	err     error  // error that prevented the transaction
 	version uint64 // of webhookRows, from before tx began
 }
 
-// begin begins the transaction, unless it has begun, and reports whether there is one.
+// begin begins the transaction if it has not begun yet. It returns false if that fails.
 func (l *loader) begin() bool {
 	if l.tx != nil || l.err != nil {
 		return l.err == nil
@@ -70,11 +71,11 @@ func (l *loader) end() {
 	}
 }
 
-// load sets d to the delivery.
+// load sets d to the delivery ref.
 func (l *loader) load(ref driver.DeliveryRef, d *driver.LoadedDelivery) {
-	d.State = driver.Unread // if a damaged page hides whether it is pending
+	d.State = driver.Unread // in case a damaged page hides whether the delivery is pending
 	defer func() {
-		// A damaged page counts as a damaged record.
+		// Treat a damaged page like a damaged record.
 		if p := recover(); p != nil && d.State == driver.Ready {
 			d.Webhook, d.Err = &driver.Webhook{ID: ref.WebhookID}, record.ErrCorrupt
 		}
@@ -111,9 +112,9 @@ func (l *loader) load(ref driver.DeliveryRef, d *driver.LoadedDelivery) {
 	}
 }
 
-// notLater returns when a delivery that is pending as published is due: at once. published may be
-// later than now, because the clock was set back since, or was ahead where the event was imported
-// from.
+// notLater returns the due time of a delivery that has been pending since its publication: the
+// time of publication, but at most now. The time of publication may be in the future if the clock
+// was set back since, or if the event was imported from a store whose clock was ahead.
 func (l *loader) notLater(published time.Time) time.Time {
 	if published.After(l.now) {
 		return l.now
@@ -121,7 +122,8 @@ func (l *loader) notLater(published time.Time) time.Time {
 	return published
 }
 
-// age returns the age of an event, without time that may not have passed, see [engine.Doubt].
+// age returns the age of an event, less the time that a clock jump may have added, see
+// [engine.Doubt].
 func (s *engine) age(published time.Time) time.Duration {
 	if published.IsZero() {
 		return 0
@@ -129,8 +131,8 @@ func (s *engine) age(published time.Time) time.Duration {
 	return max(0, s.clock.Time().Sub(published)-s.clock.Doubt())
 }
 
-// webhook returns the current webhook of that ID, or the webhook as readers of the transaction see
-// it; nil if there is none.
+// webhook returns the current webhook with that ID, or the version that the transaction reads; nil
+// if there is none.
 func (l *loader) webhook(id string) *indexedWebhook {
 	if w, ok := l.store.webhookRows.Get(id); ok {
 		return w
@@ -141,7 +143,7 @@ func (l *loader) webhook(id string) *indexedWebhook {
 	return l.store.webhookSeen(l.tx, l.version, id)
 }
 
-// readPending sets the pending state of the delivery, and reports whether it is pending.
+// readPending sets d to the delivery's pending state, and reports whether the delivery is pending.
 func (l *loader) readPending(ref driver.DeliveryRef, d *driver.LoadedDelivery) bool {
 	p, pending := l.log.Pending(ref, l.now)
 	d.Due, d.Attempts, d.Before = p.Due, p.Attempts, p.Before

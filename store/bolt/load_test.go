@@ -7,14 +7,15 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestClaimsOfWhatWasJustPublished begin no transaction: what they are about is in memory.
+// TestClaimsOfWhatWasJustPublished checks that claiming newly published deliveries begins no
+// transaction, because the events are in memory.
 func TestClaimsOfWhatWasJustPublished(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	worker := storetest.WorkerOf(s)
-	if tasks, err := worker.Claim(t.Context(), 1); err != nil || len(tasks) > 0 { // it begins to deliver
+	if tasks, err := worker.Claim(t.Context(), 1); err != nil || len(tasks) > 0 { // starts the delivery
 		t.Fatal(tasks, err)
 	}
 	if _, err := s.Enqueue(t.Context(), testEvent(1, 10)); err != nil {

@@ -32,12 +32,12 @@ func init() {
 	roles["change again"] = func(path string) error { return changeKeys(path, 1) }
 }
 
-// killedBeforeSync is a process killed when a sync was about to begin: what it has
-// written is still written by the next one.
+// killedBeforeSync kills the process when a sync is about to begin. The system still writes its
+// data at the next sync.
 const killedBeforeSync = "fdatasync:error=EIO:signal=KILL"
 
-// diskFaults are what strace injects. A thread is counted by itself, so that one call
-// fails or a few.
+// diskFaults are the faults that strace injects. It counts calls per thread, so that one call
+// fails or a few do.
 var diskFaults = []string{"fdatasync:error=EIO", "fdatasync:error=EIO", killedBeforeSync, "pwrite64:error=ENOSPC", "fsync:error=EIO"}
 
 const (
@@ -45,11 +45,11 @@ const (
 	keysChanged = 12 // by each process
 )
 
-// TestLostSyncs has a sync of the real file fail (EIO), or a write, or a process be
-// killed in the middle of a commit. A process whose call failed goes on, and another
-// follows it. At many a moment the power fails, on a disk that has any of
-// what was written and not synced since: the file must open, with all that was
-// acknowledged by then and without what was refused.
+// TestLostSyncs makes a sync or a write of a real file fail (EIO), or kills the process during a
+// commit. The process continues after the failed call, and another process follows. At many
+// moments it simulates a power loss, after which the disk has any part of the data written since
+// the last sync. The file must open, with everything acknowledged by then and nothing that was
+// refused.
 func TestLostSyncs(t *testing.T) {
 	t.Parallel()
 	if testbubble.Raced {
@@ -80,7 +80,7 @@ func TestLostSyncs(t *testing.T) {
 		if fault == killedBeforeSync {
 			calls = slices.DeleteFunc(calls, func(c osCall) bool { return c.failed })
 		}
-		restart, critical, before := len(calls), 0, refused // until call critical every one is followed by a power loss
+		restart, critical, before := len(calls), 0, refused // a power loss follows each call up to critical
 		for i, c := range calls {
 			if c.failed && c.name == "fdatasync" {
 				if calls[i-1].name == "pwrite64" && calls[i-1].offset <= 4096 {
@@ -123,7 +123,7 @@ func someKey(name string, i int) driver.Key {
 	return key
 }
 
-// changeKeys creates and deletes keys, and prints before and after each what it does.
+// changeKeys creates and deletes keys. It prints a line before and after each change.
 func changeKeys(path string, turn int) error {
 	s, err := bolt.Open(path)
 	if err != nil {
@@ -150,14 +150,14 @@ func changeKeys(path string, turn int) error {
 	return s.Close()
 }
 
-// A disk is a file as the processes see it and as the disk has it, by sectors, and what
-// was told of its keys.
+// A disk holds the file as processes see it and as the disk has it, by sectors. It also holds the
+// outcomes of changes to keys.
 type disk struct {
 	seen, synced []byte
-	unsynced     map[int]bool // sectors that were written since the last sync
-	limbo        map[int]bool // those of a sync that failed: the system does not write them again
+	unsynced     map[int]bool // sectors written since the last sync
+	limbo        map[int]bool // sectors of a failed sync, which the system does not write again
 
-	keys map[string]bool // by id, whether it is there; not in it: unknown
+	keys map[string]bool // whether the key with an ID exists; unknown if missing
 }
 
 const sectorSize = 512
@@ -215,19 +215,18 @@ func (d *disk) grow(size int) {
 	}
 }
 
-// write copies a sector of what is seen.
+// write copies a sector of the file as processes see it.
 func (d *disk) write(to []byte, at int) {
 	end := min((at+1)*sectorSize, len(d.seen))
 	copy(to[at*sectorSize:end], d.seen[at*sectorSize:end])
 }
 
-// afterPowerLoss returns the file with a share of what need not be on the disk: none,
-// all, or anything between.
+// afterPowerLoss returns the file with a random share of the unsynced sectors: none, all, or some.
 func (d *disk) afterPowerLoss(random *rand.Rand) []byte {
 	file := append([]byte(nil), d.synced...)
 	for _, sectors := range []map[int]bool{d.limbo, d.unsynced} {
 		share := []float64{0, 1, random.Float64()}[random.IntN(3)]
-		for at := range len(d.seen)/sectorSize + 1 { // in order, so that a seed means something
+		for at := range len(d.seen)/sectorSize + 1 { // in order, so that seeds are repeatable
 			if sectors[at] && random.Float64() < share {
 				d.write(file, at)
 			}
@@ -236,7 +235,8 @@ func (d *disk) afterPowerLoss(random *rand.Rand) []byte {
 	return file
 }
 
-// check writes the file, opens it, and compares the keys in it, or says what is wrong.
+// check writes the file, opens it, and compares its keys with the expected ones. It returns a
+// description of the difference, or "".
 func (d *disk) check(t *testing.T, path string, file []byte) (wrong string) {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)

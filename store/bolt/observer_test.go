@@ -8,7 +8,8 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// Each commit is told with how many steps share it, also one that fails; Close waits for that.
+// TestCommitsAreObserved checks that the observer gets each commit with its number of steps,
+// including failed commits, and that Close waits for the observer.
 func TestCommitsAreObserved(t *testing.T) {
 	var mu sync.Mutex
 	var told []observe.Commit

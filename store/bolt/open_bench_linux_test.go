@@ -29,10 +29,11 @@ func init() {
 	}
 }
 
-// BenchmarkColdOpen opens a file of 1 GiB, and of 10 GB, whose process was killed while it published,
-// and of which the system has nothing in memory: as after a power loss. Each event has a body of 4 KiB, an
-// id that does not ascend, and a pending delivery. Against it, the same file is read from its beginning to its
-// end. Memory is the heap, and all that is not of the file.
+// BenchmarkColdOpen opens files of 1 GiB and 10 GB after their process was killed while it
+// published. Nothing of the file is in the system's memory, as after a power loss. Each event has
+// a body of 4 KiB, an ID that does not ascend, and a pending delivery. For comparison, the same
+// file is read from begin to end. The memory reported is the heap, and all memory that is not
+// backed by files.
 func BenchmarkColdOpen(b *testing.B) {
 	for name := range coldSizes {
 		b.Run(name, func(b *testing.B) {
@@ -83,7 +84,8 @@ func BenchmarkColdOpen(b *testing.B) {
 	}
 }
 
-// fillAndDie publishes until the file has the size, and kills its process while it goes on.
+// fillAndDie publishes until the file has the given size, and kills its process while it
+// publishes.
 func fillAndDie(path string, size int64) error {
 	s, err := bolt.Open(path)
 	if err != nil {
@@ -117,7 +119,7 @@ func fillAndDie(path string, size int64) error {
 	return io.ErrUnexpectedEOF
 }
 
-// readWhole returns how long it takes to read a file from its beginning to its end.
+// readWhole returns how long it takes to read a file from begin to end.
 func readWhole(b *testing.B, path string) time.Duration {
 	start := time.Now()
 	f, err := os.Open(path)
@@ -131,7 +133,7 @@ func readWhole(b *testing.B, path string) time.Duration {
 	return time.Since(start)
 }
 
-// forgetFile has the system forget what it has of a file in memory.
+// forgetFile makes the system drop a file from its cache.
 func forgetFile(b *testing.B, path string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -147,7 +149,7 @@ func forgetFile(b *testing.B, path string) {
 	}
 }
 
-// memoryOf returns how many bytes of memory the process has that are not of files.
+// memoryOf returns the number of bytes of the process's memory that files do not back.
 func memoryOf(b *testing.B) int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

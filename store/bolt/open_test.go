@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// wantOpenError opens path and wants an error that names the file, and says and
-// wraps what is given.
+// wantOpenError opens path and checks the error: it must name the file, contain says and wrap
+// wrapped.
 func wantOpenError(t *testing.T, path string, wrapped error, says string) {
 	t.Helper()
 	s, err := bolt.Open(path)
@@ -67,8 +67,8 @@ func TestLockedFileFailsWithinASecond(t *testing.T) {
 	}
 }
 
-// TestWait: a host that is started before its predecessor has closed the file waits, and
-// finds what that has written.
+// TestWait checks that a host that starts before its predecessor has closed the file waits, and
+// then finds all changes of the predecessor.
 func TestWait(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	before, err := bolt.Open(path)
@@ -82,7 +82,7 @@ func TestWait(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		time.Sleep(600 * time.Millisecond) // longer than Open waits unasked
+		time.Sleep(600 * time.Millisecond) // longer than the default of Wait
 		err := before.CreateKey(context.Background(), driver.Key{ID: "key_1", Account: "acct_1", Hash: driver.Hash{Sum: [32]byte{1}}}, driver.CreateOptions{})
 		ended <- errors.Join(err, before.Close())
 	}()
@@ -121,7 +121,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		}
 	}
 	wantOpenError(t, write("newer.db", ofSchema("format", 2)), bolt.ErrSchema, "The version that wrote the file reads it, and newer ones do")
-	for version := range uint64(10) { // also of schema 1, which is the first of the format that is released
+	for version := range uint64(10) { // includes schema 1, the first of the released format
 		path := write(fmt.Sprint("unreleased-", version), ofSchema("schema", version))
 		before := rowsOf(t, path)
 		wantOpenError(t, path, bolt.ErrSchema, "unreleased build")

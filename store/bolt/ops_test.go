@@ -12,7 +12,7 @@ var (
 	RestoreFile func(path, from string) error
 )
 
-// A report is the result of Verify.
+// A report is the result of Verify, without types of package boltops.
 type report struct {
 	FreeBytes int64
 	Problems  []string

@@ -14,37 +14,39 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
-// parking keeps bbolt's free list short. bbolt writes the whole list with each commit, 8 bytes a
-// page: a megabyte or more after a purge of millions of events.
+// parking keeps bbolt's free list short. bbolt writes the whole list with each commit, at 8 bytes
+// per free page: a megabyte or more after a purge of millions of events.
 //
-// After a purge step, free pages are parked in extents, each a bucket in bucketSpare with one value
-// of zeros. A commit that parks fails if it would grow the file; then smaller extents are tried.
-// When the list runs short, or the file grew because no run of free pages was long enough, the
-// largest extents are deleted, which frees their pages without writing them.
+// After a purge step, free pages are parked: moved into extents, which are buckets in bucketSpare
+// with one value of zeros each. A commit that parks pages fails if it would grow the file; the
+// next one tries smaller extents. When the list becomes too short, or the file grew because no run
+// of free pages was long enough, the largest extents are deleted. That frees their pages without
+// writing them.
 //
-// bbolt's NoFreelistSync is no alternative: bbolt then scans the whole file at Open, and again,
-// with the writer held, after each commit that fails.
+// bbolt's option NoFreelistSync is no alternative: with it, bbolt scans the whole file at Open,
+// and again after each failed commit, while it holds the writer lock.
 type parking struct {
 	pageSize       int
-	listed, parked atomic.Int64 // free pages as of the last commit: in the list, in extents
+	listed, parked atomic.Int64 // free pages as of the last commit: in the free list, in extents
 
-	// Only steps of the writer may use the following fields.
-	extent      int    // pages of the next extent
-	making      int    // pages of the extents that this transaction makes
-	end         uint64 // pages of the file as of the last commit
+	// Only steps may use the following fields; the writer runs one step at a time.
+	extent      int    // size of the next extent in pages
+	making      int    // pages of the extents made by the current transaction
+	end         uint64 // size of the file in pages as of the last commit
 	grew        bool   // the last commit grew the file
-	skip, fails int    // purge steps to skip, and consecutive failures with single pages
+	skip, fails int    // purge steps still to skip; consecutive failures with extents of one page
 }
 
 const (
 	firstExtent, maxExtent = 64, 128 // pages
-	parkedAtOnce           = 512     // pages a step: writing them delays other steps
+	parkedAtOnce           = 512     // pages per step: writing them delays other steps
 	unparkedAtGrowth       = 256     // pages
-	maxListAtGrowth        = 2000    // pages: if readers hold so many, more would not help
-	maxSkip                = 6       // as a power of two
+	maxListAtGrowth        = 2000    // pages: if so many are free, readers hold them
+	maxSkip                = 6       // exponent: at most 64 purge steps are skipped
 
-	// keptInPurge is the number of pages that stay listed during a purge. A page then has time to
-	// become part of a long run: the next steps of the purge free the pages around it.
+	// keptInPurge is the number of free pages that stay in the list during a purge. The next purge
+	// steps free neighbors of such a page, so that it becomes part of a long run before it is
+	// parked.
 	keptInPurge = 8000
 
 	allocSize = 16 << 20 // growth of the file in bytes: bbolt's default
@@ -55,7 +57,7 @@ var (
 	extentZeros [1 << 20]byte
 )
 
-// load counts the free pages.
+// load counts the free pages of the file.
 func (p *parking) load(s *engine) error {
 	p.extent = firstExtent
 	return s.db.View(func(tx *bbolt.Tx) error {
@@ -71,7 +73,7 @@ func (p *parking) load(s *engine) error {
 	})
 }
 
-// committed records the number of listed pages, and whether the file grew.
+// committed records the length of the free list and the size of the file after transaction tx.
 func (p *parking) committed(file io.ReaderAt, tx int) {
 	list, ok := pagefile.ReadFreeList(file, p.pageSize, tx)
 	if !ok {
@@ -85,13 +87,13 @@ func (p *parking) committed(file io.ReaderAt, tx int) {
 // freeBytes returns the size of the file's free pages in bytes.
 func (p *parking) freeBytes() int64 { return (p.listed.Load() + p.parked.Load()) * int64(p.pageSize) }
 
-// extentPages returns the size of an extent in pages. The extent's key is this size and a unique
-// number.
+// extentPages returns the size of an extent in pages. The extent's key consists of this size and a
+// unique number.
 func extentPages(key []byte) int { return int(binary.BigEndian.Uint64(key)) }
 
-// park parks free pages if the list is longer than a page, or longer than keptInPurge during a
-// purge. It reports whether there may be more to park. It returns no error: commits still work with
-// a longer list.
+// park parks free pages if the free list takes more than a page, or, during a purge, more than
+// keptInPurge entries. It reports whether more pages may be left to park. It returns no error,
+// because commits also work with a longer list.
 func (s *engine) park(ctx context.Context, purging bool) (more bool) {
 	keep := pagefile.FreeListPage(s.parking.pageSize)
 	if purging {
@@ -138,8 +140,9 @@ func (b *batch) park(keep int) (more bool, err error) {
 			return false, err
 		}
 	}
-	// Growing the file might wait for readers, because bbolt must map it again. But the list itself
-	// needs a run of pages, and a long list may find none.
+	// Limit the size of the file: growing it might wait for readers, because bbolt must map it
+	// again. But allow some growth, because the list itself needs a run of pages, and a long list
+	// may not find one.
 	db := b.tx.DB()
 	slack := int(p.listed.Load())/pagefile.FreeListPage(p.pageSize) + 8
 	db.AllocSize, db.MaxSize = 0, int(b.tx.Size())+slack*p.pageSize
@@ -147,9 +150,9 @@ func (b *batch) park(keep int) (more bool, err error) {
 	return true, nil
 }
 
-// ended is called after each transaction and chooses the size of the next extents. Extents that did
-// not fit are halved: there are too few runs of free pages of that length, or readers still need
-// the pages.
+// ended chooses the size of the next extents; it is called after each transaction. If extents did
+// not fit, it halves their size: there are too few runs of free pages of that length, or readers
+// still need the pages.
 func (p *parking) ended(done bool) {
 	switch {
 	case p.making == 0:
@@ -166,8 +169,8 @@ func (p *parking) ended(done bool) {
 	p.making = 0
 }
 
-// unpark is called once before a transaction writes. It frees extents if the list is short, or if
-// the last commit grew the file while pages were parked.
+// unpark deletes extents if the free list is short, or if the last commit grew the file while
+// pages were parked. Each transaction calls it once, before it writes.
 func (b *batch) unpark() error {
 	if b.unparked {
 		return nil
@@ -195,7 +198,7 @@ func (b *batch) unpark() error {
 	if len(keys) == 0 {
 		return nil
 	}
-	b.MarkWritten() // commits the deletions even if the step only reads
+	b.MarkWritten() // so that the deletions are committed even if the step only reads
 	for _, k := range keys {
 		if err := extents.DeleteBucket(k); err != nil {
 			return err

@@ -17,11 +17,12 @@ import (
 
 var purgedEvents = flag.Int("purged", 1_000_000, "how many events BenchmarkAfterPurge purges")
 
-// BenchmarkAfterPurge measures an Enqueue by itself, in a fresh file, half full and full, after a
-// purge of all deliveries, and half full after that: the median, and the bytes that the process
-// wrote a commit. The deliveries are pending, so the purge first writes that each has expired, which
-// grows the file before any page is free. Then the file is filled up: it must not be much larger than
-// after the purge. The purge's time is without the pauses of a service.
+// BenchmarkAfterPurge measures single calls of Enqueue: in a fresh file, in a half full and a full
+// one, after a purge of all deliveries, and in a half full one after that. It reports the median
+// time, and the bytes written per commit. The deliveries are pending, so the purge first records
+// that each has expired, which makes the file grow before any page is free. Then the file is
+// filled again; it must not become much larger than after the purge. The purge's time excludes the
+// pauses of a service.
 func BenchmarkAfterPurge(b *testing.B) {
 	events := *purgedEvents
 	if testing.Short() {
@@ -39,7 +40,7 @@ func BenchmarkAfterPurge(b *testing.B) {
 		}
 		n := 0
 		measure := func(name string) {
-			maintain(b, s, time.Time{}) // as a service does once a minute
+			maintain(b, s, time.Time{}) // a service does this every minute
 			p50, written := enqueueAlone(b, s, &n, 1000)
 			b.ReportMetric(p50, name+"-p50-µs")
 			b.ReportMetric(written/1000, name+"-KB/commit")
@@ -72,7 +73,7 @@ func BenchmarkAfterPurge(b *testing.B) {
 	}
 }
 
-// maintain purges what was published before then.
+// maintain purges events published before the given time.
 func maintain(b *testing.B, s *engine, before time.Time) {
 	for more := true; more; {
 		var err error
@@ -82,8 +83,8 @@ func maintain(b *testing.B, s *engine, before time.Time) {
 	}
 }
 
-// enqueueAlone publishes one event after the other, and returns the median time in µs and the
-// bytes written a commit.
+// enqueueAlone publishes events one by one. It returns the median time in µs, and the bytes
+// written per commit.
 func enqueueAlone(b *testing.B, s *engine, n *int, count int) (p50, written float64) {
 	took := make([]time.Duration, count)
 	before := bytesWritten(b)
@@ -100,7 +101,7 @@ func enqueueAlone(b *testing.B, s *engine, n *int, count int) (p50, written floa
 	return float64(took[count/2].Nanoseconds()) / 1000, written
 }
 
-// enqueueMany publishes by 256 at a time.
+// enqueueMany publishes events, 256 at a time.
 func enqueueMany(b *testing.B, s *engine, n *int, count int) {
 	enqueueBodies(b, s, n, count, make([]byte, 256))
 }
@@ -130,7 +131,7 @@ func sizeOf(tb testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// bytesWritten returns how many bytes the process has written by system calls.
+// bytesWritten returns the number of bytes that the process has written by system calls.
 func bytesWritten(tb testing.TB) (n int64) {
 	stats, err := os.ReadFile("/proc/self/io")
 	if err != nil {
@@ -145,8 +146,9 @@ func bytesWritten(tb testing.TB) (n int64) {
 	return 0
 }
 
-// BenchmarkFailingCommits measures commits that fail for want of room in a file of 1 GiB that is full, and then
-// in one that was purged: how long one holds the writer, the longest, and the processor time of one.
+// BenchmarkFailingCommits measures commits that fail because there is no room, in a full file of 1
+// GiB and then in a purged one: the time for which one holds the writer, the longest such time,
+// and the processor time per commit.
 func BenchmarkFailingCommits(b *testing.B) {
 	size := int64(1 << 30)
 	if testing.Short() {
@@ -167,7 +169,7 @@ func BenchmarkFailingCommits(b *testing.B) {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
 				began, before := time.Now(), processorTime(b)
-				s.db.AllocSize, s.db.MaxSize = 0, 1 // bbolt fails by itself, and reads its list of free pages again
+				s.db.AllocSize, s.db.MaxSize = 0, 1 // bbolt fails, and reads its free list again
 				err := commit()
 				took, used = append(took, time.Since(began)), append(used, processorTime(b)-before)
 				return err
@@ -175,7 +177,7 @@ func BenchmarkFailingCommits(b *testing.B) {
 			defer s.writer.Around(nil)
 			for b.Loop() {
 				_ = s.writer.RunAlone(b.Context(), func(batch *batch) error {
-					return batch.Put(bucketMeta, []byte("large"), make([]byte, 4<<20)) // there is no room for it
+					return batch.Put(bucketMeta, []byte("large"), make([]byte, 4<<20)) // does not fit
 				})
 			}
 			slices.Sort(took)

@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A file is purged and published to, and opened as a kill leaves it in each commit: before the
-// meta page is written, and after.
+// TestParking_KilledInCommit_FileIsWhole purges a file and publishes to it. It opens the file as a
+// kill leaves it in each commit: before the meta page is written, and after.
 func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -53,7 +53,7 @@ func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
 	}
 }
 
-// spareInKilled opens a file and uses it, and returns how many pages are spare.
+// spareInKilled opens and uses a file, and returns the number of its spare pages.
 func spareInKilled(t *testing.T, file []byte) int {
 	path := filepath.Join(t.TempDir(), "killed.db")
 	if err := os.WriteFile(path, file, 0o600); err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// spareState is how the pages of a file are used.
+// A spareState holds how the pages of a file are used.
 type spareState struct {
 	size    int // pages of the file
-	listed  int // in the list of free pages
+	listed  int // pages in the free list
 	extents int
 	spare   int // pages of the extents
 }
 
-// spareOf returns how the pages are used, and checks that nothing is wrong with the file.
+// spareOf returns how the pages of the file are used, and checks that the file is sound.
 func spareOf(t *testing.T, s *engine) (state spareState) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -62,14 +62,14 @@ func spareOf(t *testing.T, s *engine) (state spareState) {
 	return state
 }
 
-// listPage returns how many pages a page of the list has room for.
+// listPage returns the number of free pages that one page of the free list can hold.
 func (s *engine) listPage() int { return pagefile.FreeListPage(s.parking.pageSize) }
 
-// atMostParked is how many free pages may be listed after parking: a page of the list and less than
-// an extent, and what the last commits freed.
+// atMostParked returns the maximum number of listed pages after parking: a page of the list, less
+// than an extent, and the pages freed by the last commits.
 func (s *engine) atMostParked() int { return s.listPage() + maxExtent + 64 }
 
-// publishFrom publishes events number from to number to by 64 at a time.
+// publishFrom publishes the events with the numbers from to to, 64 at a time.
 func publishFrom(t *testing.T, s *engine, from, to int) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -105,7 +105,7 @@ func purgeEverything(tb testing.TB, s *engine) {
 	}
 }
 
-// newPurged returns a store whose file was filled and purged.
+// newPurged returns a store whose file was filled and purged, and the path of the file.
 func newPurged(t *testing.T) (*engine, string) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -118,8 +118,9 @@ func newPurged(t *testing.T) (*engine, string) {
 	return s, path
 }
 
-// The list is short after a purge and while events are published one by one, and the file
-// hardly grows by what fits into its free pages.
+// TestParking_AfterPurge_KeepsListShort checks that the free list is short after a purge and while
+// single events are published, and that the file hardly grows while the events fit into free
+// pages.
 func TestParking_AfterPurge_KeepsListShort(t *testing.T) {
 	s, _ := newPurged(t)
 	purged := spareOf(t, s)
@@ -151,7 +152,8 @@ func TestParking_AfterPurge_KeepsListShort(t *testing.T) {
 	}
 }
 
-// Nine tenths of a file are purged: as much of it is free, also after it is opened again.
+// TestParking_FreeBytes_CountsParkedAndListed purges nine tenths of a file. The free bytes must
+// match, also after the file is opened again.
 func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -202,7 +204,8 @@ func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	}
 }
 
-// A purged file is filled with as much as before: nothing is parked then, and it hardly grew.
+// TestParking_Refill_UsesParkedPages fills a purged file with as much data as before. Then no page
+// may be parked, and the file must hardly have grown.
 func TestParking_Refill_UsesParkedPages(t *testing.T) {
 	s, _ := newPurged(t)
 	purged := spareOf(t, s)
@@ -214,15 +217,16 @@ func TestParking_Refill_UsesParkedPages(t *testing.T) {
 	}
 }
 
-// Free pages that a reader may still need cannot be parked, and trying does not grow the file. Purges and
-// commits go on, and afterwards the list becomes short.
+// TestParking_BesideReader_WaitsForIt checks that free pages that a reader may need are not
+// parked, and that trying to park them does not make the file grow. Purges and commits must
+// continue, and the list must become short after the reader has ended.
 func TestParking_BesideReader_WaitsForIt(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	publishFrom(t, s, 0, 4500) // bbolt's map of the file has room for more: it is not replaced while there are readers
+	publishFrom(t, s, 0, 4500) // few enough that bbolt need not map the file again
 	reader, err := s.db.Begin(false)
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +255,8 @@ func TestParking_BesideReader_WaitsForIt(t *testing.T) {
 	}
 }
 
-// A failed commit parks and frees nothing.
+// TestParking_CommitFails_ChangesNothing checks that a failed commit neither parks nor frees
+// pages.
 func TestParking_CommitFails_ChangesNothing(t *testing.T) {
 	s, path := newPurged(t)
 	before := spareOf(t, s)
@@ -283,7 +288,8 @@ func TestParking_CommitFails_ChangesNothing(t *testing.T) {
 	}
 }
 
-// A purge succeeds although parking failed, and the next one parks.
+// TestParking_DiskFull_ParksLater checks that a purge succeeds even if parking fails, and that the
+// next purge parks.
 func TestParking_DiskFull_ParksLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -312,8 +318,8 @@ func TestParking_DiskFull_ParksLater(t *testing.T) {
 	}
 }
 
-// In the steps of a purge, pages that were freed stay listed for a while: parked at once, they would
-// be cut into extents that are too short for a row of many pages.
+// TestParking_WithinPurge_LeavesPagesListed checks that freed pages stay listed for a while during
+// a purge. If they were parked at once, extents would be too short for a row of many pages.
 func TestParking_WithinPurge_LeavesPagesListed(t *testing.T) {
 	s := openTemp(t)
 	publishFrom(t, s, 0, 6000)

@@ -65,8 +65,8 @@ func (s *engine) Probe(ctx context.Context, account, webhookID string) error {
 	return nil
 }
 
-// makeDue makes a pending delivery due now, ahead of the others of its webhook, and probes the
-// webhook.
+// makeDue makes a pending delivery due now, puts it ahead of the webhook's other deliveries, and
+// probes the webhook.
 func (s *engine) makeDue(b *batch, number uint64, webhook string) error {
 	b.AfterCommit(func() {
 		s.feed.report(func(to driver.Scheduler) {
@@ -76,14 +76,14 @@ func (s *engine) makeDue(b *batch, number uint64, webhook string) error {
 	})
 	p, asPublished, _ := b.log.Pending(number)
 	if asPublished {
-		return nil // it has been due since then
+		return nil // the delivery has been due since its publication
 	}
 	p.Due, p.Recovered, p.First = time.Now(), false, true
 	return b.log.PutPending(number, p)
 }
 
-// endWait makes a pending delivery due now, if it is scheduled for later, and reports whether it
-// was.
+// endWait makes a pending delivery due now if it is scheduled for a later time. It reports whether
+// it was.
 func (s *engine) endWait(b *batch, webhook *driver.Webhook, number uint64, now time.Time) (waits bool, err error) {
 	p, asPublished, pending := b.log.Pending(number)
 	if asPublished || !pending || !p.Due.After(s.clock.Steady(now)) {
@@ -92,7 +92,7 @@ func (s *engine) endWait(b *batch, webhook *driver.Webhook, number uint64, now t
 	return true, s.putPending(b, webhook, number, p)
 }
 
-// lastNumber returns the number of the delivery's last attempt.
+// lastNumber returns the number of the delivery's last attempt, or 0.
 func lastNumber(d *driver.Delivery) int {
 	if len(d.Attempts) == 0 {
 		return 0
@@ -100,14 +100,13 @@ func lastNumber(d *driver.Delivery) int {
 	return d.Attempts[len(d.Attempts)-1].Number
 }
 
-// addPending makes a delivery pending and due now that was not pending, with the attempts and
-// priority of p.
+// addPending makes a delivery pending that was not, due now, with the attempts and priority of p.
 func (s *engine) addPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
 	p.Before = p.Attempts
 	return s.putPending(b, webhook, number, p)
 }
 
-// putPending stores and reports a delivery as due now.
+// putPending stores a delivery as due now, and reports it to the scheduler after the commit.
 func (s *engine) putPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
 	p.Due = time.Now()
 	report := eventlog.Report(number, &p)

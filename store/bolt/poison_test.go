@@ -13,9 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestDamagedRecordBlocksNoOther damages an event and a webhook in the file. Both
-// are claimed as tasks with an error, can be settled as dead, and hold up nothing
-// else.
+// TestDamagedRecordBlocksNoOther damages an event and a webhook in the file. Claims must return
+// the tasks of both with an error; these can be settled as dead, and must not delay other tasks.
 func TestDamagedRecordBlocksNoOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := openUnverified(t, path)
@@ -78,8 +77,7 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 	}
 }
 
-// damage makes the records of the first event and of the webhook "wh_bad" such of no
-// version.
+// damage gives the records of the first event and of the webhook "wh_bad" an invalid version.
 func damage(t *testing.T, path string) {
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {

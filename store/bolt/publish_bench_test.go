@@ -17,13 +17,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkPublish measures WebhookService.Publish of one event to one webhook,
-// fsynced, by that many publishers at a time, against a bare group-commit loop on
-// bbolt: one goroutine that drains a channel and commits rows of the same sizes, with
-// keys in the same order, in one transaction per drain: some for each event, and some
-// that hold all events of the drain. Both take turns in
-// one run. "of-floor" compares events per second; "x/floor-p50" compares the
-// median time a publisher waits, which for one publisher is a bare commit's.
+// BenchmarkPublish measures WebhookService.Publish of one event to one webhook, with fsync, by the
+// given number of concurrent publishers. It compares this with a floor: a bare group-commit loop
+// on bbolt, in which one goroutine drains a channel and commits rows in one transaction per drain.
+// The rows have the same sizes and the same order of keys; some are written per event, others once
+// for all events of a drain. Both take turns. "of-floor" compares events per second. "x/floor-p50"
+// compares the median time that a publisher waits; for a single publisher of the floor, that is
+// the time of a bare commit.
 func BenchmarkPublish(b *testing.B) {
 	for _, publishers := range []int{1, 64, 512} {
 		b.Run(fmt.Sprint("publishers=", publishers), func(b *testing.B) {
@@ -49,7 +49,7 @@ func BenchmarkPublish(b *testing.B) {
 			}
 			floor := newFloor(b, len(webhook.ID))
 
-			each := max(publishers*50, 200) // publishes a round
+			each := max(publishers*50, 200) // events per round
 			var ours, theirs []time.Duration
 			var oursTotal, theirsTotal time.Duration
 			for b.Loop() {
@@ -69,7 +69,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// race calls do count times in all from that many goroutines.
+// race calls do count times in total, from the given number of goroutines.
 func race(b *testing.B, goroutines, count int, do func() error) (waits []time.Duration, total time.Duration) {
 	all := make([][]time.Duration, goroutines)
 	var wg sync.WaitGroup
@@ -96,12 +96,12 @@ type floor struct {
 	rows     []row
 }
 
-// A row is what is written to a bucket: for each event, or once for all of a drain.
+// A row describes a row that is written to a bucket, either for each event or once per drain.
 type row struct {
 	bucket string
 	each   bool
-	key    int // bytes; keys begin with a sequence number
-	value  int // bytes; of each event, if the row is for all
+	key    int // size in bytes; keys begin with a sequence number
+	value  int // size in bytes; per event, if the row is written once per drain
 }
 
 func newFloor(b *testing.B, webhookID int) *floor {
@@ -174,7 +174,8 @@ func (f *floor) loop(db *bbolt.DB) {
 	}
 }
 
-// put writes the rows for each event, or else those that are for so many.
+// put writes the rows for one event if each is true, and otherwise the rows for a drain of the
+// given number of events.
 func (f *floor) put(tx *bbolt.Tx, each bool, events int) error {
 	for _, r := range f.rows {
 		if r.each != each {

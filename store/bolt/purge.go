@@ -19,8 +19,8 @@ func (s *engine) Now(ctx context.Context) (time.Time, error) {
 	return s.clock.Time(), tx.Rollback()
 }
 
-// Purge implements [driver.WebhookStore]. It also indexes complete runs, removes rows of deleted
-// webhooks, marks the clock, and keeps the list of free pages and the root bucket short.
+// Purge implements [driver.WebhookStore]. It also indexes complete runs, removes rows that deleted
+// webhooks left, marks the clock, and keeps the free list and the root bucket short.
 func (s *engine) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	if more, err = s.purgeStep(ctx, purge); err != nil {
 		return more, err
@@ -47,7 +47,7 @@ func (s *engine) purgeStep(ctx context.Context, purge driver.Purge) (more bool, 
 	return more || sweeping, err
 }
 
-// purge is the step of Purge.
+// purge is the body of Purge's transaction.
 func (s *engine) purge(b *batch, purge *driver.Purge) (more bool, err error) {
 	if err := b.Flush(); err != nil {
 		return false, err
@@ -84,29 +84,30 @@ func (s *engine) purge(b *batch, purge *driver.Purge) (more bool, err error) {
 	return false, nil
 }
 
-// A sweeper removes pending deliveries that deleted webhooks left. Such rows are ignored, but only
-// a scan of all pending deliveries finds them. So deletions list the webhook's ID in bucketDeleted,
-// and the next sweep looks for the rows of all listed webhooks at once.
+// A sweeper removes pending deliveries that deleted webhooks left. Readers ignore such rows, but
+// only a scan of all pending deliveries finds them. So a deletion lists the webhook's ID in
+// bucketDeleted, and the next sweep searches for the rows of all listed webhooks at once.
 type sweeper struct {
-	turn chan struct{} // capacity 1: one call sweeps at a time
+	turn chan struct{} // capacity 1: held by the call that sweeps
 
-	// Progress of the sweep. It starts again after a restart.
-	ids    map[string]bool // nil: no sweep is under way
-	bucket int             // AsPublished or Attempted
+	// Progress of the current sweep. It is not stored: after a restart, the sweep begins again.
+	ids    map[string]bool // webhooks to sweep; nil if no sweep is under way
+	bucket int             // eventlog.AsPublished or eventlog.Attempted
 	left   eventlog.Range
 }
 
 const (
-	maxSweepTime = 20 * time.Millisecond // for the search of a step
-	maxSwept     = 10_000                // webhooks in a sweep
-	sweptAtOnce  = 1000                  // rows removed in a step while a call waits for the sweep
+	maxSweepTime = 20 * time.Millisecond // time limit for one search
+	maxSwept     = 10_000                // webhooks per sweep
+	sweptAtOnce  = 1000                  // rows removed per step while a caller waits for the sweep
 )
 
-// errLeftovers is returned by a step that creates a webhook with a deleted webhook's ID while
-// pending rows may remain, which would count for the new one.
+// errLeftovers is returned by a step that creates a webhook with the ID of a deleted one, while
+// pending rows of the deleted webhook may remain. They would count as deliveries of the new
+// webhook.
 var errLeftovers = errors.New("rows of a deleted webhook of that ID may still be there")
 
-// noteDeleted lists a deleted webhook for the next sweep, unless nothing is pending at all.
+// noteDeleted lists a deleted webhook for the next sweep, unless no delivery at all is pending.
 func (b *batch) noteDeleted(account, id string) error {
 	if b.log.NothingPending() {
 		return nil
@@ -114,7 +115,8 @@ func (b *batch) noteDeleted(account, id string) error {
 	return b.Put(bucketDeleted, []byte(id), []byte(account))
 }
 
-// hasLeftovers reports whether rows of a deleted webhook prevent a new one with its ID.
+// hasLeftovers reports whether a deleted webhook with that ID may have left rows. If so, no
+// webhook may be created with that ID.
 func (b *batch) hasLeftovers(id string) bool { return b.Get(bucketDeleted, []byte(id)) != nil }
 
 // sweepAll removes all rows left by deleted webhooks.
@@ -128,9 +130,9 @@ func (s *engine) sweepAll(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes about limit rows left by deleted webhooks, and reports whether there may be more.
-// Unless also is nil, the step then calls it with the number of removed rows. If the step fails,
-// the rows remain for the next call.
+// sweep removes about limit rows left by deleted webhooks, and reports whether more may remain. If
+// also is not nil, sweep calls it in the same transaction, with the number of removed rows. If the
+// transaction fails, the next call removes the rows.
 func (s *engine) sweep(ctx context.Context, limit int, also func(b *batch, removed int) error) (more bool, err error) {
 	if err := s.takeTurn(ctx, s.sweeper.turn); err != nil {
 		return false, err
@@ -171,7 +173,7 @@ func (s *engine) sweep(ctx context.Context, limit int, also func(b *batch, remov
 	return true, nil
 }
 
-// deletedWebhooks returns the IDs of the webhooks for the next sweep; nil if there are none.
+// deletedWebhooks returns the IDs of the webhooks for the next sweep, or nil if there are none.
 func (s *engine) deletedWebhooks(ctx context.Context) (ids map[string]bool, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -188,7 +190,8 @@ func (s *engine) deletedWebhooks(ctx context.Context) (ids map[string]bool, err 
 	return ids, nil
 }
 
-// findLeftovers searches the sweep's current bucket, and returns the range that remains.
+// findLeftovers searches the sweep's current bucket. It returns the rows found and the range that
+// is still to be searched.
 func (s *engine) findLeftovers(ctx context.Context, limit int) (found []driver.DeliveryRef, left eventlog.Range, err error) {
 	began := time.Now()
 	tx, err := s.view(ctx)
@@ -206,8 +209,9 @@ func (s *engine) findLeftovers(ctx context.Context, limit int) (found []driver.D
 	return found, r.Read(s.sweeper.bucket, s.sweeper.left), nil
 }
 
-// removeLeftovers removes rows, and at the end of a sweep its webhooks from bucketDeleted. It skips
-// webhooks that are no longer listed, which were erased: their IDs may be in use again.
+// removeLeftovers removes the rows found. If the sweep ends, it also removes the sweep's webhooks
+// from bucketDeleted. It skips webhooks that are no longer listed: their accounts have been
+// erased, and new webhooks may use their IDs.
 func (b *batch) removeLeftovers(found []driver.DeliveryRef, ends bool) error {
 	if len(found) == 0 && !ends {
 		return nil

@@ -10,10 +10,11 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState: events of one commit are of several moments.
-// Where retention ends between them, no delivery is listed in a state that an earlier attempt left.
+// TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState publishes events at several moments
+// in one commit, and lets retention end between them. No delivery may be listed in a state that
+// results from only its earlier attempts.
 func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
-	const events = 8 // whose first attempts are packed
+	const events = 8 // their first attempts are packed
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)

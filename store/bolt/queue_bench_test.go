@@ -18,15 +18,15 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkQueue measures the queue alone: events are stored by 256 publishers,
-// claimed, and settled with an attempt each, without HTTP. A b.N is a delivery;
-// fanout is how many webhooks each event is for, pending how many deliveries wait
-// beside (they are due later), webhooks how many there are to take turns.
+// BenchmarkQueue measures the queue without HTTP: 256 publishers store events, which are claimed,
+// and settled with one attempt each. b.N counts deliveries. fanout is the number of webhooks that
+// get each event, pending the number of other deliveries that are due later, and webhooks the
+// number of webhooks that take turns.
 func BenchmarkQueue(b *testing.B) {
 	for _, c := range []struct{ fanout, pending, webhooks int }{
 		{1, 0, 10}, {10, 0, 10},
-		{10, 1000, 1000}, {10, 100_000, 1000}, {10, 1_000_000, 1000}, // as it fills
-		{10, 100_000, 10}, {10, 100_000, 10_000}, // as it widens
+		{10, 1000, 1000}, {10, 100_000, 1000}, {10, 1_000_000, 1000}, // more pending
+		{10, 100_000, 10}, {10, 100_000, 10_000}, // more webhooks
 	} {
 		b.Run(fmt.Sprintf("fanout=%d/pending=%d/webhooks=%d", c.fanout, c.pending, c.webhooks), func(b *testing.B) {
 			if testing.Short() && c.pending > 1000 {
@@ -53,9 +53,10 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkBacklog measures what 1 M deliveries pending for 10,000 webhooks take: until a file is
-// open, until the first of them is claimed, until all are reported, and in memory by then. Meanwhile
-// 4 publishers store an event a millisecond; p99-ms is of those, and alone-p99-ms of events afterwards.
+// BenchmarkBacklog measures the cost of 1 M deliveries pending for 10,000 webhooks: the time until
+// the file is open, until the first delivery is claimed, and until all are reported, and the
+// memory used then. Meanwhile 4 publishers store an event per millisecond. p99-ms is for these
+// events, alone-p99-ms for events published afterwards.
 func BenchmarkBacklog(b *testing.B) {
 	pending := 1_000_000
 	if testing.Short() {
@@ -72,7 +73,8 @@ func BenchmarkBacklog(b *testing.B) {
 		b.Fatal(err)
 	}
 	round := 0
-	// publish stores events while the condition holds, and returns the 99th percentile of their times.
+	// publish stores events while the condition holds. It returns the 99th percentile of their
+	// times.
 	publish := func(name string, while func() bool) time.Duration {
 		round++
 		var took []time.Duration
@@ -140,7 +142,7 @@ func heap() float64 {
 	return float64(stats.HeapAlloc)
 }
 
-// createWebhooks creates so many webhooks for each account.
+// createWebhooks creates the given number of webhooks for each account.
 func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 	b.Helper()
 	parallel(256, accounts*each, func(i int) {
@@ -154,7 +156,7 @@ func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 	})
 }
 
-// enqueueAll stores so many events, for the accounts in turn.
+// enqueueAll stores the given number of events, for one account after another.
 func enqueueAll(b *testing.B, s *bolt.Store, accounts, events int, name string) {
 	b.Helper()
 	body := make([]byte, 256)
@@ -168,7 +170,7 @@ func enqueueAll(b *testing.B, s *bolt.Store, accounts, events int, name string) 
 	})
 }
 
-// postpone puts off what is due by a day.
+// postpone postpones due deliveries by a day.
 func postpone(b *testing.B, s *bolt.Store, deliveries int) {
 	b.Helper()
 	for n := 0; n < deliveries; {
@@ -176,7 +178,7 @@ func postpone(b *testing.B, s *bolt.Store, deliveries int) {
 	}
 }
 
-// deliver claims some of what is due and settles it, or puts it off.
+// deliver claims some of the due deliveries, and settles or postpones them.
 func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
 	tasks, err := storetest.WorkerOf(s).Claim(b.Context(), 512)
 	if err != nil {
@@ -202,7 +204,7 @@ func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
 	return len(tasks)
 }
 
-// parallel calls do for each number below n, from so many goroutines.
+// parallel calls do for each number below n, from the given number of goroutines.
 func parallel(goroutines, n int, do func(i int)) {
 	var wg sync.WaitGroup
 	for g := range goroutines {

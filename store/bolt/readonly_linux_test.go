@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestReadOnlyFile runs on a thread that has the file system rights of nobody,
-// since root may write whatever the mode says.
+// TestReadOnlyFile runs on a thread with the file system rights of the user nobody, since root may
+// write regardless of the mode.
 func TestReadOnlyFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "storage.db")
@@ -27,7 +27,7 @@ func TestReadOnlyFile(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		if os.Getuid() == 0 {
 			if err := syscall.Setfsuid(65534); err != nil {
 				t.Error(err)

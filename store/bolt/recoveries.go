@@ -40,7 +40,8 @@ func (s *engine) CreateRecovery(ctx context.Context, created driver.Recovery, en
 	})
 }
 
-// afterAll returns a time after all events so far; last is when the last one was published.
+// afterAll returns a time after all events so far. last is the time of publication of the last
+// event.
 func afterAll(last time.Time) time.Time {
 	if now := time.Now(); now.After(last) {
 		last = now
@@ -67,7 +68,7 @@ func (s *engine) AdvanceRecovery(ctx context.Context, limit int) (advanced bool,
 	var last []byte
 	again := false
 	err = s.writer.Run(ctx, func(b *batch) error {
-		if !again { // if the step runs again, it must not skip a recovery
+		if !again { // a repeated step must not skip a recovery
 			last, again = s.recovered, true
 		}
 		webhook, id := nextRecovery(b.tx, last)
@@ -79,7 +80,7 @@ func (s *engine) AdvanceRecovery(ctx context.Context, limit int) (advanced bool,
 			return err
 		}
 		r, err := recoveryByID(b.tx, id)
-		if err != nil { // unreadable: must not block the others
+		if err != nil { // an unreadable recovery must not block the others
 			return b.Delete(bucketOpenRecoveries, webhook)
 		}
 		if err := s.advance(b, &r, limit); err != nil {
@@ -90,8 +91,8 @@ func (s *engine) AdvanceRecovery(ctx context.Context, limit int) (advanced bool,
 	return advanced, err
 }
 
-// nextRecovery returns the next webhook in turn after last, and its recovery; nil if all recoveries
-// are done.
+// nextRecovery returns the webhook whose recovery advances next, the one after last in turn, and
+// the ID of the recovery. webhook is nil if all recoveries are done.
 func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
 	c := tx.Bucket(bucketOpenRecoveries).Cursor()
 	k, value := c.Seek(last)
@@ -104,7 +105,7 @@ func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
 	return bytes.Clone(k), record.DecodeID(value)
 }
 
-// advance examines the recovery's next deliveries and makes them pending.
+// advance makes the recovery's next deliveries pending. It examines up to limit deliveries.
 func (s *engine) advance(b *batch, r *record.Recovery, limit int) error {
 	webhook, err := s.webhookByID(b.tx, r.Account, r.WebhookID)
 	if err != nil || b.isErasing(r.Account) { // deleted or unreadable
@@ -135,7 +136,7 @@ func recoveryByID(tx *bbolt.Tx, id string) (record.Recovery, error) {
 	return record.DecodeRecovery(id, value)
 }
 
-// putRecovery stores a recovery, and updates the index of open ones.
+// putRecovery stores a recovery, and updates the index of unfinished recoveries.
 func putRecovery(b *batch, r *record.Recovery) error {
 	var err error
 	if r.Done {
@@ -149,8 +150,8 @@ func putRecovery(b *batch, r *record.Recovery) error {
 	return putRecoveryRow(b, r)
 }
 
-// putRecoveryRow stores a recovery. For a new recovery, it removes the webhook's oldest ones in
-// excess of driver.MaxRecoveries.
+// putRecoveryRow stores a recovery. If the recovery is new and its webhook then has more than
+// driver.MaxRecoveries, it removes the oldest ones.
 func putRecoveryRow(b *batch, r *record.Recovery) error {
 	isNew := b.Get(bucketRecoveries, []byte(r.ID)) == nil
 	if err := b.Put(bucketRecoveries, []byte(r.ID), r.Encode()); err != nil || !isNew {
@@ -160,9 +161,9 @@ func putRecoveryRow(b *batch, r *record.Recovery) error {
 		return err
 	}
 	if b.Get(bucketWebhookIDs, []byte(r.WebhookID)) == nil {
-		return nil // deleted: no more recoveries will follow
+		return nil // the webhook is deleted: no more recoveries will follow
 	}
-	// A damaged row counts as empty.
+	// A damaged row counts as empty: err is ignored.
 	ids, _ := record.DecodeIDs(b.Get(bucketWebhookRecoveries, []byte(r.WebhookID)))
 	for ids = append(ids, r.ID); len(ids) > driver.MaxRecoveries; ids = ids[1:] {
 		if err := forgetRecovery(b, ids[0]); err != nil {
@@ -172,7 +173,8 @@ func putRecoveryRow(b *batch, r *record.Recovery) error {
 	return b.Put(bucketWebhookRecoveries, []byte(r.WebhookID), record.EncodeIDs(ids))
 }
 
-// forgetRecovery removes a recovery if it exists and is done. Unreadable ones are purged later.
+// forgetRecovery removes a recovery if it is done. Unreadable recoveries remain until they are
+// purged.
 func forgetRecovery(b *batch, id string) error {
 	r, err := recoveryByID(b.tx, id)
 	if err != nil || !r.Done {
@@ -184,7 +186,7 @@ func forgetRecovery(b *batch, id string) error {
 	return b.Delete(bucketRecoveries, []byte(id))
 }
 
-// purgeRecoveries deletes finished recoveries created before the time.
+// purgeRecoveries deletes finished recoveries created before the given time.
 func purgeRecoveries(b *batch, before time.Time, left *int) error {
 	var times, old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	c := b.tx.Bucket(bucketRecoveryTimes).Cursor()

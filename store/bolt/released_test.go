@@ -31,9 +31,9 @@ import (
 
 var writeReleased = flag.Bool("write-released", false, "TestReleasedFiles keeps the file of today's schema in testdata, if there is none yet")
 
-// TestReleasedFiles opens a file of each released schema, testdata/schema-N.db, and one of
-// today's, and checks all that they hold, by what is written next to each. The file of a
-// new schema is kept by release/make; what was kept is never changed.
+// TestReleasedFiles opens a file of each released schema, testdata/schema-N.db, and a file of the
+// current version. It checks all contents against the expectations stored next to each file.
+// release/make adds the file of a new schema; existing files never change.
 func TestReleasedFiles(t *testing.T) {
 	t.Parallel()
 	today := filepath.Join(t.TempDir(), "today")
@@ -58,32 +58,33 @@ func TestReleasedFiles(t *testing.T) {
 	copyFile(t, today+".json", kept+".json")
 }
 
-// A holding is what a file holds.
+// A holding is the expected contents of a file.
 type holding struct {
-	At       time.Time // when it was closed
+	At       time.Time // when the file was closed
 	Accounts map[string]*accountHolding
-	Tokens   map[string]string // values of keys, to the key's id; empty: refused
-	Requests map[string]string // idempotency keys of acct_1's keys, to what they created
+	Tokens   map[string]string // key values, with the key's ID, or empty if refused
+	Requests map[string]string // idempotency keys of acct_1's keys, with the ID created
 }
 
 type accountHolding struct {
 	Keys         []any
 	Webhooks     []any
-	Secrets      map[string][]string // by webhook: the one and the one before
+	Secrets      map[string][]string // by webhook: the current and the previous secret
 	Deliveries   map[string][]any    // by webhook
 	Recoveries   map[string]any
 	AuditEntries []any
 }
 
-// An owner makes what the account has.
+// An owner creates the contents of an account.
 type owner struct {
 	*testing.T
 	*storageapitest.Kit
 	holding    *holding
-	recoveries map[string]string // to their accounts
+	recoveries map[string]string // account by recovery
 }
 
-// makeReleased writes name.db, with every kind of record, and name.json, with what it holds.
+// makeReleased writes name.db, with every kind of record, and name.json, with the expected
+// contents.
 func makeReleased(t *testing.T, name string) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		config := releasedConfig(name + ".db")
@@ -97,11 +98,11 @@ func makeReleased(t *testing.T, name string) {
 		o.fill()
 		(&owner{t, kit.For("acct_2"), h, o.recoveries}).fillLittle()
 
-		time.Sleep(2 * time.Hour) // what is written in the background comes meanwhile, and files are scanned
+		time.Sleep(2 * time.Hour) // time for background writes and scans of files
 		must(t, api.Close())
 		must(t, <-ended)
 		h.At = time.Now().UTC()
-		api, err = storageapi.NewHandler(config) // what it shows is what the file has
+		api, err = storageapi.NewHandler(config) // shows the contents of the file
 		must(t, err)
 		for _, account := range []string{"acct_1", "acct_2"} {
 			h.Accounts[account] = show(t, api, account, o.recoveries)
@@ -113,7 +114,7 @@ func makeReleased(t *testing.T, name string) {
 	})
 }
 
-// releasedConfig is that of the host that wrote the file, and of the one that opens it.
+// releasedConfig returns the configuration of the hosts that write and open the file.
 func releasedConfig(path string) storageapi.Config {
 	config := storageapi.Config{Path: path, Logger: slog.New(slog.DiscardHandler)}
 	config.Alerts.DefaultBalanceThreshold = 10
@@ -127,12 +128,12 @@ func releasedConfig(path string) storageapi.Config {
 	return config
 }
 
-// fill makes one of each kind.
+// fill creates a record of each kind.
 func (o *owner) fill() {
 	ctx, api, account := o.T.Context(), o.API, o.Account
 	month := "2000-01"
 
-	// Keys: used, expiring, rotated, renamed, made with an idempotency key, deleted.
+	// Keys: used, expiring, rotated, renamed, created with an idempotency key, deleted.
 	o.use(o.Key(scopes.FilesRead, scopes.AccountRead))
 	key, token, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "expires", Scopes: scopes.All(), ExpiresAt: time.Now().AddDate(50, 0, 0), IdempotencyKey: "one"})
 	must(o.T, err)
@@ -148,7 +149,7 @@ func (o *owner) fill() {
 	o.Revoke(deleted)
 	o.holding.Tokens[deleted.Value] = ""
 
-	// Webhooks: delivered to, dead and turned off, failing, off and changed, rotated.
+	// Webhooks: working, dead and turned off, failing, off and changed, rotated.
 	well, gone, fails := o.Subscribe(), o.Subscribe(alerts.TypeBalanceLow), o.Subscribe(alerts.TypeBandwidthLimitReached)
 	off, two := o.Subscribe(alerts.TypeBalanceLow, alerts.TypeFilesExpiring), o.Subscribe(alerts.TypeTransactionsLimitReached)
 	gone.Script(storageapitest.Status(410))
@@ -161,7 +162,7 @@ func (o *owner) fill() {
 	_, err = api.Webhooks.RotateSecret(ctx, account, two.Webhook.ID, webhooks.RotateParams{Grace: 30 * 24 * time.Hour})
 	must(o.T, err)
 
-	// Events, of all kinds of reports, and one of a given id.
+	// Events: reports of all kinds, and an event with a given ID.
 	must(o.T, api.Alerts.ReportBalance(ctx, account, 20))
 	must(o.T, api.Alerts.ReportBalance(ctx, account, 5))
 	must(o.T, api.Alerts.ReportBandwidth(ctx, account, 85, 100, month))
@@ -169,7 +170,7 @@ func (o *owner) fill() {
 	must(o.T, api.Alerts.ReportTransactions(ctx, account, 100, 100, month))
 	must(o.T, api.Alerts.ReportFiles(ctx, account, []alerts.ExpiringFile{expiringFile}))
 	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_given", Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}))
-	time.Sleep(48 * time.Hour) // the attempts of two days
+	time.Sleep(48 * time.Hour) // attempts over two days
 	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_late", Account: account, Data: alerts.BandwidthLimitReached{UsedBytes: 1, LimitBytes: 1, Period: month}}))
 	job, err := api.Webhooks.Recover(ctx, account, well.Webhook.ID, webhooks.RecoverParams{States: []driver.DeliveryState{driver.Delivered}})
 	must(o.T, err)
@@ -182,7 +183,7 @@ func (o *owner) fill() {
 
 var expiringFile = alerts.ExpiringFile{ID: "file_1", Name: "a ✓ file", EnvironmentID: "env_1", ExpiresAt: time.Date(2000, 1, 7, 12, 0, 0, 0, time.UTC)}
 
-// fillLittle makes an account of its own.
+// fillLittle creates the few records of a second account.
 func (o *owner) fillLittle() {
 	o.use(o.Key(scopes.SecretsRead))
 	o.Subscribe(alerts.TypeBalanceLow, alerts.TypeFilesExpiring)
@@ -198,7 +199,7 @@ func (o *owner) use(key *storageapitest.Key) *storageapitest.Key {
 	return key
 }
 
-// show returns what there is of an account.
+// show returns all contents of an account.
 func show(t *testing.T, api *storageapi.Handler, account string, recoveries map[string]string) *accountHolding {
 	t.Helper()
 	ctx := t.Context()
@@ -241,7 +242,7 @@ func show(t *testing.T, api *storageapi.Handler, account string, recoveries map[
 	return a
 }
 
-// plain returns a value as JSON has it.
+// plain returns a value as decoded from its JSON.
 func plain(t *testing.T, value any) (decoded any) {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -250,8 +251,8 @@ func plain(t *testing.T, value any) (decoded any) {
 	return decoded
 }
 
-// checkReleased opens a copy of name.db at the time when it was closed, and finds all that
-// name.json has.
+// checkReleased opens a copy of name.db at the time when it was closed, and compares it with
+// name.json.
 func checkReleased(t *testing.T, name string) {
 	text, err := os.ReadFile(name + ".json")
 	must(t, err)
@@ -283,7 +284,7 @@ func checkReleased(t *testing.T, name string) {
 	verify(t, path)
 }
 
-// covers checks that all that was there is there. What was added since is zero.
+// covers checks that got contains everything in want. Fields added since must be zero.
 func covers(t *testing.T, where string, want, got any) {
 	t.Helper()
 	switch want := want.(type) {
@@ -328,7 +329,7 @@ func isZero(value any) bool {
 	return slices.Contains([]any{nil, "", 0.0, false, "0001-01-01T00:00:00Z"}, value)
 }
 
-// checkOff lists webhooks that are off.
+// checkOff checks the list of webhooks that are off.
 func checkOff(t *testing.T, api *storageapi.Handler) {
 	t.Helper()
 	want, got := map[string]bool{}, map[string]bool{}
@@ -349,7 +350,7 @@ func checkOff(t *testing.T, api *storageapi.Handler) {
 	}
 }
 
-// checkExpiring lists keys by when they expire.
+// checkExpiring checks the list of keys by expiry.
 func checkExpiring(t *testing.T, api *storageapi.Handler) {
 	t.Helper()
 	var want, got []string
@@ -370,8 +371,8 @@ func checkExpiring(t *testing.T, api *storageapi.Handler) {
 	}
 }
 
-// checkTokens verifies the values of keys, and makes again what was made with an idempotency
-// key less than a day before.
+// checkTokens verifies the values of keys. It also repeats creations whose idempotency keys are
+// less than a day old.
 func checkTokens(t *testing.T, api *storageapi.Handler, want *holding) {
 	t.Helper()
 	for token, id := range want.Tokens {
@@ -386,7 +387,7 @@ func checkTokens(t *testing.T, api *storageapi.Handler, want *holding) {
 	}
 }
 
-// checkOnce reports and publishes again what was: nothing is sent for it.
+// checkOnce repeats earlier reports and events, for which nothing may be sent.
 func checkOnce(t *testing.T, api *storageapi.Handler) {
 	t.Helper()
 	ctx := t.Context()
@@ -406,7 +407,7 @@ func checkOnce(t *testing.T, api *storageapi.Handler) {
 	}
 }
 
-// deliverAll delivers what was pending, signed by the secrets that there were.
+// deliverAll delivers the pending deliveries, and checks that the stored secrets sign them.
 func deliverAll(t *testing.T, api *storageapi.Handler, want *holding) {
 	t.Helper()
 	kit := storageapitest.New(t, storageapitest.Handler(api))

@@ -12,28 +12,29 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The kinds of requests, which are prefixes of their keys.
+// The kinds of requests. A request's key begins with its kind.
 const (
 	keyRequest     = "k"
 	webhookRequest = "w"
 )
 
-// forgetStep is the maximum number of expired requests removed when one is stored.
+// forgetStep is the maximum number of expired requests that are removed when one is stored.
 const forgetStep = 8
 
-// requests caches the number of stored requests by kind and account. Only steps use it.
+// requests caches the number of stored requests by kind and account. Only the writer's steps use
+// it.
 type requests struct {
 	rows *mirror.Mirror[string, accountRequests]
 }
 
-// accountRequests is the number of stored requests of one kind and account.
+// accountRequests is the cached state of the requests of one kind and account.
 type accountRequests struct {
 	count int
 	full  fullness
 }
 
-// A fullness records that an account is at its limit: nothing need be counted until its oldest
-// request expires.
+// A fullness records that an account is at its limit of requests, so that they need not be counted
+// again until the oldest one expires.
 type fullness struct {
 	most     int
 	lifetime time.Duration
@@ -44,7 +45,7 @@ func newRequests() requests {
 	return requests{mirror.New[string](mirror.Options[accountRequests]{Max: maxCounts})}
 }
 
-// of returns the number of the account's stored requests of the kind.
+// of returns the number of stored requests of the kind and account.
 func (r *requests) of(b *batch, kind, account string) accountRequests {
 	made, ok := r.rows.InStep(kind + account)
 	if ok {
@@ -59,7 +60,8 @@ func (r *requests) of(b *batch, kind, account string) accountRequests {
 	return made
 }
 
-// add adds n, which may be negative, for requests that the step will store or remove.
+// add changes the number of requests by n, which may be negative. Call it before the step stores
+// or removes the requests.
 func (r *requests) add(b *batch, kind, account string, n int) {
 	if made, ok := r.rows.InStep(kind + account); ok {
 		r.rows.Set(b, kind+account, accountRequests{count: made.count + n})
@@ -68,8 +70,8 @@ func (r *requests) add(b *batch, kind, account string, n int) {
 	}
 }
 
-// check returns ErrIdempotencyKeys if the account has stored as many requests as it may. Otherwise,
-// at the limit, it removes some expired ones.
+// check returns [apierr.ErrIdempotencyKeys] if the account has reached its limit of unexpired
+// requests. If expired requests count toward the limit, check removes some of them.
 func (r *requests) check(b *batch, kind, account string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 {
 		return nil
@@ -105,7 +107,8 @@ func (r *requests) check(b *batch, kind, account string, options *driver.CreateO
 	return r.forget(b, old, since)
 }
 
-// repeated returns a DuplicateRequestError if the account has made the request before, or nil.
+// repeated returns a [driver.DuplicateRequestError] if the account has used the idempotency key
+// before and the request has not expired.
 func (b *batch) repeated(kind, account string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
@@ -124,7 +127,8 @@ func (b *batch) repeated(kind, account string, options *driver.CreateOptions) er
 	return &driver.DuplicateRequestError{ID: before.ID, Fingerprint: before.Fingerprint}
 }
 
-// note stores a request that has created something, if it has an idempotency key.
+// note stores a request that has created the object with that ID. It does nothing if the request
+// has no idempotency key.
 func (r *requests) note(b *batch, kind, account, id string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
@@ -143,12 +147,12 @@ func (r *requests) note(b *batch, kind, account, id string, options *driver.Crea
 	return r.forgetOldest(b, since(options))
 }
 
-// since returns the time before which requests have expired.
+// since returns the time of the oldest request that has not expired.
 func since(options *driver.CreateOptions) time.Time {
 	return record.Round(time.Now().Add(-options.IdempotencyTTL))
 }
 
-// forgetOldest removes some of the requests stored before since.
+// forgetOldest removes up to forgetStep requests stored before since.
 func (r *requests) forgetOldest(b *batch, since time.Time) error {
 	var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	c := b.tx.Bucket(bucketRequestTimes).Cursor()
@@ -158,11 +162,11 @@ func (r *requests) forgetOldest(b *batch, since time.Time) error {
 	return r.forget(b, old, since)
 }
 
-// forget removes requests, given by their keys in bucketRequestTimes.
+// forget removes expired requests. old holds their keys in bucketRequestTimes.
 func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 	for _, k := range old {
 		key := k[8:]
-		// The request may have been stored again since.
+		// Keep a request that has been stored again since.
 		value := b.Get(bucketRequests, key)
 		if noted, err := record.DecodeRequest(value); value == nil || err == nil && !noted.At.Before(since) {
 			continue
@@ -176,7 +180,7 @@ func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 	return b.DeleteAll(bucketRequestTimes, old)
 }
 
-// forgetOf removes the requests made by a key. It reads all requests of the account.
+// forgetOf removes the requests that the key made. It reads all requests of the account.
 func (r *requests) forgetOf(b *batch, account, keyID string) error {
 	for _, kind := range []string{keyRequest, webhookRequest} {
 		if r.of(b, kind, account).count == 0 {
@@ -209,7 +213,7 @@ func requestKey(kind, account, name string) []byte {
 	return append([]byte(kind), record.Prefixed(account, name)...)
 }
 
-// requestOwner returns the kind and account of a key that requestKey made.
+// requestOwner returns the kind and account of a key made by requestKey.
 func requestOwner(key []byte) (kind, account string) {
 	length, n := binary.Uvarint(key[1:])
 	rest := key[1+n:]

@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestRequestsDoNotPileUp makes requests for ten days, at times many at once: no more
-// are kept than were made in a day, or those forgotten soon.
+// TestRequestsDoNotPileUp makes requests for ten days, sometimes many at once. The store must keep
+// no more than a day's requests, or soon remove the others.
 func TestRequestsDoNotPileUp(t *testing.T) { testbubble.Run(t, testRequestsDoNotPileUp) }
 
 func testRequestsDoNotPileUp(t *testing.T) {
@@ -56,7 +56,7 @@ func testRequestsDoNotPileUp(t *testing.T) {
 	for hour := range 10 * aDay {
 		request(hour, fmt.Sprint(hour))
 		if hour > aDay && hour%(aDay+2) == 0 {
-			request(hour, fmt.Sprint(hour-aDay-1)) // once more the same, which was forgotten
+			request(hour, fmt.Sprint(hour-aDay-1)) // repeats a request that was removed
 		}
 	}
 	if requests, times := count(); requests > 2*(aDay+3) || times > 2*(aDay+4) || requests < 2*aDay {
@@ -64,8 +64,7 @@ func testRequestsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestCountsAfterAFailure: what a transaction that was undone has counted is counted
-// again.
+// TestCountsAfterAFailure checks that counts changed in an undone transaction are counted again.
 func TestCountsAfterAFailure(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {

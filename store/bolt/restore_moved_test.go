@@ -25,9 +25,10 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// TestRestore_ValueImportedElsewhereSince_Works: a key's value that was deleted since the backup and imported
-// again, under an account and an id before or after its own, or is another key's since that was rotated, is
-// the one key's that has it in the abandoned file, and lists can be read.
+// TestRestore_ValueImportedElsewhereSince_Works checks a key's value that another key has since
+// the backup: the key was deleted and imported again, under a lower or higher account or ID, or
+// another key got the value after a rotation. After Restore, the value must belong only to the key
+// that has it in the abandoned file, and lists must be readable.
 func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
 	for _, to := range []boltops.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
 		for _, rotated := range []bool{false, true} {
@@ -67,8 +68,9 @@ func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
 	}
 }
 
-// TestRestore_WebhookImportedElsewhereSince_Works: a webhook that was deleted since the backup, and whose id was
-// imported into another account, is that account's, with nothing of what was pending before.
+// TestRestore_WebhookImportedElsewhereSince_Works checks a webhook that was deleted since the
+// backup and whose ID was imported into another account. It must belong to that account, without
+// its old pending deliveries.
 func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
 	for _, account := range []string{"a", "z"} {
 		t.Run("to "+account, func(t *testing.T) {
@@ -115,8 +117,9 @@ func restoreFrom(t *testing.T, backup, abandoned string) *bolt.Store {
 	return s
 }
 
-// TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain: an event whose body was purged since is carried over
-// without it: it is not lost, is known by its id, and lists its deliveries; what alerts remember is taken over.
+// TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain checks an event whose body was purged
+// since the backup. Restore must keep it without the body: known by its ID, with its deliveries.
+// The state of alerts must be kept, too.
 func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 	c := newCopier(t)
 	ctx := t.Context()
@@ -179,9 +182,9 @@ func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 
 var damagedRows = flag.Int("damaged-rows", 60, "how many rows TestRestore_DamagedRows_ReportedAndNothingRevived damages; a third with -short or the race detector")
 
-// TestRestore_DamagedRows_ReportedAndNothingRevived damages a row of a file at a time, which is the backup or the abandoned file. It is
-// restored if Verify and Open accept it, with the problems in the report, or refused if the fence says so; keys that are listed as
-// deleted are dead.
+// TestRestore_DamagedRows_ReportedAndNothingRevived damages one row at a time in the backup or in
+// the abandoned file. If Verify and Open accept the file, Restore must restore it and report the
+// problems, or refuse it if the fence says so. Keys listed as deleted must stay invalid.
 func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 	t.Parallel()
 	rounds := *damagedRows
@@ -209,7 +212,7 @@ func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 		}
 		inputs := map[string]input{"backup": {damaged, boltops.Fence{DeletedKeys: refs}}, "abandoned file": {whole, boltops.Fence{Abandoned: damaged, DeletedKeys: refs}}}
 		if strings.HasPrefix(what, "meta") {
-			delete(inputs, "abandoned file") // that the backup is of this file may not be known
+			delete(inputs, "abandoned file") // it may be unknown that the backup is of this file
 		}
 		for name, in := range inputs {
 			info, failed := boltops.Restore(restored, in.backup, in.fence)
@@ -245,7 +248,7 @@ func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 	}
 }
 
-// keysOf returns the hashes and the names of all keys of a file.
+// keysOf returns the hashes and the references of all keys in a file.
 func keysOf(t *testing.T, path string) (hashes []driver.Hash, refs []boltops.Ref) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy.db")
@@ -270,7 +273,8 @@ func keysOf(t *testing.T, path string) (hashes []driver.Hash, refs []boltops.Ref
 	return hashes, refs
 }
 
-// damageRow changes, cuts, deletes or moves a row of a file, and says which.
+// damageRow changes, cuts, deletes or moves a row of a file, and returns a description of the
+// damage.
 func damageRow(t *testing.T, path string, random *rand.Rand) (what string) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)

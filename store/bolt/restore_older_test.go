@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A copier makes copies of a file, in the ways in which backups are made.
+// A copier copies a file in all ways in which backups are made.
 type copier struct {
 	t      *testing.T
 	path   string
@@ -42,7 +42,7 @@ func (c *copier) open() {
 	c.s = s
 }
 
-// pass lets the clock go on by so much.
+// pass advances the clock.
 func (c *copier) pass(by time.Duration) { c.system.Add(by) }
 
 // live copies the file while it is open.
@@ -66,8 +66,9 @@ func (c *copier) closed() (path string) {
 	return path
 }
 
-// TestRestore_AbandonedFileOlderThanBackup_Refused: an earlier copy is no abandoned file, however little
-// earlier it is, and whichever way both were made: a key that was deleted between the two is in it.
+// TestRestore_AbandonedFileOlderThanBackup_Refused checks that an earlier copy is not accepted as
+// the abandoned file, however little earlier it is and in whichever ways both were copied. It
+// would revive a key deleted between the two.
 func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*copier) string{"live": (*copier).live, "closed": (*copier).closed}
@@ -97,8 +98,9 @@ func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
 	}
 }
 
-// TestRestore_AbandonedFileWentOn_Believed: the file that the backup is of is the abandoned one, whether or
-// not it was written since, and whatever its clock did.
+// TestRestore_AbandonedFileWentOn_Believed checks that the file of which the backup was made is
+// accepted as the abandoned file, whether or not it was written since, and even if its clock was
+// set.
 func TestRestore_AbandonedFileWentOn_Believed(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Second, time.Hour, -30 * time.Second, -time.Hour} {
 		for _, written := range []bool{true, false} {

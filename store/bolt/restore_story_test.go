@@ -27,30 +27,30 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A story fills stores at random and runs steps of long jobs between the operations.
+// A story fills stores at random, and runs steps of long jobs between the operations.
 type story struct {
 	t      *testing.T
 	rand   *rand.Rand
 	dir    string
 	file   *bolt.Store
-	source store.Store // that is imported from
-	page   string      // the next one to import
-	moving string      // the account that is being moved from the source; empty: none
+	source store.Store // the store to import from
+	page   string      // the next page to import
+	moving string      // the account being moved from source, or empty
 
 	keys, hooks, events, others int
 	erasing                     map[string]bool
-	purging                     driver.Purge // the run that goes on
+	purging                     driver.Purge // the purge under way
 	times                       []time.Time
-	counts                      map[string]int // of operations, and of backups within jobs
+	counts                      map[string]int // numbers of operations, and of backups during jobs
 }
 
 var stories = flag.Int("stories", 6, "how many seeds TestRestore_BackupAtRandomMoment_FileSoundAndRestorable runs; a third with -short or the race detector")
 
 var storyAccounts = []string{"a", "bb", "ccc"}
 
-// TestRestore_BackupAtRandomMoment_FileSoundAndRestorable: whenever a backup is made, also between the
-// steps of an erasure, a purge, a recovery and an import, Verify finds nothing wrong with it, and it is
-// restored, to a file that is sound, too.
+// TestRestore_BackupAtRandomMoment_FileSoundAndRestorable makes backups at any moment, including
+// between the steps of an erasure, a purge, a recovery and an import. Verify must find no problem
+// in the backup, and restoring it must produce a sound file.
 func TestRestore_BackupAtRandomMoment_FileSoundAndRestorable(t *testing.T) {
 	t.Parallel()
 	seeds := *stories
@@ -89,13 +89,13 @@ func newStory(t *testing.T, seed uint64, counts map[string]int) *story {
 	noError(t, err)
 	t.Cleanup(func() { _, _ = file.Close(), s.source.Close() })
 	s.file = file
-	for range 60 { // of the account that will be moved
+	for range 60 { // for the account that will be moved
 		s.operate(s.source, "moved")
 	}
 	return s
 }
 
-// step is an operation or a step of a job, and now and then a backup after it.
+// step performs an operation or a step of a job and, sometimes, makes a backup after it.
 func (s *story) step() {
 	switch n := s.rand.IntN(100); {
 	case n < 70:
@@ -112,7 +112,7 @@ func (s *story) step() {
 	}
 }
 
-// operate does something for an account.
+// operate performs a random operation for an account.
 func (s *story) operate(to store.Store, account string) {
 	ctx := s.t.Context()
 	time.Sleep(time.Duration(s.rand.Int64N(int64(10 * time.Minute))))
@@ -228,7 +228,7 @@ func (s *story) changeWebhook(ctx context.Context, to store.Store, account strin
 	return err
 }
 
-// publish publishes some events, some of them in a commit.
+// publish publishes some events, some of them in one commit.
 func (s *story) publish(ctx context.Context, to store.Store, account string) error {
 	n := 1 + s.rand.IntN(40)
 	done := make(chan error, n)
@@ -287,7 +287,7 @@ func (s *story) redeliver(ctx context.Context, to store.Store, account string) e
 	}
 	for _, d := range page.Deliveries {
 		err := to.Redeliver(ctx, account, hook.ID, d.EventID, audit.Entry{})
-		if err != nil && !errors.Is(err, apierr.ErrNotFound) { // its body is purged
+		if err != nil && !errors.Is(err, apierr.ErrNotFound) { // the event's body is purged
 			return err
 		}
 	}
@@ -306,13 +306,13 @@ func (s *story) recover(ctx context.Context, to store.Store, account string) err
 	}, audit.Entry{})
 }
 
-// purge takes a step of a purge, or begins one.
+// purge performs a step of a purge, and begins a purge if none is under way.
 func (s *story) purge() {
 	if s.purging.Limit == 0 {
 		s.purging = driver.Purge{Limit: 1 + s.rand.IntN(60)}
 		pick := func() time.Time {
 			if len(s.times) == 0 || s.rand.IntN(8) == 0 {
-				return time.Now().Add(time.Millisecond) // all is past retention
+				return time.Now().Add(time.Millisecond) // everything has passed its retention
 			}
 			return s.times[s.rand.IntN(len(s.times))]
 		}
@@ -337,7 +337,7 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// erase takes a step of an erasure, or begins one.
+// erase performs a step of an erasure, and begins an erasure if none is under way.
 func (s *story) erase() {
 	var begun []string
 	for account := range s.erasing {
@@ -359,8 +359,8 @@ func (s *story) erase() {
 	s.counts["erase"]++
 }
 
-// move imports a page of the account that is moved. When all of it is there it is erased, to be
-// moved again.
+// move imports a page of the account being moved. After the last page, the account is erased, to
+// be moved again.
 func (s *story) move() {
 	if s.erasing["moved"] {
 		return
@@ -375,7 +375,7 @@ func (s *story) move() {
 	s.counts["import"]++
 }
 
-// backup makes a backup, verifies and restores it.
+// backup makes a backup, verifies it and restores it.
 func (s *story) backup() {
 	for what, is := range map[string]bool{"an erasure": len(s.erasing) > 0, "a purge": s.purging.Limit > 0, "an import": s.moving != ""} {
 		if is {
@@ -386,8 +386,9 @@ func (s *story) backup() {
 	wantRestorable(s.t, s.file)
 }
 
-// TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable is the same of a file that has indexes of
-// complete runs, after each step of an erasure, and of a purge of all the rest; under the race detector after some of them.
+// TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable does the same with a file that
+// has indexes of complete runs: after each step of an erasure, and then of a purge of everything
+// else. Under the race detector, it makes a backup only after some of the steps.
 func TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable(t *testing.T) {
 	t.Parallel()
 	s, err := bolt.Open(filepath.Join(t.TempDir(), "storage.db"))
@@ -417,8 +418,8 @@ func TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable(t *testing.T
 	}
 }
 
-// wantRestorable makes a backup of a store, and checks that it is sound, and that Restore makes
-// a sound file of it.
+// wantRestorable makes a backup of a store, and checks that the backup is sound and that Restore
+// makes a sound file of it.
 func wantRestorable(t testing.TB, s *bolt.Store) {
 	t.Helper()
 	dir := t.TempDir()
@@ -431,8 +432,8 @@ func wantRestorable(t testing.TB, s *bolt.Store) {
 	noError(t, os.RemoveAll(dir))
 }
 
-// wantRestores checks that a closed file is sound, which Restore verifies, and that Restore makes a
-// sound file of it.
+// wantRestores checks that a closed file is sound, which Restore verifies, and that Restore makes
+// a sound file of it.
 func wantRestores(t testing.TB, path string) {
 	t.Helper()
 	restored := filepath.Join(t.TempDir(), "restored.db")

@@ -33,15 +33,15 @@ import (
 
 func init() { roles["restore"] = restoreForEver }
 
-// A lost host is one whose file was backed up, and abandoned some time later.
+// A lostHost is a host whose file was backed up, and abandoned some time later.
 type lostHost struct {
 	dir, abandoned, backup string
-	tokens                 map[string]apikeys.Token // by what became of them
+	tokens                 map[string]apikeys.Token // by what happened to the key
 	keys                   map[string]boltops.Ref
 	hooks                  map[string]boltops.Ref
 }
 
-// sealing keeps the secrets of lost hosts.
+// sealing returns the Keyring that seals the secrets of lost hosts.
 func sealing(tb testing.TB) *signing.Keyring {
 	keys, err := signing.NewKeyring(bytes.Repeat([]byte{7}, 32))
 	if err != nil {
@@ -50,10 +50,10 @@ func sealing(tb testing.TB) *signing.Keyring {
 	return keys
 }
 
-// newLostHost makes the files. Ten keys are kept, ten each deleted, rotated and created after
-// the backup, the same of webhooks but for the rotation, whose URL is changed. Each event is
-// for the webhooks of the account at the time. Of the events, the first are delivered before the
-// backup, the second after it, the third never; others are published after it.
+// newLostHost makes the files. Ten keys are kept. Ten keys each are deleted, rotated and created
+// after the backup. The same happens to webhooks, but instead of a rotation their URL changes.
+// Each event goes to all webhooks that the account has at the time. The first events are delivered
+// before the backup, the second after it, the third never; others are published after it.
 func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	t.Helper()
 	h := &lostHost{dir: t.TempDir(), tokens: map[string]apikeys.Token{}, keys: map[string]boltops.Ref{}, hooks: map[string]boltops.Ref{}}
@@ -82,7 +82,7 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 		_, err := s.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
 		noError(t, err)
 	}
-	// deliver settles all that is pending, except what is to stay so.
+	// deliver settles all pending deliveries except the given ones.
 	deliver := func(except ...string) {
 		tasks, err := storetest.WorkerOf(s).Claim(ctx, 1000)
 		noError(t, err)
@@ -103,7 +103,7 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	for _, name := range []string{"kept", "deleted", "moved"} {
 		createHook(name)
 	}
-	for i := range 30 { // so that there are pages to damage
+	for i := range 30 { // enough pages to damage
 		createKey(fmt.Sprint("further-", i))
 	}
 	publish("early")
@@ -139,10 +139,10 @@ func noError(tb testing.TB, err error) {
 	}
 }
 
-// path returns where to restore to.
+// path returns the path to restore to.
 func (h *lostHost) path() string { return filepath.Join(h.dir, "storage.db") }
 
-// lists are the lists of a fence, as a host knows them from its audit entries.
+// lists returns a fence with the lists that a host has in its audit entries.
 func (h *lostHost) lists() boltops.Fence {
 	return boltops.Fence{
 		DeletedKeys: []boltops.Ref{h.keys["deleted"], {Account: "acct", ID: "key_none"}}, RotatedKeys: []boltops.Ref{h.keys["rotated"]},
@@ -150,7 +150,7 @@ func (h *lostHost) lists() boltops.Fence {
 	}
 }
 
-// valid returns which of the keys' values are, in a file.
+// valid returns the keys whose values are valid in a file.
 func (h *lostHost) valid(t testing.TB, s *bolt.Store) []string {
 	t.Helper()
 	keys, err := apikeys.New(s, apikeys.Config{})
@@ -165,7 +165,8 @@ func (h *lostHost) valid(t testing.TB, s *bolt.Store) []string {
 	return valid
 }
 
-// pending returns what is claimed of a file, as events and the webhooks' URLs, and settles nothing.
+// pending claims the deliveries of a file and settles none. It returns their events and webhook
+// URLs.
 func pending(t *testing.T, s *bolt.Store) []string {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
@@ -182,7 +183,7 @@ func pending(t *testing.T, s *bolt.Store) []string {
 	return list
 }
 
-// release ends all holds.
+// release ends the hold of all webhooks.
 func release(t *testing.T, s *bolt.Store) int {
 	t.Helper()
 	hooks, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
@@ -199,11 +200,11 @@ func want[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// wantSound checks that Verify finds nothing wrong with a file.
+// wantSound checks that Verify finds no problem in a file.
 func wantSound(t testing.TB, path string, options ...bolt.Option) {
 	t.Helper()
 	var sealer signing.Sealer
-	if len(options) > 0 { // sealed
+	if len(options) > 0 { // the file is sealed
 		sealer = sealing(t)
 	}
 	report, err := boltops.Verify(path, sealer)
@@ -213,8 +214,9 @@ func wantSound(t testing.TB, path string, options ...bolt.Option) {
 	}
 }
 
-// TestRestoreByLists: with no more than the host's own lists, nothing that was revoked works,
-// nothing is sent before it is released, and what may be sent twice is listed.
+// TestRestoreByLists restores with only the host's own lists. No revoked key may work, nothing may
+// be sent before webhooks are released, and the deliveries that may be sent twice must be
+// reported.
 func TestRestoreByLists(t *testing.T) {
 	h := newLostHost(t)
 	fence := h.lists()
@@ -245,8 +247,8 @@ func TestRestoreByLists(t *testing.T) {
 	want(t, "claimed after it", pending(t, s), []string{"never to kept", "never to moved", "since to kept", "since to moved"})
 }
 
-// TestRestoredHints: hints are of the values that keys have after a restore; one whose value is not
-// known any more has none.
+// TestRestoredHints checks that a key's hint matches its value after a restore. A key whose value
+// is unknown must have no hint.
 func TestRestoredHints(t *testing.T) {
 	for name, fence := range map[string]func(*lostHost) boltops.Fence{
 		"by lists":                func(h *lostHost) boltops.Fence { return h.lists() },
@@ -274,8 +276,8 @@ func TestRestoredHints(t *testing.T) {
 	}
 }
 
-// TestRestoreFromTheAbandonedFile: with the abandoned file everything is as it was there, and
-// nothing is sent twice.
+// TestRestoreFromTheAbandonedFile restores with the abandoned file. Everything must be as in that
+// file, and nothing may be sent twice.
 func TestRestoreFromTheAbandonedFile(t *testing.T) {
 	h := newLostHost(t, bolt.Sealed(sealing(t)))
 	found := map[boltops.FindingKind]int{}
@@ -318,7 +320,8 @@ func TestRestoreFromTheAbandonedFile(t *testing.T) {
 	}
 }
 
-// TestRestoreErasesAccounts that were erased since, or are being erased in the abandoned file.
+// TestRestoreErasesAccounts restores accounts that were erased since the backup, or whose erasure
+// is under way in the abandoned file.
 func TestRestoreErasesAccounts(t *testing.T) {
 	h := newLostHost(t)
 	s, err := bolt.Open(h.abandoned)
@@ -353,8 +356,8 @@ func TestRestoreErasesAccounts(t *testing.T) {
 	}
 }
 
-// TestRestoreEndsAnErasure that was under way when the backup was made: what the account has got since is
-// taken over, and is not erased.
+// TestRestoreEndsAnErasure restores an erasure that was under way at the time of the backup. Data
+// that the account has got since must be kept.
 func TestRestoreEndsAnErasure(t *testing.T) {
 	h := newLostHost(t)
 	s, err := bolt.Open(h.abandoned)
@@ -384,8 +387,8 @@ func TestRestoreEndsAnErasure(t *testing.T) {
 	want(t, "values that are valid", h.valid(t, s), []string{"anew"})
 }
 
-// TestRestoreOfAFork: the abandoned file was itself restored from an earlier backup than this one, so
-// the two have other events under the same numbers. None is lost.
+// TestRestoreOfAFork uses an abandoned file that was itself restored from an earlier backup. So
+// both files have different events with the same numbers. No event may be lost.
 func TestRestoreOfAFork(t *testing.T) {
 	h := newLostHost(t)
 	fork := filepath.Join(h.dir, "fork.db")
@@ -410,8 +413,9 @@ func TestRestoreOfAFork(t *testing.T) {
 	want(t, "events added", info.EventsAdded, 2)
 }
 
-// TestRestore_AbandonedFileWithDamagedPages_RefusedByName: whichever page of the abandoned file is damaged, Restore refuses the file,
-// says so, and leaves nothing; a page that is not in use does not matter.
+// TestRestore_AbandonedFileWithDamagedPages_RefusedByName damages each page of the abandoned file
+// in turn. Restore must refuse the file, name it, and leave no file. Damage in an unused page must
+// not matter.
 func TestRestore_AbandonedFileWithDamagedPages_RefusedByName(t *testing.T) {
 	h := newLostHost(t)
 	whole, err := os.ReadFile(h.abandoned)
@@ -445,7 +449,7 @@ func TestRestore_AbandonedFileWithDamagedPages_RefusedByName(t *testing.T) {
 	}
 }
 
-// wantAlone checks that there is nothing but the backup and the abandoned file.
+// wantAlone checks that the directory has only the backup and the abandoned file.
 func wantAlone(t *testing.T, h *lostHost) {
 	t.Helper()
 	entries, err := os.ReadDir(h.dir)
@@ -457,8 +461,8 @@ func wantAlone(t *testing.T, h *lostHost) {
 	want(t, "files", names, []string{"abandoned.db", "backup.db"})
 }
 
-// FuzzRestore: whichever bytes of the abandoned file are others, Restore ends, makes a sound file, one whose damaged
-// rows it reports, or none, and what was revoked is dead.
+// FuzzRestore changes bytes of the abandoned file. Restore must return, with a sound file, a file
+// whose damaged rows it reports, or none. Revoked keys must be invalid.
 func FuzzRestore(f *testing.F) {
 	h := newLostHost(f)
 	whole, err := os.ReadFile(h.abandoned)
@@ -490,7 +494,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestRestoreRefuses what it cannot make safe or whole, and leaves nothing.
+// TestRestoreRefuses checks that Restore refuses input from which it cannot make a safe and
+// complete file, and leaves no file.
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	h := newLostHost(t, bolt.Sealed(sealing(t)))
@@ -555,7 +560,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestRestoreReplacesNothing: a file that appears meanwhile, as where a supervisor starts the host, stays.
+// TestRestoreReplacesNothing checks that Restore keeps a file that appears at path while it runs,
+// for example because a supervisor starts the host.
 func TestRestoreReplacesNothing(t *testing.T) {
 	h := newLostHost(t)
 	fence := h.lists()
@@ -570,8 +576,8 @@ func TestRestoreReplacesNothing(t *testing.T) {
 	wantAlone(t, h)
 }
 
-// TestTwoRestores to the same path, one begun while the other is under way: one makes the file, and
-// the fence is applied to it.
+// TestTwoRestores starts a Restore to the same path as another one that is still running. One of
+// them must make the file, and apply its fence to it.
 func TestTwoRestores(t *testing.T) {
 	h := newLostHost(t)
 	first, second := h.lists(), h.lists()
@@ -594,7 +600,7 @@ func TestTwoRestores(t *testing.T) {
 		<-wait
 	}
 	_, errFirst := boltops.Restore(h.path(), h.backup, first)
-	if errFirst == nil { // then it is not what the second is still at
+	if errFirst == nil { // then the file at path is complete
 		wantSound(t, h.path())
 	}
 	close(ended)
@@ -611,8 +617,8 @@ func TestTwoRestores(t *testing.T) {
 	wantAlone(t, h)
 }
 
-// TestRestoreDistrustsTheAbandonedFile where it has no more than the backup: it is the backup, or
-// one from before it.
+// TestRestoreDistrustsTheAbandonedFile names an abandoned file that has no more than the backup:
+// the backup itself, or an earlier one.
 func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	h := newLostHost(t)
 	link := filepath.Join(t.TempDir(), "link.db")
@@ -637,7 +643,7 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	var system testclock.Clock
 	s, err = bolt.Open(h.abandoned, boltfault.SystemClock(system.Now).(bolt.Option))
 	noError(t, err)
-	system.RunAhead(time.Hour) // so that it is marked
+	system.RunAhead(time.Hour) // so that the clock is marked
 	for more := true; more; {
 		more, err = s.Purge(t.Context(), driver.Purge{Limit: 100})
 		noError(t, err)
@@ -648,8 +654,8 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	}
 }
 
-// TestKillRestore kills a process that restores, again and again: there is no file, or one that is
-// whole and fenced.
+// TestKillRestore repeatedly kills a process that restores. There must be no file, or a complete
+// file with the fence applied.
 func TestKillRestore(t *testing.T) {
 	t.Parallel()
 	h := newLostHost(t)
@@ -682,7 +688,7 @@ func TestKillRestore(t *testing.T) {
 	want(t, "what killed processes have left", left, nil)
 }
 
-// restoreForEver restores, and begins again.
+// restoreForEver restores a file again and again.
 func restoreForEver(path string) error {
 	dir := filepath.Dir(path)
 	fmt.Println("begun")
@@ -696,16 +702,16 @@ func restoreForEver(path string) error {
 		if _, err := boltops.Restore(path, filepath.Join(dir, "backup.db"), boltops.Fence{Abandoned: filepath.Join(dir, "abandoned.db")}); err != nil {
 			return err
 		}
-		time.Sleep(5 * time.Millisecond) // it is there
+		time.Sleep(5 * time.Millisecond) // the file exists now
 		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
 }
 
-// TestRestoreForgetsCursors follows the list of the events of a file that is lost, and goes on
-// in the one that is restored, whose events have other numbers: it begins at its time again, and
-// gets all.
+// TestRestoreForgetsCursors follows the event list of a file that is lost, and continues with the
+// restored file, whose events have other numbers. It must start again from a time, and get all
+// events.
 func TestRestoreForgetsCursors(t *testing.T) {
 	dir := t.TempDir()
 	path, backup, restored := filepath.Join(dir, "db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db")

@@ -9,27 +9,27 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
-// rootOf returns the root bucket, which contains all others.
+// rootOf returns the root bucket, which contains all other buckets.
 func rootOf(tx *bbolt.Tx) *bbolt.Bucket { return tx.Cursor().Bucket() }
 
-// mergeRoot merges the root bucket into one page, if it has several and would fit.
+// mergeRoot merges the root bucket into one page if it has several pages and would fit into one.
 //
-// Each commit writes the root bucket. Small buckets are inline in it. If there are many at once, as
-// with a few keys and webhooks, or briefly at the end of a purge, bbolt splits it into a branch and
-// two leaves. From then on most commits would write all three: bbolt merges a leaf only if a
-// deletion leaves it less than a quarter full, and buckets are not deleted. So mergeRoot deletes
-// the small buckets and creates them again in the same transaction: when bbolt checks the leaves,
-// at the commit, they have no rows yet. It needs a transaction of its own, because other steps have
-// cursors in those buckets.
+// Each commit writes the root bucket, and small buckets are inline in it. If many buckets are
+// small at once, as with a few keys and webhooks, or briefly at the end of a purge, bbolt splits
+// the root bucket into a branch and two leaves. From then on, most commits would write all three
+// pages: bbolt merges a leaf only after a deletion that leaves it less than a quarter full, and
+// buckets are not deleted. So mergeRoot deletes the small buckets and creates them again in the
+// same transaction. When bbolt checks the leaves, at the commit, the new buckets have no rows in
+// them yet. This takes a separate transaction, because other steps have cursors in those buckets.
 //
-// Splits leave the first leaf fuller than the second, see [engine.newBatch], so that most commits do
-// not write the second.
+// A split leaves the first leaf fuller than the second, see [engine.newBatch], so that most
+// commits do not write the second.
 //
-// A failure is not returned: mergeRoot will be tried again, and commits still work.
+// mergeRoot returns no error: a later call tries again, and commits also work with a split root.
 func (s *engine) mergeRoot(ctx context.Context) { _ = s.writer.RunAlone(ctx, (*batch).mergeRoot) }
 
-// rootIsSplit reports whether the root bucket has several pages. Only steps of the writer may call
-// it: bbolt also reads its free pages for it, without a lock.
+// rootIsSplit reports whether the root bucket has several pages. Only the writer's steps may call
+// it, because bbolt reads the list of free pages for it without a lock.
 func rootIsSplit(tx *bbolt.Tx) bool {
 	page, err := tx.Page(int(rootOf(tx).Root()))
 	return err == nil && page != nil && page.Type == "branch"
@@ -69,17 +69,17 @@ func (b *batch) mergeRoot() error {
 	return nil
 }
 
-// Sizes of bbolt's header of a leaf row, and of a bucket's value.
+// Sizes in bytes of bbolt's header of a leaf row, and of a bucket's value.
 const rowHeader, bucketHeader = 16, 16
 
-// An inlineBucket is a small bucket without a page of its own.
+// An inlineBucket is a copy of a small bucket, which has no page of its own.
 type inlineBucket struct {
 	name     []byte
 	sequence uint64
 	rows     [][2][]byte
 }
 
-// replace deletes the bucket and makes it again.
+// replace deletes the bucket and creates it again with the same rows.
 func (i *inlineBucket) replace(root *bbolt.Bucket) error {
 	if err := root.DeleteBucket(i.name); err != nil {
 		return err

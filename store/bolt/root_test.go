@@ -11,8 +11,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The bucket that has all others, which each commit writes, is one page again once it fits: small buckets stand in it,
-// and bbolt by itself never merges what it has split for them.
+// TestRootIsMerged checks that the root bucket, which contains all others and is written by each
+// commit, is merged into one page once it fits. Small buckets are inline in it, and bbolt never
+// merges it again after a split.
 func TestRootIsMerged(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), driver.Webhook{ID: "wh_1", Account: "acct", Events: []driver.EventType{alerts.TypeBalanceLow}, WebhookHealth: driver.WebhookHealth{Active: true}}, driver.CreateOptions{}); err != nil {
@@ -86,7 +87,7 @@ func TestRootIsMerged(t *testing.T) {
 	}
 }
 
-// contents returns all rows by bucket, and the buckets' sequences.
+// contents returns all rows by bucket, and the sequences of the buckets.
 func contents(t *testing.T, s *engine) map[string]map[string]string {
 	all := make(map[string]map[string]string)
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -108,7 +109,8 @@ func contents(t *testing.T, s *engine) map[string]map[string]string {
 	return all
 }
 
-// Purging beside publishers reads nothing that their commits write: the race detector would see it.
+// TestRootIsMergedBesideCommits checks with the race detector that purging does not read memory
+// that concurrent commits write.
 func TestRootIsMergedBesideCommits(t *testing.T) {
 	s := openTemp(t)
 	ended := make(chan struct{})

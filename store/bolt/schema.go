@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Short names for the buckets and the rows of the bucket meta, see package schema.
+// Short names for the names in package schema: buckets, and keys in the bucket meta.
 var (
 	bucketMeta              = schema.Meta
 	bucketKeys              = schema.Keys
@@ -62,7 +62,8 @@ var (
 	keyScan     = schema.MetaScan
 )
 
-// initialize creates the buckets of a new file, and refuses a file of another program or schema.
+// initialize creates the buckets of a new file. It returns an error for a file that another
+// program made or that has another schema.
 func initialize(db *bbolt.DB) error {
 	empty := false
 	err := db.View(func(tx *bbolt.Tx) error {
@@ -86,16 +87,16 @@ func initialize(db *bbolt.DB) error {
 	return db.Update(schema.Create)
 }
 
-// create creates the file unless it exists. The file appears when it is complete: a crash leaves at
-// most a temporary file, which is never opened.
+// create creates the file unless it exists. It prepares a temporary file and links it to path when
+// it is complete: a crash leaves at most a temporary file, which is never opened.
 func create(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // opening it reports errors
+		return nil // opening the file reports errors
 	}
 	dir, name := filepath.Split(path)
 	temporary, err := os.CreateTemp(dir, "."+name+".*")
 	if err != nil {
-		return nil // opening it reports a better error
+		return nil // opening the file reports a better error
 	}
 	defer func() { _ = os.Remove(temporary.Name()) }()
 	if err := temporary.Close(); err != nil {
@@ -108,7 +109,7 @@ func create(path string) error {
 	if err := errors.Join(db.Update(schema.Create), db.Close()); err != nil {
 		return err
 	}
-	// Otherwise another process was first, or bbolt creates it.
+	// If the link fails, another process has created the file, or bbolt will create it.
 	if os.Link(temporary.Name(), path) == nil {
 		files.SyncDir(filepath.Dir(path))
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// resealStep is how many webhooks are sealed in a transaction.
+// resealStep is the number of webhooks sealed per transaction.
 const resealStep = 1000
 
-// openDataKey opens the file's data key, or adds one if the file has none and there is a Sealer. It
-// calls the Sealer outside transactions.
+// openDataKey opens the file's data key, or adds one if the file has none and there is a Sealer.
+// It calls the Sealer outside transactions.
 func (s *engine) openDataKey() error {
 	var sealed, mark []byte
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -47,8 +47,8 @@ func (s *engine) openDataKey() error {
 	return s.writer.Run(ctx, func(b *batch) error { return b.Put(bucketMeta, keyDataKey, sealed) })
 }
 
-// reseal seals all secrets that are in plain text, if there is a data key. The mark shows that a
-// former call has done so.
+// reseal seals all secrets that are in plain text, if there is a data key. It marks the file when
+// all secrets are sealed, and does nothing if the file has the mark.
 func (s *engine) reseal() error {
 	if s.dataKey == nil {
 		return nil
@@ -79,17 +79,18 @@ func (s *engine) reseal() error {
 	return nil
 }
 
-// resealFrom seals the secrets of a batch of webhooks from row on, and returns the row to continue
-// with; at the end it marks the file as sealed. Open calls it, before any webhook is cached.
+// resealFrom seals the secrets of up to resealStep webhooks from row on, and returns the row to
+// continue with. At the end it marks the file as sealed. It must run before any webhook is cached:
+// Open calls it.
 func (s *engine) resealFrom(b *batch, row []byte) (next []byte, err error) {
-	var records [][2][]byte // key and value; written after the loop, which needs the cursor
+	var records [][2][]byte // keys and values to write after the loop, which needs the cursor
 	c := b.tx.Bucket(bucketWebhooks).Cursor()
 	k, value := c.Seek(row)
 	for ; k != nil && len(records) < resealStep; k, value = c.Next() {
 		account, id := record.CutPrefixed(k)
 		webhook, err := record.DecodeWebhook(account, id, value, s.dataKey)
 		if err != nil {
-			continue // unreadable, and stays so
+			continue // an unreadable webhook stays as it is
 		}
 		sealed := append(record.EncodeWebhook(&webhook, s.dataKey), record.WebhookFields(value)...)
 		records = append(records, [2][]byte{bytes.Clone(k), sealed})

@@ -12,8 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A process that is killed while it seals the secrets of a file leaves a data key, sealed and plain
-// secrets, and no mark: the next Open seals the rest.
+// TestOpen_KilledWhileSealing_SealsTheRest opens a file whose process was killed while it sealed
+// the secrets. The file has a data key, sealed and plain secrets, and no mark. Open must seal the
+// rest.
 func TestOpen_KilledWhileSealing_SealsTheRest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	sealer, err := signing.NewKeyring(bytes.Repeat([]byte{1}, signing.KeySize))
@@ -36,7 +37,7 @@ func TestOpen_KilledWhileSealing_SealsTheRest(t *testing.T) {
 		if err := s.CreateWebhook(t.Context(), driver.Webhook{ID: id, Account: "acct", URL: "https://example.com/", Secret: secrets[id]}, driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		s.dataKey = nil // the second one stays in plain text
+		s.dataKey = nil // the second secret stays in plain text
 	}
 	err = s.writer.Run(context.Background(), func(b *batch) error { return b.Delete(bucketMeta, keySeal) })
 	if err != nil {

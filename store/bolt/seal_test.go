@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// ring returns a Keyring of keys that are all of one byte.
+// ring returns a Keyring whose keys each repeat one byte.
 func ring(t *testing.T, bytesOfKeys string) *signing.Keyring {
 	t.Helper()
 	var keys [][]byte
@@ -35,8 +35,8 @@ func ring(t *testing.T, bytesOfKeys string) *signing.Keyring {
 	return ring
 }
 
-// TestSealing goes through the life of a file: in plain, sealed, under another key,
-// and opened with the wrong keys on the way.
+// TestSealing opens a file in all stages of its life: in plain text, sealed, sealed with another
+// key, and with wrong keys in between.
 func TestSealing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	var all []driver.Webhook
@@ -48,7 +48,7 @@ func TestSealing(t *testing.T) {
 		}
 		defer func() { _ = s.Close() }()
 		var made sync.WaitGroup
-		for range 1200 { // more than one step
+		for range 1200 { // more webhooks than one step seals
 			w := driver.Webhook{
 				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true},
 				Events: []driver.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
@@ -150,7 +150,8 @@ func (s hangingSealer) Open(context.Context, []byte) ([]byte, bool, error) {
 	return nil, false, nil
 }
 
-// TestSealed_SealerHangs_OpenFailsAfterTimeout, and leaves the file unlocked.
+// TestSealed_SealerHangs_OpenFailsAfterTimeout checks that Open returns an error and leaves the
+// file unlocked.
 func TestSealed_SealerHangs_OpenFailsAfterTimeout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +172,7 @@ func TestSealed_SealerHangs_OpenFailsAfterTimeout(t *testing.T) {
 	}
 }
 
-// TestSealedFile looks for secrets in a file that was sealed from the beginning.
+// TestSealedFile searches a file that was sealed from the beginning for plain secrets.
 func TestSealedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := bolt.Open(path, bolt.Sealed(ring(t, "k")))

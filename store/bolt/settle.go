@@ -38,8 +38,8 @@ func (s *engine) settle(b *batch, results []driver.AttemptResult, health []drive
 	return settled, nil
 }
 
-// changeHealth stores the health of a webhook with its audit entries. It does so only if the
-// webhook still has the version on which the change is based, and reports whether it has.
+// changeHealth stores a webhook's health and audit entries, unless the webhook has changed since
+// the version on which the change is based. It reports whether it stored them.
 func (s *engine) changeHealth(b *batch, change *driver.HealthChange) (counts bool, err error) {
 	now := s.indexed(b, change.WebhookID)
 	if now == nil || now.err != nil || now.Account != change.Account || now.Version != change.Version || b.isErasing(now.Account) {

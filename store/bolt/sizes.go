@@ -46,7 +46,7 @@ func (s *engine) accountSize(ctx context.Context, account string, pending map[st
 	return size, nil
 }
 
-// eachKey calls visit with the tail of each key that begins with prefix.
+// eachKey calls visit with the rest of each key that begins with prefix.
 func eachKey(bucket *bbolt.Bucket, prefix []byte, visit func(tail []byte)) {
 	c := bucket.Cursor()
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {

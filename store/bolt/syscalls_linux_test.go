@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// An osCall is a system call that a process made on the file, or a line that it printed.
+// An osCall is a system call that a process made on the file, or a line that the process printed.
 type osCall struct {
 	name   string // pwrite64, ftruncate, fdatasync, fsync, or line
-	data   []byte // of pwrite64 and line
-	offset int64  // of pwrite64; the size of ftruncate
+	data   []byte // data of pwrite64, or the line
+	offset int64  // offset of pwrite64, or size of ftruncate
 	failed bool
 }
 
-// trace has a child play a role on the file in dir under strace, and returns what it
-// did, in order. inject is as strace takes it, and may end the child; empty: nothing.
+// trace runs a child in a role on the file in dir, under strace, and returns its calls in order.
+// inject is an option of strace, which may end the child; empty injects nothing.
 func trace(t *testing.T, role, dir, inject string) []osCall {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
@@ -50,10 +50,10 @@ func trace(t *testing.T, role, dir, inject string) []osCall {
 	return parseTrace(t, text, filepath.Join(dir, "storage.db"))
 }
 
-// parseTrace reads what strace has logged.
+// parseTrace parses the log of strace.
 func parseTrace(t *testing.T, text []byte, path string) (calls []osCall) {
 	t.Helper()
-	begun := make(map[string][]byte) // by thread: calls that another thread's came between
+	begun := make(map[string][]byte) // by thread: begun calls that other threads interrupted
 	for line := range bytes.Lines(text) {
 		thread, call, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 		call = bytes.TrimSpace(call)
@@ -72,7 +72,7 @@ func parseTrace(t *testing.T, text []byte, path string) (calls []osCall) {
 	return calls
 }
 
-// parseCall reads "name(fd<path>, …) = result"; ok is false if it is of another file.
+// parseCall parses "name(fd<path>, …) = result". ok is false if the call concerns another file.
 func parseCall(t *testing.T, call []byte, path string) (c osCall, ok bool) {
 	name, rest, isCall := bytes.Cut(call, []byte("("))
 	at := bytes.LastIndex(rest, []byte(") = "))
@@ -81,7 +81,7 @@ func parseCall(t *testing.T, call []byte, path string) (c osCall, ok bool) {
 	}
 	c.name = string(name)
 	if bytes.HasPrefix(rest[at:], []byte(") = ?")) {
-		return c, false // the process was killed before
+		return c, false // the process was killed before the call ended
 	}
 	c.failed = bytes.HasPrefix(rest[at:], []byte(") = -1"))
 	args := bytes.Split(rest[:at], []byte(", "))

@@ -30,14 +30,14 @@ var (
 
 const (
 	sector   = 512
-	metaSize = 96 // no byte of a meta page after this one changes
+	metaSize = 96 // bytes of a meta page that may change
 )
 
-// TestPowerLoss makes the files that a power loss can leave during each kind of
-// change, and goes on with them. A commit lets the file grow, writes the pages that
-// changed, syncs, writes one of the two meta pages, and syncs: so there may be any of
-// the sectors that changed without the meta page, or all of them with a part of it.
-// The change must be there as a whole or not at all, and all else as it was.
+// TestPowerLoss makes the files that a power loss can leave during each kind of change, and
+// continues with them. A commit extends the file, writes the changed pages, syncs, writes one of
+// the two meta pages, and syncs again. So a power loss leaves any subset of the changed sectors
+// without the meta page, or all of them with part of the meta page. The change must be complete or
+// absent, and all other data unchanged.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	if testbubble.Raced {
@@ -67,18 +67,18 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// A commit is the file before and after one, and all records in it.
+// A commit holds the file before and after a commit, and all records in both.
 type commit struct {
 	before, after               []byte
 	recordsBefore, recordsAfter map[string]string
-	meta                        int // offset of the meta page written
+	meta                        int // offset of the written meta page
 }
 
 // A variant is a file that a power loss can leave.
 type variant struct {
 	name    string
 	file    []byte
-	changed bool // the change must be there, or else must not
+	changed bool // whether the change must be in the file or must not
 }
 
 func commitOf(t *testing.T, s *engine, change func(context.Context, *engine) error) commit {
@@ -107,7 +107,7 @@ func commitOf(t *testing.T, s *engine, change func(context.Context, *engine) err
 	return c
 }
 
-// variants draws files.
+// variants returns random variants of the commit.
 func (c *commit) variants(random *rand.Rand) []variant {
 	list := []variant{
 		{"nothing written", c.before, false},
@@ -130,8 +130,8 @@ func (c *commit) variants(random *rand.Rand) []variant {
 	return list
 }
 
-// mix returns a file of that size which has that share of the sectors that the
-// commit changed, and that many bytes of the meta page that it wrote.
+// mix returns a file of the given size with a random share of the sectors that the commit changed,
+// and with the first meta bytes of the meta page that it wrote.
 func (c *commit) mix(size int, share float64, meta int, random *rand.Rand) []byte {
 	file := make([]byte, size)
 	copy(file, c.before)
@@ -146,8 +146,8 @@ func (c *commit) mix(size int, share float64, meta int, random *rand.Rand) []byt
 	return file
 }
 
-// check opens the file, wants the records of before or after the change in it, and
-// goes on with it.
+// check opens the file, and checks that it has the records before or after the change. If goOn is
+// true, it continues to use the file.
 func (c *commit) check(t *testing.T, v variant, goOn bool) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	if err := os.WriteFile(path, v.file, 0o600); err != nil {
@@ -182,7 +182,7 @@ func (c *commit) check(t *testing.T, v variant, goOn bool) {
 	}
 }
 
-// dump returns all there is in the file, and the number of the last commit.
+// dump returns all contents of the file, and the number of the last commit.
 func dump(t *testing.T, s *engine) (map[string]string, int) {
 	records := make(map[string]string)
 	var last int
@@ -201,7 +201,7 @@ func dump(t *testing.T, s *engine) (map[string]string, int) {
 	return records, last
 }
 
-// workWith publishes an event and delivers all that is due.
+// workWith publishes an event and delivers all due deliveries.
 func workWith(ctx context.Context, s *engine) error {
 	const id = "zz-afterwards"
 	n, err := s.Enqueue(ctx, driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Body: make([]byte, 500)})
@@ -246,7 +246,7 @@ func settlementOf(task storetest.Task, outcome driver.Effect) storetest.Settleme
 	}
 }
 
-// fillForChanges makes a file that all of the changes can be made to.
+// fillForChanges creates a file to which all the changes can be made.
 func fillForChanges(t *testing.T, path string) *engine {
 	s, err := open(path)
 	if err != nil {
@@ -292,7 +292,7 @@ func testEvent(i, size int) driver.EncodedEvent {
 	}
 }
 
-// settleSome settles deliveries of several webhooks in one step, in all ways.
+// settleSome settles deliveries of several webhooks with all outcomes, in one step.
 func settleSome(ctx context.Context, s *engine) error {
 	tasks, err := storetest.WorkerOf(s).Claim(ctx, 24)
 	if err != nil {
@@ -307,8 +307,8 @@ func settleSome(ctx context.Context, s *engine) error {
 	return err
 }
 
-// changes are what a store can be asked to change, in an order in which that can be
-// done, each in one commit.
+// changes are all kinds of changes to a store, in an order in which they are possible. Each takes
+// one commit.
 var changes = []struct {
 	name string
 	do   func(context.Context, *engine) error

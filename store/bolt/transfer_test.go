@@ -28,9 +28,8 @@ func TestTransfer(t *testing.T) {
 	t.Run("from a sealed file to memory", func(t *testing.T) { storetest.RunTransfer(t, sealed, inMemory) })
 }
 
-// TestImportedIsKept: what was imported, account after account, is the same in the file that
-// is opened again: which events are old, what is pending and in which order, which ids are
-// known.
+// TestImportedIsKept imports accounts one after another, and opens the file again. The age of
+// events, the pending deliveries and their order, and the known IDs must be unchanged.
 func TestImportedIsKept(t *testing.T) {
 	const accounts, events, step = 3, 5, 1000
 	begin := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
@@ -87,12 +86,12 @@ func TestImportedIsKept(t *testing.T) {
 	if err != nil || len(tasks) != events-1 {
 		t.Fatal(len(tasks), err)
 	}
-	for i, task := range tasks { // the longest due first
+	for i, task := range tasks { // the longest due task comes first
 		if want := fmt.Sprint("evt_", events-1-i); task.Event.ID != want || task.Attempt != 2 {
 			t.Errorf("claimed %d of %s, want 2 of %s", task.Attempt, task.Event.ID, want)
 		}
 	}
-	for i := range events { // what is older ends, in whatever order it was imported; nothing else does
+	for i := range events { // only older events end, in any order of import
 		border := begin.Add(time.Duration(i)*step*time.Millisecond + 1)
 		for more := true; more; {
 			if more, err = s.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: begin, EventIDs: begin, Limit: 3}); err != nil {

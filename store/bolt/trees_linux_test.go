@@ -15,8 +15,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped: what bbolt would go round in for ever, overwrite, or panic about while it opens the
-// file. A refused file is neither mapped nor locked.
+// TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped checks damage that would make bbolt loop
+// forever, overwrite pages, or panic while it opens the file. A refused file must be neither
+// mapped nor locked.
 func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 	const page = 4096
 	whole := filepath.Join(t.TempDir(), "whole.db")
@@ -53,7 +54,7 @@ func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the list of free pages, and is not free"},
 		"a free page outside of the file":       {set(list*page+16, 1<<40), "on the list of free pages, and is not free"},
 		"the kind of that list":                 {func(data []byte) { data[list*page+8] = 2 }, "no list of free pages"},
-		"how long that list is": {func(data []byte) { // 0xffff: the length is in place of the first page
+		"how long that list is": {func(data []byte) { // 0xffff: the first 8 bytes hold the length
 			data[list*page+10], data[list*page+11] = 0xff, 0xff
 			binary.NativeEndian.PutUint64(data[list*page+16:], 1<<40)
 		}, ""},
@@ -85,7 +86,7 @@ func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 	}
 }
 
-// park parks three pages of a file, and returns the first.
+// park parks three pages of a file, and returns the first of them.
 func park(t *testing.T, path string) (first int) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)

@@ -16,9 +16,9 @@ import (
 
 func init() { roles["open"] = openAndSay }
 
-// TestTruncatedFile cuts off what no power loss takes, and opens the rest in a
-// process of its own: bbolt maps the file into memory, and who reads there what the
-// file does not have is ended by the system.
+// TestTruncatedFile cuts off more than a power loss could, and opens the rest in a separate
+// process. bbolt maps the file into memory, and the system kills a process that reads beyond the
+// end of the file.
 func TestTruncatedFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -54,8 +54,8 @@ func TestTruncatedFile(t *testing.T) {
 	}
 }
 
-// wantRefused wants an error that names the file, which stays as it is, and returns
-// it.
+// wantRefused checks that Open returns an error that names the file and leaves the file unchanged.
+// It returns the error.
 func wantRefused(t *testing.T, file []byte) string {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "storage.db")
@@ -63,7 +63,7 @@ func wantRefused(t *testing.T, file []byte) string {
 		t.Fatal(err)
 	}
 	cmd := child(t, "open", dir)
-	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // or each takes a second
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // otherwise each takes a second
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// BenchmarkUses measures what is written to the file when the last uses of 65,536 keys among 1 M are written, as a service
-// does once a minute: "MB". Each key was used before.
+// BenchmarkUses measures the bytes written to the file ("MB") when the last uses of 65,536 keys
+// among 1 M are written, as a service does every minute. Each key was used before.
 func BenchmarkUses(b *testing.B) {
 	count, used := 1_000_000, 1<<16
 	if testing.Short() {

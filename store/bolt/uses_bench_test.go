@@ -17,9 +17,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkPublishBesideUses measures Publish at 1,000 events/s, without anything else and while the last
-// uses of 65,536 keys are written: five turns of each, alternately, medians of the turns'
-// percentiles. Lateness counts from when an event should have been published.
+// BenchmarkPublishBesideUses measures Publish at 1,000 events/s, alone and while the last uses of
+// 65,536 keys are written. Five turns of each alternate; the results are medians of the turns'
+// percentiles. Lateness counts from the time at which an event should have been published.
 func BenchmarkPublishBesideUses(b *testing.B) {
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "uses.db"))
 	if err != nil {
@@ -95,7 +95,7 @@ func BenchmarkPublishBesideUses(b *testing.B) {
 	}
 }
 
-// publishAt publishes 1,000 events/s until it has ended, and returns how late each was done.
+// publishAt publishes 1,000 events/s until ended is closed, and returns the lateness of each.
 func publishAt(b *testing.B, service *webhooks.WebhookService, ended <-chan struct{}) (took []time.Duration) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

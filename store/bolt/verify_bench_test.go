@@ -22,18 +22,21 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// BenchmarkVerify measures KeyService.Verify on a file of many keys, of which some are asked for: "hot" a thousand,
-// "zipf" all, the nth most frequent in proportion to n^-1.1, "uniform" all alike. It takes turns with
+// BenchmarkVerify measures KeyService.Verify on a file of many keys. The verified keys are a
+// thousand of them ("hot"), all of them with the nth key in proportion to n^-1.1 ("zipf"), or all
+// of them alike ("uniform"). Verify takes turns with
 //
-//   - the floor: the SHA-256 of the key and a bare View and Get of the same record, copied out since it dies with the
-//     View, in a copy of the file that is opened with bbolt's defaults;
+//   - the floor: the SHA-256 of the key, and a bare View and Get of the same record, in a copy of
+//     the file opened with bbolt's defaults (the record is copied, since it is valid only within
+//     the View);
 //   - Verify on another copy, with no key in memory (CacheKeys(0)): "file";
 //   - Verify on a map of all keys with an RWMutex: "map".
 //
-// Each turn is of one goroutine and then of two, with keys of its own, so that what else the machine does hits all.
-// Figures are medians of the turns' ratios: "x/floor" is time against the floor's; "rate/file" and "rate/map" are
-// rates against theirs; "two/one" is the rate of two goroutines against that of one. "MiB" is what the keys take in
-// memory once each was looked up three times.
+// Each turn runs with one goroutine and then with two, which use separate keys, so that other load
+// on the machine affects all alike. Figures are medians of the turns' ratios: "x/floor" is the
+// time relative to the floor's; "rate/file" and "rate/map" are rates relative to theirs; "two/one"
+// is the rate of two goroutines relative to the rate of one. "MiB" is the memory that the keys
+// take after each was looked up three times.
 func BenchmarkVerify(b *testing.B) {
 	for _, count := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprint("keys=", count), func(b *testing.B) {
@@ -68,7 +71,7 @@ func BenchmarkVerify(b *testing.B) {
 func benchmarkVerify(b *testing.B, contenders []func(token string) error, tokens []string, next func() int) {
 	const round = 5000
 	some := [2][]string{make([]string, round), make([]string, round)}
-	// turn returns how long some goroutines take to verify round tokens each.
+	// turn returns how long the given number of goroutines take to verify round tokens each.
 	turn := func(verify func(token string) error, goroutines int) time.Duration {
 		for _, list := range some[:goroutines] {
 			for i := range list {
@@ -90,7 +93,7 @@ func benchmarkVerify(b *testing.B, contenders []func(token string) error, tokens
 		wg.Wait()
 		return time.Since(start)
 	}
-	for range 200 { // what is asked for often is in memory
+	for range 200 { // brings frequently used keys into memory
 		turn(contenders[0], 2)
 	}
 	var times [4][2][]float64
@@ -139,7 +142,7 @@ func benchmarkKeyMemory(b *testing.B, s *engine, tokens []string) {
 	b.ReportMetric(float64(heap()-before)/(1<<20), "MiB")
 }
 
-// filled returns a store with that many keys of 1,000 accounts, and their tokens.
+// filled returns a store with the given number of keys in 1,000 accounts, and their tokens.
 func filled(b *testing.B, count int) (*engine, []string) {
 	s, err := open(filepath.Join(b.TempDir(), "keys.db"))
 	if err != nil {
@@ -149,7 +152,7 @@ func filled(b *testing.B, count int) (*engine, []string) {
 	return s, fill(b, s, count, 1000)
 }
 
-// copied returns a store on a copy of the file, with no key in memory.
+// copied returns a store on a copy of the file, with an empty cache of keys.
 func copied(b *testing.B, s *engine) *engine {
 	path := filepath.Join(b.TempDir(), "copy.db")
 	if err := s.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, 0o600) }); err != nil {
@@ -163,7 +166,7 @@ func copied(b *testing.B, s *engine) *engine {
 	return of
 }
 
-// verifier returns the Verify of a service on the store.
+// verifier returns the Verify method of a service backed by store.
 func verifier(b *testing.B, store driver.KeyStore) func(token string) error {
 	service, err := apikeys.New(store, apikeys.Config{})
 	if err != nil {
@@ -174,7 +177,7 @@ func verifier(b *testing.B, store driver.KeyStore) func(token string) error {
 	return func(token string) error { _, err := service.Verify(ctx, token); return err }
 }
 
-// A mapStore has all keys in a map.
+// A mapStore holds all keys in a map.
 type mapStore struct {
 	driver.KeyStore
 	mu   sync.RWMutex
@@ -193,7 +196,7 @@ func (m *mapStore) KeyByHash(_ context.Context, hash driver.Hash) (driver.Key, e
 
 func (m *mapStore) RecordKeyUse(context.Context, []driver.KeyUse) error { return nil }
 
-// mapOf returns a store of the same keys in a map.
+// mapOf returns a mapStore with the same keys as s.
 func mapOf(b *testing.B, s *engine) *mapStore {
 	m := &mapStore{keys: make(map[driver.Hash]*driver.Key)}
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -212,9 +215,9 @@ func mapOf(b *testing.B, s *engine) *mapStore {
 	return m
 }
 
-// heap returns the bytes in use once all that can be collected is.
+// heap returns the number of heap bytes in use after garbage collection.
 func heap() int64 {
-	for range 3 { // what was in a sync.Pool takes more than one
+	for range 3 { // a sync.Pool needs several collections
 		runtime.GC()
 	}
 	var m runtime.MemStats
@@ -222,7 +225,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// lookUp is the floor.
+// lookUp looks up a token in the way of the floor.
 func lookUp(db *bbolt.DB, token string) error {
 	sum := sha256.Sum256([]byte(token))
 	return db.View(func(tx *bbolt.Tx) error {
@@ -248,8 +251,8 @@ func copyOf(b *testing.B, db *bbolt.DB) *bbolt.DB {
 	return bare
 }
 
-// Fill stores that many keys of as many accounts, acct_0 and so on, each of which was
-// used, and returns their tokens.
+// Fill stores count used keys in the given number of accounts, acct_0 and so on. It returns their
+// tokens.
 func Fill(b *testing.B, s *Store, count, accounts int) []string {
 	return fill(b, s.engine, count, accounts)
 }
@@ -274,7 +277,7 @@ func fill(b *testing.B, s *engine, count, accounts int) []string {
 		}
 		all[i].token = token.Reveal()
 	}
-	// In the order of each tree, so that it is quick.
+	// Write in the order of each tree, which is faster.
 	store := func(less func(a, b made) int, put func(*batch, *made) error) {
 		slices.SortFunc(all, less)
 		for chunk := range slices.Chunk(all, 100_000) {
@@ -304,11 +307,11 @@ func fill(b *testing.B, s *engine, count, accounts int) []string {
 	for i, m := range all {
 		tokens[i] = m.token
 	}
-	rand.Shuffle(count, func(i, j int) { tokens[i], tokens[j] = tokens[j], tokens[i] }) // they are in the order of hashes
+	rand.Shuffle(count, func(i, j int) { tokens[i], tokens[j] = tokens[j], tokens[i] }) // they are sorted by hash
 	return tokens
 }
 
-// A collector is a store that only takes note of the keys created.
+// A collector is a store that only collects the created keys.
 type collector struct {
 	driver.KeyStore
 	make func(driver.Key)

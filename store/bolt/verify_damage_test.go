@@ -24,8 +24,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// rich returns the path of a closed file with rows in all buckets, but for those of what never
-// lasts: with that many events to 100 webhooks, 170 for two runs of numbers.
+// rich returns the path of a closed file with the given number of events to 100 webhooks; 170
+// events give two runs of numbers. All buckets have rows, except buckets whose rows are
+// short-lived.
 func rich(t *testing.T, events int) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rich")
@@ -66,7 +67,8 @@ func rich(t *testing.T, events int) string {
 	return name + ".db"
 }
 
-// TestVerifyNamesDamage changes one row at a time of a file that has them all, and has Verify name it.
+// TestVerifyNamesDamage changes one row at a time in a file with rows of all kinds. Verify must
+// name each.
 func TestVerifyNamesDamage(t *testing.T) {
 	t.Parallel()
 	small, large := rich(t, 6), rich(t, 170)
@@ -77,9 +79,9 @@ func TestVerifyNamesDamage(t *testing.T) {
 	remove := func([]byte) []byte { return nil }
 	for _, test := range []struct {
 		bucket string
-		prefix string // of the first row that is changed; see which
+		prefix string // prefix of the row to change; see spoil
 		change func(value []byte) []byte
-		in     string // the bucket that is named
+		in     string // the bucket that Verify must name
 		what   string
 	}{
 		{"keys", "", flip, "key", ""},
@@ -179,7 +181,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 	}
 }
 
-// spoil changes a row of a bucket: the first one, or the one that is named.
+// spoil changes a row of a bucket: the first row, or the row that which selects.
 func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true})
@@ -191,7 +193,7 @@ func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte)
 		k, value := c.First()
 		switch which {
 		case "":
-		case "move": // a row that leads nowhere
+		case "move": // to a row that leads nowhere
 			if k = bytes.Clone(k); k == nil {
 				k = []byte("nowhere")
 			}
@@ -206,7 +208,7 @@ func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte)
 			for len(value) != 33 || value[0] != 0 {
 				k, value = c.Next()
 			}
-		case "another": // row
+		case "another": // another row
 			return b.Put([]byte("x"), nil)
 		case "all":
 			return errors.Join(tx.DeleteBucket([]byte(bucket)), func() error { _, err := tx.CreateBucket([]byte(bucket)); return err }())
@@ -220,7 +222,7 @@ func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte)
 			return b.Put(k, value)
 		case "second":
 			for range 2 {
-				k, value = c.Next() // after the bodies of the first
+				k, value = c.Next() // after the bodies of the first segment
 			}
 		case "bodies":
 			for len(k) != 9 {
@@ -246,7 +248,7 @@ func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte)
 	}))
 }
 
-// TestVerifyNamesDamagedPages overwrites parts of pages, and has Verify name them.
+// TestVerifyNamesDamagedPages overwrites parts of pages. Verify must name them.
 func TestVerifyNamesDamagedPages(t *testing.T) {
 	data, err := os.ReadFile(filled(t))
 	must(t, err)
@@ -296,7 +298,7 @@ func TestVerifyNamesDamagedPages(t *testing.T) {
 	}
 }
 
-// newestMeta returns the meta of the newest commit.
+// newestMeta returns the meta page of the newest commit.
 func newestMeta(data []byte) []byte {
 	first, second := data[16:], data[4096+16:]
 	if binary.NativeEndian.Uint64(first[48:]) > binary.NativeEndian.Uint64(second[48:]) {
@@ -308,7 +310,7 @@ func newestMeta(data []byte) []byte {
 func rootOf(data []byte) int     { return int(binary.NativeEndian.Uint64(newestMeta(data)[16:])) }
 func freelistOf(data []byte) int { return int(binary.NativeEndian.Uint64(newestMeta(data)[32:])) }
 
-// FuzzVerify flips bytes of a file: whatever is wrong, Verify and Compact return.
+// FuzzVerify flips bytes of a file. Verify and Compact must return, whatever the damage.
 func FuzzVerify(f *testing.F) {
 	var data []byte
 	for seed := range uint64(200) {
@@ -334,7 +336,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// TestVerify_DamagedLengthOfAPage_TakesLittleMemory: in a file of 1 GiB the list of free pages says that it goes on for 800 MB.
+// TestVerify_DamagedLengthOfAPage_TakesLittleMemory verifies a file of 1 GiB whose list of free
+// pages claims a length of 800 MB.
 func TestVerify_DamagedLengthOfAPage_TakesLittleMemory(t *testing.T) {
 	const page, pages = 4096, 1 << 18
 	data, err := os.ReadFile(filled(t))
@@ -347,7 +350,7 @@ func TestVerify_DamagedLengthOfAPage_TakesLittleMemory(t *testing.T) {
 	binary.NativeEndian.PutUint32(data[freelistOf(data)*page+12:], 200_000)
 	path := filepath.Join(t.TempDir(), "damaged.db")
 	must(t, os.WriteFile(path, data, 0o600))
-	must(t, os.Truncate(path, pages*page)) // sparse
+	must(t, os.Truncate(path, pages*page)) // a sparse file
 	for name, use := range map[string]func() error{
 		"Verify": func() error { report, err := boltops.Verify(path, nil); return errors.Join(err, report.Err()) },
 		"Open":   func() error { _, err := bolt.Open(path); return err },

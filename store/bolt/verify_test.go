@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// verify fails the test if the file, which is closed, has a problem.
+// verify fails the test if Verify finds a problem in the closed file.
 func verify(t *testing.T, path string) {
 	t.Helper()
 	report, err := boltops.Verify(path, nil)
@@ -27,8 +27,8 @@ func verify(t *testing.T, path string) {
 	}
 }
 
-// TestVerify_AnotherSchema_IsNotCounted: of a file that this version does not read, and where pages are damaged, the
-// report does not say that there is nothing.
+// TestVerify_AnotherSchema_IsNotCounted checks that a report does not claim that the file is empty
+// if the file has an unknown schema or damaged pages.
 func TestVerify_AnotherSchema_IsNotCounted(t *testing.T) {
 	path := filled(t)
 	report, err := boltops.Verify(path, nil)
@@ -53,8 +53,8 @@ func TestVerify_AnotherSchema_IsNotCounted(t *testing.T) {
 	}
 }
 
-// TestVerifySealed verifies a file whose secrets are sealed: their form without keys, and that they can be
-// opened with them.
+// TestVerifySealed verifies a file with sealed secrets: without keys only their form, and with
+// keys that they can be opened.
 func TestVerifySealed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	keyring := func(fill byte) *signing.Keyring {

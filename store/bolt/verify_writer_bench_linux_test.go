@@ -14,16 +14,20 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// BenchmarkVerifyBesideWriter measures what creating 1,000 keys a second takes from two goroutines that verify hot
-// keys, or keys by Zipf's law: turns of 100 ms with the writer and without.
+// BenchmarkVerifyBesideWriter measures how much a writer that creates 1,000 keys a second slows
+// down two goroutines that verify hot keys, or keys by Zipf's law. Turns of 100 ms with and
+// without the writer alternate.
 //
-// Figures are medians of the turns. "left" is the rate with the writer against that without, with keys in memory;
-// "left-file", without (CacheKeys(0)); "left-map", of those that verify on a map of all keys, which no creation touches:
-// what is missing there the writer takes from any, by its own processor time and by holding a processor of Go's in each
-// sync; "left-bare", of those that look keys up with a bare View and Get in the file that is written to, as the floor of
-// [BenchmarkVerify]. "commits" are those a second of each: keys that fall due while there is one share the next. "alone"
-// is the writer without any: its share of the time of both processors, and its commits a second. Those that end
-// in "-µs" are processor time of one verification, without the writer and with it, less what the writer takes alone.
+// Figures are medians of the turns. "left" is the rate with the writer relative to the rate
+// without it, with keys in memory, and "left-file" the same without cached keys (CacheKeys(0)).
+// "left-map" is the same for a map of all keys, which creations do not touch: it shows how much
+// the writer takes from any load, by its processor time and by holding one of Go's processors in
+// each sync. "left-bare" is the same for a bare View and Get in the file that is written, as in
+// the floor of [BenchmarkVerify]. "commits" are the commits per second in each case: keys that
+// fall due during a commit share the next one. "alone" is the writer without verifiers: its share
+// of both processors' time, and its commits per second. Figures that end in "-µs" are the
+// processor time of one verification, without the writer and with it, less the time that the
+// writer takes alone.
 func BenchmarkVerifyBesideWriter(b *testing.B) {
 	count := 1_000_000
 	if testing.Short() {
@@ -42,7 +46,7 @@ func BenchmarkVerifyBesideWriter(b *testing.B) {
 		{"-bare", func(token string) error { return lookUp(file.db, token) }, file},
 	}
 	for _, zipf := range []*rand.Zipf{nil, rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(count-1))} {
-		// As many that most of those that are rare are never asked for again: 350,000 keys of them.
+		// So many draws that most rare keys are never drawn again: 350,000 of them.
 		name, drawn := "hot", make([]int32, 1<<22)
 		for i := range drawn {
 			drawn[i] = rand.Int32N(1000)
@@ -53,7 +57,7 @@ func BenchmarkVerifyBesideWriter(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			figures := make(map[string][]float64)
 			note := func(name string, figure float64) { figures[name] = append(figures[name], figure) }
-			for _, at := range drawn { // what is asked for often is in memory
+			for _, at := range drawn { // brings frequently used keys into memory
 				if err := contenders[0].verify(tokens[at]); err != nil {
 					b.Fatal(err)
 				}
@@ -82,14 +86,14 @@ func BenchmarkVerifyBesideWriter(b *testing.B) {
 
 const verifyTurn = 100 * time.Millisecond
 
-// A verifyCount is what was done in a turn.
+// A verifyCount counts the work done in a turn.
 type verifyCount struct {
 	verified, created, commits float64
-	cpu                        time.Duration // of the process
+	cpu                        time.Duration // processor time of the process
 }
 
-// besideWriter returns what two goroutines verify in a turn, unless verify is nil, while a key falls due to be created in the store
-// each millisecond, unless that is nil.
+// besideWriter runs a turn. Two goroutines verify tokens, unless verify is nil. Each millisecond,
+// a key falls due to be created in the store, unless the store is nil.
 func besideWriter(b *testing.B, verify func(token string) error, tokens []string, drawn []int32, s *engine) (n verifyCount) {
 	var wg sync.WaitGroup
 	var verified atomic.Int64
@@ -139,7 +143,7 @@ func besideWriter(b *testing.B, verify func(token string) error, tokens []string
 	return n
 }
 
-// commits returns how many there were in the life of the file.
+// commits returns the number of commits since the creation of the file.
 func commits(b *testing.B, s *engine) float64 {
 	tx, err := s.view(b.Context())
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// maxIndexed bounds the number of cached webhooks, about a KiB each, and the number of accounts and
-// webhooks in the cached lists of accounts.
+// maxIndexed bounds the number of cached webhooks, of about 1 KiB each. It also bounds the cached
+// lists of accounts: the number of accounts plus the number of webhooks in their lists.
 const maxIndexed = 32_768
 
-// webhookRows are decoded webhooks by ID.
+// webhookRows caches decoded webhooks by ID.
 type webhookRows = mirror.Mirror[string, *indexedWebhook]
 
-// accountRows are the webhooks of each account.
+// accountRows caches the list of webhooks of each account.
 type accountRows = mirror.Mirror[string, *accountWebhooks]
 
 func newWebhookRows() *webhookRows {
@@ -30,20 +30,20 @@ func newAccountRows() *accountRows {
 	return mirror.New[string](mirror.Options[*accountWebhooks]{Max: maxIndexed, Weight: func(a *accountWebhooks) int { return 1 + len(a.list) }})
 }
 
-// An indexedWebhook is shared and must not be changed.
+// An indexedWebhook is a webhook in the cache. It is shared and must not be changed.
 type indexedWebhook struct {
 	driver.Webhook
-	err error // decoding error; such a webhook gets no deliveries and has no subscriptions
+	err error // decoding error; a webhook with an error gets no deliveries and has no subscriptions
 }
 
-// accountWebhooks are the webhooks of an account, sorted by ID. Steps share them; a step that
-// changes them changes a clone.
+// accountWebhooks are the webhooks of an account, sorted by ID. Steps share them: a step must
+// change a clone.
 type accountWebhooks struct {
 	list        []*indexedWebhook
-	subscribers []subscribers // by event type; built for the first step that needs it
+	subscribers []subscribers // by event type; built when a step needs them first
 }
 
-// accountWebhooks returns the account's webhooks as the batch sees them.
+// accountWebhooks returns the account's webhooks, including changes made in the batch.
 func (s *engine) accountWebhooks(b *batch, account string) *accountWebhooks {
 	all, ok := s.accountRows.InStep(account)
 	if ok {
@@ -57,7 +57,7 @@ func (s *engine) accountWebhooks(b *batch, account string) *accountWebhooks {
 	return all
 }
 
-// indexed returns the webhook as the batch sees it; nil if it does not exist.
+// indexed returns the webhook, including changes made in the batch; nil if it does not exist.
 func (s *engine) indexed(b *batch, id string) *indexedWebhook {
 	w, ok := s.webhookRows.InStep(id)
 	if ok {
@@ -69,7 +69,8 @@ func (s *engine) indexed(b *batch, id string) *indexedWebhook {
 	return w
 }
 
-// changeWebhook records that the calling step will store a webhook, or delete it if w is nil.
+// changeWebhook updates the cache. Call it before the step stores the webhook w, or deletes the
+// webhook with that ID if w is nil.
 func (s *engine) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
 	if all, ok := s.accountRows.InStep(account); ok {
 		s.accountRows.Set(b, account, all.with(id, w))
@@ -83,7 +84,7 @@ func (s *engine) changeWebhook(b *batch, account, id string, w *indexedWebhook) 
 	}
 }
 
-// readIndexed reads a webhook by ID; nil if it does not exist.
+// readIndexed reads a webhook by ID from the file; nil if it does not exist.
 func (s *engine) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
 	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
 	if account == nil {
@@ -92,7 +93,7 @@ func (s *engine) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
 	return s.decodeIndexed(string(account), id, tx.Bucket(bucketWebhooks).Get(record.Prefixed(string(account), id)))
 }
 
-// readAccount reads the webhooks of an account.
+// readAccount reads the webhooks of an account from the file.
 func (s *engine) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
 	all, prefix := new(accountWebhooks), record.Prefixed(account, "")
 	c := tx.Bucket(bucketWebhooks).Cursor()
@@ -110,12 +111,13 @@ func (s *engine) decodeIndexed(account, id string, value []byte) *indexedWebhook
 	return &indexedWebhook{w, err}
 }
 
-// at returns the index of a webhook in the list, and whether it is there.
+// at returns the index of a webhook in the list, and whether the list contains it.
 func (a *accountWebhooks) at(id string) (int, bool) {
 	return slices.BinarySearchFunc(a.list, id, func(w *indexedWebhook, id string) int { return strings.Compare(w.ID, id) })
 }
 
-// with returns a clone with the webhook replaced by w, or without it if w is nil.
+// with returns a copy in which w replaces the webhook with that ID, or in which that webhook is
+// missing if w is nil.
 func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 	list := slices.Clone(a.list)
 	switch i, there := a.at(id); {
@@ -134,7 +136,7 @@ func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 type subscribers struct {
 	to               driver.EventType
 	active, inactive []string          // IDs
-	hooks            []*indexedWebhook // the active ones
+	hooks            []*indexedWebhook // the active subscribers
 }
 
 // subscribedTo returns the subscribers of an event type.
@@ -173,7 +175,7 @@ func (a *accountWebhooks) allSubscribers() []subscribers {
 	return list
 }
 
-// only returns the subscriber with that ID alone, or none.
+// only returns s reduced to the subscriber with that ID, or empty if there is none.
 func (s subscribers) only(id string) (one subscribers) {
 	if i := slices.Index(s.active, id); i >= 0 {
 		one.active, one.hooks = s.active[i:i+1:i+1], s.hooks[i:i+1]

@@ -17,8 +17,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestWebhookRows changes webhooks at random, in batches some of whose steps and commits
-// fail, and wants what is in memory after each to be as it is in the file.
+// TestWebhookRows changes webhooks at random, in batches of which some steps and commits fail.
+// After each batch, the webhooks in memory must equal those in the file.
 func TestWebhookRows(t *testing.T) {
 	s := openTemp(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -27,7 +27,7 @@ func TestWebhookRows(t *testing.T) {
 		webhook := testWebhook(id())
 		webhook.Account = fmt.Sprint("acct", webhook.ID[len(webhook.ID)-1]%2)
 		webhook.URL = fmt.Sprint("https://example.com/", random.IntN(1000))
-		webhook.ProvenAt = time.Now() // which the file has to the millisecond only
+		webhook.ProvenAt = time.Now() // the file has only milliseconds
 		fail, kind := random.IntN(40), random.IntN(6)
 		return func(b *batch) (err error) {
 			exists := b.Get(bucketWebhookIDs, []byte(webhook.ID)) != nil
@@ -72,7 +72,7 @@ func TestWebhookRows(t *testing.T) {
 		for range 1 + random.IntN(4) {
 			steps = append(steps, step())
 		}
-		_ = together(t, s, steps...) // some fail, as they are meant to
+		_ = together(t, s, steps...) // some steps fail intentionally
 		if random.IntN(3) == 0 {
 			claimAtRandom(t, s, random)
 		}
@@ -86,7 +86,7 @@ func TestWebhookRows(t *testing.T) {
 	}
 }
 
-// claimAtRandom claims what an event makes pending, and settles some of it.
+// claimAtRandom claims the pending deliveries of an event, and settles some of them.
 func claimAtRandom(t *testing.T, s *engine, random *rand.Rand) {
 	boltfault.Around(s, nil)
 	event := testEvent(random.Int(), 10)
@@ -107,7 +107,8 @@ func claimAtRandom(t *testing.T, s *engine, random *rand.Rand) {
 	}
 }
 
-// checkWebhookRows wants what is in memory to be as it is read from the file, and returns how much is.
+// checkWebhookRows checks that the webhooks in memory equal those in the file, and returns their
+// number.
 func checkWebhookRows(t *testing.T, s *engine) (held int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -150,8 +151,8 @@ func urls(list []*indexedWebhook) (urls []string) {
 	return urls
 }
 
-// TestWebhooksInDoubtAreReadFromTheFile: if it is unknown what became of a commit, the webhook that it changed is read
-// as readers of the file see it.
+// TestWebhooksInDoubtAreReadFromTheFile checks that a webhook changed by a commit with unknown
+// outcome is read from the file, as its readers see it.
 func TestWebhooksInDoubtAreReadFromTheFile(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
@@ -178,15 +179,15 @@ func TestWebhooksInDoubtAreReadFromTheFile(t *testing.T) {
 	}
 }
 
-// TestClaimBesideAChange: a claim that has read a webhook before a change does not put
-// it in memory after it.
+// TestClaimBesideAChange checks that a claim that has read a webhook before a change does not add
+// the old version to the cache after the change.
 func TestClaimBesideAChange(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
 	if err := s.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// A file that has to grow would wait for the reader below.
+	// Grow the file first: growing it later would wait for the reader below.
 	for _, value := range [][]byte{make([]byte, 1<<20), nil} {
 		if err := s.writer.Run(t.Context(), func(b *batch) error { return b.PutOrDelete(bucketMeta, []byte("room"), value) }); err != nil {
 			t.Fatal(err)

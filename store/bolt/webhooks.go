@@ -173,7 +173,7 @@ func (s *engine) deleteWebhook(b *batch, account, id string, check func(driver.W
 	return b.noteDeleted(account, id)
 }
 
-// removeWebhook removes the rows of a webhook, but not of its deliveries.
+// removeWebhook removes the rows of a webhook. It does not remove the rows of its deliveries.
 func (s *engine) removeWebhook(b *batch, account, id string) error {
 	s.changeWebhook(b, account, id, nil)
 	if err := b.Delete(bucketWebhooks, record.Prefixed(account, id)); err != nil {
@@ -193,8 +193,8 @@ func (s *engine) removeWebhook(b *batch, account, id string) error {
 	return nil
 }
 
-// putWebhook stores and reports a webhook. It sets the record's version to the old version plus 1,
-// regardless of the caller's version.
+// putWebhook stores a webhook, and reports it to the scheduler after the commit. It ignores the
+// caller's version and sets the stored version plus 1.
 func (s *engine) putWebhook(b *batch, webhook *driver.Webhook) error {
 	account, id := webhook.Account, webhook.ID
 	row := record.Prefixed(account, id)
@@ -224,25 +224,27 @@ func (b *batch) list(w *driver.Webhook) error {
 	return nil
 }
 
-// FailingWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to
-// them.
+// FailingWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks, which get no
+// deliveries.
 func (s *engine) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]driver.Webhook, error) {
 	return s.listed(ctx, bucketFailing, page, func(w *driver.Webhook) bool {
 		return !w.FailingSince.IsZero() && !w.FailingSince.After(since)
 	})
 }
 
-// OffWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to them.
+// OffWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks, which get no
+// deliveries.
 func (s *engine) OffWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
 	return s.listed(ctx, bucketOff, page, func(*driver.Webhook) bool { return true })
 }
 
-// HeldWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks: nothing is sent to them.
+// HeldWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks, which get no
+// deliveries.
 func (s *engine) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
 	return s.listed(ctx, bucketHeld, page, func(*driver.Webhook) bool { return true })
 }
 
-// listed returns a page of the webhooks in a bucket of IDs for which has returns true.
+// listed returns a page of the webhooks that a bucket lists by ID and for which has returns true.
 func (s *engine) listed(ctx context.Context, bucket []byte, page driver.ListQuery, has func(*driver.Webhook) bool) (list []driver.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -254,7 +256,7 @@ func (s *engine) listed(ctx context.Context, bucket []byte, page driver.ListQuer
 		below = []byte(page.After)
 	}
 	c := tx.Bucket(bucket).Cursor()
-	_, _ = c.Seek(below) // or beyond the last
+	_, _ = c.Seek(below) // may end beyond the last key
 	for id, account := c.Prev(); id != nil && len(list) < page.Limit; id, account = c.Prev() {
 		if w, unreadable := s.webhookByID(tx, string(account), string(id)); unreadable == nil && has(&w) {
 			list = append(list, w)

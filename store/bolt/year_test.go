@@ -20,10 +20,9 @@ import (
 
 var yearEvents = flag.Int("events", 36_500, "how many events TestYear publishes in its year")
 
-// TestYear lives through a year in which events are published, delivered, given up
-// and skipped every day, files are told of, and all that is purged as a service with the default retention does:
-// once the file holds what is kept, it grows no more, and neither do its free
-// pages.
+// TestYear simulates a year. Every day, events are published, delivered, given up and skipped,
+// files are reported, and expired data is purged as by a service with the default retention. Once
+// the file holds all the data that is kept, neither the file nor its free pages may grow.
 func TestYear(t *testing.T) {
 	t.Parallel()
 	const lanes, publishers = 20, 64
@@ -44,13 +43,13 @@ func TestYear(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		size := func() (bytes int64) { // up to the last page in use: the file grows by 16 MiB
+		size := func() (bytes int64) { // up to the last used page: the file grows by 16 MiB
 			if err := s.db.View(func(tx *bbolt.Tx) error { bytes = tx.Size(); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			return bytes
 		}
-		var settled, largest int64 // after 120 days
+		var settled, largest int64 // size after 120 days; largest size after that
 		for day := range 365 {
 			var wg sync.WaitGroup
 			for p := range publishers {
@@ -88,7 +87,7 @@ func TestYear(t *testing.T) {
 	})
 }
 
-// tellOf tells of so many files that expire in a week.
+// tellOf reports the given number of files that expire in a week.
 func tellOf(t *testing.T, s *engine, files int) {
 	event := driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%x", time.Now().UnixNano()), Account: "acct_00", Type: alerts.TypeFilesExpiring, Timestamp: time.Now(),
@@ -102,7 +101,7 @@ func tellOf(t *testing.T, s *engine, files int) {
 	}
 }
 
-// deliverAll settles what is due: most is delivered, some given up.
+// deliverAll settles the due deliveries. It delivers most of them, and gives up some.
 func deliverAll(t *testing.T, s *engine) {
 	for {
 		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 500)
@@ -128,7 +127,7 @@ func deliverAll(t *testing.T, s *engine) {
 	}
 }
 
-// purgeAll does what a service does once a minute.
+// purgeAll does the work that a service does every minute.
 func purgeAll(t *testing.T, s *engine) {
 	now := time.Now()
 	for more := true; more; {
@@ -143,5 +142,5 @@ func purgeAll(t *testing.T, s *engine) {
 	}
 }
 
-// freeMiB returns how much of the file is free.
+// freeMiB returns the size of the file's free pages in MiB.
 func freeMiB(s *engine) float64 { return float64(s.parking.freeBytes()) / (1 << 20) }

@@ -7,39 +7,39 @@ import (
 	"github.com/storageapi/storageapi/store/capability"
 )
 
-// An AlertStore keeps the state of alerts between reports, so that each alert is sent once. To the
-// store a state is opaque: bytes under an account and a series, such as the account's reports of
-// one kind. A store accepts any series.
+// An AlertStore keeps the state of alerts between reports, so that each alert is sent once. A state
+// is opaque to the store: a byte string, identified by an account and the name of a series, which
+// is usually one kind of report. A store accepts any series name.
 type AlertStore interface {
 	// UpdateAlert calls change with the state of the account's series, and stores the changed state
 	// together with the events, in one step. It returns the number of new pending deliveries. If
-	// change returns an error, UpdateAlert returns it and stores nothing. Neither the state nor the
-	// account's webhooks change between reading and storing. change may run more than once, and
-	// must not call the store.
+	// change returns an error, UpdateAlert returns it and stores nothing. No other call changes the
+	// state or the account's webhooks between reading and storing. change may run more than once,
+	// and must not call the store.
 	//
-	// Hosts report often, and mostly without changes. If change keeps the State and adds no events,
-	// and the series is not due, then nothing is written, no call waits for a write, and a
-	// single-process store answers from memory; other stores read one row.
+	// Hosts report often, and most reports change nothing. If change keeps the State and adds no
+	// events, and the series is not due, UpdateAlert writes nothing and makes no call wait for a
+	// write. A single-process store then answers from memory; other stores read one row.
 	UpdateAlert(ctx context.Context, account, series string, change func(*AlertStep) error) (deliveries int, err error)
 
 	// DueAlerts returns at most limit series that are due. CreateWebhook, UpdateWebhook and
-	// DeleteWebhook make all series of the account due that have a state, in the same step;
-	// UpdateAlert clears that.
+	// DeleteWebhook mark every series of the account that has a state as due, in the same step.
+	// UpdateAlert clears the mark of its series.
 	DueAlerts(ctx context.Context, limit int) ([]AlertSeries, error)
 
-	// UnseenKeys returns the ascending indexes of the deduplication keys that the account does not
-	// have.
+	// UnseenKeys returns the indexes of the elements of dedupKeys that are not stored for the
+	// account, in ascending order.
 	UnseenKeys(ctx context.Context, account string, dedupKeys []DedupKey) (fresh []int, err error)
 
-	// EnqueueOnce stores the deduplication keys and, like Enqueue, the event, in one step. If the
+	// EnqueueOnce stores the event, as Enqueue does, and the deduplication keys in one step. If the
 	// account already has one of the keys, it stores nothing and returns ErrExists.
 	EnqueueOnce(ctx context.Context, event EncodedEvent, dedupKeys []DedupKey) (deliveries int, err error)
 
-	// UpdateScan calls change with the state of the scan, and stores the state that change returns,
-	// at most 4 KiB. All processes and accounts share one state, which is empty at first. If change
-	// returns an error, UpdateScan returns it and stores nothing. The state does not change between
-	// reading and storing. change may run more than once, must not modify the given state, and must
-	// not call the store.
+	// UpdateScan calls change with the state of the scan for expiring files, and stores the state
+	// that change returns, at most 4 KiB. All processes and accounts share one state, which is
+	// empty at first. If change returns an error, UpdateScan returns it and stores nothing. No
+	// other call changes the state between reading and storing. change may run more than once, must
+	// not modify the given state, and must not call the store.
 	UpdateScan(ctx context.Context, change func(state []byte) ([]byte, error)) error
 
 	// Capabilities returns the store's optional features.
@@ -52,39 +52,41 @@ type AlertSeries struct {
 	Name    string
 }
 
-// An AlertStep is one change of a state; see [AlertStore].
+// An AlertStep holds the input and the results of a change function; see [AlertStore.UpdateAlert].
 type AlertStep struct {
-	// State is the state, at most 1 MiB; empty: none. A change must replace it, not write into it.
+	// State is the stored state, at most 1 MiB; empty if there is none. To change it, assign a new
+	// slice; do not modify its bytes.
 	State []byte
 
 	// Due reports whether webhooks of the account were created, updated or deleted since the last
 	// step that had a state.
 	Due bool
 
-	// Webhooks returns all readable webhooks of the account, by ascending ID. Use it during the
-	// step only.
+	// Webhooks returns all readable webhooks of the account, by ascending ID. It may be called only
+	// while change runs.
 	Webhooks func() []Webhook
 
-	// Events are stored in this order, as by Enqueue. Events with an ID that the account already
-	// has are skipped.
+	// Events lists the events to store, in this order, as Enqueue does. The store skips an event if
+	// the account already has one with its ID.
 	Events []AlertEvent
 
-	// Deferrable permits that a crash restores the previous State: a single-process store can keep
-	// this State in memory until it is closed. Not with Events.
+	// Deferrable allows a crash to lose this State and restore the previous one, so that a
+	// single-process store can keep it in memory until the store is closed. It must not be set
+	// together with Events.
 	Deferrable bool
 }
 
-// An AlertEvent is an event of a [AlertStep].
+// An AlertEvent is an event of an [AlertStep].
 type AlertEvent struct {
 	EncodedEvent
 
-	// WebhookID restricts the event to this webhook, if it is subscribed; empty: all subscribed
-	// webhooks get it.
+	// WebhookID restricts the event to this webhook, which gets it only if it is subscribed. If
+	// WebhookID is empty, all subscribed webhooks get the event.
 	WebhookID string
 }
 
-// A DedupKey is a deduplication key: an event is published once per account for each Key and Until,
-// to the millisecond.
+// A DedupKey is a deduplication key: an account publishes at most one event for each pair of Key
+// and Until, where Until is compared to the millisecond.
 type DedupKey struct {
 	Key   string    // 1 to 1,024 bytes
 	Until time.Time // after 1970; the store may forget the key after this time

@@ -20,14 +20,16 @@ type CreateOptions struct {
 	// no effect.
 	IdempotencyKey string
 	Fingerprint    [sha256.Size]byte // hash of the request's parameters
-	IdempotencyTTL time.Duration     // older idempotency keys, by the store's clock, are forgotten
+	IdempotencyTTL time.Duration     // after which, by the store's clock, the key is forgotten
 
-	// MaxIdempotencyKeys is how many idempotency keys the account may have in use for
-	// creations of keys, or of webhooks, this one included; 0: no limit.
+	// MaxIdempotencyKeys is the maximum number of idempotency keys, including this one, that the
+	// account may have in use. Creations of keys and of webhooks are counted separately. 0: no
+	// limit.
 	MaxIdempotencyKeys int
 
 	// By, unless it is zero, is the credential of one of the account's API keys in the same store.
-	// The creation succeeds only if that key exists and By.Matches its hashes.
+	// The creation succeeds only if that key still exists and By.Matches returns true for its
+	// hashes.
 	By auth.Credential
 
 	// AuditEntry is stored in the same step.
@@ -37,7 +39,7 @@ type CreateOptions struct {
 // A DuplicateRequestError is returned by a store if the account has used the
 // idempotency key before.
 type DuplicateRequestError struct {
-	ID          string            // of the key or webhook that the earlier request created
+	ID          string            // ID of the key or webhook that the earlier request created
 	Fingerprint [sha256.Size]byte // the fingerprint of the earlier request
 }
 

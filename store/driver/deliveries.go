@@ -8,72 +8,77 @@ import (
 )
 
 // Deliveries is the part of a [WebhookStore] that keeps pending deliveries and reports them to a
-// [Scheduler], which decides when each is attempted. The store is the source of truth and the
-// scheduler's memory a hint. The store reports every pending delivery of this process at least
-// once. A duplicate, late or stale report does no harm, because Load returns the current state just
-// before each attempt, and Settle stores each attempt number of a delivery once.
+// [Scheduler], which decides when each delivery is attempted. The store is the source of truth; the
+// scheduler's memory is only a hint. The store reports every pending delivery of this process at
+// least once. A duplicate, late or stale report does no harm, because Load returns the current
+// state just before each attempt, and Settle stores only one result for each attempt number of a
+// delivery.
 //
-// Every method of a store that makes a delivery pending, or changes or removes a webhook, reports
-// it by the rules of Deliver: pending deliveries by Add, an updated webhook by Webhook, a deleted
-// webhook or the beginning of an erasure by Forget.
+// Every method that makes a delivery pending, or that changes or removes a webhook, reports this to
+// the scheduler under the rules of Deliver. It calls Add for pending deliveries, Webhook for an
+// updated webhook, and Forget for a deleted webhook or at the beginning of an erasure.
 type Deliveries interface {
-	// Enqueue stores the event together with one pending delivery, due now, for each webhook of its
-	// account that is active and subscribed to its type at that instant, and returns their number.
-	// For each inactive subscribed webhook it stores a Skipped delivery. If the account already has
-	// an event with that ID, even a different event, Enqueue stores nothing and returns the first
-	// result again. PublishedAt never decreases from one event to the next, even if the clock is
-	// set back.
+	// Enqueue stores the event and, for each webhook of its account that is active and subscribed
+	// to its type at that moment, one pending delivery that is due now. It returns the number of
+	// these deliveries. For each inactive subscribed webhook it stores a Skipped delivery. If the
+	// account already has an event with that ID, even with other content, Enqueue stores nothing
+	// and returns the result of the first call. PublishedAt never decreases from one event to the
+	// next, even if the clock is set back.
 	Enqueue(ctx context.Context, event EncodedEvent) (deliveries int, err error)
 
-	// Deliver reports every pending delivery of this process, and every change to one, to s until
-	// ctx is done, and then returns ctx's error; or [store.ErrClosed] if the store is closed.
+	// Deliver reports to s every pending delivery of this process and every change to one. It runs
+	// until ctx is done and then returns ctx's error, or until the store is closed and then returns
+	// [store.ErrClosed].
 	//
-	//  1. It begins to report new steps before it reads stored deliveries. It reads those in pages
-	//     that block no other call, a page of each part in turn. A part that cannot be read is
-	//     retried on its own.
-	//  2. A step is reported only after its commit: never if it was rolled back, and always if
-	//     readers can see it, even if its caller got an error.
+	//  1. Deliver begins to report new steps before it reads the stored deliveries. It reads them
+	//     in pages that block no other call, one page from each part of the store in turn. If a
+	//     part cannot be read, Deliver retries that part and continues with the others.
+	//  2. A step is reported only after its commit. A step that was rolled back is never reported.
+	//     A step that readers can see is always reported, even if its caller got an error.
 	//  3. A step is reported within a second of its commit, or within the poll interval that the
 	//     host has set; a single-process store reports it before its call returns.
-	//  4. Of several reports of one webhook the highest Version counts, regardless of their order.
+	//  4. If a webhook is reported several times, the report with the highest Version counts,
+	//     regardless of the order.
 	//  5. The methods of s return at once and never call the store, so a step may call them while
-	//     it holds locks. None is called once Deliver has returned.
+	//     it holds locks. No method of s is called after Deliver has returned.
 	//
-	// A store delivers to one scheduler at a time: a second call waits until the first returns. A
-	// store for several processes takes a share of the accounts, and gives it back before Deliver
-	// returns; the caller lets attempts end, and settles them, before it ends ctx. After any other
-	// error the caller begins again, with an empty scheduler.
+	// A store delivers to one scheduler at a time: a second call of Deliver waits until the first
+	// returns. A store shared by several processes claims a share of the accounts and releases it
+	// before Deliver returns, so the caller must let running attempts finish, and settle them,
+	// before it cancels ctx. After any other error the caller calls Deliver again, with an empty
+	// scheduler.
 	//
 	// [store.ErrClosed]: https://pkg.go.dev/github.com/storageapi/storageapi/store#ErrClosed
 	Deliver(ctx context.Context, s Scheduler) error
 
-	// Load returns the state of each delivery, in the order of refs. A delivery is not Ready if any
-	// process settled, deleted or erased it, or disabled its webhook or put it on hold, before the
-	// call began, or if another process may own it by now. A store that cannot write returns its
-	// error.
+	// Load returns the state of each delivery, in the order of refs. A delivery is not Ready if,
+	// before the call began, any process settled, deleted or erased it, disabled its webhook, or
+	// put its webhook on hold; or if another process may own it by now. If the store cannot write,
+	// Load returns the error that a write would return.
 	Load(ctx context.Context, refs []DeliveryRef) ([]LoadedDelivery, error)
 
 	// Settle stores results and health changes in one step. A result counts if its delivery is
-	// pending, belongs to this process, and has fewer attempts than Attempt.Number: each number is
-	// stored once, so a call with an unknown outcome can be repeated. A health change counts if the
-	// webhook belongs to this process and still has that Version, so that it never overwrites a
-	// user's change. Results and changes that do not count have no effect; Settled lists their
-	// indexes. The caller knows the outcome of its results, so Settle reports only webhooks to the
-	// scheduler.
+	// pending, belongs to this process, and has fewer attempts than Attempt.Number. Each attempt
+	// number is therefore stored once, and a call with an unknown outcome can be repeated. A health
+	// change counts if the webhook belongs to this process and still has the Version of the change,
+	// so it never overwrites a user's change. Results and health changes that do not count have no
+	// effect, and Settled lists their indexes. Settle reports only changed webhooks to the
+	// scheduler, because the caller already knows the results.
 	Settle(ctx context.Context, results []AttemptResult, health []HealthChange) (Settled, error)
 
-	// Probe requests a call of Scheduler.Probe in the process that delivers for the webhook, in the
-	// way steps are reported. The request need not survive a crash. ErrNotFound if the account has
-	// no such webhook.
+	// Probe makes the process that delivers for the webhook call Scheduler.Probe. The request
+	// reaches that process as reported steps do, but need not survive a crash. Probe returns
+	// ErrNotFound if the account has no such webhook.
 	Probe(ctx context.Context, account, webhookID string) error
 
-	// Unreported counts the pending deliveries that were not reported to a scheduler of this
-	// process: all of them if there is none. It counts for one webhook, or for all if the ID is
-	// empty. Each delivery that was visible before the call is either counted or reported before it
-	// returns, so the sum of both misses none. It may take a second per million.
+	// Unreported counts the pending deliveries that have not been reported to a scheduler of this
+	// process, or all pending deliveries if no scheduler is running. If webhookID is not empty,
+	// Unreported counts only deliveries to that webhook. Every delivery visible before the call is
+	// either counted or reported before the call returns. Unreported may take a second per million
+	// deliveries.
 	Unreported(ctx context.Context, webhookID string) (Backlog, error)
 
-	// Ping reports whether the store can be read. It waits for no commit.
+	// Ping returns an error if the store cannot be read. It does not wait for commits.
 	Ping(ctx context.Context) error
 }
 
@@ -83,33 +88,34 @@ type Scheduler interface {
 	// Add reports pending deliveries. The scheduler does not keep the list.
 	Add(list []PendingDelivery)
 
-	// Nudge reports that an already pending delivery is now due and comes first for its webhook.
-	// Earlier reports of it stay valid, so a Nudge may be dropped.
+	// Nudge reports that a delivery that is already pending is now due and goes ahead of all other
+	// deliveries of its webhook. Earlier reports of it stay valid, so a Nudge may be dropped.
 	Nudge(ref DeliveryRef)
 
 	// Webhook reports a changed webhook. The caller must not modify w afterwards.
 	Webhook(w *Webhook)
 
-	// Probe requests an attempt even if the receiver is known to be down.
+	// Probe requests an attempt for the webhook even if its receiver is known to be down.
 	Probe(webhookID string)
 
-	// Forget drops the waiting deliveries of the scope and cancels its running attempts: after a
-	// deletion, an erasure, or the loss of a group.
+	// Forget drops the waiting deliveries of the scope and cancels its running attempts. The store
+	// calls it after a deletion, at the beginning of an erasure, and after this process has lost a
+	// group.
 	Forget(scope Scope)
 
-	// Ended reports deliveries that are no longer pending although no result was settled, because
-	// Purge expired them. The scheduler does not keep the list. A report may be dropped: such
-	// deliveries then count as pending until the next Load.
+	// Ended reports deliveries that Purge has ended, without a settled result, because their events
+	// expired. The scheduler does not keep the list. A report may be dropped; its deliveries then
+	// count as pending until the next Load.
 	Ended(refs []DeliveryRef)
 
-	// Pause lets no further attempt begin in the groups, until Forget. UnderWay counts the
-	// unsettled attempts by group.
+	// Pause stops the scheduler from beginning attempts in the groups until Forget is called.
+	// UnderWay returns the number of unsettled attempts of each group.
 	Pause(groups []Group)
 	UnderWay() map[Group]int
 
-	// Trouble reports that pending deliveries cannot be read now, or with nil that all have been
-	// read. Deliver calls it with nil once it has reported all deliveries that were stored when it
-	// began, and when each trouble ends.
+	// Trouble reports the error that keeps the store from reading pending deliveries now; nil means
+	// that all have been read. Deliver calls Trouble(nil) once it has reported all deliveries that
+	// were stored when it began, and again each time such an error is over.
 	Trouble(err error)
 }
 
@@ -119,24 +125,24 @@ type DeliveryRef struct {
 	Number    uint64 // set by the store; unique within the webhook
 }
 
-// A Group is the unit that a store takes and gives back, such as a shard. It is 0 in a store that
-// does neither.
+// A Group is a part of the accounts that a store claims and releases as a whole, such as a shard.
+// It is 0 in a store that does not claim parts.
 type Group int32
 
-// A Scope is one webhook, one account, or one group: exactly one field is set.
+// A Scope selects one webhook, one account or one group. Exactly one field is set.
 type Scope struct {
 	WebhookID, Account string
 	Group              Group
 }
 
-// A PendingDelivery is reported by [Scheduler.Add].
+// A PendingDelivery is a pending delivery, in the form that [Scheduler.Add] takes.
 type PendingDelivery struct {
 	Number  uint64
-	Webhook *Webhook // shared. Assumed to be on; only Scheduler.Webhook and Load report otherwise.
+	Webhook *Webhook // shared; taken as claimable unless Webhook or Load reports otherwise
 	Group   Group
 
-	// Due is by the clock of this process: a store whose rows use another clock converts it, and
-	// reports no time later than the longest retry from now.
+	// Due is when the next attempt is due, by the clock of this process. A store whose rows use
+	// another clock converts the time, and limits it to the longest retry wait from now.
 	Due time.Time
 
 	Attempts  int  // made so far
@@ -149,19 +155,21 @@ type PendingDelivery struct {
 type LoadedDelivery struct {
 	State    LoadState
 	Webhook  *Webhook     // shared; nil if Gone or Unread
-	Event    EncodedEvent // if Ready
+	Event    EncodedEvent // set if Ready
 	Attempts int          // made so far; if not as reported, the delivery waits until Due
 	Before   int          // of Attempts, those before the retries last started over
 	Due      time.Time
 
-	// Age is the time since the event of a Ready delivery was published, by Purge's clock. A store
-	// that doubts its clock subtracts the doubt, as [Purge.Doubting] does.
+	// Age is the time since the event of a Ready delivery was published, by the clock that Purge
+	// uses. A store that does not fully trust its clock subtracts the possible error, as
+	// [Purge.Doubting] does.
 	Age time.Duration
 
 	// Err is set if the record of a Ready delivery cannot be read. The unreadable parts of Event
 	// and Webhook are zero, except the webhook's ID. Err wraps [errors.ErrUnsupported] if a newer
 	// version of the store wrote the record, and [signing.ErrSealed] if a key to read it is
-	// missing: then no attempt is used up, since another process can read it.
+	// missing. In both cases no attempt is used up, because another process may be able to read the
+	// record.
 	Err error
 }
 
@@ -173,11 +181,11 @@ const (
 	Gone    LoadState = iota // not pending: forget it
 	Ready                    // attempt it
 	Passive                  // webhook is off or on hold: keep it until the webhook changes
-	Unread                   // owner in doubt, or read limit reached: load it again soon
+	Unread                   // owner uncertain, or read limit reached: load it again soon
 )
 
-// An AttemptResult is the result of a completed attempt. An attempt that was abandoned has no
-// result: its delivery waits again.
+// An AttemptResult is the result of a completed attempt. An abandoned attempt has no result; its
+// delivery goes back to waiting.
 type AttemptResult struct {
 	DeliveryRef
 	Effect     Effect        // Retry, Deliver or GiveUp
@@ -185,7 +193,7 @@ type AttemptResult struct {
 	RetryAfter time.Duration // wait until the next attempt, for Retry; at least 0
 }
 
-// An Effect is what an attempt does to its delivery.
+// An Effect is the effect of an attempt on its delivery.
 type Effect uint8
 
 // The effects. Stores persist these numbers.
@@ -198,7 +206,7 @@ const (
 // A HealthChange sets the health of a webhook, as the service decided.
 type HealthChange struct {
 	Account, WebhookID string
-	Version            uint64 // that the decision is based on; the change increments it
+	Version            uint64 // version on which the decision is based; the change increments it
 	Health             WebhookHealth
 	AuditEntries       []audit.Entry // stored if the change counts
 }
@@ -209,10 +217,10 @@ type Settled struct{ Stale, Conflicts []int }
 
 // A Backlog counts pending deliveries.
 type Backlog struct {
-	Pending int // including webhooks that are inactive or on hold
+	Pending int // includes deliveries of webhooks that are inactive or on hold
 
-	// OldestDue is when the longest due delivery of an active webhook that is not on hold became
-	// due; zero if none is due.
+	// OldestDue is the earliest due time of a pending delivery that is already due and whose
+	// webhook is active and not on hold; zero if there is none.
 	OldestDue time.Time
 
 	// Held is the number of webhooks on hold; 0 if the count is for one webhook.

@@ -36,9 +36,9 @@ const (
 )
 
 // Failed reports whether the event should have arrived by now but has not: the delivery is Dead or
-// Skipped, or Pending and its last attempt failed. A dead delivery that is redelivered stays failed
-// until an attempt succeeds; a skipped or delivered one counts as failed only after another failed
-// attempt.
+// Skipped, or it is Pending and its last attempt failed. A dead delivery that is redelivered stays
+// failed until an attempt succeeds. A redelivery of a skipped or delivered delivery counts as
+// failed only after another failed attempt.
 func (d *Delivery) Failed() bool {
 	switch d.State {
 	case Dead, Skipped:
@@ -52,7 +52,7 @@ func (d *Delivery) Failed() bool {
 // A DeliveryQuery selects deliveries of a webhook.
 type DeliveryQuery struct {
 	States []DeliveryState // empty: all
-	Failed bool            // only if [Delivery.Failed], in addition to States
+	Failed bool            // only failed deliveries, see [Delivery.Failed]; States apply as well
 	From   time.Time       // published then or later; zero: no limit
 	To     time.Time       // published before; zero: no limit
 	After  string          // [DeliveryPage.Next] of the previous page; empty: the newest
@@ -97,8 +97,8 @@ type Attempt struct {
 	Response string
 }
 
-// ExpiredAttempt returns the logged attempt of a delivery that ends because its event is older than
-// webhooks.Retention.Payloads.
+// ExpiredAttempt returns the attempt to log for a delivery that ends because its event is older
+// than webhooks.Retention.Payloads.
 func ExpiredAttempt(number int, at time.Time) Attempt {
 	return Attempt{
 		Number: number, StartedAt: at.UTC().Truncate(time.Millisecond), Class: ClassExpired,
@@ -124,7 +124,7 @@ const (
 	ClassExpired    ErrorClass = "expired"    // no attempt: older than webhooks.Retention.Payloads
 )
 
-// Ours reports whether the class says nothing about the receiver.
+// Ours reports whether the failure is on this side and therefore says nothing about the receiver.
 func (c ErrorClass) Ours() bool { return c == ClassInternal || c == ClassExpired }
 
 // A Recovery is a job that makes deliveries of one webhook pending again, oldest first. It survives
@@ -139,7 +139,7 @@ type Recovery struct {
 	States []DeliveryState
 
 	From time.Time // published then or later
-	To   time.Time // published before; a zero To is set to just after the last event at creation
+	To   time.Time // published before; if zero, CreateRecovery sets it to just after the last event
 
 	CreatedAt time.Time // UTC, to the millisecond
 	Recovered int       // deliveries made pending so far

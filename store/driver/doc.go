@@ -10,8 +10,9 @@
 //		return key, nil
 //	}
 //
-// Hosts open a store and pass it on. The records that hosts also see, such as [Key] and [Webhook],
-// have the same names in package apikeys and package webhooks.
+// Hosts do not call these methods: they open a store and pass it to the services. The records that
+// hosts also see, such as [Key] and [Webhook], have the same names in package apikeys and package
+// webhooks.
 //
 // The contract is the comments of the methods of [KeyStore], [WebhookStore] and [AlertStore],
 // together with the rules for every method in [package store]: atomicity, errors, contexts, clocks,

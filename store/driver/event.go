@@ -60,9 +60,9 @@ type EventPage struct {
 	// since it reveals nothing about other accounts.
 	Next string
 
-	// Resume is, for a query with OldestFirst, the [EventQuery.After] that continues this list
-	// later. It is Next if there is one, or else continues with events published after this page
-	// was made; it is never empty. Queries that continue by Resume and change no other field list
-	// each event once, without gaps, even while many nodes publish.
+	// Resume is the [EventQuery.After] that continues this list later. It is set for every query
+	// with OldestFirst, and only for these. It equals Next if there is one; otherwise it continues
+	// with events published after this page was made. Queries that continue with Resume, and change
+	// no other field, list each event once, without gaps, even while many nodes publish.
 	Resume string
 }

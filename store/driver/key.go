@@ -14,11 +14,11 @@ import (
 // A Key is an API key as it is stored: everything but its token.
 type Key struct {
 	ID      string // "key_" and a ULID; later keys sort after earlier ones
-	Account string // who it belongs to
+	Account string // the account that owns the key
 	Name    string // 1 to 128 characters
 
 	// Scopes are the permissions of the key. The service returns scopes that are no longer declared
-	// as [scopes.Set.Unknown]; a store stores all alike.
+	// as [scopes.Set.Unknown]; a store keeps them like all others.
 	Scopes scopes.Set
 
 	// CreatedAt and ExpiresAt are in UTC, to the millisecond. The key is invalid from
@@ -38,25 +38,25 @@ type Key struct {
 	// keys and for keys older than this field.
 	Hint string
 
-	// Previous is the hash of the token before the last rotation. That token is valid
-	// until PreviousExpiresAt, which is never later than ExpiresAt. Zero: none. The
-	// service omits an expired one.
+	// Previous is the hash of the token before the last rotation. That token is valid until
+	// PreviousExpiresAt, which is never later than ExpiresAt. Zero: none. The service omits it once
+	// it has expired.
 	Previous          Hash
 	PreviousHint      string // as Hint
 	PreviousExpiresAt time.Time
 
-	// LastUsedAt is when a token of the key was last verified, to within about a
-	// minute; zero: never. If more than 65,536 keys are used in one minute, some uses
-	// may be recorded later. PreviousUsedAt is the last use of the Previous token,
-	// since it was issued. Both are outside of the key's record: only
-	// [KeyStore.RecordKeyUse] writes them, and [KeyStore.KeyByHash] leaves them zero.
+	// LastUsedAt is when a token of the key was last verified, to within about a minute; zero:
+	// never. If more than 65,536 keys are used in one minute, some uses may be recorded later.
+	// PreviousUsedAt is the last use of the Previous token, since it was issued. Both are stored
+	// apart from the key's record: only [KeyStore.RecordKeyUse] writes them, and
+	// [KeyStore.KeyByHash] leaves them zero.
 	LastUsedAt     time.Time
 	PreviousUsedAt time.Time
 }
 
 // Fields lists the fields of a key for the stores of this module, for exports, and for the
-// comparisons of the service. A new field needs a line here with the next even tag; stores then
-// keep it without a change.
+// comparisons of the service. A new field needs a line here with the next even tag; the stores need
+// no other change to keep it.
 func (k *Key) Fields(w *fields.Walk) {
 	if !w.Packed() {
 		fields.Text(w, "account", fields.Placed, 0, &k.Account)

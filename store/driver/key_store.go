@@ -28,9 +28,9 @@ type KeyStore interface {
 	//     options.MaxIdempotencyKeys of them in use.
 	CreateKey(ctx context.Context, key Key, options CreateOptions) error
 
-	// KeyByHash returns the key whose Hash or Previous is hash, even if it has
-	// expired, without its uses; or ErrNotFound. It is called on every request,
-	// and sees every change that returned before the call.
+	// KeyByHash returns the key whose Hash or Previous is hash, even if the key has expired, or
+	// ErrNotFound. It leaves LastUsedAt and PreviousUsedAt zero. The service calls it on every
+	// request. It must see every change whose call had returned before.
 	KeyByHash(ctx context.Context, hash Hash) (Key, error)
 
 	// KeyByID returns a key, or ErrNotFound. It must not use a cache that
@@ -50,30 +50,27 @@ type KeyStore interface {
 	// its keys by ID.
 	ExpiringKeys(ctx context.Context, query ExpiryQuery) ([]Key, error)
 
-	// UpdateKey calls change with a copy of the key and a zero audit entry, stores
-	// both as modified in one step, and returns the key. It returns ErrNotFound if
-	// there is no such key; ErrExists if another key has one of the new hashes;
-	// and change's own error, in which case it stores nothing. Replaced hashes are
-	// no longer found. ID, Account, CreatedAt, CreatedBy and LastUsedAt keep their
-	// values even if change modifies them. Uses belong to hashes: a hash that
-	// becomes Previous keeps its last use as PreviousUsedAt. No other change of the
-	// key happens between reading and storing. change may run more than once, and
-	// must not call the store.
+	// UpdateKey calls change with a copy of the key and a zero audit entry, stores both as modified
+	// in one step, and returns the key. It returns ErrNotFound if there is no such key; ErrExists
+	// if another key has one of the new hashes; and change's own error, in which case it stores
+	// nothing. KeyByHash no longer finds replaced hashes. ID, Account, CreatedAt, CreatedBy and
+	// LastUsedAt keep their values even if change modifies them. Uses belong to hashes: a hash that
+	// becomes Previous keeps its last use as PreviousUsedAt. No other change of the key happens
+	// between reading and storing. change may run more than once, and must not call the store.
 	UpdateKey(ctx context.Context, account, id string, change func(*Key, *audit.Entry) error) (Key, error)
 
-	// DeleteKey removes a key with its hashes, its uses, and the recorded requests, for keys
-	// and webhooks, that it made (CreateOptions.By); or returns ErrNotFound. It calls check,
-	// unless nil, with the key's current state; if check returns an error, DeleteKey returns it
-	// and removes nothing. No other change of the key happens in between. check may run more
-	// than once, and must not call the store. The audit entry is stored in the same step. Once
-	// DeleteKey has returned nil, KeyByHash does not find the key.
+	// DeleteKey removes a key with its hashes, its uses, and the recorded requests, for keys and
+	// webhooks, that it made (CreateOptions.By); or returns ErrNotFound. It calls check, unless
+	// nil, with the key's current state; if check returns an error, DeleteKey returns it and
+	// removes nothing. No other change of the key happens between check and the removal. check may
+	// run more than once, and must not call the store. The audit entry is stored in the same step.
+	// Once DeleteKey has returned nil, KeyByHash does not find the key.
 	DeleteKey(ctx context.Context, account, id string, check func(Key) error, entry audit.Entry) error
 
-	// RecordKeyUse sets the LastUsedAt of each key to the given time, unless a
-	// later time is already recorded. It likewise records the last use of the
-	// given hash: for Previous it becomes PreviousUsedAt, for Hash it becomes
-	// PreviousUsedAt at the next rotation, and for other hashes it is ignored.
-	// Deleted keys are skipped. It does not modify anything that UpdateKey
-	// stores. A key may occur more than once.
+	// RecordKeyUse sets the LastUsedAt of each key to the given time, unless a later time is
+	// already recorded. It also records the last use of the given hash in the same way: a use of
+	// Previous sets PreviousUsedAt, a use of Hash becomes PreviousUsedAt at the next rotation, and
+	// a use of any other hash is ignored. Deleted keys are skipped. It does not modify anything
+	// that UpdateKey stores. A key may occur more than once.
 	RecordKeyUse(ctx context.Context, uses []KeyUse) error
 }

@@ -24,8 +24,8 @@ type Webhook struct {
 
 	WebhookHealth
 
-	// Version counts the stored changes of the webhook, from 1 at its creation. The store sets it
-	// and ignores the caller's changes to it. An import begins at 1.
+	// Version is 1 at creation and counts up with each stored change. The store sets it and ignores
+	// values set by callers. An imported webhook begins at 1.
 	Version uint64
 
 	// Held reports whether the webhook is on hold: the store was restored from a backup, and
@@ -33,8 +33,8 @@ type Webhook struct {
 	// deliveries; new events become pending as usual. webhooks.WebhookService.Release ends the hold.
 	Held bool
 
-	// Threshold is a number that publishers of events to single webhooks compare with; zero: none.
-	// Package alerts says what it means there.
+	// Threshold is a setting for publishers that choose single webhooks for an event, such as
+	// package alerts, which documents its meaning; zero: none.
 	Threshold uint64
 
 	Secret    signing.Secret // signs requests
@@ -48,8 +48,8 @@ type Webhook struct {
 
 // Fields lists the fields of a webhook for the stores of this module, for exports, and for the
 // comparisons of the service. A new field needs a line here with the next even tag, or an odd one
-// if older versions must not send to such a webhook; stores then keep it without a change. Version
-// is not listed, because each store counts its own changes.
+// if older versions must not send to a webhook that has the field set; the stores need no other
+// change to keep it. Version is not listed, because each store counts its own changes.
 func (w *Webhook) Fields(walk *fields.Walk) {
 	if !walk.Packed() {
 		fields.Text(walk, "account", fields.Placed, 0, &w.Account)
@@ -111,11 +111,11 @@ type OffReason string
 // The reasons.
 const (
 	OffGone    OffReason = "gone"    // the receiver answered 410 Gone
-	OffFailing OffReason = "failing" // all attempts failed for webhooks.RetryPolicy.DisableAfter, of 2 or more events
+	OffFailing OffReason = "failing" // all attempts, for 2 or more events, failed throughout webhooks.RetryPolicy.DisableAfter
 )
 
-// NoteFailure records a failed attempt to send the event, with its start time, in the form that a
-// store keeps, and reports whether the health changed.
+// NoteFailure records a failed attempt to send the event and reports whether the health changed. at
+// is the start of the attempt, in UTC, truncated to milliseconds.
 func (w *WebhookHealth) NoteFailure(eventID string, at time.Time) (changed bool) {
 	switch {
 	case w.FailingSince.IsZero():
@@ -130,7 +130,7 @@ func (w *WebhookHealth) NoteFailure(eventID string, at time.Time) (changed bool)
 	return true
 }
 
-// EndFailing clears the record of failures and of the warning to the host.
+// EndFailing clears FailingSince, FailingEvent, FailedAgain and WarnedAt.
 func (w *WebhookHealth) EndFailing() {
 	w.FailingSince, w.FailingEvent, w.FailedAgain, w.WarnedAt = time.Time{}, "", false, time.Time{}
 }

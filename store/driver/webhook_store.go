@@ -5,8 +5,8 @@ import "github.com/storageapi/storageapi/store/capability"
 // A WebhookStore keeps webhooks, events and their deliveries, in three parts.
 type WebhookStore interface {
 	Webhooks   // the webhooks of accounts
-	Deliveries // events in, deliveries out
-	History    // the outcome of events; recoveries; removal of old records
+	Deliveries // publishing events and delivering them
+	History    // outcomes of events, recoveries, removal of old records
 
 	// Capabilities returns the store's optional features.
 	Capabilities() capability.Set

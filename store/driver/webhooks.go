@@ -9,9 +9,10 @@ import (
 
 // Webhooks is the part of a [WebhookStore] that keeps the webhooks of accounts.
 type Webhooks interface {
-	// CreateWebhook adds a webhook and, in the same step, its idempotency key, if options have one.
-	// Each call with a key also removes some keys older than options.IdempotencyTTL, so that they
-	// do not accumulate. It checks, in this order, and stores nothing if it returns
+	// CreateWebhook adds a webhook and, in the same step, the idempotency key of options, if there
+	// is one. Each call with an idempotency key also removes some that are older than
+	// options.IdempotencyTTL, so that they do not accumulate. It checks, in this order, and stores
+	// nothing if it returns
 	//
 	//   - [auth.ErrCredentialChanged]: the credential options.By has changed;
 	//   - a [*DuplicateRequestError]: the account has used the key to create a webhook within
@@ -31,22 +32,23 @@ type Webhooks interface {
 
 	// UpdateWebhook calls change with a copy of the webhook, stores the changed copy, and returns
 	// it. It returns ErrNotFound if there is no such webhook. If change returns an error,
-	// UpdateWebhook returns it and stores nothing. ID, Account and CreatedAt cannot change. No
-	// other change of the webhook happens between reading and storing. change may run more than
-	// once, and must not call the store. change gets a zero audit entry; the entry that it fills in
-	// is stored in the same step.
+	// UpdateWebhook returns it and stores nothing. ID, Account and CreatedAt keep their values even
+	// if change modifies them. No other change of the webhook happens between reading and storing.
+	// change may run more than once, and must not call the store. change also gets a zero audit
+	// entry to fill in, which is stored in the same step.
 	UpdateWebhook(ctx context.Context, account, id string, change func(*Webhook, *audit.Entry) error) (Webhook, error)
 
 	// DeleteWebhook removes a webhook and its pending deliveries, or returns ErrNotFound. If check
-	// is not nil, it is called with the webhook first; if it returns an error, DeleteWebhook
-	// returns that error and removes nothing. No other change of the webhook happens between the
-	// two; check may run more than once, and must not call the store. The audit entry is stored in
-	// the same step.
+	// is not nil, DeleteWebhook first calls it with the webhook, and if check returns an error,
+	// returns this error and removes nothing. No other change of the webhook happens between check
+	// and the removal. check may run more than once, and must not call the store. The audit entry
+	// is stored in the same step.
 	//
-	// From then on nothing is claimed for the webhook, and settlements of earlier claims are stale.
-	// Its settled deliveries remain. Every method sees the whole removal at once, and no other call
-	// waits while many deliveries are removed: Purge may remove their rows later, in steps. A new
-	// webhook with the same ID gets none of them; its creation may have to wait for the rows.
+	// From then on Load returns no delivery of the webhook as Ready, and results of earlier
+	// attempts are stale. Settled deliveries of the webhook remain. Every method sees the whole
+	// removal at once, and no other call waits while many deliveries are removed: Purge may remove
+	// their rows later, in steps. A new webhook with the same ID gets none of these rows; its
+	// creation may have to wait until they are removed.
 	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error, entry audit.Entry) error
 
 	// FailingWebhooks returns a page, by descending ID, of the webhooks of all accounts that are

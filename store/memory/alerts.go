@@ -56,7 +56,7 @@ func (s *Store) webhooksOf(account string) []driver.Webhook {
 	return list
 }
 
-// markDue makes the account's series due. It scans all alerts.
+// markDue marks all series of the account as due. It scans all alerts.
 func (s *Store) markDue(account string) {
 	for name, a := range s.alerts {
 		if name.account == account {
@@ -96,7 +96,7 @@ func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, err
 // A dedupKey is a stored deduplication key.
 type dedupKey struct {
 	account, key string
-	until        int64 // milliseconds
+	until        int64 // Unix time in milliseconds
 }
 
 // UnseenKeys implements [driver.AlertStore].
@@ -132,8 +132,8 @@ func (s *Store) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, dedu
 	return deliveries, nil
 }
 
-// purgeDedupKeys removes at most limit deduplication keys that expired before the given time, and
-// reports whether more remain.
+// purgeDedupKeys removes at most limit deduplication keys whose until is before the given time, and
+// reports whether more such keys remain.
 func (s *Store) purgeDedupKeys(before time.Time, limit int) (more bool) {
 	var old []dedupKey
 	for n := range s.dedupKeys {

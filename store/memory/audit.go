@@ -10,12 +10,12 @@ import (
 	"github.com/storageapi/storageapi/internal/clock"
 )
 
-// auditLog keeps audit entries. Its lists are sorted by number.
+// auditLog holds the audit entries of all accounts. Its lists are sorted by number.
 type auditLog struct {
 	accounts map[string]*accountAuditEntries
 	order    []*entry // all audit entries
 	last     uint64   // the highest number so far
-	holder   string   // of the lease, while it lasts
+	holder   string   // holder of the lease, which ends at until
 	until    time.Time
 }
 
@@ -23,21 +23,21 @@ type auditLog struct {
 type accountAuditEntries struct {
 	all     []*entry
 	ids     map[string]bool
-	targets map[audit.Target][]*entry // by Ref
+	targets map[audit.Target][]*entry // keyed by the target's Ref
 	routine []*entry
 }
 
-// An entry is an audit entry with the store's own fields.
+// An entry is an audit entry with the fields that the store adds.
 type entry struct {
 	audit.Entry
 	number uint64
-	at     time.Time // time of storing
+	at     time.Time // when the entry was stored
 }
 
 // add stores an audit entry that has an ID, and reports whether its ID is new to the account.
 func (l *auditLog) add(n audit.Entry) bool { return l.addAt(n, time.Now()) }
 
-// addAt is add with a given time of storing.
+// addAt works like add, for an entry that was stored at the given time.
 func (l *auditLog) addAt(n audit.Entry, at time.Time) bool {
 	if n.IsZero() {
 		return false
@@ -69,7 +69,7 @@ func (l *auditLog) addAt(n audit.Entry, at time.Time) bool {
 	return true
 }
 
-// remove removes an audit entry from all lists.
+// remove removes n from all lists.
 func (l *auditLog) remove(n *entry) {
 	l.order = without(l.order, n)
 	of := l.accounts[n.Account]
@@ -84,7 +84,7 @@ func (l *auditLog) remove(n *entry) {
 	of.routine = without(of.routine, n)
 }
 
-// without returns the list without n.
+// without removes n from the list and returns the list.
 func without(list []*entry, n *entry) []*entry {
 	i, found := slices.BinarySearchFunc(list, n.number, byNumber)
 	switch {
@@ -103,8 +103,8 @@ func copiedAuditEntry(n audit.Entry) audit.Entry {
 	return n
 }
 
-// purge removes at most most audit entries stored before the given time, which are the first of all
-// lists. It reports whether more may remain.
+// purge removes up to most audit entries that were stored before the given time, and reports
+// whether more may remain. The oldest entries are at the front of each list.
 func (l *auditLog) purge(before time.Time, most int, clock *clock.Clock) (more bool) {
 	gone := 0
 	for i, n := range l.order {
@@ -162,7 +162,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 		list = list[:end]
 	}
 	var page audit.Page
-	var last uint64 // on this page
+	var last uint64 // number of the last entry on this page
 	for _, n := range slices.Backward(list) {
 		if !query.Matches(&n.Entry) {
 			continue

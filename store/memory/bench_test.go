@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkDeliveries measures a delivery from Enqueue to Settle.
+// BenchmarkDeliveries measures the time of a delivery from Enqueue to Settle.
 func BenchmarkDeliveries(b *testing.B) {
 	for _, c := range []struct{ hooks, claim int }{{1, 1}, {10, 64}, {1000, 64}} {
 		b.Run(fmt.Sprintf("webhooks=%d/claim=%d", c.hooks, c.claim), func(b *testing.B) {

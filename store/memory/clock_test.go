@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The clock must stay ahead for a day before a purge may end pending deliveries.
+// After the clock jumps ahead, Purge must not end pending deliveries for a day.
 func TestPurge_ClockSetAhead_KeepsPendingForADay(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *Store) Deliver(ctx context.Context, to driver.Scheduler) error {
 	}
 }
 
-// follow reports later steps to the scheduler, and returns the pending deliveries.
+// follow makes the store report later steps to the scheduler, and returns the pending deliveries.
 func (s *Store) follow(to driver.Scheduler) (pending []driver.PendingDelivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,10 +61,10 @@ func (s *Store) follow(to driver.Scheduler) (pending []driver.PendingDelivery) {
 	return pending
 }
 
-// report returns the scheduler's view of a pending delivery.
+// report returns the pending delivery in the form that the scheduler takes.
 func (s *Store) report(d *delivery) driver.PendingDelivery {
 	return driver.PendingDelivery{
-		Number: d.event.seq, Webhook: s.webhooks.find(d.event.Account, d.WebhookID), // exists while a delivery to it is pending
+		Number: d.event.seq, Webhook: s.webhooks.find(d.event.Account, d.WebhookID), // not nil, because a pending delivery has a webhook
 		Due: d.due, Attempts: d.made(), Before: d.before, Recovered: d.recovered, First: d.first,
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// EraseAccount implements [store.Eraser]. It needs only one step.
+// EraseAccount implements [store.Eraser]. It always erases the whole account in one step.
 func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased store.Receipt, more bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return erased, false, err

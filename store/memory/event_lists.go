@@ -20,7 +20,7 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.
 		return driver.EncodedEvent{}, apierr.ErrNotFound
 	}
 	found := e.EncodedEvent
-	found.Body = bytes.Clone(found.Body) // so that the caller cannot change the stored body
+	found.Body = bytes.Clone(found.Body) // the caller must not be able to change the stored body
 	return found, nil
 }
 

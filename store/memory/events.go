@@ -10,12 +10,12 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// An event is a stored event.
+// An event is a stored event with its deliveries.
 type event struct {
 	driver.EncodedEvent
 	seq        uint64
 	published  time.Time
-	matched    int         // number of deliveries at first
+	matched    int         // number of deliveries that were pending at publication
 	deliveries []*delivery // ascending by webhook ID
 	noBody     bool        // the body was purged
 }
@@ -42,8 +42,9 @@ func (s *Store) Enqueue(ctx context.Context, encoded driver.EncodedEvent) (int, 
 	return deliveries, nil
 }
 
-// enqueue stores an event for the webhook only, or for all subscribed webhooks if only is empty. It
-// returns the number of initially pending deliveries, and whether the event is new.
+// enqueue stores an event for all subscribed webhooks or, if only is not empty, for the webhook
+// with that ID. It returns the number of initially pending deliveries, and whether the event is
+// new.
 func (s *Store) enqueue(encoded driver.EncodedEvent, only string) (deliveries int, isNew bool) {
 	name := ref{encoded.Account, encoded.ID}
 	if known := s.events[name]; known != nil {
@@ -76,8 +77,8 @@ func (s *Store) enqueue(encoded driver.EncodedEvent, only string) (deliveries in
 	return e.matched, true
 }
 
-// publication returns the time of publication of an event stored now. It is not before earlier
-// publications, see [clock.Clock.Published].
+// publication returns the PublishedAt of an event that is stored now. It never decreases, see
+// [clock.Clock.Published].
 func (s *Store) publication() time.Time { return stored(s.clock.Published(s.published)) }
 
 // makePending makes a new or settled delivery pending.
@@ -89,8 +90,8 @@ func (d *delivery) makePending(due time.Time, recovered, first bool) {
 
 func (d *delivery) makeDue(due time.Time) { d.due, d.NextAttemptAt = due, stored(due) }
 
-// settleAgain restores the state that a pending delivery had before, and reports whether it was
-// settled.
+// settleAgain restores the state that a pending delivery had before it was last made pending, if
+// that was Delivered or Dead, and reports whether it was.
 func (d *delivery) settleAgain() bool {
 	if d.settled != driver.Delivered && d.settled != driver.Dead {
 		return false
@@ -103,7 +104,7 @@ func (d *delivery) ref() driver.DeliveryRef {
 	return driver.DeliveryRef{WebhookID: d.WebhookID, Number: d.event.seq}
 }
 
-// made returns the number of the last attempt.
+// made returns the number of the last attempt, or 0 if there is none.
 func (d *delivery) made() int {
 	if n := len(d.Attempts); n > 0 {
 		return d.Attempts[n-1].Number
@@ -111,7 +112,7 @@ func (d *delivery) made() int {
 	return 0
 }
 
-// find returns the delivery to the webhook, or nil.
+// find returns the event's delivery to the webhook, or nil.
 func (e *event) find(webhook string) *delivery {
 	i, ok := slices.BinarySearchFunc(e.deliveries, webhook, func(d *delivery, id string) int { return strings.Compare(d.WebhookID, id) })
 	if !ok {
@@ -125,7 +126,7 @@ func (s *Store) remove(d *delivery) {
 	delete(s.deliveries, d.ref())
 }
 
-// copied returns a copy of the delivery for callers.
+// copied returns a copy of the delivery that may be given to callers.
 func (d *delivery) copied() driver.Delivery {
 	out := d.Delivery
 	out.Attempts = slices.Clone(d.Attempts)

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// In tests, a service on a memory store behaves as on any other store.
+// In tests, a service behaves with a memory store as it does with any other store.
 func Example() {
 	ctx := context.Background()
 	store := memory.New()

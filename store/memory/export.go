@@ -34,8 +34,8 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) ([]string
 	return accounts[:min(limit, len(accounts))], nil
 }
 
-// Export implements [transfer.Store]. Except for events, it scans all records of a kind for each
-// page.
+// Export implements [transfer.Store]. For each page it scans all records of a kind, except for
+// events.
 func (s *Store) Export(ctx context.Context, account, after string, limit int) (transfer.Page, error) {
 	if err := s.begin(ctx); err != nil {
 		return transfer.Page{}, err
@@ -58,8 +58,8 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (t
 	})
 }
 
-// rows returns the records of a kind, of the account or of all accounts. They are keyed by names
-// whose order is the same in each call.
+// rows returns the records of a kind, of one account or, if account is empty, of all accounts. The
+// order of the map's keys is the same in each call.
 func (s *Store) rows(kind transfer.Kind, account string) map[string]transfer.Record {
 	rows := make(map[string]transfer.Record)
 	add := func(r transfer.Record, id ...string) {

@@ -51,7 +51,7 @@ func (s *Store) search(seq uint64) int {
 // A recovery is a recovery with its progress.
 type recovery struct {
 	driver.Recovery
-	next uint64 // number of the event to continue with
+	next uint64 // number of the event with which the recovery continues
 }
 
 // CreateRecovery implements [driver.WebhookStore].
@@ -79,7 +79,8 @@ func (s *Store) CreateRecovery(ctx context.Context, r driver.Recovery, entry aud
 	return nil
 }
 
-// keepRecovery adds a recovery, and removes the oldest one of its webhook if there are too many.
+// keepRecovery adds a recovery, and removes the oldest recovery of its webhook if there are more
+// than MaxRecoveries.
 func (s *Store) keepRecovery(r *recovery) {
 	s.recoveries = append(s.recoveries, r)
 	ofWebhook := func(other *recovery) bool { return other.WebhookID == r.WebhookID }
@@ -197,8 +198,8 @@ func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err e
 	return s.entries.purge(purge.AuditEntries, purge.Limit, &s.clock) || more, nil
 }
 
-// purge removes the expired parts of an event, and reports whether there were any. It appends the
-// deliveries that were pending to ended.
+// purge removes the expired parts of an event, and reports whether it removed any. It appends the
+// deliveries that it ends to ended.
 func (s *Store) purge(e *event, purge *driver.Purge, ended *[]driver.DeliveryRef) (removed bool) {
 	if e.published.Before(purge.Payloads) && !e.noBody {
 		e.Body, e.noBody, removed = nil, true, true

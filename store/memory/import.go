@@ -11,11 +11,11 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// A forgotten event is identified by its time of publication as well, since a later event may have
-// its ID.
+// forgotten identifies an event whose ID was purged. It includes the publication time, because a
+// later event may have the same ID.
 type forgotten struct {
 	ref
-	published int64 // milliseconds
+	published int64 // Unix time in milliseconds
 }
 
 func forgottenOf(account, id string, published time.Time) forgotten {
@@ -43,7 +43,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	return nil
 }
 
-// conflicts finds records that cannot be imported, before any is added.
+// conflicts finds records that cannot be imported. All records are checked before any is added.
 type conflicts struct {
 	store  *Store
 	hashes map[driver.Hash]ref
@@ -90,7 +90,7 @@ func (c *conflicts) checkKey(r *transfer.Key) error {
 	return nil
 }
 
-// ownerOf returns the account of the webhook with this ID.
+// ownerOf returns the account of the webhook with this ID, and whether there is one.
 func (c *conflicts) ownerOf(webhook string) (account string, there bool) {
 	if account, there = c.owners[webhook]; there || !c.store.webhookIDs[webhook] {
 		return account, there
@@ -165,7 +165,7 @@ func (s *Store) add(r transfer.Record) {
 	}
 }
 
-// add records an earlier request, unless it is known.
+// add adds a request unless its idempotency key is known.
 func (r *requests) add(noted request) {
 	if _, known := r.known[noted.name]; known {
 		return

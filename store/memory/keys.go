@@ -17,10 +17,10 @@ import (
 // A key is a stored key.
 type key struct {
 	driver.Key
-	usedAt time.Time // last use with its Hash
+	usedAt time.Time // last use of the token with the current Hash
 }
 
-// usedBy returns when the key was last used with hash, if hash belongs to it.
+// usedBy returns when the token with this hash was last used, if hash belongs to the key.
 func (k *key) usedBy(hash driver.Hash) time.Time {
 	switch hash {
 	case k.Hash:
@@ -60,8 +60,8 @@ func (s *Store) CreateKey(ctx context.Context, created driver.Key, options drive
 	return nil
 }
 
-// checkCredential returns auth.ErrCredentialChanged if the key that requests a creation was rotated
-// or deleted since it was verified.
+// checkCredential returns auth.ErrCredentialChanged if the key that requests a creation has been
+// rotated or deleted since the request was authenticated.
 func (s *Store) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
@@ -203,7 +203,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	return nil
 }
 
-// use records a use of the key with hash.
+// use records a use of the token with this hash.
 func (k *key) use(hash driver.Hash, at time.Time) {
 	k.LastUsedAt = later(k.LastUsedAt, at)
 	switch {
@@ -246,7 +246,7 @@ func (s *Store) unindex(k *key) {
 	delete(s.byHash, k.Previous)
 }
 
-// copyOfKey returns a deep copy of a key with times as stored.
+// copyOfKey returns a deep copy of a key, with times in UTC truncated to milliseconds.
 func copyOfKey(key driver.Key) driver.Key {
 	copier := fields.Copier()
 	key.Fields(&copier)

@@ -1,13 +1,14 @@
-// Package memory is a [store.Store] without a disk, for tests and small tools:
+// Package memory provides a [store.Store] that keeps all data in memory, for tests and small tools:
 //
 //	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 //
 // All data is lost when the process ends; until then only deletions and purges remove data. Package
-// storetest tests this store like every other one, so code that works on it works on the others.
+// storetest tests this store like every other store, so code that works with this store works with
+// the others.
 //
 // # Time
 //
-// Due times follow time.Now, and so the bubble's clock in a bubble of testing/synctest.
+// Due times follow time.Now, which is the fake clock inside a testing/synctest bubble.
 package memory
 
 import (
@@ -24,34 +25,34 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// A Store keeps everything in memory. It implements [store.Store].
+// A Store keeps all data in memory. It implements [store.Store].
 type Store struct {
 	mu     sync.Mutex // held during every step
 	closed bool
 
 	keys   table[key]
-	byHash map[driver.Hash]*key // current and previous hashes, without the zero hash
+	byHash map[driver.Hash]*key // by current and by previous hash, except the zero hash
 
 	keyRequests, webhookRequests requests
 
 	webhooks   table[driver.Webhook]
-	webhookIDs map[string]bool    // of all accounts
+	webhookIDs map[string]bool    // IDs of the webhooks of all accounts
 	events     map[ref]*event     // by ID
-	log        []*event           // in the order of storing
+	log        []*event           // in the order in which they were stored
 	forgotten  map[forgotten]bool // events in log whose ID is no longer known
 	deliveries map[driver.DeliveryRef]*delivery
-	recoveries []*recovery // unfinished ones in round-robin order
+	recoveries []*recovery // the unfinished recoveries are in round-robin order
 	cursors    cursor.Key  // encrypts event numbers in cursors
 	alerts     map[ref]*alert
 	dedupKeys  map[dedupKey]bool
 	entries    auditLog
-	scanState  []byte // see [driver.AlertStore]
+	scanState  []byte // see [driver.AlertStore.UpdateScan]
 	lastSeq    uint64
 	published  time.Time // time of the last publication
 	clock      clock.Clock
 
-	feed       driver.Scheduler // receives steps; nil: none
-	delivering chan struct{}    // full during Deliver
+	feed       driver.Scheduler // the scheduler of the running Deliver; nil if there is none
+	delivering chan struct{}    // full while Deliver runs
 	closing    chan struct{}    // closed by Close
 }
 
@@ -75,7 +76,7 @@ func New() *Store {
 	return s
 }
 
-// Close waits for the current step. From then on every method returns [store.ErrClosed].
+// Close waits for the current step to end. After Close every method returns [store.ErrClosed].
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,10 +87,11 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Capabilities implements [store.Store]: this store has none.
+// Capabilities implements [store.Store]. This store has no optional capabilities.
 func (s *Store) Capabilities() capability.Set { return capability.Set{} }
 
-// begin starts a step, which ends with s.mu.Unlock, or returns why it must not start.
+// begin locks s.mu for a step, which must end with s.mu.Unlock. It returns an error, without the
+// lock, if ctx is done or the store is closed.
 func (s *Store) begin(ctx context.Context) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -104,7 +106,8 @@ func (s *Store) begin(ctx context.Context) error {
 	return err
 }
 
-// lock locks s.mu unless ctx ends first: a callback may hold the lock for long.
+// lock locks s.mu, or returns an error if ctx ends first, because a callback may hold the lock for
+// a long time.
 func (s *Store) lock(ctx context.Context) error {
 	if s.mu.TryLock() {
 		return nil
@@ -130,5 +133,5 @@ func (s *Store) lock(ctx context.Context) error {
 	}
 }
 
-// stored returns a time as stores return it: in UTC, truncated to milliseconds.
+// stored returns t in UTC, truncated to milliseconds, as stores return times.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -7,14 +7,14 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// requests are the requests that created keys or webhooks, by idempotency key.
+// requests holds the requests that created keys, or those that created webhooks.
 type requests struct {
 	known map[ref]request // by idempotency key
-	log   []request       // in the order of recording, including forgotten ones
-	count map[string]int  // known requests by account
+	log   []request       // in the order in which they were recorded, including forgotten requests
+	count map[string]int  // number of known requests by account
 }
 
-// A request is a creation with an idempotency key.
+// A request records a creation with an idempotency key.
 type request struct {
 	name ref
 	made driver.DuplicateRequestError
@@ -22,7 +22,7 @@ type request struct {
 	by   string // ID of the API key that made the request; empty: none
 }
 
-// forgetStep is the maximum number of requests that recording one forgets.
+// forgetStep is the maximum number of old requests that are forgotten when a request is recorded.
 const forgetStep = 8
 
 // before returns the result of the account's earlier request with the same idempotency key.
@@ -60,7 +60,7 @@ func (r *requests) note(account, id string, options *driver.CreateOptions) {
 	r.forget(forgetStep, options.IdempotencyTTL)
 }
 
-// forgetOf forgets the requests made by a key.
+// forgetOf forgets the requests that were made with the given API key.
 func (r *requests) forgetOf(account, keyID string) {
 	maps.DeleteFunc(r.known, func(name ref, noted request) (gone bool) {
 		if gone = name.account == account && noted.by == keyID; gone {
@@ -76,7 +76,7 @@ func (r *requests) uncount(account string) {
 	}
 }
 
-// forget forgets at most most requests older than age.
+// forget removes up to most requests that are older than age.
 func (r *requests) forget(most int, age time.Duration) {
 	for range min(most, len(r.log)) {
 		oldest := r.log[0]

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A ref identifies a record: an ID is only found together with its account.
+// A ref identifies a record by its account and its ID.
 type ref struct{ account, id string }
 
-// A table holds the records of one kind, for each account in ascending order of IDs. New IDs
-// usually come last, so that adding one moves no others.
+// A table holds the records of one kind by account, each account's records in ascending order of
+// IDs. A new ID usually sorts last, so adding a record rarely moves others.
 type table[T any] map[string][]row[T]
 
 type row[T any] struct {
@@ -55,8 +55,8 @@ func (t table[T]) remove(account, id string) {
 	}
 }
 
-// page returns at most limit of the account's records by descending ID, beginning after the given
-// ID unless it is empty.
+// page returns at most limit records of the account by descending ID. If after is not empty, the
+// page begins after that ID.
 func (t table[T]) page(account, after string, limit int) iter.Seq[*T] {
 	rows := t[account]
 	if after != "" {

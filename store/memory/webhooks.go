@@ -131,7 +131,7 @@ func (s *Store) change(w driver.Webhook) *driver.Webhook {
 	return &w
 }
 
-// copyOf returns a deep copy of w with times as stored.
+// copyOf returns a deep copy of w, with times in UTC truncated to milliseconds.
 func copyOf(w driver.Webhook) driver.Webhook {
 	fields.Copy(&w)
 	return w
@@ -166,7 +166,7 @@ func (s *Store) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driv
 	return s.webhooksWith(page, func(w *driver.Webhook) bool { return w.Held }), nil
 }
 
-// webhooksWith returns a page of the webhooks of all accounts for which has returns true.
+// webhooksWith returns a page of the webhooks, of all accounts, for which has returns true.
 func (s *Store) webhooksWith(page driver.ListQuery, has func(*driver.Webhook) bool) (list []driver.Webhook) {
 	for _, rows := range s.webhooks {
 		for _, row := range rows {

@@ -16,9 +16,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// UpdateAlert implements [driver.AlertStore]. A step that changes nothing only reads one row, and the
-// webhooks if change calls Webhooks. Other steps run change again in a transaction, with the
-// account locked.
+// UpdateAlert implements [driver.AlertStore]. It first runs change without a transaction: a step
+// that changes nothing reads one row, and the webhooks if change calls Webhooks. If the step
+// changes something, it runs change again in a transaction, with the account locked.
 func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	idle := false
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -89,7 +89,7 @@ func (s *Store) alertStep(ctx context.Context, db querier, account, series strin
 
 // readable returns the account's readable webhooks, ascending by id.
 func (s *Store) readable(ctx context.Context, db querier, account string) (list []driver.Webhook, err error) {
-	// The webhooks are in the order in which settling locks them.
+	// Lock the webhooks in the same order as settling does, to avoid deadlocks.
 	sql := selectWebhooks + `where w.account = $1 order by w.no`
 	if _, locks := db.(pgx.Tx); locks {
 		sql += ` for share`

@@ -114,7 +114,7 @@ func (s *Store) queueTrim(batch *pgx.Batch, added []entryRow) {
 	}
 }
 
-// tell stores an audit entry, unless it is zero. The transaction must have locked the entry's
+// tell stores an audit entry; it ignores a zero entry. The transaction must have locked the entry's
 // target.
 func (s *Store) tell(ctx context.Context, tx pgx.Tx, n audit.Entry) error {
 	batch := &pgx.Batch{}

@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// entryNo returns the nth audit entry of what has that id.
+// entryNo returns the nth audit entry of a test for the target with the given kind and id.
 func entryNo(kind audit.TargetKind, id string, n int) audit.Entry {
 	return audit.Entry{
 		ID: fmt.Sprintf("%s_%06d", id, n), Account: "acct", At: time.Now(), Action: audit.KeyChanged,
@@ -22,11 +22,12 @@ func entryNo(kind audit.TargetKind, id string, n int) audit.Entry {
 	}
 }
 
-// Changes by two nodes whose connections are cut at any time: each that is there has its
-// audit entry, each audit entry its change, and those of a target are in the order of its changes.
+// Two nodes make changes while their connections are cut at random times. Each stored change has
+// its audit entry, each audit entry has its change, and the audit entries of a target are in the
+// order of its changes.
 func TestAuditEntriesOfCutConnections(t *testing.T) {
 	t.Parallel()
-	own, _ := migrated(t, "fsync=off") // a server of its own
+	own, _ := migrated(t, "fsync=off") // a separate server
 	dsn := own.Config().ConnString()
 	nodes := []*postgres.Store{openOn(t, own), openOn(t, own)}
 	if err := nodes[0].CreateKey(t.Context(), keyNo(1), driver.CreateOptions{}); err != nil {
@@ -39,7 +40,7 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 6 {
 		group.Go(func() {
-			for ctx.Err() == nil { // errors are what this is about
+			for ctx.Err() == nil { // errors are expected here
 				if s := nodes[i%2]; i < 3 {
 					_, _ = s.UpdateKey(t.Context(), "acct", "key_1", func(k *driver.Key, n *audit.Entry) error {
 						count, _ := strconv.Atoi(k.Name)
@@ -66,7 +67,7 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 	var key driver.Key
 	var webhook driver.Webhook
 	var pending []audit.Numbered
-	for try := 0; ; try++ { // a connection that was cut may be met once more
+	for try := 0; ; try++ { // the pool may still return a connection that was cut
 		var err error
 		if key, err = nodes[0].KeyByID(t.Context(), "acct", "key_1"); err == nil {
 			if webhook, err = nodes[0].WebhookByID(t.Context(), "acct", "wh"); err == nil {
@@ -92,8 +93,8 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 	}
 }
 
-// A node that ends without giving up the lease keeps the others from it for no longer than
-// it was for, and what it has not taken is told by the next.
+// A node that dies without releasing the lease blocks other nodes only until the lease expires. The
+// next holder then reports the entries that the dead node has not taken.
 func TestLeaseOfANodeThatDied(t *testing.T) {
 	option := inSchema(t)
 	dead, next := open(t, option), open(t, option)
@@ -131,8 +132,8 @@ func TestLeaseOfANodeThatDied(t *testing.T) {
 	}
 }
 
-// Four indexes of audit entries begin with the account: a plan that was made while there were none must not
-// look for each audit entry among all of its account.
+// Four indexes of audit entries begin with the account. A plan made while there are no entries must
+// not search all entries of the account for each entry.
 func TestRemoveAuditEntries_PlannedWhileThereAreNone_ReadsEachOnce(t *testing.T) {
 	t.Parallel()
 	const many, old = 4000, 1000

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A bareQueue is the least that a queue in PostgreSQL does: a table whose rows are leased
-// with SKIP LOCKED, oldest first, and then deleted, with a row of a log for each. It knows
-// no webhooks to take turns, no caps, no fencing, no retries and no health.
+// A bareQueue is a minimal queue in PostgreSQL: a table whose rows are leased with SKIP LOCKED,
+// oldest first, and then deleted, with one log row for each. It has no fairness between webhooks,
+// no concurrency limits, no fencing, no retries and no health.
 type bareQueue struct{ pool *pgxpool.Pool }
 
 func newBareQueue(b *testing.B, p *pgxpool.Pool) bareQueue {
@@ -33,7 +33,8 @@ func (q bareQueue) fill(b *testing.B, n int) {
 	}
 }
 
-// drain claims and settles by 400 in so many loops until all is done.
+// drain claims and settles rows, 400 at a time, in the given number of concurrent loops until the
+// queue is empty.
 func (q bareQueue) drain(b *testing.B, loops int) {
 	var group sync.WaitGroup
 	for range loops {

@@ -28,7 +28,7 @@ var (
 	benchEndpoints = flag.Int("endpoints", 10_000, "webhooks that they are of")
 )
 
-// durable returns connections to a server of its own that syncs to disk.
+// durable starts a separate server that syncs to disk, and returns connections to it.
 func durable(t testing.TB) (*pgxpool.Pool, *cluster.Cluster) {
 	t.Helper()
 	return migrated(t, "shared_buffers=512MB", "max_wal_size=4GB")
@@ -44,7 +44,7 @@ func openOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgres
 	return s
 }
 
-// endpoints makes that many webhooks, each of its own account.
+// endpoints creates n webhooks, each in its own account.
 func endpoints(t testing.TB, s *postgres.Store, n int) {
 	t.Helper()
 	secret := signing.NewSecret()
@@ -65,14 +65,14 @@ func endpoints(t testing.TB, s *postgres.Store, n int) {
 	group.Wait()
 }
 
-// fill makes n deliveries due, in turn over all webhooks, as Enqueue would. Nobody
-// analyses the tables after that.
+// fill makes n deliveries due, distributed over all webhooks in turn, as Enqueue would. The tables
+// are not analyzed afterwards.
 func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 	t.Helper()
 	fillAccount(t, p, schema, "", n)
 }
 
-// fillAccount is fill for the webhooks of one account, or of all if it is empty.
+// fillAccount is fill for the webhooks of one account, or of all accounts if account is empty.
 func fillAccount(t testing.TB, p *pgxpool.Pool, schema, account string, n int) {
 	t.Helper()
 	err := pgx.BeginFunc(context.Background(), p, func(tx pgx.Tx) error {
@@ -99,7 +99,7 @@ func fillAccount(t testing.TB, p *pgxpool.Pool, schema, account string, n int) {
 	}
 }
 
-// walOf returns how many bytes of log the server has written.
+// walOf returns how many bytes of write-ahead log the server has written.
 func walOf(t testing.TB, p *pgxpool.Pool) (bytes float64) {
 	if err := p.QueryRow(context.Background(), `select (pg_current_wal_lsn() - '0/0')::float8`).Scan(&bytes); err != nil {
 		t.Fatal(err)
@@ -115,8 +115,8 @@ func quantile(list []time.Duration, q float64) time.Duration {
 	return list[int(float64(len(list)-1)*q)]
 }
 
-// BenchmarkQueue has four nodes claim and settle, without HTTP, in turns with four bare loops
-// that do the least of it, see [bareQueue].
+// BenchmarkQueue measures four nodes that claim and settle without HTTP, alternately with four
+// loops on a minimal queue, see [bareQueue].
 func BenchmarkQueue(b *testing.B) {
 	p, server := durable(b)
 	s := openOn(b, p)
@@ -149,11 +149,11 @@ func BenchmarkQueue(b *testing.B) {
 	b.ReportMetric(wal/float64(r.settled), "wal_B/delivery")
 }
 
-// A record is of what nodes have done.
+// A record collects the claims and settlements of nodes.
 type record struct {
 	mu      sync.Mutex
 	settled int
-	claims  []time.Duration // how long each took
+	claims  []time.Duration // duration of each claim
 	settles []time.Duration
 }
 
@@ -163,7 +163,7 @@ func (r *record) add(n int, claim, settle time.Duration) {
 	r.settled, r.claims, r.settles = r.settled+n, append(r.claims, claim), append(r.settles, settle)
 }
 
-// drain has each node claim and settle until all is done.
+// drain lets each node claim and settle until all n deliveries are settled.
 func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 	var done atomic.Int64
 	var group sync.WaitGroup
@@ -199,7 +199,7 @@ func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 	group.Wait()
 }
 
-// report tells of the calls.
+// report reports the metrics of the recorded calls.
 func (r *record) report(b *testing.B) {
 	b.ReportMetric(float64(r.settled)/float64(len(r.claims)), "a_claim")
 	b.ReportMetric(millis(quantile(r.claims, 0.5)), "claim_p50_ms")

@@ -21,12 +21,13 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A meanwhile does something once, between the answer to a statement and what follows from it.
+// A meanwhile runs a function once, after the server has answered a given statement and before the
+// store handles the answer.
 type meanwhile struct {
 	failures
-	statement string // a part of it
+	statement string // a part of the statement's text
 	do        atomic.Pointer[func()]
-	option    postgres.Option // of the schema
+	option    postgres.Option // selects the schema
 }
 
 func (m *meanwhile) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
@@ -38,7 +39,7 @@ func (m *meanwhile) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.Tra
 	}
 }
 
-// opened opens a store for it, with one webhook.
+// opened opens a store that uses the meanwhile as its tracer, and creates one webhook.
 func (m *meanwhile) opened(t *testing.T, options ...postgres.Option) *postgres.Store {
 	t.Helper()
 	m.option = inSchema(t)
@@ -76,8 +77,8 @@ func publishOne(t *testing.T, s *postgres.Store, id string) {
 	}
 }
 
-// What is redelivered once its settlement is stored, and read before the node has heard of that, is
-// delivered again.
+// A delivery is redelivered after its settlement is stored but before the node gets the answer. If
+// the node reads the change in between, it must still deliver again.
 func TestRedeliverBesideSettling(t *testing.T) {
 	t.Parallel()
 	m := &meanwhile{statement: "retried as ("}
@@ -106,10 +107,11 @@ func TestRedeliverBesideSettling(t *testing.T) {
 	}
 }
 
-// A webhook that was turned on just now stays on, though a node has read before that it is off.
+// A webhook that has just been turned on stays on, although a node read its earlier state, off,
+// before.
 func TestWebhookReadLate(t *testing.T) {
 	m := &meanwhile{statement: "as k (no)"}
-	s := m.opened(t, postgres.PollEvery(time.Hour), postgres.PollOnly()) // only the load reads it
+	s := m.opened(t, postgres.PollEvery(time.Hour), postgres.PollOnly()) // only Load reads the webhook
 	task := onlyTask(t, s)
 	publishOne(t, s, "next")
 	if b, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || b.Pending != 2 { // it looks
@@ -132,8 +134,8 @@ func TestWebhookReadLate(t *testing.T) {
 	}
 }
 
-// TestClaim_TurnedOffElsewhere_BeginsNoAttempt turns a webhook off on another node, while this one
-// reads changes all the time, and then claims.
+// TestClaim_TurnedOffElsewhere_BeginsNoAttempt turns a webhook off on another node while this node
+// constantly reads changes, and then claims on this node.
 func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 	option := inSchema(t)
 	s, other := open(t, option, postgres.PollEvery(time.Millisecond), postgres.PollOnly()), open(t, option)
@@ -158,8 +160,8 @@ func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 	}
 }
 
-// A server whose process was killed goes on, and counts transactions anew from what it has stored: none
-// that follow are taken for those that were read before.
+// After one of its processes was killed, a server continues counting transactions from its last
+// stored number. Nodes must not mistake new transactions for earlier ones with the same number.
 func TestCrashOfAServerProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server")
@@ -175,7 +177,7 @@ func TestCrashOfAServerProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	for range 300 { // which it will not have stored
+	for range 300 { // these transaction numbers are not stored on disk
 		if _, err := conn.Exec(t.Context(), `begin; select pg_current_xact_id(); rollback`); err != nil {
 			t.Fatal(err)
 		}
@@ -201,8 +203,8 @@ func TestCrashOfAServerProcess(t *testing.T) {
 	})
 }
 
-// A claim that was cut short after it had read that a webhook is off does not keep the next ones from
-// passing the webhook over: they would find the delivery, and leave it, without end.
+// If a claim is interrupted after it has read that a webhook is off, later claims must still skip
+// the webhook. Otherwise they would find its delivery and leave it, forever.
 func TestClaimCutShort(t *testing.T) {
 	m := &meanwhile{statement: "as k (no)"}
 	s := m.opened(t, postgres.PollEvery(time.Hour))

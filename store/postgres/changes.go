@@ -12,10 +12,10 @@ import (
 // element.
 const (
 	changeAdded   = iota // the delivery became pending, or due sooner
-	changeFirst          // the delivery became pending and is to be the next of its webhook
+	changeFirst          // the delivery became pending and must be the next of its webhook
 	changeWebhook        // the webhook was changed or deleted; the event is 0
 	changeProbe          // a probe of the webhook was requested; the event is 0
-	changeNudge          // the delivery, which was pending, is to be the next of its webhook
+	changeNudge          // the delivery was already pending and must be the next of its webhook
 	changeErased         // the webhook was deleted as the erasure of its account began; the event is 0
 )
 
@@ -24,7 +24,8 @@ const (
 const noteChange = `
 	insert into storageapi.changes (kind, shards, webhooks, events) values ($1::smallint, $2::smallint[], $3::bigint[], $4::bigint[])`
 
-// trimStep is how many changes one statement removes at most, unless one transaction has more.
+// trimStep is the maximum number of changes that one statement removes, unless a single transaction
+// has more.
 const trimStep = 5000
 
 var trim = query("trim_changes")
@@ -46,8 +47,8 @@ func (s *Store) trimChanges(ctx context.Context) error {
 	return nil
 }
 
-// forgetForeign removes changes that were restored with a dump of another server, which each read
-// would return as new, and resets their trim mark.
+// forgetForeign removes changes that were restored from a dump of another server, and resets their
+// trim mark. Otherwise every read would return these changes as new.
 func (s *Store) forgetForeign(ctx context.Context) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, s.sql(forgetForeign))

@@ -20,9 +20,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// changesOf takes the changes that were noted, a line each: the kind and, element by element,
-// the webhooks' and events' ids. What triggers have noted once more comes once. All shards must
-// be those of the accounts.
+// changesOf removes and returns the recorded changes, one line each: the kind, followed by the
+// webhook id and event id of each element. It omits duplicates that triggers recorded. It checks
+// that each shard is the shard of the webhook's account.
 func changesOf(t *testing.T, schema string) (lines []string) {
 	t.Helper()
 	rows, err := pool(t).Query(t.Context(), strings.ReplaceAll(`
@@ -55,8 +55,8 @@ func wantChanges(t *testing.T, schema string, want ...string) {
 	}
 }
 
-// Each change of what is pending, or of a webhook, is noted once for the owners, in the
-// transaction that makes it.
+// Each change of pending deliveries or of a webhook is recorded once for the owners, in the
+// transaction that makes the change.
 func TestChangesAreNoted(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
@@ -128,8 +128,8 @@ func TestChangesAreNoted(t *testing.T) {
 	wantChanges(t, name, "2 a:none")
 	enqueue("to b, skipped for a")
 	wantChanges(t, name, "0 b:to b, skipped for a")
-	must(s.Redeliver(t.Context(), "acct", "a", "to b, skipped for a", audit.Entry{})) // it was settled
-	must(s.Redeliver(t.Context(), "acct", "b", "first", audit.Entry{}))               // it is pending
+	must(s.Redeliver(t.Context(), "acct", "a", "to b, skipped for a", audit.Entry{})) // the delivery is settled
+	must(s.Redeliver(t.Context(), "acct", "b", "first", audit.Entry{}))               // the delivery is pending
 	wantChanges(t, name, "1 a:to b, skipped for a", "4 b:first")
 	must(s.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
 	wantChanges(t, name, "2 b:none")
@@ -144,7 +144,8 @@ func TestChangesAreNoted(t *testing.T) {
 	wantChanges(t, name)
 }
 
-// What was redelivered comes first where it is loaded, and what is recovered after what is not.
+// A node that loads a shard delivers redelivered events first, and recovered events after the
+// others.
 func TestRedeliveredIsDueFirst(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
@@ -176,7 +177,7 @@ func TestRedeliveredIsDueFirst(t *testing.T) {
 	}
 }
 
-// Purge ends what is pending in all shards, whoever owns them.
+// Purge ends expired pending deliveries in all shards, regardless of their owners.
 func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
@@ -192,7 +193,7 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 	in(t, name, `
 		insert into nodes (node) values (7);
 		update shard_owners set node = 7 where shard = shard_of('`+theirs+`');
-		update shard_owners set node = 8 where shard = shard_of('`+free+`')`) // which has died
+		update shard_owners set node = 8 where shard = shard_of('`+free+`')`) // a dead node
 	changesOf(t, name)
 	soon := time.Now().Add(time.Minute)
 	state := func(account string) (state driver.DeliveryState) {
@@ -217,8 +218,8 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 	}
 }
 
-// The owner of a shard receives what another node redelivers, and claims nothing that another has
-// purged.
+// The owner of a shard claims deliveries that another node redelivers, and does not claim
+// deliveries that another node has purged.
 func TestOwnerHearsOfAnotherNode(t *testing.T) {
 	option := inSchema(t)
 	owner, other := open(t, option, postgres.PollEvery(time.Millisecond)), open(t, option) // each claim of the owner looks
@@ -255,13 +256,13 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 		}
 	}
 	settleAs(t, owner, claim("0"), driver.Deliver)
-	redeliver("3") // it is pending
-	redeliver("0") // it was settled
+	redeliver("3") // the delivery is pending
+	redeliver("0") // the delivery is settled
 	again := claim("0")
 	if again.Attempt != 2 || again.Before != 1 {
 		t.Errorf("attempt %d after %d, want 2 after 1", again.Attempt, again.Before)
 	}
-	redeliver("0") // it is being attempted
+	redeliver("0") // the delivery is being attempted
 
 	purge := func() {
 		t.Helper()

@@ -29,7 +29,7 @@ type clock struct {
 	database time.Time // the database's clock at that time
 
 	seen  time.Time     // when this node last observed the database's clock
-	doubt time.Duration // the part of it that was not confirmed then
+	doubt time.Duration // how much of seen was unconfirmed then
 	shown time.Time     // the latest result of Now
 }
 
@@ -133,8 +133,8 @@ type databaseClock struct {
 // times that successive statements read keep their order.
 const maxDrift = time.Second
 
-// set records the confirmed clock's current time, unless that is as expected or at most maxDrift
-// behind.
+// set records the confirmed clock's current time, unless that time is as expected or at most
+// maxDrift behind.
 func (c *databaseClock) set(database time.Time) {
 	now := time.Now()
 	c.mu.Lock()

@@ -17,7 +17,7 @@ import (
 
 const month = 744 * time.Hour
 
-// aheadStore is a store on connections whose database's clock can be set.
+// aheadStore is a store whose connections see a database clock that the test can set.
 type aheadStore struct {
 	*postgres.Store
 	t      *testing.T
@@ -36,7 +36,7 @@ func newAheadStore(t *testing.T) *aheadStore {
 	return s
 }
 
-// node returns another node on the same schema.
+// node opens another node on the same schema.
 func (s *aheadStore) node() *postgres.Store {
 	s.t.Helper()
 	node, err := postgres.New(s.t.Context(), s.pool, s.option)
@@ -65,7 +65,7 @@ func (s *aheadStore) publish(prefix string, n int) {
 	}
 }
 
-// maintain purges by the age of 30 days as a node's maintainer does.
+// maintain purges data older than 30 days, as a node's maintainer does.
 func maintain(t *testing.T, node *postgres.Store) {
 	t.Helper()
 	purgeAt(t, node, now(t, node))
@@ -92,7 +92,7 @@ func purgeAt(t *testing.T, node *postgres.Store, now time.Time) {
 	}
 }
 
-// deliverable returns how many tasks with a body a node gets.
+// deliverable claims on a node and returns the number of tasks that have a body.
 func deliverable(t *testing.T, node *postgres.Store) (n int) {
 	t.Helper()
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); {
@@ -175,7 +175,7 @@ func TestPurge_ClockAMonthAheadForAMinute_KeepsWhatIsPending(t *testing.T) {
 	}
 }
 
-// A clock that stays ahead is believed once that has lasted for a day, by the nodes together.
+// A clock that stays ahead is accepted once the nodes have together observed it for a day.
 func TestPurge_ClockAMonthAheadForADay_IsBelieved(t *testing.T) {
 	s := newAheadStore(t)
 	other := s.node()
@@ -203,7 +203,7 @@ func TestPurge_ClockAMonthAheadForADay_IsBelieved(t *testing.T) {
 	}
 }
 
-// What turns off webhooks that fail asks for the doubt.
+// Capabilities.Doubt reports the unconfirmed time, which delays turning off failing webhooks.
 func TestDoubt_ClockAMonthAhead_IsAMonth(t *testing.T) {
 	s := newAheadStore(t)
 	for _, test := range []struct{ ahead, want time.Duration }{{0, 0}, {month, month}, {0, 0}} {
@@ -235,7 +235,7 @@ func TestCreate_ClockAMonthAhead_KnowsTheIdempotencyKeys(t *testing.T) {
 			t.Errorf("the request of %s is made again once the clock is right", id)
 		}
 	}
-	// What was noted while the clock was ahead is known for no month.
+	// Keys that were recorded while the clock was ahead are not kept for an extra month.
 	s.must(pool(t).QueryRow(t.Context(), `select 1 from `+quoted(s.schema)+`.requests having count(*) = 2 and max(at) < now() + interval '61 minutes'`).Scan(new(int)))
 }
 
@@ -252,17 +252,17 @@ func TestLeaseAuditEntries_ClockAheadForAMinute_IsFreeInTime(t *testing.T) {
 	maintain(t, s.Store)
 	s.ahead(month)
 	maintain(t, s.Store)
-	lease("b", false) // the first tells still
+	lease("b", false) // the first holder still has the lease
 	lease("a", true)
 	s.ahead(0)
 	maintain(t, s.Store)
-	_, err := pool(t).Exec(t.Context(), `update `+quoted(s.schema)+`.audit_lease set until = until + interval '1 month'`) // by a clock that was not looked at
+	_, err := pool(t).Exec(t.Context(), `update `+quoted(s.schema)+`.audit_lease set until = until + interval '1 month'`) // as if written by a clock that was never observed
 	s.must(err)
 	lease("b", true)
 }
 
-// What is published, retried or made due while the clock is ahead is due in time, also for a node that loads
-// it later.
+// Deliveries that are published, retried or made due while the clock is ahead are due on time, even
+// on a node that loads them later.
 func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 	for name, looks := range map[string]bool{"a node looked": true, "no node looked": false} {
 		t.Run(name, func(t *testing.T) {
@@ -313,8 +313,9 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 	}
 }
 
-// The confirmed clock stands still from when a clock that was ahead is set right until a node observes it, and
-// retries wait as long. A node that delivers observes it every 10 s.
+// When a clock that was ahead is corrected, the confirmed clock stands still until a node observes
+// the correction, and retries are late by this time. A delivering node observes the clock every 10
+// s.
 func TestDeliver_ClockSetRight_RetriesAreDueSoon(t *testing.T) {
 	t.Parallel()
 	s := newAheadStore(t)
@@ -344,15 +345,15 @@ func TestDeliver_ClockSetRight_RetriesAreDueSoon(t *testing.T) {
 	if took := time.Since(set); took > 20*time.Second {
 		t.Errorf("the node observed that the clock was set right after %v, want 10 s", took)
 	}
-	_, err = s.Unreported(t.Context(), "") // reads the clock
+	_, err = s.Unreported(t.Context(), "") // observes the clock
 	s.must(err)
 	if tasks, err = worker.Claim(t.Context(), 1); err != nil || len(tasks) != 1 {
 		t.Errorf("Claim = %d retries, %v, want 1", len(tasks), err)
 	}
 }
 
-// One event that is published while the clock is a year ahead does not move the times of later ones, and who
-// follows the list misses none.
+// An event published while the clock is a year ahead does not change the times of later events by
+// more than an hour, and a client that follows the list misses none.
 func TestEnqueue_ClockAYearAhead_TimesAreAnHourAheadAtMost(t *testing.T) {
 	s := newAheadStore(t)
 	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))
@@ -393,7 +394,7 @@ func TestConfirmedClock_Observed_DoubtsJumps(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		seen       []time.Duration
-		want, most time.Duration // doubted at the end, and at any time
+		want, most time.Duration // doubt at the end, and maximum doubt at any time
 	}{
 		"never set":                         {every(hour, 0, 90*day), 0, 0},
 		"ahead":                             {[]time.Duration{month}, month, month},

@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// otherClock returns connections for which the database's clock is ahead of this node's,
-// or behind, and how to set that.
+// otherClock returns connections that see a database clock ahead of this node's, or behind it if
+// negative, and a function that sets the difference.
 func otherClock(t *testing.T) (p *pgxpool.Pool, ahead func(time.Duration)) {
 	t.Helper()
 	function := func(by time.Duration) string {
@@ -32,8 +32,8 @@ func otherClock(t *testing.T) (p *pgxpool.Pool, ahead func(time.Duration)) {
 	}
 }
 
-// A node whose clock differs from the database's by more than an hour takes no part,
-// and says by how much.
+// A node whose clock differs from the database's by more than an hour does not deliver, and its
+// error contains the difference.
 func TestClockRefused(t *testing.T) {
 	option := inSchema(t)
 	p, ahead := otherClock(t)
@@ -45,7 +45,7 @@ func TestClockRefused(t *testing.T) {
 	s.CheckClockAlways()
 	endpoints(t, s, 1)
 	claim := func() error {
-		storetest.WorkerOf(s).Close() // Deliver begins with the clock
+		storetest.WorkerOf(s).Close() // Deliver first checks the clock
 		_, err := storetest.WorkerOf(s).Claim(t.Context(), 1)
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// server is the server of all tests that need not be durable: one of their own, or
-// that which STORAGEAPI_TEST_POSTGRES names.
+// server is the shared server of all tests that do not need durability: the one that
+// STORAGEAPI_TEST_POSTGRES names or, by default, one that the tests start.
 var server struct {
 	once sync.Once
 	own  *cluster.Cluster
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pool returns connections to the server, or skips the test.
+// pool returns connections to the shared server, or skips the test if there is none.
 func pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	server.once.Do(func() {
@@ -65,7 +65,7 @@ func pool(t testing.TB) *pgxpool.Pool {
 		}
 		var config *pgxpool.Config
 		if config, server.err = pgxpool.ParseConfig(dsn); server.err == nil {
-			config.MaxConns = 40 // tests that run at the same time share them
+			config.MaxConns = 40 // shared by parallel tests
 			server.pool, server.err = pgxpool.NewWithConfig(context.Background(), config)
 		}
 	})
@@ -75,7 +75,8 @@ func pool(t testing.TB) *pgxpool.Pool {
 	return server.pool
 }
 
-// migrated returns connections to a server of its own with such settings, until the test ends.
+// migrated starts a separate server with the settings for the duration of the test, and returns
+// migrated connections to it.
 func migrated(t testing.TB, settings ...string) (*pgxpool.Pool, *cluster.Cluster) {
 	t.Helper()
 	c, err := cluster.Start(settings...)
@@ -110,7 +111,7 @@ func skip(t testing.TB, err error) {
 
 var schemas atomic.Int64
 
-// inSchema returns an option for a schema that is there, empty, until the test ends.
+// inSchema returns an option for an empty schema that exists until the test ends.
 func inSchema(t testing.TB) postgres.Option {
 	t.Helper()
 	name := fmt.Sprintf(oddSchema, os.Getpid(), schemas.Add(1))

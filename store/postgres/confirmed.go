@@ -14,29 +14,32 @@ import (
 //
 // Nodes that deliver observe the database's clock every 10 s, and share the observation in the
 // single row of the table clock. Normally at most clockJump passes between two observations. A
-// longer time is a jump: either of the clock, or a time in which no node ran, which look alike. A
-// jump is accepted after the nodes have observed the clock for another jumpHolds, and dropped if
-// the clock is set back.
+// longer time counts as a jump: either the clock was set ahead or no node ran, and the two cannot
+// be distinguished. A jump is accepted after the nodes have observed the clock for another
+// jumpHolds, and dropped if the clock is set back.
 //
 // At a jump the confirmed clock goes back to the last observation, and stands still until the next
-// one. Retries are late by the sum of the two, so observations must not be rare.
+// observation. Retries are late by the sum of these two times, so nodes must observe the clock
+// often.
 const (
 	clockJump  = time.Hour
 	jumpHolds  = 24 * time.Hour
 	seenEvery  = 5 * time.Second  // between writes of the row
-	observeFor = 10 * time.Second // for how long a node's own observation is recent
+	observeFor = 10 * time.Second // how long a node's own observation counts as recent
 )
 
 // confirmedNow is the confirmed clock in statements, a function of the schema.
 const confirmedNow = `(select storageapi.confirmed_clock())`
 
-// A confirmedClock has the shared observations of the database's clock.
+// A confirmedClock is the nodes' shared record of the database's clock: the latest observation and
+// the jumps that are not confirmed yet.
 type confirmedClock struct {
 	seen          time.Time
 	jumps, lasted []time.Duration // element by element
 }
 
-// doubt returns the unconfirmed part of the time up to the latest observation.
+// doubt returns how much of the elapsed time, up to the latest observation, unconfirmed clock jumps
+// may have added.
 func (c *confirmedClock) doubt() (sum time.Duration) {
 	for _, by := range c.jumps {
 		sum += by
@@ -100,7 +103,7 @@ func (s *Store) observeClock(ctx context.Context) (database time.Time, c confirm
 	return database, c, err
 }
 
-// seenClock reads the latest observation, and then the database's clock.
+// seenClock reads the latest stored observation, and then the database's clock.
 func (s *Store) seenClock(ctx context.Context, db interface {
 	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
 }, locked string) (database time.Time, c confirmedClock, err error) {

@@ -17,7 +17,7 @@ const (
 	keepAlive       = 5 * time.Second
 )
 
-// prepare sets the defaults of a pool that [Open] makes; they detect a silent server early.
+// prepare sets the defaults for the pool of [Open], which detect a silent server early.
 func prepare(config *pgxpool.Config, o *options) {
 	c := config.ConnConfig
 	if _, given := c.RuntimeParams["application_name"]; !given {
@@ -34,14 +34,14 @@ func prepare(config *pgxpool.Config, o *options) {
 		Control:         control,
 	}
 	c.DialFunc = dialer.DialContext
-	if !o.quiet { // with a pooler, the next statement may use another connection
+	if !o.quiet { // with a pooler, the next statement may use another server connection
 		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, ownSettings)
 			return err
 		}
 	}
 	config.BeforeClose = func(conn *pgx.Conn) {
-		if conn.IsClosed() { // after a failure, pgx would wait for the peer to close it, too
+		if conn.IsClosed() { // otherwise pgx would wait for the peer to close it as well
 			_ = conn.PgConn().Conn().Close()
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The kernel closes a connection of Open's own whose other end does not answer.
+// The kernel closes a connection of Open's pool whose peer does not acknowledge data.
 func TestUserTimeout(t *testing.T) {
 	s := openAt(t, newRelay(t), "", inSchema(t))
 	conn, err := s.Pool().Acquire(t.Context())

@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// openAt opens a store by way of a relay.
+// openAt opens a store that connects through a relay.
 func openAt(t testing.TB, r *relay, more string, options ...postgres.Option) *postgres.Store {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), r.dsn(t, more), options...)
@@ -32,7 +32,7 @@ func openAt(t testing.TB, r *relay, more string, options ...postgres.Option) *po
 	return s
 }
 
-// A connection of Open's own says whose it is, unless the host has.
+// Connections of Open set application_name, unless the host's connection string does.
 func TestApplicationName(t *testing.T) {
 	option := inSchema(t)
 	for more, want := range map[string]string{"": "storageapi", "application_name=billing": "billing"} {
@@ -44,8 +44,8 @@ func TestApplicationName(t *testing.T) {
 	}
 }
 
-// Who listens has one of the connections that the pool may have, and none if it has no
-// other.
+// Listening uses one of the pool's connections. With a pool of one connection the node does not
+// listen.
 func TestListenerCounts(t *testing.T) {
 	for most := int32(1); most <= 3; most++ {
 		name := fmt.Sprintf("counted %d", most)
@@ -83,7 +83,7 @@ func TestListenerCounts(t *testing.T) {
 	}
 }
 
-// Who listens on a connection that went silent listens on another.
+// If the listening connection goes silent, the node listens on another.
 func TestListenerGoesSilent(t *testing.T) {
 	r, option := newRelay(t), inSchema(t)
 	s := openAt(t, r, "", option)
@@ -107,8 +107,8 @@ func TestListenerGoesSilent(t *testing.T) {
 	}
 }
 
-// What a caller without a deadline asks of a server that does not answer ends in time,
-// with an error that does not say that nothing happened.
+// If the server does not answer, calls without a deadline return within about ten seconds, with an
+// error that does not claim that nothing happened.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -167,7 +167,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A node's deliveries go on when all its connections went silent, 20 of them in
+// A node continues to deliver after all its connections went silent, 20 of them inside
 // transactions.
 func TestDeliveriesAfterSilence(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,7 @@ func TestDeliveriesAfterSilence(t *testing.T) {
 	})
 	defer group.Wait()
 	defer cancel()
-	deliver := func(account string) { // by another node, which does not deliver
+	deliver := func(account string) { // publishes on another node, which does not deliver
 		other, err := webhooks.New(open(t, option), webhooks.Config{Events: alerts.Events()})
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 var benchCopied = flag.Int("copied", 10_000, "in BenchmarkCopy: keys, settled deliveries and pending ones, as many of each, in a thousandth as many accounts")
 
-// BenchmarkCopy copies a file to PostgreSQL, and compares both.
+// BenchmarkCopy measures copying a file to PostgreSQL, including the comparison of both stores.
 func BenchmarkCopy(b *testing.B) {
 	source, err := bolt.Open(filepath.Join(b.TempDir(), "storage.db"))
 	if err != nil {

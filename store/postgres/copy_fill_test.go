@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A load is what fillStore puts into a store: in all, spread over the accounts.
+// A load has the total numbers of records that fillStore adds to a store, spread over the accounts.
 type load struct{ accounts, keys, settled, pending int }
 
 func loadAccount(i int) string { return fmt.Sprintf("acct_%06d", i) }
@@ -33,12 +33,12 @@ func loadPrevious(i int) driver.Hash {
 	return driver.Hash{Sum: sha256.Sum256(fmt.Append(nil, "previous ", i))}
 }
 
-// fillStore fills a store: every tenth key has a previous value in its grace, every account a
-// webhook, and every event a body of 250 bytes.
+// fillStore fills a store. Every tenth key has a previous value that is still valid, every account
+// has a webhook, and every event has a body of 250 bytes.
 func fillStore(t testing.TB, s store.Store, l load) {
 	t.Helper()
 	now := time.Now()
-	places := make([]int, l.keys) // by their hashes, as they are in a file
+	places := make([]int, l.keys) // ordered by hash, as in a file
 	for i := range places {
 		places[i] = i
 	}
@@ -89,7 +89,7 @@ func fillStore(t testing.TB, s store.Store, l load) {
 	enqueue(l.settled, l.pending)
 }
 
-// atOnce calls do for each number below n, many at a time and about in order.
+// atOnce calls do for each number below n, many at a time and roughly in order.
 func atOnce(t testing.TB, n int, do func(i int) error) {
 	t.Helper()
 	var next atomic.Int64

@@ -21,12 +21,12 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// copierEnv makes a process of the test binary one that copies: it holds the path of the
-// file. The others hold the connection string of the target, the size of a page, and the
-// position to go on from.
+// copierEnv, if set, makes a process of the test binary copy the file that it names. The other
+// variables have the connection string of the target, the page size, and the position to continue
+// from.
 const copierEnv, copierTo, copierPage, copierAfter = "STORAGEAPI_TEST_COPY", "STORAGEAPI_TEST_COPY_TO", "STORAGEAPI_TEST_COPY_PAGE", "STORAGEAPI_TEST_COPY_AFTER"
 
-// runCopier copies a file to a database, writes a line after each page, and leaves the file.
+// runCopier copies a file to a database, prints a line after each page, and marks the file as left.
 func runCopier(file string) {
 	ctx := context.Background()
 	check := func(err error) {
@@ -51,9 +51,9 @@ func runCopier(file string) {
 
 var copyKills = flag.Int("kills", 10, "how often TestCopyKilled kills the process that copies")
 
-// A process that copies a file to a database is killed again and again, at any step; the
-// next goes on, from the position that it knows of or from the beginning. In the end all is
-// there once, keys with their previous values and their grace, too.
+// A process that copies a file to a database is killed repeatedly, at any step. The next process
+// continues from the last known position or starts from the beginning. In the end each record was
+// copied once, including the previous values of keys and their expiry.
 func TestCopyKilled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -84,7 +84,7 @@ func TestCopyKilled(t *testing.T) {
 		}
 		var step string
 		if step, position = c.kill(position, rand.N(2*900/c.page)); step == "done" {
-			position = "" // it came too late
+			position = "" // the process was killed too late
 		}
 		killed[step]++
 	}
@@ -110,15 +110,15 @@ func TestCopyKilled(t *testing.T) {
 	checkLoad(t, target, l)
 }
 
-// copiers are processes that copy the same.
+// copiers starts processes that copy the same file to the same database.
 type copiers struct {
 	t         *testing.T
 	file, dsn string
 	page      int
 }
 
-// kill starts a process and kills it after that many pages, or never if that is negative. It
-// returns in which step that was, and the last position that the process told of.
+// kill starts a process and kills it after the given number of pages, or never if pages is
+// negative. It returns the step that the process was in and the last position that it printed.
 func (c *copiers) kill(after string, pages int) (step, position string) {
 	c.t.Helper()
 	process := exec.Command(os.Args[0])
@@ -145,15 +145,16 @@ func (c *copiers) kill(after string, pages int) (step, position string) {
 		}
 	}
 	if pages == 0 {
-		time.Sleep(rand.N(20 * time.Millisecond)) // into the next step
+		time.Sleep(rand.N(20 * time.Millisecond)) // so that the next step has begun
 		_ = process.Process.Kill()
 	}
 	_ = process.Wait()
 	return step, position
 }
 
-// checkLoad checks that a store has what fillStore put into another, once: each key is found
-// by its hash and its previous one, and what is pending, and nothing else, is claimed.
+// checkLoad checks that a store has exactly one copy of the records that fillStore added to another
+// store: each key is found by its hash and by its previous hash, and exactly the pending deliveries
+// can be claimed.
 func checkLoad(t *testing.T, s *postgres.Store, l load) {
 	t.Helper()
 	for i := range l.keys {

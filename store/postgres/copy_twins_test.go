@@ -29,9 +29,9 @@ var (
 	twinOps  = flag.Int("operations", 150, "in TestCopyTwins")
 )
 
-// Two stores are told the same, operation by operation. One of them is copied to PostgreSQL
-// at a random operation, and back to memory at another, again and again, and what was copied
-// goes on in its place. They answer alike, and have the same in the end.
+// Two stores run the same operations. One of them is copied to PostgreSQL at a random operation and
+// back to memory at another, repeatedly, and the copy replaces it. Both stores return the same
+// results and have the same contents in the end.
 func TestCopyTwins(t *testing.T) {
 	t.Parallel()
 	seed := *twinSeed
@@ -71,20 +71,20 @@ func TestCopyTwins(t *testing.T) {
 	}
 }
 
-// twins are two stores that are told the same.
+// twins runs the same operations on two stores.
 type twins struct {
 	*testing.T
 	r            *rand.Rand
 	stays, moves store.Store
-	deleted      map[string]int // webhooks, by how their ids begin: an id is not given twice
+	deleted      map[string]int // number of deleted webhooks by id prefix, so that no id is used twice
 }
 
-// some returns one of a few ids.
+// some returns one of n ids with the prefix, at random.
 func (w *twins) some(prefix string, n int) string { return fmt.Sprint(prefix, w.r.IntN(n)) }
 
 var twinTime = time.Date(2031, 4, 5, 6, 7, 8, 0, time.UTC)
 
-// operation returns something to do with each of the stores, which returns what they answer.
+// operation returns a random operation. Run it on both stores and compare its results.
 func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	ctx := w.Context()
 	account := w.some("acct_", 3)
@@ -150,7 +150,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	case 11:
 		return "Recovery", func(s store.Store) any {
 			err := s.CreateRecovery(ctx, driver.Recovery{ID: fmt.Sprint("rec_", n), Account: account, WebhookID: hook, States: states[:1+choice], To: twinTime, CreatedAt: at}, audit.Entry{})
-			if choice == 0 { // the others are under way when the store is copied
+			if choice == 0 { // otherwise the step is unfinished when the store is copied
 				for more := true; more && err == nil; {
 					more, err = s.AdvanceRecovery(ctx, 1000)
 				}
@@ -168,7 +168,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	}
 }
 
-// deliver claims all that is due and settles it, each in a way of its own.
+// deliver claims all due deliveries and settles them with various outcomes.
 func (w *twins) deliver(ctx context.Context, s store.Store, at time.Time) (claimed []string) {
 	tasks, err := storetest.WorkerOf(s).Claim(ctx, 1000)
 	if err != nil {
@@ -195,7 +195,7 @@ func (w *twins) deliver(ctx context.Context, s store.Store, at time.Time) (claim
 	return claimed
 }
 
-// lines returns what a store has, but for times that go by when it was told.
+// lines returns a store's records as text, without times that depend on when an operation ran.
 func (w *twins) lines(s store.Store) []string {
 	lines := make(map[string]bool)
 	for page, err := range transfer.Pages(w.Context(), s, "", 1000) {
@@ -205,7 +205,7 @@ func (w *twins) lines(s store.Store) []string {
 		for _, r := range page.Records {
 			switch r := r.(type) {
 			case *transfer.Event:
-				if r.NoBody = r.NoBody || len(r.Deliveries) == 0; r.NoBody { // a store need not keep what is for nobody
+				if r.NoBody = r.NoBody || len(r.Deliveries) == 0; r.NoBody { // a store need not keep the body of an event without deliveries
 					r.Body = nil
 				}
 				r.PublishedAt = twinTime

@@ -4,4 +4,4 @@ package postgres_test
 
 import "time"
 
-func ownCPU() time.Duration { return 0 } // not told here
+func ownCPU() time.Duration { return 0 } // not available on this system

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ownCPU returns how much processor time this process has used.
+// ownCPU returns the processor time that this process has used.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

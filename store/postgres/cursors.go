@@ -9,8 +9,9 @@ import (
 	positions "github.com/storageapi/storageapi/internal/cursor"
 )
 
-// cursors encrypt and decrypt the positions in lists, which count the events or the audit entries of
-// all accounts. Each kind of list has a key, which detects cursors of other lists and stores.
+// cursors encrypt and decrypt the positions in lists, since plain positions would reveal how many
+// events or audit entries all accounts have. Each kind of list has its own key, so that cursors of
+// other lists and stores are detected.
 type cursors struct{ events, deliveries, entries positions.Key }
 
 // loadCursors derives the keys from the key that all nodes share.
@@ -27,8 +28,8 @@ func (s *Store) loadCursors(ctx context.Context) error {
 	return failure(ctx, err)
 }
 
-// positionOf returns the position of a cursor, or 0 and false if the cursor is of another list or
-// store.
+// positionOf returns the position of a cursor, or 0 and false if the cursor belongs to another list
+// or store.
 func positionOf(key positions.Key, cursor string) (position int64, ok bool) {
 	if n, ok := key.Decode(cursor); ok && n <= math.MaxInt64 {
 		return int64(n), true

@@ -22,7 +22,7 @@ const (
 // the shards. A group is a shard.
 //
 // It returns an error that wraps [ErrClock] once this node's clock differs too much from the
-// database's. It reports other errors as trouble, and tries again.
+// database's. It reports other errors to the scheduler as trouble, and retries.
 func (s *Store) Deliver(ctx context.Context, to driver.Scheduler) error {
 	leave, ok := s.node.Enter()
 	if !ok {
@@ -139,7 +139,8 @@ const (
 		from storageapi.webhooks w `
 )
 
-// readFeedNow reports the changes of all calls that have returned.
+// readFeedNow reads the change feed, so that the changes of all calls that have already returned
+// are reported.
 func (s *Store) readFeedNow(ctx context.Context) error {
 	if err := s.owned.beginReading(ctx); err != nil {
 		return err

@@ -19,8 +19,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// Whenever pg_dump comes, all that is pending then is in it, and is delivered where it is
-// restored; and what was published before is known there, though parts of IDs begin meanwhile.
+// A dump made at any time has all deliveries that are pending then, and they are delivered where it
+// is restored. Events published before the dump are known there, even if parts of event_ids begin
+// during the dump.
 func TestDump(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -39,7 +40,7 @@ func TestDump(t *testing.T) {
 	defer stop()
 	for n, s := range nodes {
 		group.Go(func() {
-			for i := 0; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // else dumps take longer the more there is
+			for i := 0; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // limits the load: dumps of more data take longer
 				tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 5)
 				if err != nil {
 					t.Error(err)
@@ -49,11 +50,11 @@ func TestDump(t *testing.T) {
 				for _, task := range tasks {
 					settlements = append(settlements, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 				}
-				if _, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil { // some may be stale
+				if _, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil { // some settlements may be stale
 					t.Error(err)
 					return
 				}
-				for _, task := range tasks { // as many are published as are done
+				for _, task := range tasks { // publish a new event for each settled one
 					event := driver.EncodedEvent{
 						ID: fmt.Sprintf("evt_%d_%d", n, i), Account: task.Webhook.Account, Type: alerts.TypeBalanceLow, Body: []byte("{}"),
 					}
@@ -78,8 +79,8 @@ func TestDump(t *testing.T) {
 			time.Sleep(700 * time.Millisecond)
 		}
 	})
-	pending := make(map[*pgxpool.Pool]int)                 // in what was restored
-	known := make(map[*pgxpool.Pool][]driver.EncodedEvent) // that were published before the dump
+	pending := make(map[*pgxpool.Pool]int)                 // number of pending deliveries in each restored database
+	known := make(map[*pgxpool.Pool][]driver.EncodedEvent) // events published before the dump
 	for i := range dumps {
 		mu.Lock()
 		before := slices.Clone(published)
@@ -87,7 +88,7 @@ func TestDump(t *testing.T) {
 		restored := dumped(t, schema, fmt.Sprintf("restored_%d", i))
 		known[restored] = before[max(0, len(before)-100):]
 		var events, owed, lost int
-		if _, err := restored.Exec(t.Context(), `analyze`); err != nil { // the query below is a join of all
+		if _, err := restored.Exec(t.Context(), `analyze`); err != nil { // the query below joins all tables
 			t.Fatal(err)
 		}
 		err := restored.QueryRow(t.Context(), `
@@ -106,7 +107,7 @@ func TestDump(t *testing.T) {
 	group.Wait()
 	for restored, n := range pending {
 		t.Run("restored", func(t *testing.T) {
-			t.Parallel() // the nodes that were dumped must be taken for dead first
+			t.Parallel() // the nodes in the dump must first expire
 			s := openOn(t, restored, option)
 			var events, after int
 			count := `select count(*) from ` + quoted(schema) + `.event_log`
@@ -130,7 +131,7 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// deliverAll claims and settles until so many deliveries are done.
+// deliverAll claims and settles until n deliveries are settled.
 func deliverAll(t *testing.T, s *postgres.Store, n int) {
 	t.Helper()
 	end := time.Now().Add(30 * time.Second)
@@ -151,8 +152,8 @@ func deliverAll(t *testing.T, s *postgres.Store, n int) {
 	}
 }
 
-// dumped returns connections to a database of that name, until the test ends, which has
-// what pg_dump finds in a schema.
+// dumped dumps a schema with pg_dump, restores it into a new database with the given name, and
+// returns connections to it. The database exists until the test ends.
 func dumped(t *testing.T, schema, name string) *pgxpool.Pool {
 	t.Helper()
 	config := pool(t).Config()

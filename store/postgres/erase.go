@@ -43,7 +43,8 @@ func receiptCounts(r *store.Receipt) []*int {
 
 var eraseEvents = query("erase_events")
 
-// eraseIDs removes event ids of the account $1 whose events are gone. It counts like erase.
+// eraseIDs removes event ids of the account $1 whose events are gone. It returns the same two
+// counts as the statement of erase.
 const eraseIDs = `
 	with old as materialized (
 		select i.part, i.id from storageapi.partitions p
@@ -54,9 +55,9 @@ const eraseIDs = `
 		where part = any(array(select part from old)) and account = $1 and id = any(array(select id from old)) returning 1
 	) select (select count(*) from gone), (select count(*) from old)`
 
-// erase returns the statement that removes up to $2 of an account's rows from a table, by their key
-// because their place may change meanwhile. It selects how many rows it removed, and how many it
-// found, which is more if others purged some meanwhile.
+// erase returns the statement that deletes up to $2 of an account's rows from a table. The
+// statement deletes by key, because a row's location may change meanwhile. It selects how many rows
+// it deleted and how many it found; the second number is larger if others purged some meanwhile.
 func erase(table, key, account string) string {
 	return `
 		with old as materialized (
@@ -70,8 +71,9 @@ func erase(table, key, account string) string {
 // recoveries, and notifies other nodes. Later steps remove events, and then the rest.
 //
 // A transaction that published before the first step may still be open, for example after
-// [Store.EnqueueTx]. So more is true until all of these have ended and a later step has found
-// nothing. A step that only waits for them takes a quarter of a second and holds no lock meanwhile.
+// [Store.EnqueueTx]. So more stays true until all of these transactions have ended and a later step
+// has found nothing. A step that only waits for these transactions takes a quarter of a second and
+// holds no lock meanwhile.
 //
 // The numbers of its webhooks remain for a day, without the account and their ids.
 func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
@@ -124,7 +126,8 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 // openPause is how long a step waits for open publications when there is nothing to remove.
 const openPause = 250 * time.Millisecond
 
-// closeAccount removes rows that are found by account and are limited in number.
+// closeAccount removes the account's keys, webhooks, alerts and recoveries, whose number is
+// limited.
 func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, erased *store.Receipt) error {
 	batch := &pgx.Batch{}
 	count := func(n *int, sql string, args ...any) {
@@ -142,8 +145,9 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// eraseStep removes some of the remaining rows, and reports whether there may be more, and whether
-// it only waits for transactions that may still publish some.
+// eraseStep removes some of the remaining rows. The result more is true if rows may be left or may
+// still be published; waits is true if the step found no rows and waits only for open transactions
+// that may still publish some.
 func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more, waits bool, err error) {
 	var ended bool // read before looking for rows
 	if err := tx.QueryRow(ctx, s.sql(notePublications), s.sql(`storageapi.event_log`), account).Scan(&ended); err != nil {
@@ -155,7 +159,7 @@ func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit 
 	return !ended, !ended, nil
 }
 
-// eraseRows is eraseStep without regard to open publications.
+// eraseRows is eraseStep, but ignores open publications.
 func (s *Store) eraseRows(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more bool, err error) {
 	var events, deliveries, found int
 	if err := tx.QueryRow(ctx, s.sql(eraseEvents), account, limit).Scan(&events, &deliveries, &found); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// What others do meanwhile to the rows that a step of an erasure is about to remove, such as
-// taking an audit entry or purging it, leaves nothing of the account behind.
+// Other calls may change or remove rows that a step of an erasure is about to delete, for example
+// take or purge an audit entry. The erasure must still leave nothing of the account.
 func TestEraseWaitsForOthers(t *testing.T) {
 	for name, other := range map[string]string{
 		"taking":  `update SCHEMA.audit set pending = false where number = (select min(number) from SCHEMA.audit)`,
@@ -27,7 +27,7 @@ func TestEraseWaitsForOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			erase := func() (erased store.Receipt, more bool, err error) { return s.EraseAccount(t.Context(), "acct", 7) }
-			if _, _, err := erase(); err != nil { // closes it
+			if _, _, err := erase(); err != nil { // closes the account
 				t.Fatal(err)
 			}
 			tx, err := pool(t).Begin(t.Context())

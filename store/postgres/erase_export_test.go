@@ -18,8 +18,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What ExportAccount counts of an account, the receipt of Erase counts. Afterwards there is the
-// audit entry of that erasure; and nothing, only the first and the last line, once that is erased.
+// The receipt of Erase has the same counts as ExportAccount. After the erasure the account's export
+// has only the audit entry of the erasure; after a second erasure it has only its first and last
+// line.
 func TestExportAccountBesideErase(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: open(t, inSchema(t))})
 	must := func(err error) {
@@ -56,7 +57,8 @@ func TestExportAccountBesideErase(t *testing.T) {
 	}
 }
 
-// exportedCounts returns what the lines of an export are of, as its last line says.
+// exportedCounts exports the account and returns the counts of the export's last line, and the
+// number of deliveries in its other lines.
 func exportedCounts(t *testing.T, api *storageapi.Handler, account string) (n store.Receipt) {
 	t.Helper()
 	var written bytes.Buffer

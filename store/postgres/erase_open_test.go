@@ -17,8 +17,9 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// TestErase_PublicationOpen_ReceiptComesAfterItsEnd: an erasure, also one that is cut short and goes on at another
-// node, ends only after the transactions that had published before it, and removes what they have stored.
+// TestErase_PublicationOpen_ReceiptComesAfterItsEnd checks that an erasure ends only after all
+// transactions that published before it have ended, and removes the events that they stored. This
+// includes an erasure that is interrupted and continued on another node.
 func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -74,7 +75,8 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 					steps = append(steps, more)
 				}
 			}
-			// Others publish as ever, and what they leave open is not waited for.
+			// Other accounts can publish, and the erasure does not wait for their open
+			// transactions.
 			later := begin("other", "open")
 			_, err := s.Enqueue(t.Context(), driver.EncodedEvent{ID: "beside", Account: "other", Type: alerts.TypeBalanceLow})
 			must(err)
@@ -125,7 +127,8 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 	}
 }
 
-// TestErase_NothingOpen_WaitsForNothing: with no open publication an erasure takes no more steps than it has to.
+// TestErase_NothingOpen_WaitsForNothing checks that without open publications an erasure takes no
+// extra steps.
 func TestErase_NothingOpen_WaitsForNothing(t *testing.T) {
 	s := open(t, inSchema(t))
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestEraseLeavesNoRows: an erasure that goes from node to node, as it does when nodes are killed in
-// the middle of it, leaves nothing of the account in any table, and all of another account.
+// TestEraseLeavesNoRows runs each step of an erasure on another node, as after crashes. The erasure
+// must leave nothing of the account in any table, and must keep all rows of another account.
 func TestEraseLeavesNoRows(t *testing.T) {
 	name := inSchema(t)
 	nodes := []*postgres.Store{open(t, name), open(t, name), open(t, name)}
@@ -69,7 +69,7 @@ func TestEraseLeavesNoRows(t *testing.T) {
 		must(err)
 	}
 	for _, node := range nodes {
-		_, err := node.KeyByHash(ctx, mark("SECRETacct", 1)) // now it is in memory
+		_, err := node.KeyByHash(ctx, mark("SECRETacct", 1)) // now the key is in memory
 		must(err)
 	}
 
@@ -112,7 +112,7 @@ func TestEraseLeavesNoRows(t *testing.T) {
 	}
 }
 
-// rowsWith counts the rows of each table, in which a text or its bytes occur.
+// rowsWith counts, by table, the rows that contain a text or its bytes.
 func rowsWith(t *testing.T, option postgres.Option, text string) map[string]int {
 	t.Helper()
 	schema := postgres.SchemaOf(option)

@@ -34,12 +34,12 @@ var (
 	oldestFirst = strings.ReplaceAll(newestFirst, "event desc", "event asc")
 )
 
-// ListEvents implements [driver.WebhookStore]. An open transaction of the host that has published, see
-// [Store.EnqueueTx], delays lists with the oldest event first, of all accounts. These lists end
-// before the events published since it began. Such a page waits up to a second for the transaction,
-// and then has a Next if published events are missing. So commit soon. If the host's role for
-// publishing is not the Store's, grant the Store's role pg_read_all_stats. Otherwise, as without
-// track_activities, these lists are empty while such a transaction is open.
+// ListEvents implements [driver.WebhookStore]. An open transaction of the host that has published,
+// see [Store.EnqueueTx], delays the lists of all accounts that have the oldest event first: they
+// end before the events published since the transaction began. Such a page waits up to a second for
+// the transaction, and then has a Next if published events are missing. So commit soon. If the
+// host's role for publishing is not the Store's, grant the Store's role pg_read_all_stats.
+// Otherwise, as without track_activities, these lists are empty while such a transaction is open.
 func (s *Store) ListEvents(ctx context.Context, account string, query driver.EventQuery) (page driver.EventPage, err error) {
 	from, to := numberAfter(query.From), int64(math.MaxInt64)
 	if !query.To.IsZero() {
@@ -126,8 +126,8 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	return page, err
 }
 
-// eventClock selects the lowest number that the next event can get, see enqueueMany. It follows all
-// existing numbers instead of the time, because the clock may be set back.
+// eventClock selects the lowest number that the next event can get, see enqueueMany. It depends on
+// the existing numbers rather than on the time, because the clock may be set back.
 const eventClock = `
 	select (greatest(last_value, (select event / 4096 from storageapi.event_log order by event desc limit 1)) + 1) * 4096
 	from storageapi.event_clock`

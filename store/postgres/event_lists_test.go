@@ -20,7 +20,7 @@ func encoded(id string) driver.EncodedEvent {
 	return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow}
 }
 
-// follow returns the ids of the next page, and goes on behind it.
+// follow returns the ids of the next page, and advances the query past the page.
 func follow(t *testing.T, s *postgres.Store, query *driver.EventQuery) (ids []string, more bool) {
 	t.Helper()
 	page, err := s.ListEvents(t.Context(), "acct", *query)
@@ -34,7 +34,7 @@ func follow(t *testing.T, s *postgres.Store, query *driver.EventQuery) (ids []st
 	return ids, page.Next != ""
 }
 
-// wantPage checks the next page, and whether there is more, and goes on behind it.
+// wantPage checks the next page and whether more follow, and advances the query past the page.
 func wantPage(t *testing.T, s *postgres.Store, query *driver.EventQuery, wantMore bool, want ...string) {
 	t.Helper()
 	if got, more := follow(t, s, query); !cmp.Equal(got, want) || more != wantMore {
@@ -49,8 +49,8 @@ func enqueueOne(t *testing.T, s *postgres.Store, id string) {
 	}
 }
 
-// TestFollowBesideOpenTransactions commits transactions of the host later than what was
-// published after them: who follows the list gets each event once, in one order.
+// TestFollowBesideOpenTransactions commits transactions of the host after later events have been
+// stored. Clients that follow the list must get each event once, all in the same order.
 func TestFollowBesideOpenTransactions(t *testing.T) {
 	s := open(t, inSchema(t))
 	const hosts, each = 6, 25
@@ -67,7 +67,7 @@ func TestFollowBesideOpenTransactions(t *testing.T) {
 				}
 				err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
 					_, err := s.EnqueueTx(t.Context(), tx, e)
-					time.Sleep(rand.N(10 * time.Millisecond)) // the host does something else
+					time.Sleep(rand.N(10 * time.Millisecond)) // the host does other work
 					return err
 				})
 				if err != nil {
@@ -110,8 +110,8 @@ func TestFollowBesideOpenTransactions(t *testing.T) {
 	}
 }
 
-// TestFollowWhileOneStaysOpen holds a transaction open: a page ends before it, and says that
-// there is more.
+// TestFollowWhileOneStaysOpen keeps a transaction open. A page must end before its event and report
+// that more events follow.
 func TestFollowWhileOneStaysOpen(t *testing.T) {
 	s := open(t, inSchema(t))
 	enqueueOne(t, s, "before")
@@ -124,11 +124,11 @@ func TestFollowWhileOneStaysOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	query := driver.EventQuery{OldestFirst: true, Limit: 9}
-	wantPage(t, s, &query, false, "before") // nothing else is published
+	wantPage(t, s, &query, false, "before") // no other event is stored yet
 	enqueueOne(t, s, "after")
 	wantPage(t, s, &query, true)
 	wantPage(t, s, &driver.EventQuery{OldestFirst: true, Limit: 1}, true, "before")
-	newest := driver.EventQuery{Limit: 9} // is not held up
+	newest := driver.EventQuery{Limit: 9} // the open transaction does not delay it
 	wantPage(t, s, &newest, false, "after", "before")
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -137,8 +137,8 @@ func TestFollowWhileOneStaysOpen(t *testing.T) {
 	wantPage(t, s, &query, false)
 }
 
-// TestFollowBesideAnotherRole publishes in an open transaction of a role whose sessions the
-// Store's may not see: nothing is listed before it has ended, rather than too much.
+// TestFollowBesideAnotherRole publishes in an open transaction of a role whose sessions the Store's
+// role may not see. To be safe, the list must stay empty until the transaction ends.
 func TestFollowBesideAnotherRole(t *testing.T) {
 	p, role := newRole(t, `create schema storageapi authorization {}`)
 	if err := postgres.Migrate(t.Context(), p); err != nil {
@@ -172,8 +172,8 @@ func TestFollowBesideAnotherRole(t *testing.T) {
 	wantPage(t, s, &query, false, "before", "late")
 }
 
-// TestFollowWithTheClockSetBack publishes and follows while the database's clock stands an hour
-// behind what was published.
+// TestFollowWithTheClockSetBack publishes and follows while the database's clock is an hour behind
+// the latest event.
 func TestFollowWithTheClockSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
@@ -195,8 +195,8 @@ func TestFollowWithTheClockSetBack(t *testing.T) {
 	wantPage(t, s, &query, false, "fourth")
 }
 
-// TestFollowWhileTheClockIsSetBack publishes what gets a number of before the last look, since the
-// database's clock was set back after it, to when nothing had been published yet.
+// TestFollowWhileTheClockIsSetBack sets the database's clock back, after a page was read, to a time
+// before all events. An event published then gets a number lower than the position of that page.
 func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
@@ -214,7 +214,8 @@ func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	}
 	wantPage(t, s, &query, false, "second")
 	wantPage(t, s, &query, false)
-	// Of two that were published at once the earlier one may have set the clock of events last.
+	// Of two events published at the same time, the earlier one may have set the clock of events
+	// last.
 	enqueueOne(t, s, "third")
 	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value - 9) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock"); err != nil {
 		t.Fatal(err)
@@ -223,8 +224,9 @@ func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	wantPage(t, s, &query, false)
 }
 
-// TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing publishes in a transaction that is open while the clock
-// stands back: the event has a number of before the transaction began.
+// TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing publishes in a transaction that
+// stays open while the clock is set back, so that the event's number is lower than the start of the
+// transaction.
 func TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing(t *testing.T) {
 	s := newAheadStore(t)
 	query := driver.EventQuery{OldestFirst: true, Limit: 9}
@@ -247,8 +249,8 @@ func TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing(t *testing.T) 
 	}
 }
 
-// TestFollowBesideUntrackedActivity publishes in an open transaction of which the server does not
-// tell when it began: nothing is listed before it has ended, rather than too much.
+// TestFollowBesideUntrackedActivity publishes in an open transaction whose start time the server
+// does not report. To be safe, the list must stay empty until the transaction ends.
 func TestFollowBesideUntrackedActivity(t *testing.T) {
 	s := open(t, inSchema(t))
 	tx, err := pool(t).Begin(t.Context())
@@ -271,7 +273,8 @@ func TestFollowBesideUntrackedActivity(t *testing.T) {
 	wantPage(t, s, &query, false, "late", "after")
 }
 
-// TestFollowAfterAMove goes on, with the cursor of one store, in another one: it begins again.
+// TestFollowAfterAMove uses the cursor of one store in another store. The list must start from the
+// beginning.
 func TestFollowAfterAMove(t *testing.T) {
 	source, target := open(t, inSchema(t)), open(t, inSchema(t))
 	for _, s := range []*postgres.Store{target, source} {

@@ -16,7 +16,7 @@ import (
 )
 
 // An event's number is the time of publishing, in microseconds since epoch, times perMicrosecond,
-// plus a counter within the microsecond. It lasts until 2091.
+// plus a counter within the microsecond. Numbers last until 2091.
 const perMicrosecond = 4096
 
 var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -45,8 +45,8 @@ var (
 	nextEventNumber = query("next_event_number")
 )
 
-// A single event is not passed in arrays, whose length is unknown beforehand: the planner would
-// plan again for each length.
+// A single event is passed as values rather than in arrays: the planner would plan again for each
+// length of an array.
 const (
 	manyEvents = `unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[]) with ordinality`
 	oneEvent   = `(values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, 1))`
@@ -74,8 +74,8 @@ func scanAdded(row pgx.Row) (e addedEvent, err error) {
 	return e, err
 }
 
-// matchedOf selects how many deliveries the known events among those of the accounts $1 with the ids
-// $2 initially had, with their places.
+// matchedOf selects the initial number of deliveries of each known event with the account in $1 and
+// the id in $2, and its place in these lists.
 var matchedOf = `
 	select r.place::integer - 1, e.matched
 	from unnest((select $1::text[]), (select $2::text[])) with ordinality as r (account, id, place)

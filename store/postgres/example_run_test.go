@@ -16,8 +16,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// TestExample runs examples/postgres and kills one of its nodes: whoever calls sees
-// nothing of it.
+// TestExample runs examples/postgres and stops one of its nodes, which clients must not notice.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	c, err := cluster.Start("fsync=off")
@@ -80,7 +79,7 @@ func TestExample(t *testing.T) {
 			t.Fatal("the service does not answer")
 		}
 	}
-	for _, node := range nodes { // both, so that one can go
+	for _, node := range nodes { // wait for both, so that one can stop
 		awaitNode(t, node, true)
 	}
 	for i := range 40 {
@@ -92,7 +91,7 @@ func TestExample(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			awaitNode(t, nodes[0], false) // what it was doing ends; nobody promises more
+			awaitNode(t, nodes[0], false) // the node finishes its running requests; more is not guaranteed
 		}
 		if status := call("GET", "/v2/environments"); status != 200 {
 			t.Errorf("request %d: status %d, want 200", i, status)
@@ -103,7 +102,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// awaitNode waits until a node takes connections, or until it is gone.
+// awaitNode waits until a node accepts connections if there is set, or else until it no longer
+// does.
 func awaitNode(t *testing.T, address string, there bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {

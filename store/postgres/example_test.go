@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A host passes a Store instead of a path, and closes it after the Handler. It runs as
-// many copies of itself as it likes.
+// A host passes a Store instead of a path, and closes it after the Handler. It can run any number
+// of copies.
 func Example() {
 	run := func(ctx context.Context) error {
 		store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
@@ -28,14 +28,14 @@ func Example() {
 			return err
 		}
 		defer api.Close()
-		return api.Run(ctx) // delivers webhooks, with all the other copies
+		return api.Run(ctx) // delivers webhooks, sharing the work with the other copies
 	}
 	if err := run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// The event is published if the host's transaction commits, and not otherwise.
+// The event is published only if the host's transaction commits.
 func ExampleStore_PublishTx() {
 	spend := func(ctx context.Context, pool *pgxpool.Pool, store *postgres.Store, api *storageapi.Handler) error {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -48,7 +48,7 @@ func ExampleStore_PublishTx() {
 			})
 		})
 		if err == nil {
-			store.Published("acct_1") // it is delivered at once, and not at the next poll
+			store.Published("acct_1") // deliver the event at once, not at the next poll
 		}
 		return err
 	}

@@ -26,7 +26,7 @@ var listAccounts = query("list_accounts")
 // afterAll sorts after all accounts.
 var afterAll = strings.Repeat("\U0010FFFF", 33)
 
-// maxRead is how many rows one statement reads at most; no page has more.
+// maxRead is the maximum number of rows that one statement reads; no page has more.
 const maxRead = 1 << 13
 
 // Export implements [transfer.Store]. Each page is a short transaction, so that it does not delay
@@ -59,7 +59,7 @@ type exporter struct {
 	limit   int
 	filler  *transfer.Filler
 
-	at   place // place of the last row; statements have pointers to it
+	at   place // place of the last row; the statements' arguments point to it
 	full bool  // whether the page is full
 }
 
@@ -78,7 +78,8 @@ type exportedRow struct {
 	unreadable string
 }
 
-// begin goes to the place of the last row of the previous page; nil means before all rows.
+// begin sets at to the position after, which is the last row of the previous page; nil starts
+// before all rows.
 func (e *exporter) begin(after []byte) (err error) {
 	if e.at = (place{account: e.account, number: -1}); after == nil {
 		return nil
@@ -160,8 +161,9 @@ func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) e
 	return nil
 }
 
-// These select the rows of a kind after a place, up to the last account and a limit. Kinds without
-// account order have an account parameter instead; empty means all accounts.
+// These statements select the rows of a kind after a place, up to a last account and a limit.
+// Statements that cannot read in account order have an account parameter instead; empty means all
+// accounts.
 const (
 	exportKeys = `select ` + keyColumns + keyUses + `,
 		(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.hash)

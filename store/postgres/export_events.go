@@ -50,8 +50,8 @@ var (
 const atPublishing = time.Second
 
 // events reads events by number. No index has an account's events in that order. So for a single
-// account it finds events by the deliveries of its webhooks, and then by their ids the events
-// without deliveries. Only the latter have a name in their place.
+// account it first finds events through the deliveries of the account's webhooks, and then finds
+// the events without deliveries by their ids. Only events found by id have a name in their place.
 func (e *exporter) events(ctx context.Context) error {
 	if e.account == "" {
 		return e.eventRows(ctx, false, exportNumbers, &e.at.number, e.limit)
@@ -94,7 +94,7 @@ func (e *exporter) eventRows(ctx context.Context, byID bool, sql string, args ..
 	})
 }
 
-// An exportedEvent has its number, and its deliveries by webhook number.
+// An exportedEvent is an event with its number, and with its deliveries keyed by webhook number.
 type exportedEvent struct {
 	transfer.Event
 	number     int64
@@ -206,7 +206,7 @@ func (e *exporter) loadDeliveries(ctx context.Context, events map[int64]*exporte
 	return e.tx.SendBatch(ctx, batch).Close()
 }
 
-// log adds an attempt. The attempts must come in their order.
+// log adds an attempt. Attempts must be added in ascending order.
 func (d *exportedDelivery) log(r *historyRow) {
 	if state, settled := settledStates[*r.state]; settled {
 		d.settled = state
@@ -217,7 +217,7 @@ func (d *exportedDelivery) log(r *historyRow) {
 }
 
 // end sets the state once all rows are read, and reports whether the delivery exists. A delivery
-// that was pending for a deleted webhook does not.
+// that was pending when its webhook was deleted does not exist.
 func (d *exportedDelivery) end() bool {
 	switch {
 	case d.State != driver.Pending:

@@ -19,35 +19,37 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// Publishing tells how many send events, and how many events wait to be sent.
+// Publishing returns the number of running senders of events, and the number of events that wait to
+// be sent.
 func (s *Store) Publishing() (senders, waiting int) { return s.publisher.group.State() }
 
-// LookingUp tells how many statements look up keys by hash, and how many calls wait for one.
+// LookingUp returns the number of running statements that look up keys by hash, and the number of
+// calls that wait for one.
 func (s *Store) LookingUp() (statements, waiting int) { return s.lookups.State() }
 
-// Pool returns the connections.
+// Pool returns the store's pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// CheckClockAlways has each claim look at the database's clock.
+// CheckClockAlways makes each claim check the database's clock.
 func (s *Store) CheckClockAlways() { s.clock.every = 0 }
 
-// AskEvery has who listens ask so often whether it is still connected.
+// AskEvery sets how often the listener checks its connection.
 func (s *Store) AskEvery(d time.Duration) { s.notifier.ask = d }
 
 // ShardOf returns the shard of an account.
 func ShardOf(account string) int16 { return shardOf(account) }
 
-// Indexed are the settings of lists.
+// Indexed and the other constants are the settings of statements.
 const (
 	Indexed = `select ` + indexed
 	LookUp  = `select ` + lookUp
 	InOrder = Indexed + `, ` + inOrder
 )
 
-// ClaimedEvents returns the statement that claims read events by.
+// ClaimedEvents returns the statement with which claims read events.
 func ClaimedEvents(option Option) string { return optionsOf([]Option{option}).names.in(loadedEvents) }
 
-// Migrating makes a node one that knows a further migration.
+// Migrating adds a migration with the given text to those that a node knows.
 func Migrating(text string) Option {
 	return func(o *options) {
 		m := migration{len(o.migrations) + 1, text, sha256.Sum256([]byte(text))}
@@ -69,7 +71,8 @@ func PurgeAuditEntries(option Option) string {
 // SchemaOf returns the name that InSchema was given.
 func SchemaOf(option Option) string { return optionsOf([]Option{option}).schema }
 
-// Queues are what owning shards asks of the queues in memory. Functions that are nil do nothing.
+// Queues has the functions that shard ownership calls on the in-memory queues. A nil function does
+// nothing.
 type Queues struct {
 	Load     func(ctx context.Context, shards []int16) error
 	Pause    func(shards []int16)
@@ -77,7 +80,7 @@ type Queues struct {
 	Unload   func(shards []int16)
 }
 
-// A testHost has the queues of a test in place of those of its store.
+// A testHost replaces the store's queues with those of a test.
 type testHost struct {
 	nodeStore
 	queues Queues
@@ -97,20 +100,20 @@ func (h testHost) UnderWay() map[int16]int {
 	return busy
 }
 
-// Owning lets a test own shards with queues of its own.
+// Owning lets a test own shards with the test's queues.
 type Owning struct {
 	s     *Store
 	begin *sync.Once
 }
 
-// Owning has the store own shards for these queues, with other times.
+// Owning makes the store own shards for the queues q, with the node lifetime lasts.
 func (s *Store) Owning(q Queues, lasts time.Duration) Owning {
 	s.node.Host, s.node.Lasts = testHost{nodeStore{s}, q}, lasts
 	return Owning{s, new(sync.Once)}
 }
 
-// Join has the node own shards, until its store is closed. It returns nil once it has loaded its share, as
-// long as its time lasts, or the error of taking it.
+// Join makes the node own shards until its store is closed. It returns nil once the node has loaded
+// its share in a current term, or the error of taking it.
 func (o Owning) Join(ctx context.Context) error {
 	o.begin.Do(func() {
 		o.s.owned.begin(nil)
@@ -119,7 +122,7 @@ func (o Owning) Join(ctx context.Context) error {
 	return o.s.joined(ctx)
 }
 
-// joined returns once the node has begun to load its share, or with the error of taking it.
+// joined returns nil once the node has begun to load its share, or the error of taking it.
 func (s *Store) joined(ctx context.Context) error {
 	for {
 		switch {
@@ -143,13 +146,14 @@ func (o Owning) OwnerOf(shard int16) int64 { owner, _ := o.s.node.OwnerOf(shard)
 func (o Owning) Gone(term int64)           { o.s.node.Gone(term) }
 func (o Owning) Kill()                     { o.s.node.Abandon() }
 
-// Settling is what settlements lock.
+// Settling returns the lock that settlements read-lock.
 func (o Owning) Settling() *sync.RWMutex { return &o.s.settling }
 
-// Runs reports whether there are goroutines.
+// Runs reports whether the node owns shards, in background goroutines.
 func (o Owning) Runs() bool { return o.s.node.Delivers() }
 
-// Listen listens until ctx is done. It calls wake when it begins to, and with each notification.
+// Listen listens until ctx is done. It calls wake when it begins to listen and at each
+// notification.
 func (s *Store) Listen(ctx context.Context, wake func()) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -172,10 +176,10 @@ func (s *Store) Listening() bool {
 	return s.owned.reader.polls.Listens()
 }
 
-// Lasts sets how long the node lasts without a heartbeat, before it delivers.
+// Lasts sets how long the node stays alive without a heartbeat. Call it before Deliver.
 func (s *Store) Lasts(d time.Duration) { s.node.Lasts = d }
 
-// ReadsEvery returns about how often the node reads the change feed.
+// ReadsEvery returns the approximate interval at which the node reads the change feed.
 func (s *Store) ReadsEvery(ctx context.Context) (time.Duration, error) {
 	if err := s.owned.beginReading(ctx); err != nil {
 		return 0, err
@@ -187,10 +191,10 @@ func (s *Store) ReadsEvery(ctx context.Context) (time.Duration, error) {
 // Kill ends the ownership of shards as if the process had ended.
 func (s *Store) Kill() { s.node.Abandon() }
 
-// CheckParts has the next publication look whether parts run out.
+// CheckParts makes the next publication check whether parts run out.
 func (s *Store) CheckParts() { s.sparePartsAt.Store(0) }
 
-// ChangeIDs makes a part of event_ids that begins after that time.
+// ChangeIDs makes a part of event_ids that begins after the given time from now.
 func (s *Store) ChangeIDs(ctx context.Context, after time.Duration) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		t := &parted[slices.IndexFunc(parted, func(t partedTable) bool { return t.name == eventIDs })]
@@ -210,8 +214,9 @@ func (s *Store) ChangeIDs(ctx context.Context, after time.Duration) error {
 	})
 }
 
-// Join has the node deliver to nobody until it is closed, and returns once it has reported what is
-// pending. dueIn returns how many of the deliveries that were reported are due within a time.
+// Join makes the node report its deliveries to a scheduler that delivers nothing until it is
+// closed, and returns once all pending deliveries are reported. dueIn returns how many of them are
+// due within the given time.
 func (s *Store) Join(t interface {
 	Context() context.Context
 	Fatal(...any)
@@ -240,7 +245,8 @@ func (s *Store) Join(t interface {
 	}
 }
 
-// Doubts returns what is doubted of a clock that was seen first to show 0, after each further observation.
+// Doubts returns the doubt of a confirmed clock, first observed at time 0, after each further
+// observation.
 func Doubts(observations ...time.Duration) (doubts []time.Duration) {
 	zero := time.Now().Round(0)
 	c := confirmedClock{seen: zero}
@@ -265,7 +271,7 @@ type Counter struct {
 	of map[string]map[uint64]int
 }
 
-// Count counts what is reported to a scheduler of the counter.
+// Count returns a Counter that counts the deliveries reported to its scheduler.
 func (s *Store) Count() *Counter { return &Counter{Store: s, of: make(map[string]map[uint64]int)} }
 
 // Deliver implements [driver.Deliveries].
@@ -292,7 +298,8 @@ func (s countedScheduler) Add(list []driver.PendingDelivery) {
 	s.Scheduler.Add(list)
 }
 
-// Reported returns how many deliveries of the webhook were reported, and how often.
+// Reported returns how many distinct deliveries of the webhook were reported, and the total number
+// of reports.
 func (c *Counter) Reported(webhookID string) (deliveries, reports int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A lossyConn is cut now and then while that is wanted: before what is sent arrives, or
-// when the answer has.
+// A lossyConn is cut at random while losses are enabled: either before a write reaches the server,
+// or after the answer has arrived.
 type lossyConn struct {
 	net.Conn
 	lossy *atomic.Bool
@@ -43,8 +43,8 @@ func (c *lossyConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// openThrough opens a store on a host's pool whose connections are what through makes of
-// them; nil: they cannot be had.
+// openThrough opens a store on a host's pool and passes each connection through the function
+// through. If through returns nil, connecting fails.
 func openThrough(t *testing.T, schema postgres.Option, through func(net.Conn) net.Conn) *postgres.Store {
 	t.Helper()
 	config := pool(t).Config()
@@ -72,8 +72,7 @@ func openThrough(t *testing.T, schema postgres.Option, through func(net.Conn) ne
 	return s
 }
 
-// TestFailingCommits loses connections while steps are under way, those that commit
-// among them.
+// TestFailingCommits loses connections while steps are running, including during commits.
 func TestFailingCommits(t *testing.T) {
 	t.Parallel()
 	storetest.RunFailing(t, func(t *testing.T) storetest.FailingStore {
@@ -85,7 +84,7 @@ func TestFailingCommits(t *testing.T) {
 			Fail:  func() { lossy.Store(true) },
 			Mend: func() store.Store {
 				lossy.Store(false)
-				p.Reset() // what was cut and is idle
+				p.Reset() // closes idle connections that were cut
 				if _, err := s.KeyByHash(t.Context(), driver.Hash{}); errors.Is(err, store.ErrClosed) {
 					return open(t, schema)
 				}
@@ -95,7 +94,7 @@ func TestFailingCommits(t *testing.T) {
 	})
 }
 
-// A cutConn is cut by the first that is sent once that is wanted.
+// A cutConn is cut at its first write after the cut is enabled.
 type cutConn struct {
 	net.Conn
 	cut *atomic.Bool
@@ -109,8 +108,8 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close leaves the shards of the node, though a connection is lost over that: another claims at once
-// what was pending.
+// Close releases the node's shards even if it loses a connection meanwhile: another node can claim
+// the pending deliveries at once.
 func TestCloseOverALostConnection(t *testing.T) {
 	option, cut := inSchema(t), new(atomic.Bool)
 	s := openThrough(t, option, func(conn net.Conn) net.Conn { return &cutConn{conn, cut} })
@@ -128,8 +127,8 @@ func TestCloseOverALostConnection(t *testing.T) {
 	}
 }
 
-// TestCloseKeepsNobodyWaiting: while Close waits for a step, others are told at once
-// that the store is closed.
+// TestCloseKeepsNobodyWaiting checks that while Close waits for a step, other calls at once return
+// ErrClosed.
 func TestCloseKeepsNobodyWaiting(t *testing.T) {
 	s := open(t, inSchema(t))
 	key := driver.Key{ID: "key", Account: "acct", Hash: driver.Hash{Sum: [32]byte{1}}}

@@ -15,9 +15,9 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// logged puts n events of the account of wh_000000 into the log, as delivered at the first
-// attempt, but for each of those of a kind, which come every so many, and are dead (2),
-// skipped (3), pending after a failure (0) or delivered after one (4). Others have no event.
+// logged adds n events of the account of wh_000000 to the log. Most are delivered at the first
+// attempt. These have no row in event_log. Regularly spaced events are instead dead (2), skipped
+// (3), pending after a failure (0) or delivered after a failure (4).
 const logged = `
 	insert into event_log (event, account, id, type, at, matched)
 		select i::bigint * 4096, 'acct_wh_000000', 'evt_' || i, 'balance.low', now(), 1 from generate_series(1, %[1]d) i where i %% %[2]d < 5;
@@ -27,7 +27,7 @@ const logged = `
 	insert into attempt_log (event, webhook, number, state, started_at, took, status, class, error, response)
 		select i::bigint * 4096, no, 2, 1, now(), 1, 200, '', '', '' from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 4`
 
-// loggedPending is what is pending of that.
+// loggedPending adds the pending deliveries of these events.
 const loggedPending = `;
 	insert into pending (webhook, event, shard, recovered, due, attempts, before)
 		select no, i::bigint * 4096, shard_of(account), false, now() + interval '1 hour', 1, 0 from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 3`
@@ -64,7 +64,8 @@ func in(t testing.TB, schema, sql string) {
 	}
 }
 
-// What failed is found by the index of what failed, however much has not.
+// Listing failed deliveries uses the index of failed deliveries, regardless of how many have not
+// failed.
 func TestFailuresByIndex(t *testing.T) {
 	t.Parallel()
 	const many, every = 200_000, 20_000
@@ -91,7 +92,7 @@ func TestFailuresByIndex(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	for _, known := range []bool{false, true} { // to the planner
+	for _, known := range []bool{false, true} { // whether the planner has statistics
 		if known {
 			in(t, name, `analyze event_log, attempt_log, pending, failure_log`)
 		}
@@ -121,9 +122,9 @@ func TestFailuresByIndex(t *testing.T) {
 
 var benchLogged = flag.Int("logged", 1_000_000, "deliveries that BenchmarkFailed looks through")
 
-// BenchmarkFailed asks what failed, a page of 20: of a webhook of many deliveries of which
-// 11 are dead, as many skipped, and as many pending after a failure, and of one of which one
-// in a hundred is each.
+// BenchmarkFailed lists failed deliveries in pages of 20, for a webhook with many deliveries. In
+// one case 11 of them are dead, 11 skipped and 11 pending after a failure; in the other, one in a
+// hundred is in each of these states.
 func BenchmarkFailed(b *testing.B) {
 	for name, every := range map[string]int{"rare": *benchLogged/11 + 1, "one in 100": 100} {
 		b.Run(name, func(b *testing.B) {

@@ -17,8 +17,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// Each event is delivered once, however late its transaction is committed: those that are open
-// while thousands of others are published delay none of them, and none is passed over.
+// Each event is delivered once, no matter how late its transaction commits. Transactions that stay
+// open while thousands of other events are published delay none of these, and their own events are
+// not missed.
 func TestLookBesideOpenTransactions(t *testing.T) {
 	t.Parallel()
 	const others, transactionsOfHost, hooks = 2000, 30, 10
@@ -32,7 +33,7 @@ func TestLookBesideOpenTransactions(t *testing.T) {
 	}
 	config := pool(t).Config()
 	config.MaxConns = transactionsOfHost
-	host, err := pgxpool.NewWithConfig(t.Context(), config) // of the open transactions
+	host, err := pgxpool.NewWithConfig(t.Context(), config) // for the open transactions
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func TestLookBesideOpenTransactions(t *testing.T) {
 	for i := range others {
 		want[event("other", i).ID] = 1
 	}
-	for i := 0; i < transactionsOfHost || len(transactions) > 4; i++ { // some four are open, some of them for long
+	for i := 0; i < transactionsOfHost || len(transactions) > 4; i++ { // about four are open at a time, some of them for long
 		if i < transactionsOfHost {
 			begin(i)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // An older node must keep the fields of a newer one when it changes a key or a webhook, and must
-// not use one that has a field with an odd tag.
+// refuse a key or webhook that has an unknown field with an odd tag.
 func TestFields_OfNewerNode_AreKeptOrRefused(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)

@@ -19,9 +19,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// A contest measures what the store does beside the least that PostgreSQL could be
-// asked for, in turns, so that both have the same of a machine that does other things
-// too.
+// A contest compares an operation of the store with the minimal PostgreSQL statement for it. It
+// runs both alternately, so that other load on the machine affects both alike.
 type contest struct {
 	server *cluster.Cluster
 	names  [2]string
@@ -30,14 +29,14 @@ type contest struct {
 	turns  [2][]turn
 }
 
-// A turn is what one side did in its turn.
+// A turn is the result of one side in one round.
 type turn struct {
-	rate float64 // a second
-	p50  float64 // of a call, in microseconds
-	cpu  float64 // of the server and of this process, in microseconds a call
+	rate float64 // calls per second
+	p50  float64 // median duration of a call, in microseconds
+	cpu  float64 // processor time of the server and this process, in microseconds per call
 }
 
-// round has each do it n times, by so many callers.
+// round lets each side make n calls, with the given number of concurrent callers.
 func (c *contest) round(b *testing.B, callers, n int) {
 	for side, do := range c.do {
 		took := make([]time.Duration, n)
@@ -62,15 +61,15 @@ func (c *contest) round(b *testing.B, callers, n int) {
 	c.next += int64(n)
 }
 
-// add notes a turn of n calls.
+// add records a turn of n calls.
 func (c *contest) add(side, n int, total, cpu time.Duration, took []time.Duration) {
 	c.turns[side] = append(c.turns[side], turn{
 		rate: float64(n) / total.Seconds(), p50: float64(quantile(took, 0.5).Nanoseconds()) / 1000, cpu: float64(cpu.Nanoseconds()) / 1000 / float64(n),
 	})
 }
 
-// report tells the medians of the turns of both sides, and those of the first as a multiple
-// of the second's in the same round, with the least and the most.
+// report reports the medians of both sides, and the ratio of the first side to the second in the
+// same round: its median, minimum and maximum.
 func (c *contest) report(b *testing.B) {
 	for name, of := range map[string]func(turn) float64{
 		"/s": func(t turn) float64 { return t.rate }, "_p50_us": func(t turn) float64 { return t.p50 }, "_cpu_us": func(t turn) float64 { return t.cpu },
@@ -99,8 +98,8 @@ func (c *contest) report(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish compares publishing with a prepared INSERT of the same bytes, in a
-// transaction of its own each.
+// BenchmarkPublish compares publishing with a prepared INSERT of the same bytes, each in a separate
+// transaction.
 func BenchmarkPublish(b *testing.B) {
 	for _, publishers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("publishers=%d", publishers), func(b *testing.B) {
@@ -125,7 +124,7 @@ func BenchmarkPublish(b *testing.B) {
 				_, err := p.Exec(context.Background(), `insert into bare values ($1, $2)`, fmt.Sprintf("evt_%026d", i), body)
 				return err
 			}
-			c.round(b, publishers, 100*publishers) // statements are prepared
+			c.round(b, publishers, 100*publishers) // warm up: prepare the statements
 			c = contest{server: server, names: c.names, do: c.do, next: c.next}
 			for b.Loop() {
 				c.round(b, publishers, 50*(10+publishers))
@@ -135,8 +134,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkVerify compares the lookup of a key with a prepared SELECT of as much by
-// primary key.
+// BenchmarkVerify compares the lookup of a key with a prepared SELECT by primary key that returns
+// as much data.
 func BenchmarkVerify(b *testing.B) {
 	p, server := durable(b)
 	s := openOn(b, p)
@@ -184,7 +183,7 @@ func hashNo(i int64) (h driver.Hash) {
 	return h
 }
 
-// manyKeys makes that many keys, of a hundred accounts.
+// manyKeys creates n keys in a hundred accounts.
 func manyKeys(b *testing.B, s *postgres.Store, n int64) {
 	var group sync.WaitGroup
 	for worker := range int64(32) {
@@ -200,7 +199,7 @@ func manyKeys(b *testing.B, s *postgres.Store, n int64) {
 	group.Wait()
 }
 
-// bareKeys makes a table that has the same.
+// bareKeys creates a plain table with the same data as the keys.
 func bareKeys(b *testing.B, p *pgxpool.Pool) {
 	for _, sql := range []string{
 		`create table bare as select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from storageapi.keys`,

@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// The shards of a process that stands still move to the other node within 10 s. When it goes on,
-// it may claim nothing before it is another term.
+// The shards of a suspended process move to the other node within 10 s. After the process resumes,
+// it must not claim before it has a new term.
 func TestNodeIsFrozen(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -68,7 +68,7 @@ func TestNodeIsFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := next()
-	if again == 0 { // it looks every 10 ms, and may have joined again by then
+	if again == 0 { // the process prints its term every 10 ms, and may have joined again by then
 		again = next()
 	}
 	if again == frozen || again>>12 != frozen>>12 {

@@ -25,9 +25,9 @@ var (
 	benchUnder = flag.Int("underway", 100_000, "deliveries under way in BenchmarkUnderWay")
 )
 
-// A fleet is nodes with connections of their own, which claim and settle, without HTTP, as the
-// dispatcher does: a claim once they are woken, or after the wait that the claim before asked for,
-// and one settlement at a time, of all that was claimed meanwhile.
+// A fleet is a set of nodes with separate connections that claim and settle, without HTTP, as the
+// dispatcher does. A node claims when it is woken or after the wait that its last claim returned,
+// and runs one settlement at a time, of all tasks claimed meanwhile.
 type fleet struct {
 	nodes []*postgres.Store
 	group sync.WaitGroup
@@ -35,11 +35,11 @@ type fleet struct {
 
 	settled atomic.Int64
 	mu      sync.Mutex
-	sent    []time.Duration // from the times of the events to when they were published
-	took    []time.Duration // to their claims
+	sent    []time.Duration // delays from the events' times to their publishing
+	took    []time.Duration // delays from the events' times to their claims
 }
 
-// newFleet returns as many nodes, once they share the shards evenly.
+// newFleet starts n nodes, and returns once they share the shards evenly.
 func newFleet(b *testing.B, server *cluster.Cluster, n int) *fleet {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,7 +87,7 @@ func (f *fleet) work(ctx context.Context, b *testing.B, s *postgres.Store) {
 	})
 }
 
-// arrived notes how long tasks took, and returns their settlements.
+// arrived records how long tasks took, and returns their settlements.
 func (f *fleet) arrived(tasks []storetest.Task) (list []storetest.Settlement) {
 	at := time.Now()
 	f.mu.Lock()
@@ -121,8 +121,9 @@ func (f *fleet) settle(b *testing.B, s *postgres.Store, results <-chan []storete
 // A publishing is one of the ways to publish an event.
 type publishing func(context.Context, driver.EncodedEvent) error
 
-// publish publishes at the rate for so long, however late the nodes are, and returns how many
-// events once all are settled, or a minute after. An event's time is when its turn was.
+// publish publishes at the given rate for the duration during, even if the nodes fall behind. It
+// returns the number of events once all are settled, or after another minute. An event's time is
+// the time at which it was scheduled.
 func (f *fleet) publish(b *testing.B, rate int, during time.Duration, do func(i int) publishing) (events int) {
 	b.Helper()
 	events = int(float64(rate) * during.Seconds())
@@ -165,8 +166,8 @@ func enqueueOn(s *postgres.Store) publishing {
 	}
 }
 
-// BenchmarkNodes has 16 nodes, and one in turns with them, publish, claim and settle at a
-// rate. What it tells is the processor time of an event, of the server and of the nodes.
+// BenchmarkNodes alternates between 16 nodes and one node that publish, claim and settle at a fixed
+// rate. It reports the processor time per event, of the server and of the nodes.
 func BenchmarkNodes(b *testing.B) {
 	for _, rate := range []int{200, 1000} {
 		b.Run(fmt.Sprintf("rate=%d", rate), func(b *testing.B) {
@@ -177,7 +178,7 @@ func BenchmarkNodes(b *testing.B) {
 			for b.Loop() {
 				for side, n := range []int{*benchNodes, 1} {
 					f := newFleet(b, server, n)
-					f.publish(b, rate, *benchTurn/2, f.enqueue) // the statements are planned
+					f.publish(b, rate, *benchTurn/2, f.enqueue) // warm up: plan the statements
 					used, own, begun := server.CPU(), ownCPU(), time.Now()
 					events := f.publish(b, rate, *benchTurn, f.enqueue)
 					total := time.Since(begun)
@@ -192,7 +193,7 @@ func BenchmarkNodes(b *testing.B) {
 	}
 }
 
-// reportCPU tells the medians of both sides' processor times, and of their ratios.
+// reportCPU reports the medians of both sides' processor times and of their ratios.
 func (c *contest) reportCPU(b *testing.B) {
 	var ratios []float64
 	var sides [2][]float64
@@ -213,9 +214,9 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// BenchmarkNotify tells what nodes cost a server whatever they do: its processor time of a notification
-// that 16 connections listen for, and that of a prepared SELECT by 48 connections in turn, each against
-// one connection.
+// BenchmarkNotify measures the basic cost of many nodes for a server: its processor time for a
+// notification that 16 connections listen for, and for prepared SELECTs on 48 connections in turn,
+// each compared with one connection.
 func BenchmarkNotify(b *testing.B) {
 	for _, way := range []struct {
 		name         string
@@ -272,8 +273,8 @@ func BenchmarkNotify(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle tells which share of a core a node takes that has nothing to do, with its
-// backends, beyond what the server and the process take without nodes.
+// BenchmarkIdle reports which share of a core an idle node uses, including its server processes, in
+// addition to what the server and the process use without nodes.
 func BenchmarkIdle(b *testing.B) {
 	for _, n := range []int{1, *benchNodes} {
 		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
@@ -295,7 +296,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// idle returns which share of a core the server and this process take in a turn.
+// idle returns which share of a core the server and this process use during one turn.
 func idle(server *cluster.Cluster) (theirs, own float64) {
 	before, ours, begun := server.CPU(), ownCPU(), time.Now()
 	time.Sleep(*benchTurn)
@@ -303,8 +304,8 @@ func idle(server *cluster.Cluster) (theirs, own float64) {
 	return (server.CPU() - before).Seconds() / total, (ownCPU() - ours).Seconds() / total
 }
 
-// BenchmarkArrival tells how long an event takes from its publishing on a node that owns
-// nothing to its claim by another.
+// BenchmarkArrival reports the time from publishing an event on a node that owns no shards to its
+// claim by another node.
 func BenchmarkArrival(b *testing.B) {
 	p, server := durable(b)
 	s := openOn(b, p)
@@ -343,7 +344,8 @@ func BenchmarkArrival(b *testing.B) {
 	}
 }
 
-// BenchmarkUnderWay claims and settles beside so many deliveries that are under way.
+// BenchmarkUnderWay measures claiming and settling while various numbers of other deliveries are in
+// flight.
 func BenchmarkUnderWay(b *testing.B) {
 	p, _ := durable(b)
 	s := openOn(b, p)

@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// However many publish the id of an event that a transaction of the host's has published
-// and not committed: they wait for that, and nobody else does.
+// Any number of callers publish an event id that an uncommitted transaction of the host has
+// published. They wait for the transaction, and other callers do not wait.
 func TestPublishHeld(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		t.Run(fmt.Sprintf("together=%v", together), func(t *testing.T) { publishHeld(t, together) })

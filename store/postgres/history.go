@@ -16,7 +16,7 @@ const (
 	leastStep = 256 // minimum deliveries that a statement reads if it filters
 )
 
-// A historyRow is a delivery with one of its attempts, if any. Rows of one delivery are
+// A historyRow is a delivery with one of its attempts, if it has any. Rows of one delivery are
 // consecutive.
 type historyRow struct {
 	event                   int64

@@ -11,10 +11,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A database that was restored is put on hold before its first node starts: nothing is
-// claimed, also by nodes that run already, until the webhooks are released.
+// After HoldAll no node claims anything until the webhooks are released, including nodes that are
+// already running.
 func TestHoldAll(t *testing.T) {
-	const many = 1500 // more than a step
+	const many = 1500 // more than one step of HoldAll
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	defer func() { _ = s.Close() }()

@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// An idTest has a store, and a webhook of the account acct that is on and one that is off.
+// An idTest has a store with two webhooks of the account acct: one on, one off.
 type idTest struct {
 	*testing.T
 	*postgres.Store
@@ -40,7 +40,7 @@ func newIDTest(t *testing.T) *idTest {
 	return s
 }
 
-// begin begins a transaction of the host that has not looked at anything.
+// begin begins a transaction of the host that has no snapshot yet.
 func (s *idTest) begin(level pgx.TxIsoLevel) pgx.Tx {
 	s.Helper()
 	tx, err := pool(s.T).BeginTx(s.Context(), pgx.TxOptions{IsoLevel: level})
@@ -59,7 +59,7 @@ func (s *idTest) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// change has the next part of the IDs begin, and returns once it has.
+// change makes the next part of event_ids, and returns once that part has begun.
 func (s *idTest) change() {
 	s.Helper()
 	if err := s.ChangeIDs(s.Context(), 0); err != nil {
@@ -102,7 +102,8 @@ func (s *idTest) commit(tx pgx.Tx) {
 	}
 }
 
-// later does something that waits for others until its result is asked for.
+// later runs do in the background, and fails the test if do returns at once instead of waiting for
+// a lock. result waits for do and returns its error.
 func (s *idTest) later(do func() error) (result func() error) {
 	s.Helper()
 	done := make(chan error, 1)
@@ -115,7 +116,8 @@ func (s *idTest) later(do func() error) (result func() error) {
 	return func() error { return <-done }
 }
 
-// want reports whether each event is stored as many times, with its delivery and its skipped one.
+// want checks that each event is stored the given number of times, with its delivery and its
+// skipped delivery.
 func (s *idTest) want(times int, ids ...string) {
 	s.Helper()
 	for _, id := range ids {
@@ -139,13 +141,13 @@ func (s *idTest) want(times int, ids ...string) {
 	}
 }
 
-// mark has all ids be past that there are.
+// mark moves the mark past all existing ids.
 func (s *idTest) mark() {
 	s.Helper()
 	in(s.T, s.schema, `update marks set event = (select event + 1 from event_log order by event desc limit 1) where name = 'ids'`)
 }
 
-// refused reports whether a transaction failed because others came before it.
+// refused checks that a transaction failed because of a conflict with an earlier one.
 func (s *idTest) refused(err error) {
 	s.Helper()
 	var answer *pgconn.PgError
@@ -154,7 +156,7 @@ func (s *idTest) refused(err error) {
 	}
 }
 
-// An ID is known in all parts that are after the mark, whichever a publication adds to.
+// An ID in any part after the mark is known, no matter which part a publication adds to.
 func TestPublish_IDFromAnEarlierPart_StoredOnce(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
@@ -202,8 +204,8 @@ func TestPublish_IDInAnOpenTransaction_Waits(t *testing.T) {
 	}
 }
 
-// A transaction whose snapshot is older than another's commit of the same ID fails, as one that updates
-// the same row does.
+// A transaction whose snapshot is older than another transaction's commit of the same ID fails,
+// like a concurrent update of the same row.
 func TestPublish_IDCommittedAfterTheSnapshot_Conflicts(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		s := newIDTest(t)
@@ -217,7 +219,7 @@ func TestPublish_IDCommittedAfterTheSnapshot_Conflicts(t *testing.T) {
 	}
 }
 
-// Parts of the IDs begin and are dropped beside a transaction that is open, or prepared.
+// Parts of event_ids begin and are dropped while a transaction is open or prepared.
 func TestPurge_PreparedTransaction_IDsGoOn(t *testing.T) {
 	s := newIDTest(t)
 	open := s.begin(pgx.ReadCommitted)
@@ -235,10 +237,10 @@ func TestPurge_PreparedTransaction_IDsGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := s.count(`select count(*) from storageapi.partitions where kind = 'event_ids'`); n != 1 { // the first is for eight days
+	if n := s.count(`select count(*) from storageapi.partitions where kind = 'event_ids'`); n != 1 { // the first part lasts eight days
 		t.Errorf("%d parts, want 1", n)
 	}
-	in(t, s.schema, `update partitions set below = 1 where kind = 'event_ids'`) // as if these had passed
+	in(t, s.schema, `update partitions set below = 1 where kind = 'event_ids'`) // as if the eight days had passed
 	for range 2 {
 		if _, err := s.Purge(t.Context(), driver.Purge{EventIDs: time.Now().Add(-3 * time.Hour), Limit: 1}); err != nil {
 			t.Fatal(err)
@@ -255,7 +257,7 @@ func TestPurge_PreparedTransaction_IDsGoOn(t *testing.T) {
 	s.want(1, "x")
 }
 
-// Transactions of the host that publish and are serializable do not conflict by that.
+// Publishing does not make serializable transactions of the host conflict.
 func TestPublishTx_Serializable_DoesNotConflict(t *testing.T) {
 	const publishers, each = 8, 40
 	s := newIDTest(t)
@@ -297,8 +299,8 @@ func TestPublishTx_Serializable_DoesNotConflict(t *testing.T) {
 	}
 }
 
-// IDs before the mark are not known, whatever parts they are in, and can be published again; those after it
-// cannot. The parts before the mark are dropped.
+// IDs before the mark are unknown, no matter which part they are in, and can be published again.
+// IDs after the mark cannot. The parts before the mark are dropped.
 func TestPastIDs(t *testing.T) {
 	s := newIDTest(t)
 	s.publish("a")

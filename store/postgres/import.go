@@ -17,9 +17,9 @@ import (
 // moving is the timeout of a page of an export or import without a deadline.
 const moving = time.Minute
 
-// Import implements [transfer.Store]. Its steps run one at a time, also across several Imports and
-// Purge; publishers, claims and requests go on meanwhile. Without a deadline, a step takes at most
-// a minute.
+// Import implements [transfer.Store]. Its steps run one at a time, even if several Imports and
+// Purges run at the same time. Publishing, claims and requests continue meanwhile. Without a
+// deadline, a step takes at most a minute.
 //
 // An event's PublishedAt must be from 2020 to 2091. It gives the event its place in the lists of
 // its webhooks, after existing events of the same millisecond.
@@ -62,7 +62,8 @@ type importer struct {
 	*Store
 	tx pgx.Tx
 
-	// Rows that are added after reading the store's state. The batch adds all other rows.
+	// These records are added after the store's state has been read. The batch adds all other
+	// records.
 	batch      *pgx.Batch
 	keys       []*transfer.Key
 	events     []*transfer.Event
@@ -112,8 +113,8 @@ const (
 		where w.no is not null order by w.gone desc`
 )
 
-// sort sorts records by how they are added. It refuses records of an unknown kind, which would be
-// lost.
+// sort queues in the batch all records that do not depend on the store's state, and keeps the
+// others by kind. It returns an error for records of an unknown kind, which would be lost.
 func (i *importer) sort(records []transfer.Record) error {
 	for _, r := range records {
 		switch r := r.(type) {

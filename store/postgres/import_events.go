@@ -27,8 +27,8 @@ var (
 )
 
 const (
-	// ahead moves the clock of events to at least the microsecond $1, so that new events come after
-	// it.
+	// ahead moves the clock of events to at least the microsecond $1, so that new events get later
+	// numbers.
 	ahead = `select setval(tableoid::regclass, $1) from storageapi.event_clock where last_value < $1`
 
 	// importMarks selects the confirmed time, and the numbers from which events, bodies and
@@ -131,10 +131,11 @@ func (i *importer) addEvents(ctx context.Context) error {
 	return i.copyTo(ctx, "attempt_log", attemptRow, attempts)
 }
 
-// errIDTaken means that an event was published while another with its id was imported.
+// errIDTaken means that an event was published while another event with the same id was being
+// imported.
 var errIDTaken = errors.New("an id was published meanwhile")
 
-// addIDs adds the ids of events, unless they are forgotten.
+// addIDs adds the ids of events, except forgotten ids.
 func (i *importer) addIDs(ctx context.Context, events []importedEvent) error {
 	var accounts, ids []string
 	var numbers []int64

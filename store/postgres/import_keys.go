@@ -22,7 +22,7 @@ const (
 		select k.account, k.id from unnest($1::text[], $2::text[]) as i (account, id)
 		cross join lateral (select account, id from storageapi.keys where account = i.account and id = i.id and next is null limit 1) k`
 
-	// takenHashes selects the hashes among $1 that existing keys have.
+	// takenHashes selects the hashes among $1 that belong to existing keys.
 	takenHashes = `
 		select k.hash from unnest($1::bytea[]) as i (hash)
 		cross join lateral (select hash from storageapi.keys where hash = i.hash limit 1) k`

@@ -82,8 +82,8 @@ func found(key driver.Key, err error) (driver.Key, error) {
 	return key, err
 }
 
-// packed returns the packed fields of a record, never null, and those that this version does not
-// know.
+// packed returns the packed fields of a record, followed by the packed fields that this version
+// does not know. It never returns nil, which would be null.
 func packed(r fields.Record, unknown []byte) []byte {
 	return append(fields.Pack([]byte{}, r), unknown...)
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// keyNo is a key of that number, with its hash.
+// keyNo returns the ith test key, with its hash.
 func keyNo(i int64) driver.Key {
 	return driver.Key{ID: fmt.Sprint("key_", i), Account: "acct", Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
 }
 
-// listens has a node listen until the test ends, and returns once it does.
+// listens makes a node listen until the test ends, and returns once it listens.
 func listens(t *testing.T, s *postgres.Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -37,7 +37,7 @@ func listens(t *testing.T, s *postgres.Store) {
 	<-woken
 }
 
-// eventually waits for something that is so soon.
+// eventually waits until is returns true, or fails the test after a while.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
@@ -47,7 +47,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A key that was deleted on one node is refused by the next request on another.
+// After a key is deleted on one node, the next request on another node rejects it.
 func TestDeletedOnAnotherNode(t *testing.T) {
 	option := inSchema(t)
 	a, b := open(t, option), open(t, option)
@@ -78,8 +78,8 @@ func TestDeletedOnAnotherNode(t *testing.T) {
 	}
 }
 
-// Lookups that wait for others share a statement, and nothing else: neither the context that ends nor the
-// row that cannot be read.
+// Lookups that wait for others share a statement but not failures: neither an ended context nor an
+// unreadable row of one lookup affects the others.
 func TestKeyByHash_ManyAtOnce_ShareStatements(t *testing.T) {
 	t.Parallel()
 	const keys, unreadable, unknown, canceled = 20, 5, 21, 6

@@ -27,8 +27,8 @@ var (
 	loadedRows   = query("loaded_rows")
 )
 
-// Load implements [driver.Deliveries]. The claimed deliveries must still be this node's when
-// their rows are read: if the node's term may be over by then, all are Unread.
+// Load implements [driver.Deliveries]. The node must still own the claimed deliveries when their
+// rows are read. If its term may be over by then, it returns all of them as Unread.
 func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.L
 			return nil, failure(ctx, err)
 		}
 	}
-	if node == 0 || s.node.Current() != node { // this process stood still; others may own the shards
+	if node == 0 || s.node.Current() != node { // this process was suspended; other nodes may own the shards
 		for i := range l.list {
 			l.list[i].State = driver.Unread
 		}
@@ -58,7 +58,7 @@ func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.L
 	return l.list, nil
 }
 
-// A loader reads deliveries of webhooks in memory; other webhooks are not this node's.
+// A loader reads deliveries to webhooks in memory; other webhooks belong to other nodes.
 type loader struct {
 	*Store
 	list   []driver.LoadedDelivery
@@ -86,7 +86,7 @@ type loadEvent struct {
 	hasBody bool // the event has a body, which may not have been read
 }
 
-// find finds the webhooks in memory.
+// find looks up the webhooks in memory.
 func (l *loader) find(refs []driver.DeliveryRef) {
 	o := &l.owned
 	o.mu.Lock()
@@ -168,7 +168,7 @@ func (l *loader) scanRows(row pgx.Row) error {
 	return nil
 }
 
-// judge fills the list.
+// judge sets the state and content of each delivery in the list.
 func (l *loader) judge() {
 	for i := range l.rows {
 		r, event := &l.rows[i], l.events[l.rows[i].event]
@@ -204,8 +204,8 @@ func (l *loader) judge() {
 	}
 }
 
-// checkPayloads reports missing payloads as errNewer if the schema is newer than this node, since
-// payloads may be stored elsewhere by then.
+// checkPayloads reports missing payloads as errNewer if the schema is newer than this node, since a
+// newer schema may store payloads elsewhere.
 func (l *loader) checkPayloads(ctx context.Context) {
 	lost := func(d driver.LoadedDelivery) bool { return d.Err == errNoPayload }
 	if !slices.ContainsFunc(l.list, lost) {

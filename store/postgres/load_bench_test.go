@@ -21,9 +21,10 @@ var (
 	benchTimeout  = flag.Duration("timeout", 2*time.Second, "statement_timeout in BenchmarkLoading")
 )
 
-// BenchmarkLoading starts a node beside a backlog and measures when it claims an event of another account,
-// one that was pending before and one that is published after the start, and when all is loaded. It reports
-// the bytes in memory a delivery: those that are in use, and those that the process got from the system.
+// BenchmarkLoading starts a node on a database with a backlog of one account. It measures when the
+// node claims two events of another account, one published before the start and one after, and when
+// all deliveries are loaded. It also reports the memory per delivery: bytes in use, and bytes that
+// the process got from the system.
 //
 //	go test -run '^$' -bench Loading -benchtime 1x -pending 14000000 -accounts 1
 //	go test -run '^$' -bench Loading -benchtime 1x -pending 14000000 -accounts 50000
@@ -79,7 +80,7 @@ func BenchmarkLoading(b *testing.B) {
 	}
 }
 
-// inUse returns how many bytes are in use.
+// inUse returns the number of heap bytes in use.
 func inUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -87,7 +88,7 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// residentBytes returns how many bytes of the process are in memory, or 0 if the system does not say.
+// residentBytes returns the resident memory of the process, or 0 if the system does not report it.
 func residentBytes() int64 {
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {

@@ -21,8 +21,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// slowRows returns connections with a statement timeout to a schema where pending deliveries take the
-// server a while to read, as the table waits has it: see pile.
+// slowRows returns connections with a statement timeout to a schema in which the server reads
+// pending deliveries slowly. The table waits has the delays, see pile.
 func slowRows(t *testing.T, timeout time.Duration) *pgxpool.Pool {
 	t.Helper()
 	role, _ := newRole(t, `create schema `+quoted(postgres.DefaultSchema)+` authorization {}`)
@@ -60,9 +60,9 @@ func execOn(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// pile makes n deliveries of the account's webhook pending, to be retried in an hour, each of which takes a while
-// to read. Nothing else is stored of their events, whose numbers are before those of all others if first is
-// 1, and after them if it is laterEvent.
+// pile adds n pending deliveries of the account's webhook that are due in an hour. The server takes
+// the time each to read one. The events have no other rows. If first is 1, their numbers are before
+// all other events; if first is laterEvent, after.
 func pile(t testing.TB, p *pgxpool.Pool, account string, first int64, n int, each time.Duration) {
 	t.Helper()
 	webhook := "wh_" + account
@@ -97,7 +97,8 @@ func storeOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgre
 	return s
 }
 
-// accountsIn makes n accounts with a webhook each, in n shards, and one more in the shard of the first.
+// accountsIn creates n accounts, each with one webhook and in a different shard, and one more
+// account, beside, in the shard of the first.
 func accountsIn(t testing.TB, s *postgres.Store, n int) (accounts []string, beside string) {
 	t.Helper()
 	in := make(map[int16]string)
@@ -142,7 +143,7 @@ func (l *logLines) option() postgres.Option {
 	return postgres.Logger(slog.New(slog.NewTextHandler(l, nil)))
 }
 
-// publishTo publishes an event of the account, which has one webhook.
+// publishTo publishes an event for the account, which must have one webhook.
 func publishTo(t testing.TB, s *postgres.Store, account, id string) {
 	t.Helper()
 	event := driver.EncodedEvent{ID: id, Account: account, Type: alerts.TypeBalanceLow, Body: []byte("{}")}
@@ -151,8 +152,8 @@ func publishTo(t testing.TB, s *postgres.Store, account, id string) {
 	}
 }
 
-// claimsUntil claims as the dispatcher does until that has claimed an event of the id, and returns how often
-// each event was claimed.
+// claimsUntil claims as the dispatcher does until it has claimed the event with the given id, and
+// returns how often each event was claimed.
 func claimsUntil(t testing.TB, s store.Store, id string, webhookIDs ...string) map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -172,8 +173,8 @@ func claimsUntil(t testing.TB, s store.Store, id string, webhookIDs ...string) m
 	return of
 }
 
-// A backlog that takes longer to read than a statement may take is loaded by pages that are smaller, and
-// other accounts are delivered to meanwhile.
+// A backlog that cannot be read within statement_timeout is loaded in smaller pages, and deliveries
+// of other accounts continue meanwhile.
 func TestLoading_BacklogSlowerThanStatementTimeout_LoadsBesideOthers(t *testing.T) {
 	t.Parallel()
 	const timeout, rows, each = 600 * time.Millisecond, 600, 2 * time.Millisecond
@@ -200,8 +201,8 @@ func TestLoading_BacklogSlowerThanStatementTimeout_LoadsBesideOthers(t *testing.
 	}
 }
 
-// A shard that cannot be read does not keep the others from being delivered. That is logged once, and once
-// it can be read it is loaded.
+// An unreadable shard does not stop deliveries of other shards. The problem is logged once, and the
+// shard is loaded once it is readable.
 func TestLoading_ShardThatCannotBeRead_StopsOnlyItself(t *testing.T) {
 	t.Parallel()
 	p := slowRows(t, 200*time.Millisecond)
@@ -239,8 +240,8 @@ func TestLoading_ShardThatCannotBeRead_StopsOnlyItself(t *testing.T) {
 	}
 }
 
-// What is published while its shard is loading is reported twice, by the change feed and by a page. It is
-// attempted once at a time, and not again once it is settled.
+// An event published while its shard is loading is reported twice: by the change feed and by a
+// page. It must have only one attempt at a time, and none after it is settled.
 func TestLoading_PublishedMeanwhile_IsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	p := slowRows(t, 600*time.Millisecond)

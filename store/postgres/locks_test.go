@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// traced returns a store on connections of its own, with which the server knows it by
-// that name, and what fails there.
+// traced returns a store with separate connections, whose application_name is name, and the
+// failures of its statements.
 func traced(t *testing.T, name string, option postgres.Option) (*postgres.Store, *failures) {
 	t.Helper()
 	failed := &failures{}
@@ -37,7 +37,7 @@ func traced(t *testing.T, name string, option postgres.Option) (*postgres.Store,
 	return s, failed
 }
 
-// waits waits until so many connections of that name wait for a lock.
+// waits waits until n connections with the given application_name wait for a lock.
 func waits(t *testing.T, name string, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d of %s wait for a lock", n, name), func() bool {
@@ -59,7 +59,7 @@ func (f *failures) want(t *testing.T) {
 	}
 }
 
-// failing are settlements of two tasks each that have their webhooks locked.
+// failing returns settlements of the tasks as failures, which lock the tasks' webhooks.
 func failing(tasks []storetest.Task) (list []storetest.Settlement) {
 	for i := range tasks {
 		task := tasks[len(tasks)-1-i]
@@ -71,8 +71,8 @@ func failing(tasks []storetest.Task) (list []storetest.Settlement) {
 	return list
 }
 
-// Who deletes a webhook and who settles what is pending for it wait for each other in one
-// order. A settlement that waits was made before the webhook was deleted; later ones are stale.
+// Deleting a webhook and settling its deliveries lock rows in the same order. A settlement that is
+// waiting when the webhook is deleted returns no error; later settlements are stale.
 func TestDeletingBesideSettling(t *testing.T) {
 	name := strings.ReplaceAll(t.Name(), "/", " ")
 	s, failed := traced(t, name, inSchema(t))
@@ -91,7 +91,7 @@ func TestDeletingBesideSettling(t *testing.T) {
 	var late []storetest.Settlement
 	var group sync.WaitGroup
 	err = s.DeleteWebhook(t.Context(), account, id, func(driver.Webhook) error {
-		late = failing(claimed(t, s)) // it is there still
+		late = failing(claimed(t, s)) // the webhook still exists
 		group.Go(func() {
 			if _, err := storetest.WorkerOf(s).Settle(t.Context(), first); err != nil {
 				t.Errorf("Settle = %v", err)
@@ -113,12 +113,12 @@ func TestDeletingBesideSettling(t *testing.T) {
 	failed.want(t)
 }
 
-// Who settles and who reads the webhooks for an alert lock them in one order.
+// Settling, and reading webhooks for an alert, lock the webhooks in the same order.
 func TestAlertBesideSettling(t *testing.T) {
 	name := t.Name()
 	schema, option := migratedSchema(t)
 	s, failed := traced(t, name, option)
-	for _, id := range []string{"b", "a"} { // not in the order of their ids
+	for _, id := range []string{"b", "a"} { // not in id order
 		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), driver.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -38,8 +38,9 @@ func (s *Store) startLookups() {
 	})
 }
 
-// KeyByHash implements [driver.KeyStore]. It looks up one row by primary key, as every request does:
-// with its own statement, or together with other calls that arrive while such statements run.
+// KeyByHash implements [driver.KeyStore]. Every request calls it, to look up one row by primary
+// key. A call that arrives while other lookups run shares a statement with the calls that arrive at
+// the same time.
 func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (driver.Key, error) {
 	if s.lookups.Enter() {
 		defer s.lookups.Leave()
@@ -68,7 +69,8 @@ func (s *Store) lookUpAlone(ctx context.Context, hash driver.Hash) (driver.Key, 
 	return found(only(ctx, s, scanBareKey, keyByHash, hash.Sum[:]))
 }
 
-// lookUpAll looks up a batch. It takes the batch after it has a connection.
+// lookUpAll looks up a batch of keys in one statement. It takes the batch only once it has a
+// connection, so that more calls can join.
 func (s *Store) lookUpAll(take func() []*lookup) {
 	wanted := sync.OnceValue(take)
 	keys := make(map[driver.Hash]driver.Key)

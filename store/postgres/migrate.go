@@ -19,9 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema is from before 0.1.0,
-// needs a newer version of this package or was made by other statements. New also returns it if the
-// schema must be migrated first.
+// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema was created before 0.1.0,
+// needs a newer version of this package, or was created by other statements. New also returns it if
+// the schema must be migrated first.
 var ErrSchema = errors.New("not a schema that this version can use")
 
 //go:embed migrations/*.sql
@@ -30,7 +30,7 @@ var migrations embed.FS
 // DefaultSchema is the schema of the tables without [InSchema].
 const DefaultSchema = "storageapi"
 
-// A migration brings a schema to its version. A released migration must never change: nodes compare
+// A migration upgrades a schema to version. A released migration must never change: nodes compare
 // its checksum.
 //
 // Each migration records the oldest version that can use the result. A migration that expands the
@@ -113,7 +113,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		}
 		// Without advisory locks, nodes that migrate at the same time can deadlock.
 		if c := code(failed); (c == lockNotAvailable || c == deadlockDetected) && err == nil && wait(ctx, rand.N(time.Second)) == nil {
-			continue // meanwhile others could take the locks that it gave up
+			continue // while this node waited, others could take the locks
 		}
 		// Objects that another node has just created can conflict before they are visible, and a
 		// schema can be visible before this session knows it.
@@ -135,10 +135,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 // node may be migrating.
 const migrating = 5 * time.Minute
 
-// apply brings a schema from version to the next, if it still has that version.
+// apply upgrades a schema from version to the next, unless another node has already done so.
 //
-// A second node waits for the lock and then sees the work of the first. Without advisory locks it
-// waits for the first node's version row, and is rolled back.
+// A second node waits for the lock and then sees the work of the first. On engines without advisory
+// locks it waits for the first node's version row, and is rolled back.
 func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int) error {
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "storageapi migrate "+o.schema)
@@ -240,7 +240,7 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	if err := db.QueryRow(ctx, o.names.in(`select array_agg(checksum order by version) from storageapi.versions`)).Scan(&sums); err != nil {
 		return version, err
 	}
-	// If a row is missing, the next sum takes its place.
+	// If a row is missing, the next row's sum is compared in its place, and differs.
 	for i, m := range known[:min(version, len(known))] {
 		if !bytes.Equal(sums[i], m.sum[:]) {
 			return version, fmt.Errorf("%w: its migration %d has the checksum %x instead of %x: the schema was made by other statements", ErrSchema, m.version, sums[i], m.sum)

@@ -12,8 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// newSchema returns the name of a schema that is not there, and is dropped in the
-// end.
+// newSchema returns the name of a schema that does not exist. It is dropped at the end of the test.
 func newSchema(t *testing.T) string {
 	t.Helper()
 	p := pool(t)
@@ -22,8 +21,8 @@ func newSchema(t *testing.T) string {
 	return name
 }
 
-// oddSchema is a schema's name that is looked for in statements, ends literals of all
-// kinds, and is no bare name: with two numbers.
+// oddSchema is a format, with two numbers, for a difficult schema name: it contains text that is
+// replaced in statements, ends literals of all kinds, and must be quoted.
 const oddSchema = `exists storageapi.a'b"$$ %%s \ %d %d`
 
 // migratedSchema returns the name of a schema that is migrated and empty, and the option
@@ -70,7 +69,7 @@ func migrateAtOnce(t *testing.T, p *pgxpool.Pool) {
 	}
 }
 
-// poolWith returns connections for which a function of PostgreSQL's is another.
+// poolWith returns connections that use another implementation of a built-in PostgreSQL function.
 func poolWith(t *testing.T, function string) *pgxpool.Pool {
 	t.Helper()
 	schema := newSchema(t)
@@ -130,8 +129,8 @@ func TestOptionsRefused(t *testing.T) {
 	}
 }
 
-// A statement that waited for others must see what they have done: it would claim what
-// they have claimed.
+// A statement that waited for a lock must see the changes made meanwhile, or it would claim
+// deliveries twice. So other isolation levels are rejected.
 func TestIsolationRefused(t *testing.T) {
 	option := inSchema(t)
 	for isolation, ok := range map[string]bool{"read committed": true, "repeatable read": false, "serializable": false} {

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A node that runs while the schema becomes newer than it knows takes no delivery for damaged whose payload it
-// does not find: it may be elsewhere.
+// If the schema becomes newer than a running node knows, the node must not treat a delivery without
+// a payload as damaged: the newer schema may store the payload elsewhere.
 func TestClaim_PayloadNotFoundInANewerSchema_IsUnsupported(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)

@@ -63,7 +63,8 @@ func (s nodeStore) Prove(ctx context.Context) error {
 // View implements [shards.Database].
 func (s nodeStore) View(ctx context.Context, beat shards.Beat, h shards.Heartbeat) (v shards.View, err error) {
 	err = s.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		// A crash of the server may lose a heartbeat; the node then sees that it restarted.
+		// A crash of the server may lose a heartbeat; the node then notices that the server
+		// restarted.
 		batch := s.batch(lookUp, lockSoon, deferred)
 		write := func(sql string) {
 			batch.Queue(s.sql(sql), h.Term, h.Lasts, h.Read, h.Busy).Exec(func(tag pgconn.CommandTag) error {
@@ -150,9 +151,10 @@ func (s nodeStore) ShareEnded(err error) { s.owned.shared(err) }
 // Unanswered implements [shards.Host].
 func (s nodeStore) Unanswered(since time.Time) { s.waited(since) }
 
-// worked reports the result of the node's work. An error from the server counts as progress: the
-// connection works, and another node would get the same error. A timed-out read of the change feed
-// does not: a node that joins again can skip the earlier changes.
+// worked reports to the node whether the database answered a piece of work. An error from the
+// server counts as an answer: the connection works, and another node would get the same error. A
+// read of the change feed that timed out does not count: a node that joins again can skip the
+// earlier changes.
 func (s *Store) worked(kind shards.Work, began time.Time, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, store.ErrClosed) {
 		return

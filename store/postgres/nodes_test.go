@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// claimed claims what is due on a node.
+// claimed claims the due deliveries of a node.
 func claimed(t *testing.T, s *postgres.Store) []storetest.Task {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 100)
@@ -28,7 +28,7 @@ func claimed(t *testing.T, s *postgres.Store) []storetest.Task {
 	return tasks
 }
 
-// dispatch claims as soon as something is due, until ctx ends or a claim fails.
+// dispatch claims whenever deliveries are due, until ctx ends or a claim fails.
 func dispatch(ctx context.Context, t testing.TB, s store.Store, limit int, tell func(tasks []storetest.Task), webhookIDs ...string) {
 	for ctx.Err() == nil {
 		tasks, err := storetest.WorkerOf(s).Await(ctx, limit, webhookIDs...)
@@ -53,8 +53,7 @@ func settleAs(t *testing.T, s store.Store, task storetest.Task, outcome driver.E
 	}
 }
 
-// A plan made while the queue is empty is not one that reads all of it once it is
-// full.
+// A plan made while the queue is empty must not read the whole queue once it is full.
 func TestPlansOfAnEmptyQueue(t *testing.T) {
 	t.Parallel()
 	name, option := migratedSchema(t)
@@ -94,7 +93,7 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 		t.Fatalf("%d were settled, want more", settled)
 	}
 	storetest.WorkerOf(s).Close()
-	p.Close() // then the server counts what its connections did
+	p.Close() // the server then updates its statistics of these connections
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		var counted, read int
 		var most string
@@ -116,8 +115,8 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 	}
 }
 
-// Who settles failures of the same webhooks at the same time locks nobody out, in whatever order they have them: PostgreSQL would take a second to see
-// that, each time.
+// Concurrent settlements of failures of the same webhooks do not deadlock, regardless of their
+// order. PostgreSQL would take a second to detect each deadlock.
 func TestSettlingInAnyOrder(t *testing.T) {
 	const hooks, settlers, rounds = 20, 3, 15
 	option := inSchema(t)

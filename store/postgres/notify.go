@@ -23,8 +23,8 @@ const (
 )
 
 // A notifier notifies other nodes of changes in their shards. A lost notification only causes a
-// delay, since nodes also poll the change feed. NOTIFY takes a lock of the whole server, so events
-// share notifications, and the host's transactions send none.
+// delay, since nodes also poll the change feed. NOTIFY takes a server-wide lock, so several events
+// share one notification, and the host's transactions send none.
 type notifier struct {
 	store *Store
 	ask   time.Duration  // askEvery
@@ -39,8 +39,8 @@ type notifier struct {
 
 type notification struct{ channel, payload string }
 
-// hostPublishes is the payload that announces a host which publishes in transactions: no
-// notification follows their commits.
+// hostPublishes is the payload that announces that a host publishes in transactions, whose commits
+// send no notification.
 const hostPublishes = "transactions"
 
 func (w *notifier) start(s *Store) {
@@ -119,7 +119,7 @@ func (s *Store) changed(accounts ...string) {
 }
 
 // listens listens until ctx ends. It occupies one of the pool's connections. With a pool of one
-// connection it does not listen: the node finds the events of others by polling, see [PollEvery].
+// connection it does not listen: the node finds other nodes' changes by polling, see [PollEvery].
 func (s *Store) listens(ctx context.Context) {
 	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
 		return
@@ -183,7 +183,7 @@ func (s *Store) listen(ctx context.Context) (listened bool) {
 	}
 }
 
-// hear waits for a notification. After ask without one it checks the connection.
+// hear waits for a notification. If none arrives within ask, it checks the connection.
 func hear(ctx context.Context, conn *pgx.Conn, ask time.Duration) (*pgconn.Notification, error) {
 	waiting, cancel := context.WithTimeout(ctx, ask)
 	defer cancel()

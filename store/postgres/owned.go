@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 )
 
-// ownedShards is a node's state of its shards, with the scheduler that receives their pending
-// deliveries. A shard is served from the start of its loading until it is paused.
+// ownedShards is a node's in-memory state of the shards it owns. It reports their pending
+// deliveries to a scheduler. A shard is served from the start of its loading until it is paused.
 type ownedShards struct {
 	turn chan struct{} // held by the one call of Deliver that reports
 
@@ -28,11 +28,11 @@ type ownedShards struct {
 	byNo      map[int64]*ownedWebhook
 	byID      map[string]*ownedWebhook
 	shards    map[int16]*feed.Snapshot // shards in memory, read up to the snapshot
-	paused    map[int16]bool           // shards of these in which no attempts begin
+	paused    map[int16]bool           // which of these shards begin no attempts
 	kept      int                      // number of webhooks kept for attempts
 	loads     loads
 
-	troubles [troubles]error // why something cannot be read
+	troubles [troubles]error // current problem of each kind
 	reported error           // the trouble reported to the scheduler
 	joined   bool            // the first shards have begun loading
 	complete bool            // the first shards were reported as loaded
@@ -228,7 +228,7 @@ func (o *ownedShards) erased(no int64) {
 	}
 }
 
-// learn updates the memory of a webhook from its row.
+// learn updates a webhook in memory from its row.
 func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -254,7 +254,7 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 }
 
 // updated reports a webhook that this node has just changed, if it is known: running attempts end
-// soon, and their results are judged by the new state.
+// soon, and the scheduler must evaluate their results by the new state.
 func (o *ownedShards) updated(webhook driver.Webhook) {
 	fields.Copy(&webhook)
 	o.mu.Lock()
@@ -283,7 +283,7 @@ func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
 	return due
 }
 
-// report reports deliveries of known webhooks; the webhooks of the others are deleted.
+// report reports the deliveries to known webhooks. It skips unknown webhooks, which are deleted.
 func (o *ownedShards) report(rows []queuedRow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -292,7 +292,7 @@ func (o *ownedShards) report(rows []queuedRow) {
 	}
 }
 
-// add is report, for callers with the lock and a scheduler.
+// add is report for callers that hold the lock, when there is a scheduler.
 func (o *ownedShards) add(rows []queuedRow) {
 	list := make([]driver.PendingDelivery, 0, len(rows))
 	briefs := make(map[int64]*driver.Webhook)
@@ -324,7 +324,7 @@ func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWeb
 	if o.scheduler == nil {
 		return
 	}
-	var added []queuedRow // in order, so that the delivery resent last is the next
+	var added []queuedRow // in feed order, so that the delivery redelivered last comes first
 	for i := range list {
 		r := &list[i]
 		if r.there && (r.kind == changeAdded || r.kind == changeFirst) {
@@ -351,7 +351,7 @@ func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWeb
 	o.add(added)
 }
 
-// Kinds of trouble that keep a node from reporting pending deliveries.
+// Kinds of problems that keep a node from reporting pending deliveries.
 const (
 	troubleBeat  = iota // the node cannot register, or lost its shards
 	troubleShare        // the node cannot take, load or release shards
@@ -360,15 +360,15 @@ const (
 	troubles
 )
 
-// setTrouble records a trouble, or with nil that this kind has ended.
+// setTrouble records err as the current problem of this kind; nil clears it.
 func (o *ownedShards) setTrouble(kind int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.trouble(kind, err)
 }
 
-// trouble is setTrouble for callers with the lock. It reports the first trouble, and nil once all
-// have ended and the first shards are loaded.
+// trouble is setTrouble for callers that hold the lock. It reports the first problem to the
+// scheduler, and reports nil once all problems have ended and the first shards are loaded.
 func (o *ownedShards) trouble(kind int, err error) {
 	o.troubles[kind] = err
 	err = cmp.Or(o.troubles[:]...)

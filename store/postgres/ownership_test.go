@@ -23,10 +23,10 @@ import (
 
 const shards = 256
 
-// testLasts is how long nodes of tests last without a heartbeat.
+// testLasts is how long test nodes stay alive without a heartbeat.
 const testLasts = 3 * time.Second
 
-// A shardNode is a node that owns shards and has nothing in them.
+// A shardNode is a node that owns shards without deliveries.
 type shardNode struct {
 	postgres.Owning
 	store *postgres.Store
@@ -36,7 +36,7 @@ type shardNode struct {
 	mu      sync.Mutex
 	state   map[int16]string // loaded, paused
 	busy    map[int16]int
-	loading func(ctx context.Context) error // if not nil, each load
+	loading func(ctx context.Context) error // if not nil, called for each load
 }
 
 // shardNodes are the nodes of a schema.
@@ -66,13 +66,13 @@ func shardNodesOf(schema string, p *pgxpool.Pool, options ...postgres.Option) *s
 	return &shardNodes{name: schema, pool: p, options: options, serving: make(map[int16]*shardNode), removed: make(map[int64]bool)}
 }
 
-// node returns a node that has not joined.
+// node returns a new node that has not joined.
 func (a *shardNodes) node(t *testing.T) *shardNode {
 	t.Helper()
 	return a.on(t, a.open(t), testLasts)
 }
 
-// pair returns two nodes that have their shares.
+// pair returns two nodes that own their shares.
 func (a *shardNodes) pair(t *testing.T) (one, two *shardNode) {
 	t.Helper()
 	one, two = a.node(t), a.node(t)
@@ -92,7 +92,7 @@ func (a *shardNodes) open(t *testing.T) *postgres.Store {
 	return s
 }
 
-// listening returns a node that hears notifications.
+// listening returns a node that listens for notifications.
 func (a *shardNodes) listening(t *testing.T) *shardNode {
 	t.Helper()
 	n := a.node(t)
@@ -142,7 +142,7 @@ func (n *shardNode) pause(list []int16) {
 	n.leave(list)
 }
 
-// leave notes that shards are not served.
+// leave records that shards are no longer served.
 func (n *shardNode) leave(list []int16) {
 	n.all.mu.Lock()
 	defer n.all.mu.Unlock()
@@ -176,7 +176,7 @@ func (n *shardNode) join() {
 	}
 }
 
-// close ends a node well.
+// close shuts a node down gracefully.
 func (n *shardNode) close() {
 	n.test.Helper()
 	if err := n.store.Close(); err != nil {
@@ -198,7 +198,7 @@ func (n *shardNode) served() (list []int16) {
 	return list
 }
 
-// owned returns the shards of each node, by the table.
+// owned returns the shards of each node according to the table shard_owners.
 func (a *shardNodes) owned(t *testing.T) map[int64][]int16 {
 	t.Helper()
 	rows, err := a.pool.Query(t.Context(), `select node, array_agg(shard order by shard) from `+quoted(a.name)+`.shard_owners group by node`)
@@ -228,7 +228,8 @@ func (a *shardNodes) exec(t *testing.T, sql string, args ...any) {
 	}
 }
 
-// remove removes a node that is alive, with or without its name in the table of owners.
+// remove removes the row of a live node. If name is set, it also removes the node from the table of
+// owners.
 func (a *shardNodes) remove(t *testing.T, node int64, name bool) {
 	t.Helper()
 	a.mu.Lock()
@@ -239,7 +240,7 @@ func (a *shardNodes) remove(t *testing.T, node int64, name bool) {
 		update %[1]s.shard_owners set node = 0 where node = $1 and $2`, node, name)
 }
 
-// epochs returns how often shards had a new owner.
+// epochs returns how often shards got a new owner.
 func (a *shardNodes) epochs(t *testing.T) (n int) {
 	t.Helper()
 	if err := a.pool.QueryRow(t.Context(), `select sum(epoch)::integer from `+quoted(a.name)+`.shard_owners`).Scan(&n); err != nil {
@@ -248,7 +249,8 @@ func (a *shardNodes) epochs(t *testing.T) (n int) {
 	return n
 }
 
-// balanced reports whether each of the nodes serves its share, and what it owns by the table.
+// balanced reports whether each node serves its share, and exactly the shards that it owns
+// according to the table.
 func (a *shardNodes) balanced(t *testing.T, nodes ...*shardNode) bool {
 	t.Helper()
 	of := a.owned(t)
@@ -280,7 +282,7 @@ func (a *shardNodes) awaitBalance(t *testing.T, nodes ...*shardNode) time.Durati
 	return time.Since(begun)
 }
 
-// Nodes have equal shares soon after one has joined or left, and then nothing moves.
+// Soon after a node joins or leaves, all nodes have equal shares, and then no shard moves.
 func TestNodesBalance(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -328,7 +330,7 @@ func TestNodesBalance(t *testing.T) {
 	}
 }
 
-// Nodes that only poll find at a heartbeat what others have left.
+// Nodes that only poll find shards released by others at their next heartbeat.
 func TestPollingNodesBalance(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t, postgres.PollOnly())
@@ -339,7 +341,7 @@ func TestPollingNodesBalance(t *testing.T) {
 	}
 }
 
-// Nodes that start at once agree, and never serve a shard together.
+// Nodes that start at the same time agree on their shares, and no two ever serve the same shard.
 func TestNodesJoinAtOnce(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -354,8 +356,8 @@ func TestNodesJoinAtOnce(t *testing.T) {
 	t.Log("balanced after", a.awaitBalance(t, nodes...))
 }
 
-// The shards of a node that was killed move to the others within 10 s, and no sooner than it
-// may be alive.
+// The shards of a killed node move to the others within 10 s, but not while the node may still be
+// alive.
 func TestNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -374,7 +376,7 @@ func TestNodeIsKilled(t *testing.T) {
 	}
 }
 
-// A node that is dead is found to be so also when the clock of the server was set back.
+// A dead node is detected even if the server's clock was set back.
 func TestNodeIsKilledInTheFuture(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -387,7 +389,7 @@ func TestNodeIsKilledInTheFuture(t *testing.T) {
 	}
 }
 
-// Nodes that live are not taken for dead when the clock of the server is set forward.
+// Live nodes are not considered dead if the server's clock is set ahead.
 func TestClockOfTheServerJumps(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -408,7 +410,7 @@ func TestClockOfTheServerJumps(t *testing.T) {
 	}
 }
 
-// A node that others have taken for dead forgets all, and joins as another.
+// A node that was removed as dead unloads all its shards, and joins again with a new term.
 func TestNodeWasRemoved(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -423,16 +425,16 @@ func TestNodeWasRemoved(t *testing.T) {
 		a.awaitBalance(t, one, other)
 	}
 	was := one.Node()
-	one.Gone(other.Node()) // of another
+	one.Gone(other.Node()) // another node's term
 	if one.Node() != was {
 		t.Error("what another has lost ends this node")
 	}
-	one.Gone(was) // and was not
+	one.Gone(was) // but its row still exists
 	eventually(t, "the node finds that it is alive", func() bool { return one.Node() == was })
 }
 
-// While shards are loaded for longer than a node lasts it stays alive, and a claim that does
-// not wait that long ends.
+// A node stays alive while it loads shards for longer than testLasts. A claim whose context ends
+// earlier returns.
 func TestLoadingForLong(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -464,7 +466,7 @@ func TestLoadingForLong(t *testing.T) {
 	a.awaitBalance(t, n)
 }
 
-// Shards that cannot be loaded are left again.
+// A node releases shards that it cannot load.
 func TestLoadingFails(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -496,7 +498,7 @@ func TestLoadingFails(t *testing.T) {
 	eventually(t, "claims learn that it is over", func() bool { return n.Join(t.Context()) == nil })
 }
 
-// TestJoin_TrimIsBlocked_DoesNotWait locks the change feed until the node has joined.
+// TestJoin_TrimIsBlocked_DoesNotWait keeps the change feed locked until the node has joined.
 func TestJoin_TrimIsBlocked_DoesNotWait(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -516,8 +518,8 @@ func TestJoin_TrimIsBlocked_DoesNotWait(t *testing.T) {
 	}
 }
 
-// A node leaves those shards first in which nothing is in flight, and the others when that
-// has ended, or after 2 s.
+// A node first releases shards without attempts in flight. It releases the others once their
+// attempts have ended, or after 2 s.
 func TestLeavingShards(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -544,7 +546,7 @@ func TestLeavingShards(t *testing.T) {
 	}
 }
 
-// A node that claims nothing knows the owners, soon after it was asked.
+// A node that does not deliver knows the owners soon after the first call of OwnerOf.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -555,8 +557,8 @@ func TestOwners(t *testing.T) {
 	eventually(t, "it is known to have left", func() bool { return asks.OwnerOf(7) == 0 })
 }
 
-// However many settlements there are, one after the other has the lock of the node's row,
-// shards are left. Those that are cut off on the server delay it.
+// A node can release shards although a continuous series of settlements locks its row. Settlements
+// whose connection was lost, but which still run on the server, delay the release.
 func TestLeavingBesideSettlements(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -608,8 +610,8 @@ func TestLeavingBesideSettlements(t *testing.T) {
 	}
 }
 
-// A node that is cut off from the database claims nothing once others may have its shards, and
-// joins again when it is back.
+// A node that cannot reach the database stops claiming before other nodes may take its shards, and
+// joins again once it is reconnected.
 func TestNodeIsCutOff(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -626,7 +628,7 @@ func TestNodeIsCutOff(t *testing.T) {
 	if took := time.Since(begun); took > testLasts+testLasts/10 {
 		t.Errorf("it knew after %v", took)
 	}
-	a.awaitBalance(t, other) // and load sees no other node with a shard
+	a.awaitBalance(t, other) // the other node then serves all shards
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := cut.Join(ctx); err == nil {
@@ -640,7 +642,7 @@ func TestNodeIsCutOff(t *testing.T) {
 	a.awaitBalance(t, cut, other)
 }
 
-// A node that is cut off closes soon.
+// A node that cannot reach the database closes within a short time.
 func TestClosingANodeThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -655,7 +657,7 @@ func TestClosingANodeThatIsCutOff(t *testing.T) {
 	}
 }
 
-// A node whose pool has one connection owns shards, too.
+// A node whose pool has a single connection can own shards.
 func TestOwningWithOneConnection(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -678,8 +680,8 @@ func TestOwningWithOneConnection(t *testing.T) {
 	a.awaitBalance(t, other)
 }
 
-// After a restart of the server, which may have lost what it committed last, all nodes load
-// their shards again, as other terms.
+// A restarted server may have lost its last commits. So after a restart all nodes load their shards
+// again, in new terms.
 func TestOwningBesideARestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -693,18 +695,18 @@ func TestOwningBesideARestart(t *testing.T) {
 	if err := c.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	a.removed[first], a.removed[second] = true, true // one may take what the other has not heard that it lost
+	a.removed[first], a.removed[second] = true, true // one node may take shards that the other does not yet know it has lost
 	for was, n := range map[int64]*shardNode{first: one, second: two} {
 		eventually(t, "another term joins", func() bool { return n.Join(t.Context()) == nil && n.Node() != was })
 	}
 	a.awaitBalance(t, one, two)
 }
 
-// ownerEnv makes a process of the test binary a node that owns shards: it holds a connection
-// string.
+// ownerEnv, if set to a connection string, makes a process of the test binary a node that owns
+// shards.
 const ownerEnv = "STORAGEAPI_TEST_OWNER"
 
-// runOwner owns shards until standard input ends, and prints each term that may claim.
+// runOwner owns shards until standard input ends, and prints each term in which it may claim.
 func runOwner(dsn string) {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -729,7 +731,8 @@ func runOwner(dsn string) {
 	}
 }
 
-// Whatever answer is lost, a node comes to serve what it owns by the table.
+// No matter which answer of the server is lost, a node eventually serves the shards that it owns
+// according to the table.
 func TestLostAnswersOfOwning(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -757,8 +760,8 @@ func TestLostAnswersOfOwning(t *testing.T) {
 	}
 }
 
-// However nodes come, go, die and are taken for dead, no two serve a shard, and in the end
-// each has its share.
+// Nodes join, leave, die and are removed at random. No two nodes ever serve the same shard, and in
+// the end each node has its share.
 func TestOwningAtRandom(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -791,15 +794,15 @@ func TestOwningAtRandom(t *testing.T) {
 	t.Log(len(nodes), "are balanced after", a.awaitBalance(t, nodes...))
 }
 
-// While nodes come and go well, each delivery is claimed once, settled once and never lost:
-// what is in flight is waited for.
+// While nodes join and leave gracefully, each delivery is claimed once and settled once, and none
+// is lost, because nodes wait for attempts in flight.
 func TestDeliveriesWhileShardsMove(t *testing.T) {
 	if claimed, again := deliverWhileShardsMove(t, 800, false); again > 0 {
 		t.Errorf("%d of %d were claimed again", again, claimed)
 	}
 }
 
-// When nodes die instead, what they had claimed is claimed again. None is lost, and none is
+// When nodes die instead, their claimed deliveries are claimed again. No delivery is lost or
 // settled twice.
 func TestDeliveriesWhileNodesDie(t *testing.T) {
 	t.Parallel()
@@ -807,8 +810,8 @@ func TestDeliveriesWhileNodesDie(t *testing.T) {
 	t.Logf("%d of %d were claimed again", again, claimed)
 }
 
-// deliverWhileShardsMove delivers so many events, and returns how many claims there were, and
-// how many of them were of what had been claimed before.
+// deliverWhileShardsMove delivers the given number of events. It returns the number of claims, and
+// how many of them repeated an earlier claim.
 func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again int) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -819,7 +822,7 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 	endpoints(t, publisher, hooks)
 	var mu sync.Mutex
 	claims, settled := make(map[string]int), 0
-	// work claims and settles until it is told to end, and then dies or closes.
+	// work claims and settles until end is closed, and then dies or closes.
 	work := func(s *postgres.Store, end <-chan struct{}) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()

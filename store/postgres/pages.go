@@ -15,7 +15,7 @@ import (
 
 // Pending deliveries of newly taken shards are loaded in pages while the node already delivers
 // those it knows. The latest events come first: old pending deliveries are mostly for receivers
-// that are down, and must not delay others. Loading rests on two rules:
+// that are down, and must not delay others. Loading relies on two facts:
 //
 //   - The change feed reports every delivery that becomes pending after the shard's snapshot. The
 //     pages, whose snapshots are later, contain every earlier one.
@@ -96,8 +96,8 @@ func (o *ownedShards) loaded() (shards []int16) {
 }
 
 // LoadShards implements [shards.Host]. It starts loading the pending deliveries of newly taken
-// shards and serves the shards. It replaces what memory has of them. After an error it serves none
-// of them.
+// shards and serves the shards. It first unloads them, in case memory has earlier state. After an
+// error it serves none of them.
 func (s nodeStore) LoadShards(ctx context.Context, shards []int16) error {
 	err := s.beginShards(ctx, shards)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A partedTable is partitioned by event numbers, and so by time. A part is past once it ends before
-// all marks. A part's length is the retention divided by perAge.
+// A partedTable is a table that is partitioned by event number, and so by time. A part (partition)
+// is past, and can be dropped, once it ends before all of the table's marks. The length of a part
+// is the retention divided by perAge.
 type partedTable struct {
 	name, with string // with are the parts' storage parameters
 	marks      []string
@@ -34,9 +35,9 @@ const (
 	leastPart = 15 * time.Minute
 	mostPart  = 30 * 24 * time.Hour
 
-	// Parts are made ahead for partsAhead lengths, but at most mostAhead, and at least 2 lengths
-	// and leastAhead. Without a part the clock of events stands still, see enqueue. Imported events
-	// may be an hour ahead.
+	// Parts are made partsAhead lengths ahead, limited to mostAhead, but at least 2 lengths and
+	// leastAhead. Without a part for the current time the clock of events stands still, see
+	// enqueue. Imported events may be an hour ahead.
 	partsAhead, mostAhead, leastAhead = 8, 7 * 24 * time.Hour, 90 * time.Minute
 
 	// spareParts is how far ahead publishing nodes make parts if no node purges.
@@ -46,8 +47,8 @@ const (
 	// agree on the part by then.
 	idsAhead     = time.Minute
 	maxDetach    = time.Second      // maximum wait for transactions when detaching a part
-	pauseOfParts = 10 * time.Second // after transactions blocked dropping a part
-	partsOverdue = time.Hour        // after this time a past part is an error
+	pauseOfParts = 10 * time.Second // pause after transactions blocked dropping a part
+	partsOverdue = time.Hour        // a part still not dropped this long after it is past is an error
 )
 
 // length returns the length of a part, given the start of the retention for each mark; 0: a single
@@ -124,8 +125,8 @@ func (s *Store) checkParts() {
 }
 
 // makePartsOf makes parts of the given length until the table has parts for the duration ahead, and
-// returns for how long it has some. Publications and this step do not wait for each other, because
-// parts are created apart and then attached.
+// returns how far ahead its parts reach. Publications and this step do not wait for each other,
+// because a part is created as a separate table and then attached.
 func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead time.Duration) (ready time.Duration, err error) {
 	var now, last int64
 	var name string
@@ -172,7 +173,8 @@ func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead t
 	return time.Duration((last-now)/perMicrosecond) * time.Microsecond, nil
 }
 
-// isHeld reports whether other transactions blocked a step on parts, or another node did it.
+// isHeld reports whether a step on parts failed because other transactions blocked it or another
+// node had already done it.
 func isHeld(err error) bool {
 	switch code(err) {
 	case lockNotAvailable, deadlockDetected, objectNotInPrerequisiteState, undefinedTable:
@@ -200,9 +202,10 @@ const (
 	partDropped
 )
 
-// dropParts drops the past parts. It first detaches a part, which blocks no publication. Detaching
-// waits up to a second for transactions that may read the part, such as a backup; the next Purge
-// tries again. After an hour of failures it returns an error.
+// dropParts drops the past parts. It first detaches each part, which does not block publications.
+// Detaching waits up to a second for transactions that may read the part, such as a backup. If that
+// is too short, the next Purge tries again; dropParts returns an error only for a part that has
+// been past for an hour.
 func (s *Store) dropParts(ctx context.Context) error {
 	if until := s.partsHeld.Load(); until != nil && time.Now().Before(*until) {
 		return nil
@@ -238,7 +241,7 @@ func scanPastPart(row pgx.CollectableRow) (p pastPart, err error) {
 	return p, row.Scan(&p.kind, &p.name, &p.state, &p.overdue)
 }
 
-// dropPart continues with a part from its current state.
+// dropPart detaches and drops a part, continuing from its current state.
 func (s *Store) dropPart(ctx context.Context, part pastPart) error {
 	if part.state < partDetached {
 		held := false

@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// parted is a store whose tables are in parts that end when the test wants it.
+// parted is a store whose parts (partitions) end when the test calls split.
 type parted struct {
 	*postgres.Store
 	t      *testing.T
@@ -39,8 +39,8 @@ func newParted(t *testing.T) *parted {
 
 var partedTables = []string{"event_log", "attempt_log", "failure_log", "event_bodies"}
 
-// split ends the part of each table that is written to, and returns a time between what was published
-// before and after.
+// split ends the current part of each table, and returns a time between the events published before
+// and after the call.
 func (s *parted) split() (border time.Time) {
 	s.t.Helper()
 	step := func(tx pgx.Tx) error {
@@ -48,7 +48,7 @@ func (s *parted) split() (border time.Time) {
 		if err != nil {
 			return err
 		}
-		time.Sleep(2 * time.Millisecond) // now nothing is being published
+		time.Sleep(2 * time.Millisecond) // no event is being published now
 		if err := tx.QueryRow(s.t.Context(), `select clock_timestamp()`).Scan(&border); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *parted) split() (border time.Time) {
 	}
 }
 
-// numberOf returns the least number of an event that is published then.
+// numberOf returns the lowest number of an event published at the given time.
 func numberOf(at time.Time) int64 {
 	return at.Sub(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds() * 4096
 }
@@ -104,7 +104,7 @@ func ofAcct(id string) driver.EncodedEvent {
 	return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`"` + id + `"`)}
 }
 
-// purge purges to the end all that was published before.
+// purge purges everything published before the given time, until no more is left.
 func (s *parted) purge(before time.Time) {
 	s.t.Helper()
 	for more := true; more; {
@@ -115,7 +115,8 @@ func (s *parted) purge(before time.Time) {
 	}
 }
 
-// deliver claims what is due, wants these events of it, with their bodies, and settles it.
+// deliver claims the due deliveries, checks that they are exactly these events with their bodies,
+// and settles them with the outcome.
 func (s *parted) deliver(outcome driver.Effect, want ...string) {
 	s.t.Helper()
 	var got []string
@@ -134,7 +135,7 @@ func (s *parted) deliver(outcome driver.Effect, want ...string) {
 	}
 }
 
-// want checks what is listed of deliveries and of events, the newest first.
+// want checks the lists of deliveries and of events, newest first.
 func (s *parted) want(want ...string) {
 	s.t.Helper()
 	var deliveries, events []string
@@ -157,7 +158,7 @@ func (s *parted) want(want ...string) {
 	}
 }
 
-// first reports of how many of the tables the first part is there.
+// first returns the number of tables whose first part still exists.
 func (s *parted) first() (n int) {
 	s.t.Helper()
 	return s.count(`select count(*) from pg_class where relnamespace = (select oid from pg_namespace where nspname = $1) and relkind = 'r'
@@ -172,7 +173,7 @@ func (s *parted) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// What is past is not seen, and then its part is dropped whole.
+// Past data is hidden at once, and then its whole part is dropped.
 func TestPartsAreDropped(t *testing.T) {
 	s := newParted(t)
 	s.publish("1", "2", "3")
@@ -200,12 +201,12 @@ func TestPartsAreDropped(t *testing.T) {
 	s.want("young")
 	s.deliver(driver.Deliver, "young")
 	s.want("young")
-	s.publish("1") // its id is forgotten
+	s.publish("1") // its earlier id is forgotten
 	s.deliver(driver.Deliver, "1")
 	s.want("1", "young")
 }
 
-// What is past goes even if nothing is published after it.
+// Past data is dropped even if no event is published after it.
 func TestPartsAreDroppedOfIdle(t *testing.T) {
 	s := newParted(t)
 	s.publish("1")
@@ -217,8 +218,8 @@ func TestPartsAreDroppedOfIdle(t *testing.T) {
 	s.want()
 }
 
-// Who reads, as a backup does, keeps what is past from being dropped, not from being past, and
-// neither Purge nor publishing waits for that.
+// A reading transaction, such as a backup, keeps past parts from being dropped, but past data is
+// hidden nevertheless. Neither Purge nor publishing waits for the transaction.
 func TestPurgeBesideABackup(t *testing.T) {
 	s := newParted(t)
 	s.publish("1", "2")
@@ -254,7 +255,7 @@ func TestPurgeBesideABackup(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.purge(border) // it does not try again at once
+	s.purge(border) // this purge does not retry dropping yet
 	if n := s.first(); n != 4 {
 		t.Errorf("%d first parts are there soon after that, want all 4", n)
 	}
@@ -267,7 +268,7 @@ func TestPurgeBesideABackup(t *testing.T) {
 	s.deliver(driver.Deliver, "young", "younger")
 }
 
-// runOut has the parts be those until half an hour ago.
+// runOut makes all parts end half an hour ago.
 func (s *parted) runOut() {
 	s.t.Helper()
 	for _, table := range partedTables {
@@ -276,14 +277,14 @@ func (s *parted) runOut() {
 	}
 }
 
-// numbered counts the events with numbers of the last minute.
+// numbered counts the events whose numbers are from the last minute.
 func (s *parted) numbered() int {
 	s.t.Helper()
 	return s.count(`select count(*) from {}.event_log where event > $1`, numberOf(time.Now().Add(-time.Minute)))
 }
 
-// While no part is ready the clock of events stands still: all that is published is kept, in order, and
-// nothing of it is past, until parts can be made again.
+// While there is no part for the current time, the clock of events stands still. Events are still
+// stored, in order, and do not become past until parts can be made again.
 func TestPublish_NoPartReady_ClockOfEventsStands(t *testing.T) {
 	s := newParted(t)
 	s.runOut()
@@ -293,7 +294,7 @@ func TestPublish_NoPartReady_ClockOfEventsStands(t *testing.T) {
 		t.Errorf("%d events have numbers from five minutes before the end of the parts, want 3", n)
 	}
 	s.want("3", "2", "1")
-	s.purge(time.Now().Add(-time.Hour)) // it makes parts, and moves the marks after that
+	s.purge(time.Now().Add(-time.Hour)) // purge first makes parts, and then moves the marks
 	s.publish("4")
 	if n := s.numbered(); n != 1 {
 		t.Errorf("%d events have the present for their number once there are parts, want 1", n)
@@ -301,7 +302,7 @@ func TestPublish_NoPartReady_ClockOfEventsStands(t *testing.T) {
 	s.want("4", "3", "2", "1")
 }
 
-// A node makes parts when it starts and while it publishes, though none purges.
+// A node makes parts when it starts and while it publishes, even if no node purges.
 func TestNew_NoPartReady_MakesParts(t *testing.T) {
 	s := newParted(t)
 	s.runOut()
@@ -321,7 +322,7 @@ func TestNew_NoPartReady_MakesParts(t *testing.T) {
 	}
 }
 
-// Parts are ready ahead, one after the other, and there are few.
+// Parts are made ahead, without gaps, and there are few of them.
 func TestPartsAhead(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -361,8 +362,8 @@ func TestPartsAhead(t *testing.T) {
 	}
 }
 
-// A host that always has a transaction open which has published keeps no part from being made or
-// dropped, and waits for none of that.
+// If a host always has an open transaction that has published, parts can still be made and dropped,
+// and the transactions do not wait for that.
 func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)
@@ -373,7 +374,7 @@ func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	var longest atomic.Int64
-	for n := range 4 { // each begins before the one before it ends
+	for n := range 4 { // each transaction begins before the previous one ends
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
@@ -394,12 +395,12 @@ func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
 		return s.count(`select count(*) from {}.partitions where kind <> 'event_ids' and below > $1`, numberOf(time.Now().Add(59*24*time.Hour)))
 	}
 	for round := 0; (s.first() > 0 || made() < len(partedTables)) && round < 15; round++ {
-		// A node each time: it does not try again at once.
+		// Use a new node each time, since a node does not retry at once.
 		node := open(t, s.option)
 		if _, err := node.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 100}); err != nil {
 			t.Error(err)
 		}
-		if _, err := node.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil { // parts of 30 days
+		if _, err := node.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil { // this makes parts of 30 days
 			t.Error(err)
 		}
 	}
@@ -414,8 +415,8 @@ func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
 	t.Logf("the longest publication took %v", time.Duration(longest.Load()))
 }
 
-// That a transaction keeps a part for an hour is an error of Purge, which is logged and in Health; what
-// waits for the part is canceled.
+// If a transaction blocks dropping a part for an hour, Purge returns an error, which is logged and
+// reported by Health. Statements that wait for the part are canceled.
 func TestPurge_PartKeptForAnHour_Fails(t *testing.T) {
 	s := newParted(t)
 	border := time.Now().Add(-2 * time.Hour)
@@ -451,14 +452,14 @@ func TestPurge_PartKeptForAnHour_Fails(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the part is dropped after the transaction has ended", func() bool {
-		err := purge(30 * time.Minute) // fails while a lock is not released
+		err := purge(30 * time.Minute) // returns an error while the lock is held
 		n := s.count(`select count(*) from pg_class where relname = 'event_bodies_0' and relnamespace = (select oid from pg_namespace where nspname = $1)`, s.schema)
 		return err == nil && n == 0
 	})
 }
 
-// What is published after a Purge is not past, whatever its times; nor is what was published before
-// by a transaction that is open.
+// Events published after a Purge are not past, even if the times of the Purge are in the future.
+// Neither are events that an open transaction published before it.
 func TestPurgeOfTheFuture(t *testing.T) {
 	s := newParted(t)
 	s.publish("1")
@@ -479,7 +480,7 @@ func TestPurgeOfTheFuture(t *testing.T) {
 	}
 	s.Published("acct")
 	s.want("young", "open")
-	s.publish("young", "open") // their ids are known
+	s.publish("young", "open") // the ids are known, so this stores nothing
 	s.deliver(driver.Deliver, "open", "young")
 	s.want("young", "open")
 	s.purge(time.Now().Add(time.Hour))
@@ -488,7 +489,8 @@ func TestPurgeOfTheFuture(t *testing.T) {
 	s.deliver(driver.Deliver, "young")
 }
 
-// A Purge may end anywhere, for its context or its connection, and others may purge meanwhile.
+// A Purge may be interrupted at any point by its context or a lost connection, while other nodes
+// purge at the same time.
 func TestPurgeCutShort(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)
@@ -518,7 +520,7 @@ func TestPurgeCutShort(t *testing.T) {
 				}
 			})
 		}
-		group.Go(func() { // the server ends sessions
+		group.Go(func() { // makes the server end sessions
 			for range 5 {
 				time.Sleep(rand.N(50 * time.Millisecond))
 				if _, err := pool(t).Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'cut_short'`); err != nil {
@@ -546,7 +548,7 @@ func TestPurgeCutShort(t *testing.T) {
 	}
 }
 
-// Lists, claims, settlements and publications go on while parts are made and dropped.
+// Lists, claims, settlements and publications work while parts are made and dropped.
 func TestPartsComeAndGoAtWork(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)

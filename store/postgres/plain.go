@@ -8,14 +8,14 @@ import (
 )
 
 // Everything specific to plain PostgreSQL is in this file: settings of sessions and of the planner,
-// notifications, transaction snapshots, locks and row locations. All other statements are SQL that
-// other engines with PostgreSQL's protocol also have: internal/cockroach parses them with such an
-// engine's parser and checks their functions. Migrations are exempt, since another engine needs its
-// own.
+// notifications, transaction snapshots, locks and row locations. All other statements use SQL that
+// other engines with PostgreSQL's protocol support: internal/cockroach parses them with the parser
+// of such an engine and checks that it has their functions. Migrations are exempt, since another
+// engine needs its own.
 
 // A plan made while tables were empty, with sequential scans, stays in use until the server
 // analyzes the tables, minutes after they have filled. So sequential scans are off (lookUp). Plans
-// without them look costly, so JIT compilation, which takes a second, is off too.
+// without sequential scans look costly, so JIT compilation, which takes a second, is off too.
 //
 // For the same reason, long statements start from their parameters, never scan a whole table, and
 // have a single plan, made once, that fits all cases (indexed). A delete or update of rows that a
@@ -27,12 +27,13 @@ import (
 //
 // A node that loses power or hangs inside a transaction must not keep its locks, so the server ends
 // its session (indexed). idle_in_transaction_session_timeout counts from the server's last answer;
-// the others detect within 5 s and some probes that a node is gone in the middle of a batch.
+// the TCP keepalive settings detect, within 5 s and a few probes, a node that disappears in the
+// middle of a batch.
 //
 // Connections of our own pool have all these settings from the start. On other connections, each
-// statement or transaction is preceded by its settings in the same round trip; short statements by
-// lookUp alone, since the others would cost a key lookup a tenth more. Statements in the host's
-// transactions are planned with the host's settings.
+// statement or transaction is preceded by its settings in the same round trip; short statements are
+// preceded by lookUp alone, since all settings would make a key lookup a tenth slower. Statements
+// in the host's transactions are planned with the host's settings.
 const (
 	lookUp  = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
 	indexed = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_bitmapscan', 'off', true), ` +
@@ -44,9 +45,11 @@ const (
 
 // Additional settings of some statements.
 const (
-	// inOrder reads lists by the index in their order, even if another index looks cheaper.
+	// inOrder makes the planner read a list through the index that has its order, even if another
+	// index looks cheaper.
 	inOrder = `set_config('enable_sort', 'off', true)`
-	// lockBriefly keeps other events from waiting for an event in an open transaction of the host.
+	// lockBriefly keeps a statement from waiting long for an event that an open transaction of the
+	// host has published.
 	lockBriefly = `set_config('lock_timeout', '100ms', true)`
 	// lockSoon limits a node's own steps: a node that waits longer could miss its heartbeats.
 	lockSoon = `set_config('lock_timeout', '1s', true)`
@@ -78,7 +81,7 @@ const serverStart = `select greatest(pg_postmaster_start_time(), (select stats_r
 
 // forgetForeign deletes changes whose transactions are unknown to this server although their
 // effects are visible, and resets the trim mark if it is ahead of this server. Such rows come from
-// the server where a dump was made.
+// the server where a restored dump was made.
 const forgetForeign = `
 	with here as (
 		select pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next,
@@ -107,9 +110,10 @@ const openPublications = `
 
 // notePublications records the transactions that may have published before the account $2 was
 // closed: at first all open ones, later the recorded ones that are still open. It returns whether
-// there are none. The closing must be committed first; it refuses publications that begin later. $1
-// is the table that publications lock until they end. Preparing a transaction changes its name. So
-// transactions that are prepared while a recorded one may have been prepared are recorded, too.
+// no transaction is recorded. The closing must be committed first; it refuses publications that
+// begin later. $1 is the table that publications lock until they end. Preparing a transaction
+// changes its name. So transactions that are prepared while a recorded one may have been prepared
+// are recorded, too.
 const notePublications = `
 	update storageapi.erasures e set open = array(
 		select distinct l.virtualtransaction from pg_locks l
@@ -128,8 +132,8 @@ const notifiesAll = `select pg_notify(channel, payload) from unnest($1::text[], 
 // listenOn returns the statement that listens on a channel.
 func listenOn(channel string) string { return `listen ` + pgx.Identifier{channel}.Sanitize() }
 
-// These read the change feed and a snapshot, which records whose transactions' changes were
-// visible.
+// These statements read the change feed and a snapshot, which records the transactions whose
+// changes were visible.
 var (
 	changesSince = query("changes_since")
 	beginShards  = query("begin_shards")

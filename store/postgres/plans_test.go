@@ -22,8 +22,9 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// filled puts so many rows into every table that grows, of other accounts, as if all
-// had come since the server last looked: two hours ahead, so that Purge leaves it.
+// filled adds the given number of rows of other accounts to every table that grows, as if they had
+// been added since the server's last analyze. Their times are two hours ahead, so that Purge keeps
+// them.
 const filled = `
 	insert into keys (hash, account, id, name, scopes, created_at, expires_at)
 		select sha256(convert_to('many' || i, 'UTF8')), 'many_' || i %% 1000, 'key_' || i, 'name', '{}', now(), now() + i * interval '1 minute' from generate_series(1, %[1]d) i;
@@ -50,8 +51,8 @@ const filled = `
 	insert into changes (added, kind, shards, webhooks, events)
 		select -i, 1, array[i %% 256], array[-i], array[event] from many`
 
-// asks are calls that look up some rows. Of them is what transactions makes, whose
-// names come with a number.
+// asks are calls that look up some rows. They act on an account made by transacting, whose name
+// ends with a number.
 var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
 	"KeyByHash": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.KeyByHash(ctx, testKey(of, of, 1).Hash)
@@ -138,11 +139,11 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 	},
 }
 
-// What is planned while tables are empty does not read them through once they are full:
-// on connections of the host's, and on our own.
+// Plans made while tables are empty must not read whole tables once these are full, both on the
+// host's connections and on those of Open.
 func TestPlansOfEmptyTables(t *testing.T) {
 	t.Parallel()
-	var late bool // the server tells half a second late what was read, as if by other steps
+	var late bool // statistics arrive half a second late, and could be attributed to other steps
 	if err := pool(t).QueryRow(t.Context(), `select current_setting('server_version_num')::int < 150000`).Scan(&late); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func TestPlansOfEmptyTables(t *testing.T) {
 				for step, do := range steps {
 					of := prefix + step
 					if of == "late Purge" {
-						continue // there is much that it has to do now
+						continue // these calls have many rows to process now
 					}
 					measure("before "+step, func() {
 						transacting(t, s, of)
@@ -233,19 +234,20 @@ func TestPlansOfEmptyTables(t *testing.T) {
 	}
 }
 
-// readThrough are what plans may read from its beginning: indexes of what is asked for, a page of what
-// is in order, or what never has many rows.
+// readThrough lists the tables and indexes that plans may read from the beginning, because they
+// read them in order for a page, or because these never have many rows.
 var readThrough = []string{
 	"alerts_due", "webhooks_held", "recoveries_undone", "changes_probes", "past_webhooks_pkey", "past_webhooks", "recoveries_pkey", "recoveries",
-	"webhooks_account: (id = $2)", // a webhook by its id alone has no index
+	"webhooks_account: (id = $2)", // webhooks have no index by id alone
 	"partitions", "partitions_pkey", "nodes_pkey",
-	"event_log_0_pkey", // its last event
+	"event_log_0_pkey", // to find its last event
 	"versions", "versions_pkey", "marks_pkey", "heartbeats", "heartbeats_pkey", "shard_owners", "shard_owners_pkey", "erasures_pkey", "event_clock", "event_numbers",
 }
 
-// checkPlans checks that what the only connection of a store has prepared, planned while no table has a
-// page, reads no index but from a place that it looks for. All ways look as cheap then; how many
-// pages there are when a step of this test is planned is up to those before.
+// checkPlans checks the prepared statements on the only connection of a store, planned while the
+// tables are empty. Each must read indexes only from a position that it searches for. Empty tables
+// make all plans look equally cheap, while the sizes that other steps of this test see depend on
+// earlier steps.
 func checkPlans(t *testing.T, schema string, s *postgres.Store) {
 	t.Helper()
 	rows, err := s.Pool().Query(t.Context(), `select statement from pg_prepared_statements where position($1 in statement) > 0 and statement not like 'begin%'`, quoted(schema))
@@ -263,7 +265,7 @@ func checkPlans(t *testing.T, schema string, s *postgres.Store) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	firsts := make(map[string]string) // columns of indexes
+	firsts := make(map[string]string) // first column of each index
 	rows, err = conn.Query(t.Context(), `
 		select c.relname::text, a.attname::text from pg_index i join pg_class c on c.oid = i.indexrelid join pg_attribute a on a.attrelid = c.oid and a.attnum = 1
 		where c.relnamespace = $1::regnamespace`, quoted(empty))
@@ -318,7 +320,7 @@ func checkPlans(t *testing.T, schema string, s *postgres.Store) {
 	}
 }
 
-// vacuum has the server know how much is in the tables.
+// vacuum updates the server's statistics about the sizes of the tables.
 func vacuum(t *testing.T, schema string) {
 	t.Helper()
 	for _, table := range tablesOf(t, schema) {
@@ -341,9 +343,8 @@ func tablesOf(t testing.TB, schema string) []string {
 	return list
 }
 
-// readOf returns how many rows and entries of indexes the only connection of a store has
-// read, by table and index; not of shard_owners, which always has the same 256 rows: to read them all
-// is right.
+// readOf returns how many rows and index entries the only connection of a store has read, by table
+// and index. It omits shard_owners, which always has 256 rows and may be read completely.
 func readOf(t *testing.T, s *postgres.Store, schema string) map[string]int64 {
 	t.Helper()
 	if _, err := s.Pool().Exec(t.Context(), `select pg_stat_force_next_flush()`); err != nil {
@@ -364,7 +365,7 @@ func readOf(t *testing.T, s *postgres.Store, schema string) map[string]int64 {
 	return of
 }
 
-// A node with little to do does not have its statements planned with each call.
+// The statements of a mostly idle node are not planned again at each call.
 func TestPlannedOnce(t *testing.T) {
 	option := inSchema(t)
 	config := pool(t).Config()

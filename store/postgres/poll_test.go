@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// notifying keeps the statements that listen or notify.
+// notifying records the statements that listen or notify.
 type notifying struct {
 	mu   sync.Mutex
 	list []string
@@ -33,7 +33,7 @@ func (n *notifying) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.T
 }
 func (*notifying) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A node that only polls finds what others publish, and neither listens nor notifies.
+// A node that only polls finds the events that others publish, and neither listens nor notifies.
 func TestPollOnly(t *testing.T) {
 	option := inSchema(t)
 	seen := &notifying{}
@@ -85,7 +85,7 @@ func TestPollOnly(t *testing.T) {
 	}
 }
 
-// looks counts the looks of a pool, and what a claim reads otherwise.
+// looks counts a pool's reads of the change feed and other reads of a claim.
 type looks struct{ n atomic.Int64 }
 
 func (c *looks) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -107,8 +107,8 @@ func (c *looks) count(sql string) {
 	}
 }
 
-// A node that has nothing to do looks once in a while, with one statement, and nodes
-// drift apart.
+// An idle node reads the change feed at intervals, with one statement, and the reads of different
+// nodes drift apart.
 func TestIdle(t *testing.T) {
 	option := inSchema(t)
 	counted := &looks{}

@@ -17,13 +17,13 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A worker claims and settles as the dispatcher does, and notes what it was told to wait.
+// A worker claims and settles as the dispatcher does, and records the waits that claims return.
 type worker struct {
 	store   *postgres.Store
 	claimed atomic.Int64
 }
 
-// newWorker returns a node that works until the test ends, with connections of its own.
+// newWorker returns a node with separate connections that works until the test ends.
 func newWorker(t *testing.T, option postgres.Option) *worker {
 	t.Helper()
 	p := &worker{store: withTracer(t, nil, option)}
@@ -45,7 +45,7 @@ func newWorker(t *testing.T, option postgres.Option) *worker {
 	return p
 }
 
-// looksEvery returns about how often the node looks.
+// looksEvery returns the approximate interval at which the node reads the change feed.
 func (p *worker) looksEvery(t *testing.T) time.Duration {
 	t.Helper()
 	every, err := p.store.ReadsEvery(t.Context())
@@ -55,7 +55,7 @@ func (p *worker) looksEvery(t *testing.T) time.Duration {
 	return every
 }
 
-// withTracer returns a node with connections of its own.
+// withTracer returns a node with separate, traced connections.
 func withTracer(t *testing.T, tracer pgx.QueryTracer, option postgres.Option) *postgres.Store {
 	t.Helper()
 	config := pool(t).Config()
@@ -68,7 +68,8 @@ func withTracer(t *testing.T, tracer pgx.QueryTracer, option postgres.Option) *p
 	return openOn(t, p, option)
 }
 
-// A node that is notified looks seldom, but often while a host publishes in transactions.
+// A node that is notified seldom reads the change feed, except while a host publishes in
+// transactions.
 func TestLooksAreSeldom(t *testing.T) {
 	option := inSchema(t)
 	owner, other := newWorker(t, option), open(t, option)
@@ -89,7 +90,7 @@ func TestLooksAreSeldom(t *testing.T) {
 	eventually(t, "it looks seldom again", seldom)
 }
 
-// Nodes among which much is published poll, and nobody notifies them; once there is little they are
+// While much is published, nodes poll and are not notified. Once little is published, they are
 // notified again.
 func TestNodesPoll(t *testing.T) {
 	option := inSchema(t)
@@ -101,7 +102,7 @@ func TestNodesPoll(t *testing.T) {
 	publisher := withTracer(t, seen, option)
 	endpoints(t, publisher, 50)
 	published := 0
-	publish := func(n int) { // at once, since much must come within a second on a busy machine, too
+	publish := func(n int) { // concurrently, so that enough is published within a second even on a busy machine
 		t.Helper()
 		var group sync.WaitGroup
 		for range n {

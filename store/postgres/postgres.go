@@ -52,7 +52,7 @@ type Store struct {
 	lookups   *batch.Group[*lookup]
 	cursors   cursors
 	clock     clock
-	partsHeld atomic.Pointer[time.Time] // parts are not dropped before this time, see dropParts
+	partsHeld atomic.Pointer[time.Time] // dropParts does nothing before this time
 
 	sparePartsAt atomic.Int64 // when to check the parts next, in Unix nanoseconds, see checkParts
 }
@@ -81,17 +81,17 @@ func InSchema(name string) Option {
 	}
 }
 
-// Sealed encrypts the webhooks' signing secrets with a data key in the schema, which sealer seals: a
-// [signing.Keyring], or the host's [signing.Sealer] on a key management service. [Open] and [New]
-// call it, encrypt secrets that are in plain text, and seal the data key again if the Sealer
-// reports that it is stale. All nodes must have a Sealer that opens the data key. Nodes that start
-// at the same time agree on one data key. A sealed schema stays sealed.
+// Sealed encrypts the webhooks' signing secrets with a data key. The schema stores the data key,
+// sealed by sealer: a [signing.Keyring], or the host's own [signing.Sealer] for a key management
+// service. [Open] and [New] call sealer, encrypt secrets that are in plain text, and seal the data
+// key again if sealer reports that it is stale. Every node needs a Sealer that opens the data key.
+// Nodes that start at the same time agree on one data key. A sealed schema cannot be unsealed.
 func Sealed(sealer signing.Sealer) Option { return func(o *options) { o.sealer = sealer } }
 
 // PollEvery sets the interval, 1 ms to 1 h, within which a delivering node reads changes that
 // arrive without a notification: events of [Store.PublishTx], and all changes while the node does
-// not listen. Each wait is five to seven eighths of it. A listening node that has received no
-// announcement of a PublishTx reads within 1 s or the interval, the longer one, in case a
+// not listen. Each wait is five to seven eighths of it. While no node announces calls of PublishTx,
+// a listening node reads at least once per second or per interval, whichever is longer, in case a
 // notification was lost. Default: 100 ms.
 func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } }
 
@@ -156,15 +156,15 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// New returns a Store on the caller's pool, which the caller closes after the Store. A step whose
-// context has no deadline takes at most 10 s. After a step without an answer the pool's idle
-// connections are closed. [Open] has settings that detect silent connections sooner.
+// New returns a Store that uses the caller's pool. The caller closes the pool after the Store. A
+// step whose context has no deadline takes at most 10 s. If a step gets no answer, the Store closes
+// the pool's idle connections. [Open] configures its connections to detect a silent server sooner.
 //
 // The schema must exist, see [Migrate]. The role must be allowed to create tables in it and must
-// own its tables, or be a member of the owning role; otherwise nothing could be purged. The
-// connections' default_transaction_isolation must be read committed; the host's own transactions
-// may use any. New returns an error that wraps [ErrClock] if this node's clock differs from the
-// database's by more than an hour. If synchronous_commit or fsync is off, the Warnings of
+// own its tables, or be a member of the owning role; otherwise Purge could not drop old partitions.
+// The connections' default_transaction_isolation must be read committed; the host's own
+// transactions may use any. New returns an error that wraps [ErrClock] if this node's clock differs
+// from the database's by more than an hour. If synchronous_commit or fsync is off, the Warnings of
 // [Store.Capabilities] say so, and webhooks.New logs them.
 func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
 	o := optionsOf(options)
@@ -231,12 +231,12 @@ func warningsOf(commit, sync string) (list []string) {
 	return list
 }
 
-// Capabilities implements [store.Store]. Its Warnings are about settings that [New] found.
+// Capabilities implements [store.Store]. Its Warnings concern settings that [New] found.
 func (s *Store) Capabilities() capability.Set {
 	return capability.Set{Doubt: s.clock.doubted, Warnings: s.warnings, Shared: true, PurgesConcurrently: true}
 }
 
-// Close waits for the running steps and releases this node's shards to the other nodes. Afterwards
+// Close waits for the running steps and releases this node's shards to the other nodes. After Close
 // every method returns [store.ErrClosed].
 func (s *Store) Close() error {
 	s.node.Stop()
@@ -255,7 +255,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin starts a step, which the caller ends with s.steps.RUnlock, or returns why it cannot start.
+// begin starts a step, which the caller ends with s.steps.RUnlock, or returns the error that
+// prevents it.
 func (s *Store) begin(ctx context.Context) error {
 	if !s.steps.TryRLock() {
 		return store.ErrClosed // Close is waiting for earlier steps

@@ -10,7 +10,8 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 )
 
-// askProbe adds a change of the kind $4, in the shard $3, for the webhook $2 of the account $1.
+// askProbe requests a probe: it adds a change of the kind $4, in the shard $3, for the webhook $2
+// of the account $1.
 const askProbe = `
 	insert into storageapi.changes (kind, shards, webhooks, events)
 	select $4::smallint, array[$3::smallint], array[no], array[0] from storageapi.webhooks where account = $1 and id = $2

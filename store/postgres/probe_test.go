@@ -18,8 +18,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What somebody asks of one node is done at once, though the receiver was down for
-// another, which alone knows of its pause, and the database has the webhook rest.
+// A redelivery, a test event, or turning the webhook on, requested on any node, takes effect at
+// once, even if the receiver is paused after failures and only another node, the shard's owner,
+// knows of the pause.
 func TestAnyNodeEndsThePause(t *testing.T) {
 	for name, press := range map[string]func(service *webhooks.WebhookService, webhook driver.Webhook, event string) error{
 		"redelivery": func(service *webhooks.WebhookService, webhook driver.Webhook, event string) error {
@@ -60,7 +61,7 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 	roots := x509.NewCertPool()
 	roots.AddCert(receiver.Certificate())
 	option := inSchema(t)
-	p, err := pgxpool.NewWithConfig(t.Context(), pool(t).Config()) // a node that runs keeps a connection, and other tests run beside
+	p, err := pgxpool.NewWithConfig(t.Context(), pool(t).Config()) // separate, since a running node keeps a connection
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 			if _, err := second.EventDeliveries(t.Context(), "acct", id); err != nil {
 				continue // the test event
 			}
-			if took := time.Since(begun); took > 3*time.Second { // it is some 50 ms where the machine is idle
+			if took := time.Since(begun); took > 3*time.Second { // about 50 ms on an idle machine
 				t.Errorf("the first event came after %v", took)
 			}
 			return

@@ -28,10 +28,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// nodeEnv makes a process of the test binary a node: it holds the connection string.
+// nodeEnv, if set to a connection string, makes a process of the test binary a node. rootsEnv has
+// the receiver's certificate.
 const nodeEnv, rootsEnv = "STORAGEAPI_TEST_NODE", "STORAGEAPI_TEST_ROOTS"
 
-// accounts have a webhook each.
+// accounts is the number of accounts, each with one webhook.
 const accounts = 20
 
 // runNode delivers until the process is killed, or its standard input ends.
@@ -58,7 +59,7 @@ func runNode(dsn string) {
 			Timeout: 2 * time.Second,
 		}, Concurrency: webhooks.Concurrency{PerWebhook: nodeCap},
 		Retry:  webhooks.RetryPolicy{Delays: []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second}},
-		Logger: slog.New(slog.DiscardHandler), // the database will be away, and that is to be seen by what is delivered
+		Logger: slog.New(slog.DiscardHandler), // the test takes the database down, and checks only deliveries
 	})
 	check(err)
 	reports, err := alerts.New(s, service, alerts.Config{})
@@ -68,14 +69,14 @@ func runNode(dsn string) {
 	check(s.Close())
 }
 
-// Some more accounts have used up their bandwidth, all at different times. Each node
-// notices it when it happens.
+// metered is the number of further accounts, which use up their bandwidth at different times. Each
+// node reports it when it happens.
 const metered = 60
 
 func meteredAccount(i int) string { return fmt.Sprint("metered_", i) }
 
-// meter reports the use of the account whose time it is, and calls told when a report
-// is acknowledged.
+// meter reports the usage of each account when it is due, and calls told once the report is
+// acknowledged.
 func meter(ctx context.Context, service *alerts.AlertService, told func(i int)) {
 	for ctx.Err() == nil {
 		i := int(time.Now().UnixMilli()/200) % metered
@@ -86,7 +87,7 @@ func meter(ctx context.Context, service *alerts.AlertService, told func(i int)) 
 	}
 }
 
-// nodeCap is PerWebhook of the nodes.
+// nodeCap is the nodes' PerWebhook setting.
 const nodeCap = 8
 
 // A node is a process that delivers.
@@ -124,21 +125,20 @@ func (n *node) kill() {
 	_ = n.process.Wait()
 }
 
-// A ledger knows what was acknowledged and what arrived.
+// A ledger records the acknowledged events and the events that arrived.
 type ledger struct {
 	mu           sync.Mutex
 	acknowledged map[string]bool
 	arrived      map[string]int
-	under        map[string]int // requests under way, by path
+	under        map[string]int // running requests, by path
 	most         map[string]int
 	dead         int // requests to the receiver that is down
 
-	reported map[string]bool           // paths of accounts whose use was reported
+	reported map[string]bool           // paths of accounts whose usage was reported
 	alerts   map[string]map[string]int // requests, by path and type, and by event
 }
 
-// newLedger returns a ledger with the receiver that fills it, and the certificate of
-// that in PEM.
+// newLedger returns a ledger, the receiver that fills it, and the receiver's certificate as PEM.
 func newLedger(t *testing.T) (l *ledger, receiver *httptest.Server, roots string) {
 	t.Helper()
 	l = &ledger{
@@ -150,7 +150,7 @@ func newLedger(t *testing.T) (l *ledger, receiver *httptest.Server, roots string
 	return l, receiver, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}))
 }
 
-// load publishes until stop is called, which waits for what is being published.
+// load publishes until stop is called; stop waits for calls that are still publishing.
 func (l *ledger) load(service *webhooks.WebhookService, reports *alerts.AlertService) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var publishers sync.WaitGroup
@@ -175,8 +175,8 @@ func (l *ledger) load(service *webhooks.WebhookService, reports *alerts.AlertSer
 	}
 }
 
-// more waits until the use of so many more accounts was reported, which takes a second
-// for five, or as long as the machine needs.
+// more waits until the usage of n more accounts was reported, which takes a second for every five
+// accounts, or longer on a busy machine.
 func (l *ledger) more(t *testing.T, n int) {
 	t.Helper()
 	reported := func() int {
@@ -192,7 +192,7 @@ func (l *ledger) more(t *testing.T, n int) {
 	}
 }
 
-// await waits until all that was acknowledged has arrived.
+// await waits until all acknowledged events have arrived.
 func (l *ledger) await(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -217,10 +217,10 @@ func (l *ledger) await(t *testing.T) {
 		len(l.acknowledged), twice, l.dead, len(l.alerts))
 }
 
-// alertsOf are the types of what tells that an account has used up its bandwidth.
+// alertsOf are the types of the events that are sent when an account uses up its bandwidth.
 var alertsOf = []driver.EventType{alerts.TypeBandwidthLimitApproaching, alerts.TypeBandwidthLimitReached}
 
-// alertName names an alert to an account's path.
+// alertName returns the name of an alert of a type to an account's path.
 func alertName(path string, of driver.EventType) string { return path + " " + string(of) }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -305,7 +305,7 @@ func TestFailover(t *testing.T) {
 	l.await(t)
 }
 
-// onPrimary returns a store with a webhook on a server that waits for its only standby.
+// onPrimary returns a store with a webhook on a server whose commits wait for its only standby.
 func onPrimary(t *testing.T) (s *postgres.Store, primary, standby *cluster.Cluster) {
 	t.Helper()
 	primary, standby = replicated(t)
@@ -320,8 +320,8 @@ func onPrimary(t *testing.T) (s *postgres.Store, primary, standby *cluster.Clust
 	return s, primary, standby
 }
 
-// TestStandbyLost kills the only synchronous standby: commits wait for it then. Whoever
-// publishes is told before long, and that what they published may be there; it is.
+// TestStandbyLost kills the only synchronous standby, so that commits wait for it. Publishers soon
+// get an error, which says that the event may have been stored, and it has been.
 func TestStandbyLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -366,7 +366,7 @@ func TestStandbyLost(t *testing.T) {
 	}
 }
 
-// TestCrashes kills nodes and the database under load. What was acknowledged arrives.
+// TestCrashes kills nodes and the database under load. All acknowledged events must arrive.
 func TestCrashes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -422,18 +422,17 @@ func TestCrashes(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for path, n := range l.most {
-		// What a node that was killed had sent may still be worked on.
+		// The receiver may still be handling requests of a node that was killed.
 		if n > 2*nodeCap {
 			t.Errorf("%s had %d requests at a time, want at most %d", path, n, nodeCap)
 		}
 	}
-	if l.dead > 60 { // three nodes that do not know of each other's probes have far more of them
+	if l.dead > 60 { // three nodes that probe independently would send far more
 		t.Errorf("the receiver that is down had %d requests", l.dead)
 	}
 }
 
-// createAll creates the webhooks of the accounts that events are of, and of those that
-// are metered.
+// createAll creates the webhooks of the accounts with events and of the metered accounts.
 func createAll(t *testing.T, service *webhooks.WebhookService, url string) {
 	t.Helper()
 	for i := range accounts {
@@ -452,7 +451,7 @@ func create(t *testing.T, service *webhooks.WebhookService, account, url string)
 	}
 }
 
-// publish publishes an event until that is acknowledged.
+// publish retries publishing an event until it is acknowledged.
 func (l *ledger) publish(service *webhooks.WebhookService, event webhooks.Event) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -468,7 +467,7 @@ func (l *ledger) publish(service *webhooks.WebhookService, event webhooks.Event)
 	}
 }
 
-// lost returns what was acknowledged and has not arrived.
+// lost returns the acknowledged events that have not arrived.
 func (l *ledger) lost() (ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -487,7 +486,7 @@ func (l *ledger) lost() (ids []string) {
 	return ids
 }
 
-// cutConnections ends all connections to the database but its own.
+// cutConnections ends all other connections to the database.
 func cutConnections(t *testing.T, dsn string) {
 	t.Helper()
 	p, err := pgxpool.New(t.Context(), dsn)

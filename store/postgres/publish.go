@@ -12,8 +12,8 @@ import (
 // Enqueue implements [driver.WebhookStore].
 //
 // Events are ordered by the time of publishing. An event whose Enqueue is still running may take a
-// place before an event already stored, so a client that pages through the newest first at that
-// moment may miss it. ListEvents with the oldest first misses none.
+// place before an event already stored, so a client that pages from the newest event at that moment
+// may miss it. ListEvents with the oldest event first misses none.
 //
 // An event whose id was published in an open transaction of the host waits for that transaction to
 // end, without delaying others. If ctx ends first, the event is not stored.
@@ -38,18 +38,18 @@ func (s *Store) enqueued(account string, deliveries int, err error) (int, error)
 // Published starts the deliveries of events that [Store.EnqueueTx] or [Store.PublishTx] published
 // for these accounts. Call it after the transaction has committed. Without the call, deliveries
 // begin within the time of [PollEvery]. It returns at once, without waiting for the database. Calls
-// before the commit, or for accounts without such events, do no harm.
+// before the commit, or for accounts without such events, are harmless.
 func (s *Store) Published(accounts ...string) {
 	s.changed(accounts...)
 }
 
-// EnqueueTx is Enqueue in the host's transaction: the event is stored only if the transaction
-// commits. Deliveries begin within the time of [PollEvery] after the commit, or at once if
-// [Store.Published] is called then.
+// EnqueueTx is like Enqueue, but runs in the host's transaction: the event is stored only if the
+// transaction commits. Deliveries begin within the time of [PollEvery] after the commit, or at once
+// if [Store.Published] is called then.
 //
 // The event is listed with the time of the call and sent to the webhooks subscribed at that time,
 // so commit soon: an open transaction delays [Store.ListEvents] with the oldest first, and erasures
-// of accounts that began later. A host that loses power before its commit leaves the transaction
+// of accounts that begin after it. A host that loses power before its commit leaves the transaction
 // open, and Enqueue of the same id waiting, until the server ends it: set
 // idle_in_transaction_session_timeout. The statement runs with the transaction's settings; only ctx
 // limits its time.
@@ -66,8 +66,9 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded driver.Encoded
 	return deliveries, err
 }
 
-// PublishTx is [webhooks.WebhookService.Publish] in the host's transaction (transactional outbox):
-// the event is delivered only if the transaction commits. See [Store.EnqueueTx].
+// PublishTx is like [webhooks.WebhookService.Publish], but runs in the host's transaction
+// (transactional outbox): the event is delivered only if the transaction commits. See
+// [Store.EnqueueTx].
 //
 //	if err := s.PublishTx(ctx, tx, service, event); err != nil {
 //		return err // and roll back
@@ -77,10 +78,10 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded driver.Encoded
 //	}
 //	s.Published(account) // optional: its deliveries begin at once
 //
-// The event is sent to all webhooks that subscribe to its type, whatever their thresholds. For
+// The event is sent to all webhooks that subscribe to its type, regardless of their thresholds. For
 // events that depend on a threshold or limit, call the Report methods of package alerts after the
-// commit instead: they choose the receivers and send one event per crossing. The next report makes
-// up for a report that was lost with its process, so report current values regularly.
+// commit instead: they choose the receivers and send one event per crossing. If a process crashes
+// before its report, the next report makes up for it, so report current values regularly.
 func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, service *webhooks.WebhookService, event webhooks.Event) error {
 	encoded, err := service.Encode(ctx, event)
 	if err != nil {

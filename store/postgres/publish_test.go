@@ -30,7 +30,7 @@ func lowBalance(account, id string) webhooks.Event {
 	return webhooks.Event{ID: id, Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 }
 
-// statements counts those that are begun.
+// statements counts the statements that are begun.
 type statements struct{ n int }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -95,8 +95,7 @@ func TestPublishTx(t *testing.T) {
 	}
 }
 
-// An event that is published while the clock stands back has no earlier time than
-// those before it.
+// An event published while the clock is set back does not get an earlier time than previous events.
 func TestClockSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
@@ -116,7 +115,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 	first := enqueue("first")
 	const hour = 3600 * 1_000_000 * 4096
-	for _, table := range []string{"event_log", "event_ids", "pending"} { // as if it had been published in an hour
+	for _, table := range []string{"event_log", "event_ids", "pending"} { // as if the event had been published an hour from now
 		if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.`+table+` set event = event + $1`, int64(hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +141,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// A node that listens reports at once what another node publishes.
+// A listening node reports events of other nodes at once.
 func TestDeliver_AnotherNodePublishes_IsNotified(t *testing.T) {
 	option := inSchema(t)
 	a, b := open(t, option, postgres.PollEvery(time.Hour)), open(t, option)
@@ -161,8 +160,8 @@ func TestDeliver_AnotherNodePublishes_IsNotified(t *testing.T) {
 	}
 }
 
-// What was published in a transaction of the host is delivered at once if the host calls
-// Published after the commit, on any node.
+// Events published in a transaction of the host are delivered at once if the host calls Published
+// on any node after the commit.
 func TestPublished(t *testing.T) {
 	option := inSchema(t)
 	owner, other := open(t, option, postgres.PollEvery(time.Hour)), open(t, option)

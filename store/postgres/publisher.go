@@ -30,14 +30,14 @@ const (
 
 // A publisher stores events in batches, each in one statement and one commit.
 //
-// An error of a batch may be due to one of its events, such as an event whose id an open transaction
-// of the host has published. So after an error the events are stored in small batches, and those of
-// a small batch that failed one by one.
+// A batch may fail because of one event, for example if an open transaction of the host has
+// published the event's id. So after a failure the events are stored in smaller batches, and the
+// events of a smaller batch that fails are stored one by one.
 type publisher struct {
 	store   *Store
 	group   *batch.Group[*publication]
 	retries *batch.Group[*publication] // of events whose batch failed
-	alone   chan struct{}              // semaphore for storing events one by one
+	alone   chan struct{}              // semaphore for storing events one by one, see maxAlone
 }
 
 // A publication is an event that is published in a batch.

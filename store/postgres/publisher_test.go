@@ -251,7 +251,7 @@ func TestPublishTogether(t *testing.T) {
 	})
 }
 
-// A context that ends while its batch is being stored has no effect on the batch.
+// A context that ends while its batch is being stored does not affect the batch.
 func TestPublishTogetherUnderWay(t *testing.T) {
 	name, option := migratedSchema(t)
 	p := newPress(t, option)

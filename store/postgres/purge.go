@@ -22,9 +22,9 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// Purge implements [driver.WebhookStore]. It also removes the remaining rows of deleted webhooks. Past
-// data is hidden as soon as Purge has moved the marks; it takes up space until its part is dropped,
-// see dropParts.
+// Purge implements [driver.WebhookStore]. It also removes the remaining rows of deleted webhooks.
+// Past data is hidden as soon as Purge has moved the marks, but uses disk space until its part is
+// dropped, see dropParts.
 func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
@@ -77,7 +77,7 @@ func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err e
 // moveMarks moves the marks to the times of a purge, so that older events are past. The marks stay
 // below the numbers of new events and of events in open transactions, even if the times are later.
 // They do not move while the clock of events stands still because no part is ready: new events then
-// get numbers of the past.
+// get numbers in the past.
 func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error {
 	var names []string
 	var before []int64
@@ -102,7 +102,7 @@ func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error
 }
 
 const (
-	// It locks the rows in one order.
+	// moveMarks locks the rows in a fixed order, to avoid deadlocks.
 	moveMarks = `
 		update storageapi.marks m set event = least(t.before, $3::bigint)
 		from (

@@ -14,9 +14,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkPurge removes all that -due events have left, of which nine tenths were
-// delivered and the others are still owed, in the steps of webhooks.Retention, while
-// others publish and claim: how long these wait is what a step holds them up.
+// BenchmarkPurge removes all rows of -due events, nine tenths of them delivered and the others
+// pending, in the steps of webhooks.Retention. Meanwhile other goroutines publish and claim: their
+// times show how much a step delays them.
 func BenchmarkPurge(b *testing.B) {
 	p, _ := durable(b)
 	s := openOn(b, p)
@@ -70,7 +70,7 @@ func BenchmarkPurge(b *testing.B) {
 	}
 }
 
-// timed returns how long it takes to do something.
+// timed returns the duration of do.
 func timed(b *testing.B, do func() error) time.Duration {
 	begun := time.Now()
 	if err := do(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// TestQueries: each file of queries is one statement that the database can prepare, and its
-// comment explains its parameters.
+// TestQueries checks that each query file is one statement that the database can prepare, and that
+// its comment explains its parameters.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("queries/*.sql")

@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// failures keeps what statements failed with. A step that PostgreSQL ended because of
-// a deadlock is taken again, and nobody else would know.
+// failures records the errors of statements. A step that PostgreSQL ends because of a deadlock is
+// repeated, so that only this record shows the deadlock.
 type failures struct {
 	mu   sync.Mutex
 	list []error
@@ -47,9 +47,8 @@ func (f *failures) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.Trac
 }
 func (f *failures) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// What a node has leased it settles, whatever others do with the same deliveries and
-// webhooks meanwhile: claim, let leases run out, deliver again, change, purge. Nobody
-// locks another out.
+// A node can settle the deliveries that it has claimed while others claim, redeliver, change and
+// purge the same deliveries and webhooks. No steps deadlock.
 func TestSettlingBesideOthers(t *testing.T) {
 	const hooks, events, rounds = 8, 80, 12
 	option := inSchema(t)
@@ -75,7 +74,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 	event := func(round, i int) string { return fmt.Sprintf("evt_%d_%d", round, i) }
 
 	for round := range rounds {
-		border := time.Now().Add(-time.Hour) // Purge ends what is under way, too: nothing here is that old
+		border := time.Now().Add(-time.Hour) // Purge also ends deliveries in flight, but none here is that old
 		for i := range events {
 			if _, err := nodes[0].Enqueue(t.Context(), driver.EncodedEvent{ID: event(round, i), Account: account(i), Type: alerts.TypeBalanceLow}); err != nil {
 				t.Fatal(err)
@@ -93,12 +92,12 @@ func TestSettlingBesideOthers(t *testing.T) {
 				}
 			})
 		}
-		other(func() error { // attempts that come to nothing
+		other(func() error { // claims that are never settled
 			tasks, err := storetest.WorkerOf(nodes[2]).Claim(t.Context(), 3)
 			storetest.WorkerOf(nodes[2]).Release(tasks...)
 			return err
 		})
-		other(func() error { // nothing, but for what is settled
+		other(func() error { // has an effect only on settled deliveries
 			i := rand.N(events)
 			return nodes[3].Redeliver(t.Context(), account(i), fmt.Sprintf("wh_%06d", i%hooks), event(round, i), audit.Entry{})
 		})
@@ -149,7 +148,8 @@ func TestSettlingBesideOthers(t *testing.T) {
 	}
 }
 
-// What is being attempted is settled, though another node resends it and changes its webhook meanwhile.
+// A delivery that is being attempted can be settled although another node redelivers it and changes
+// its webhook meanwhile.
 func TestLeasedStays(t *testing.T) {
 	option := inSchema(t)
 	s, other := open(t, option), open(t, option)

@@ -150,7 +150,7 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	return len(pending), tx.SendBatch(ctx, batch).Close()
 }
 
-// lockMark serializes the steps of one kind.
+// lockMark locks the mark name until the transaction ends, which serializes the steps that lock it.
 func (s *Store) lockMark(ctx context.Context, tx pgx.Tx, name string) error {
 	return tx.QueryRow(ctx, s.sql(`select name from storageapi.marks where name = $1 for update`), name).Scan(&name)
 }

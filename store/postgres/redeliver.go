@@ -14,7 +14,8 @@ var (
 	makeDue = query("make_due")
 )
 
-// unskip removes the records that deliveries of the events $2 to the webhook $1 were skipped.
+// unskip deletes the log rows which record that deliveries of the events $2 to the webhook $1 were
+// skipped.
 const unskip = `delete from storageapi.attempt_log where webhook = $1 and event = any($2::bigint[]) and number = 0 and state = 3`
 
 // redeliverable selects the number of the event $2 of the account $1, if it has a body.
@@ -57,9 +58,10 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	return err
 }
 
-// redeliver makes a delivery the next of its webhook and requests a probe.
+// redeliver makes the delivery the next that its webhook receives, and requests a probe.
 func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
-	// isPending locks a pending delivery, which stays so until the transaction ends.
+	// isPending reports whether the delivery is pending, and if so locks it, so that it stays
+	// pending until the transaction ends.
 	isPending := func() (bool, error) {
 		found, err := tx.Exec(ctx, s.sql(`select event from storageapi.pending where webhook = $1 and event = $2 for update`), no, event)
 		return found.RowsAffected() > 0, err
@@ -72,7 +74,7 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 		settled, err = s.requeue(ctx, tx, account, no, []int64{event}, []int16{stateDelivered, stateDead, stateSkipped}, false)
 		if err == nil && len(settled) == 0 {
 			change = changeNudge
-			if is, err = isPending(); err == nil && !is { // no other call has made it pending
+			if is, err = isPending(); err == nil && !is { // nor has another call made it pending
 				err = apierr.ErrNotFound
 			}
 		}

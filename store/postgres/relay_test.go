@@ -10,20 +10,20 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A relay is a port on loopback behind which the server is. When it is silent, it takes
-// connections and what is sent, and passes nothing on: neither side learns of it.
+// A relay is a loopback port that forwards to the server. While it is silent, it accepts
+// connections and data but forwards nothing, so that neither side notices.
 type relay struct {
 	listener net.Listener
 	network  string
 	address  string
 
 	mu    sync.Mutex
-	mute  bool    // what connects from now on
-	lines []*line // all there were
+	mute  bool    // whether new connections are silent
+	lines []*line // all lines, including closed ones
 	group sync.WaitGroup
 }
 
-// A line is a connection by way of a relay.
+// A line is a connection through a relay.
 type line struct {
 	relay *relay
 	ends  [2]net.Conn
@@ -54,7 +54,7 @@ func newRelay(t testing.TB) *relay {
 	return r
 }
 
-// dsn returns how to connect by way of the relay.
+// dsn returns a connection string that connects through the relay.
 func (r *relay) dsn(t testing.TB, more string) string {
 	config := pool(t).Config().ConnConfig
 	return fmt.Sprintf("host=127.0.0.1 port=%d user=%s password='%s' dbname=%s sslmode=disable %s",
@@ -83,8 +83,8 @@ func (r *relay) accept() {
 	}
 }
 
-// pass passes on what comes, until one end closes: which a silent line does not tell
-// the other.
+// pass forwards data until one end closes, and then closes the other end, unless the line is
+// silent.
 func (l *line) pass(from, to net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -116,7 +116,7 @@ func (l *line) close() {
 	}
 }
 
-// silence makes all connections silent, and those to come as long as mute is set.
+// silence makes all current connections silent and, if mute is set, also new ones.
 func (r *relay) silence(mute bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// A tally has what workers were told is stored: events and their accounts.
+// A tally records the events, with their accounts, that the store has acknowledged to workers.
 type tally struct {
 	mu     sync.Mutex
 	events map[string]string
@@ -39,7 +39,7 @@ func (l *tally) count() int {
 	return len(l.events)
 }
 
-// more waits until so many more were told.
+// more waits until n more events are acknowledged.
 func (l *tally) more(t *testing.T, n int) {
 	t.Helper()
 	before := l.count()
@@ -50,7 +50,7 @@ func (l *tally) more(t *testing.T, n int) {
 	}
 }
 
-// want delivers what is pending, and reports what was told and is not delivered.
+// want delivers all pending events, and fails the test if an acknowledged event was not delivered.
 func (l *tally) want(t *testing.T, s *postgres.Store) {
 	t.Helper()
 	lost := 0
@@ -76,8 +76,8 @@ func (l *tally) want(t *testing.T, s *postgres.Store) {
 	t.Logf("%d events were acknowledged", len(l.events))
 }
 
-// Nodes of this version and of the next one are at work on one database while the first
-// of the next one migrates it. A node of this version starts again after that.
+// Nodes of this version and of the next work on one database while the first node of the next
+// version migrates it. Afterwards a node of this version can start again.
 func TestUpgradeAtWork(t *testing.T) {
 	p, option := pool(t), postgres.InSchema(newSchema(t))
 	next := further(`alter table storageapi.keys add column more text`, len(postgres.SQL()))
@@ -115,8 +115,8 @@ func TestUpgradeAtWork(t *testing.T) {
 
 var release = flag.String("release", "", "the commit of the last release, whose nodes share a database with those of this one")
 
-// With -release=v0.1.0, or another commit: the same as TestUpgradeAtWork with processes of that
-// commit, the last of which was rolled back.
+// TestNodesOfTheLastRelease is TestUpgradeAtWork with processes of the commit -release, such as
+// v0.1.0. The last of these processes starts after the migration, as in a rollback.
 func TestNodesOfTheLastRelease(t *testing.T) {
 	if *release == "" {
 		t.Skip("-release names no commit")
@@ -150,7 +150,7 @@ func TestNodesOfTheLastRelease(t *testing.T) {
 	told.want(t, openOn(t, p))
 }
 
-// clonedAt returns a directory with the repository as it was at a commit, and runs commands.
+// clonedAt returns a directory with the repository at a commit, and a function that runs commands.
 func clonedAt(t *testing.T, commit string) (tree string, run func(dir, name string, args ...string) string) {
 	t.Helper()
 	run = func(dir, name string, args ...string) string {

@@ -16,7 +16,7 @@ const (
 	webhookRequests = 1
 )
 
-// forgetStep is how many old requests are removed, at most, when a new one is recorded.
+// forgetStep is the maximum number of old requests that are removed when a new request is recorded.
 const forgetStep = 8
 
 // create creates a key or a webhook of an account with options.
@@ -53,8 +53,8 @@ func (s *Store) lockAccount(ctx context.Context, tx pgx.Tx, account string) erro
 	return err
 }
 
-// checkLimit returns exceeded if the account has more than limit, including the new one. A limit of
-// 0 means none.
+// checkLimit returns the error exceeded if count, which includes the new row, is more than limit. A
+// limit of 0 means no limit.
 func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string, limit int, exceeded error) error {
 	if limit == 0 {
 		return nil
@@ -89,8 +89,8 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 }
 
 const (
-	// forgetRequests locks its rows in one order, and runs before the transaction locks its own
-	// request. So creations wait for each other without deadlocks.
+	// forgetRequests locks its rows in a fixed order, before the transaction locks its own request.
+	// So concurrent creations wait for each other and do not deadlock.
 	forgetRequests = `
 		with old as materialized (
 			select kind, account, name from storageapi.requests where at < ` + confirmedNow + ` - $1 * interval '1 microsecond'

@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestStoreRetries: a store of a database that asks for many transactions to be made again
-// (SQLSTATE 40001), within them or at their commit, is as any other; so is one whose partitions are
-// often not known yet where they are needed (SQLSTATE 23514).
+// TestStoreRetries runs the store tests on a database that often requires transactions to be
+// repeated (SQLSTATE 40001), during a statement or at the commit, and on one that often does not
+// know a new partition yet (SQLSTATE 23514). The store must work as usual.
 func TestStoreRetries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("what changes something, once more")
@@ -28,17 +28,17 @@ func TestStoreRetries(t *testing.T) {
 	})
 }
 
-// changing are groups of storetest in which each method that changes something is called.
+// changing lists the groups of storetest tests that together call each method that changes data.
 var changing = []string{
 	"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "UpdateWebhook", "DeleteWebhook", "EnqueueRaces", "AlertRaces", "UpdateScan", "DedupKeys",
 	"Attempts", "Settle", "Failing", "Off", "Redeliver", "AdvanceRecovery", "Purge", "DeliveryRaces", "EraseAccount", "AuditEntriesOfChanges", "Transfer",
 }
 
-// asking are schemas whose tables have triggers that call ask_again.
+// asking has schemas whose tables have triggers that call ask_again.
 var asking schemaPool
 
-// askingAgain returns an option for an empty schema in which one of four transactions that change something
-// fails.
+// askingAgain returns an option for an empty schema in which one in four transactions that change
+// data fails.
 func askingAgain(t *testing.T) postgres.Option {
 	t.Helper()
 	exec := func(schema, sql string) {

@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// A schema from before 0.1.0 is refused, whatever its version, and is not changed.
+// Migrate refuses a schema from before 0.1.0, regardless of its version, and does not change it.
 func TestMigrate_SchemaFromBeforeTheFirstRelease_Refuses(t *testing.T) {
 	p := pool(t)
 	for _, version := range []int{1, 25} {
@@ -40,7 +40,7 @@ func TestMigrate_SchemaFromBeforeTheFirstRelease_Refuses(t *testing.T) {
 	}
 }
 
-// A schema that was made by other statements of the same version is refused.
+// A schema created by different statements with the same version is refused.
 func TestChecksumRefused(t *testing.T) {
 	p := pool(t)
 	for version := range len(postgres.SQL()) {
@@ -61,8 +61,8 @@ func TestChecksumRefused(t *testing.T) {
 	}
 }
 
-// newRole returns connections of a role of its own, which may log in, to a database of its
-// own, in which the statements were run before: {} in them is the role's name.
+// newRole creates a role and a database, runs the statements before in the database, and returns
+// connections of the role to it. In the statements {} is replaced by the role's name.
 func newRole(t *testing.T, before ...string) (p *pgxpool.Pool, role string) {
 	t.Helper()
 	admin := pool(t)
@@ -94,7 +94,7 @@ func newRole(t *testing.T, before ...string) (p *pgxpool.Pool, role string) {
 	return connect(role), role
 }
 
-// A role that owns the schema need not be allowed to create any.
+// A role that owns the schema does not need the right to create schemas.
 func TestMigrateAnAdministratorsSchema(t *testing.T) {
 	for _, schema := range []string{postgres.DefaultSchema, `a'b`, `exists storageapi`} {
 		p, _ := newRole(t, `create schema `+quoted(schema)+` authorization {}`)
@@ -117,7 +117,7 @@ func TestMigrateAnAdministratorsSchema(t *testing.T) {
 	}
 }
 
-// A role that could not make and drop parts is refused by New, which says what is missing.
+// New refuses a role that cannot make and drop parts, and its error names the missing right.
 func TestNew_RoleThatCannotPurge_Refuses(t *testing.T) {
 	p, role := newRole(t)
 	owner := "owner of " + role
@@ -171,8 +171,8 @@ func TestNew_RoleThatCannotPurge_Refuses(t *testing.T) {
 	_ = s.Close()
 }
 
-// A role that bears the name of the schema has its tables where it had them before, and
-// finds them, on connections that it has and on new ones.
+// A role with the schema's name still creates and finds its own tables in the same place as before,
+// on existing and new connections.
 func TestRoleOfTheSchemasName(t *testing.T) {
 	for path, home := range map[string]string{`"$user", public`: "public", `app, "$user",public`: "app", `"$user"`: ""} {
 		p, role := newRole(t,
@@ -199,7 +199,7 @@ func TestRoleOfTheSchemasName(t *testing.T) {
 		defer another.Close()
 		for _, p := range []*pgxpool.Pool{p, p, p, p, another} {
 			_, err := p.Exec(t.Context(), `create table if not exists keys (n integer)`)
-			if home == "" { // the role had nowhere to put it
+			if home == "" { // the role had no schema for its tables
 				if err == nil {
 					t.Error("a table could be created with no schema to be in")
 				}
@@ -221,7 +221,7 @@ func TestRoleOfTheSchemasName(t *testing.T) {
 	}
 }
 
-// The schema's function and nodes agree on the shard of an account.
+// The schema's function shard_of and the nodes compute the same shard of an account.
 func TestShardOf(t *testing.T) {
 	name, _ := migratedSchema(t)
 	list := []string{"a", " ", "acct_1", "é", "ß", "\u2028", "日本", "🙂", "a\u0301", "\u007f", "\U0010ffff", "\ufffd", "%s'\"$1", strings.Repeat("ü", 500)}

@@ -16,11 +16,11 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// used are schemas whose tests have ended: to empty one takes the server a tenth of the
-// time that it takes to migrate another, which is longer than most tests of the suite.
+// used has schemas whose tests have ended. To empty a schema takes a tenth of the time to migrate a
+// new one, which takes longer than most tests of the suite.
 var used schemaPool
 
-// A schemaPool has schemas whose tests have ended.
+// A schemaPool has schemas whose tests have ended, for reuse.
 type schemaPool struct {
 	mu      sync.Mutex
 	schemas []usedSchema
@@ -28,18 +28,19 @@ type schemaPool struct {
 
 type usedSchema struct {
 	name   string
-	tables []string // as migrations left it
-	empty  string   // the statements that bring the rows to where migrations left them, once all are gone
+	tables []string // tables that the migrations created
+	empty  string   // statements that restore the initial rows after all rows were deleted
 }
 
-// emptySchema returns an option for a schema that is as migrations leave it, for a test
-// that changes nothing but rows.
+// emptySchema returns an option for a newly migrated or reset schema. The test must change only
+// rows.
 func emptySchema(t testing.TB) postgres.Option {
 	t.Helper()
 	return used.take(t, func(string) {})
 }
 
-// take returns an option for an empty schema. It calls made with the name of one that is new.
+// take returns an option for an empty schema. If it creates a new schema, it calls made with its
+// name.
 func (p *schemaPool) take(t testing.TB, made func(schema string)) postgres.Option {
 	t.Helper()
 	p.mu.Lock()
@@ -83,15 +84,15 @@ func isDeadlock(err error) bool {
 	return errors.As(err, &e) && e.Code == "40P01"
 }
 
-// dropUsed drops the schemas that are left, for TestMain.
+// dropUsed drops the remaining schemas, for TestMain.
 func dropUsed() {
 	for _, s := range append(used.schemas, asking.schemas...) {
 		_, _ = server.pool.Exec(context.Background(), `drop schema `+quoted(s.name)+` cascade`)
 	}
 }
 
-// hasItsTables drops the parts of tables that were made by a test, and reports whether none was
-// dropped.
+// hasItsTables drops the parts that a test has made, and reports whether the schema still has all
+// its original tables.
 func (s *usedSchema) hasItsTables(t testing.TB) bool {
 	t.Helper()
 	now := tablesIn(t, s.name)
@@ -108,8 +109,8 @@ func (s *usedSchema) hasItsTables(t testing.TB) bool {
 const relations = `select format('%I.%I', nspname, relname) from pg_class c join pg_namespace n on n.oid = relnamespace
 	where nspname = $1 and relkind = $2::"char"`
 
-// emptyTables selects the statements that empty the tables of a schema. To truncate a table takes much
-// longer than to delete a few rows.
+// emptyTables selects the statements that empty the tables of a schema. They delete, because
+// truncating takes much longer for a few rows.
 const emptyTables = `
 	select format(case when pg_relation_size(c.oid) > 1000000 then 'truncate %I.%I' else 'delete from %I.%I' end, nspname, relname)
 	from pg_class c join pg_namespace n on n.oid = relnamespace where nspname = $1 and relkind = 'r' and pg_relation_size(c.oid) > 0`
@@ -126,7 +127,7 @@ func texts(t testing.TB, query string, args ...any) []string {
 	return list
 }
 
-// emptying returns the statements that make the rows of a schema which was migrated just now, and is empty.
+// emptying returns the statements that insert the rows of the newly migrated, empty schema.
 func emptying(t testing.TB, schema string, tables []string) string {
 	t.Helper()
 	ask := func(query string, args ...any) []string { return texts(t, query, args...) }

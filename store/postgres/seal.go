@@ -12,13 +12,14 @@ import (
 // resealStep is how many webhooks one transaction seals.
 const resealStep = 500
 
-// sealMark is the name under which the mark is sealed. The mark is a secret; it shows that all
-// secrets are sealed, and with which data key.
+// sealMark is the name under which the mark is sealed. The mark is a random secret, encrypted with
+// the data key. Its presence shows that all secrets are sealed, and it opens only with the data key
+// that sealed them.
 const sealMark = "seal"
 
 // openDataKey opens the schema's data key, or adds one if the schema has none and there is a
 // Sealer. It calls the Sealer outside transactions. Other nodes may do the same: each write is a
-// compare-and-swap, and a node that loses starts again with the row of the other.
+// compare-and-swap, and a node that loses starts again with the other node's row.
 func (s *Store) openDataKey(ctx context.Context) error {
 	for {
 		sealed, mark, err := s.storedDataKey(ctx)
@@ -49,7 +50,7 @@ func (s *Store) openDataKey(ctx context.Context) error {
 	}
 }
 
-// storedDataKey returns the sealed data key and the mark, or nil.
+// storedDataKey returns the sealed data key and the mark; each is nil if it does not exist.
 func (s *Store) storedDataKey(ctx context.Context) (sealed, mark []byte, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
@@ -58,7 +59,8 @@ func (s *Store) storedDataKey(ctx context.Context) (sealed, mark []byte, err err
 	return sealed, mark, failure(ctx, err)
 }
 
-// swapDataKey replaces the sealed data key, if it is still old; nil means none.
+// swapDataKey replaces the sealed data key if it still equals old. A nil old means that there is
+// none yet.
 func (s *Store) swapDataKey(ctx context.Context, old, renewed []byte) (swapped bool, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
@@ -87,8 +89,8 @@ func (s *Store) reseal(ctx context.Context) error {
 	return nil
 }
 
-// resealFrom seals the secrets of some webhooks with numbers above from. It returns the
-// number to continue from, or marks all as sealed and returns done.
+// resealFrom seals the secrets of some webhooks with numbers above from. It returns the number to
+// continue from. If no webhooks are left, it stores the mark and returns done.
 func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int64, done bool, err error) {
 	key := s.dataKey
 	var mark []byte
@@ -108,7 +110,7 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 		}
 		now, err := key.Open(secret, id)
 		before, err2 := key.Open(previous, id)
-		if err == nil && err2 == nil { // otherwise it is unreadable, and stays so
+		if err == nil && err2 == nil { // an unreadable secret stays unreadable
 			batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, version = version + 1 where no = $1`),
 				no, key.Seal(now, id), key.Seal(before, id))
 		}

@@ -91,7 +91,7 @@ func TestSealed_NodesStartAtOnce_AgreeOnDataKey(t *testing.T) {
 	start := func(sealers ...signing.Sealer) {
 		t.Helper()
 		var group sync.WaitGroup
-		var waiting sync.WaitGroup // so that each reads the row before any writes it
+		var waiting sync.WaitGroup // makes each node read the row before any node writes it
 		waiting.Add(len(nodes))
 		for i := range nodes {
 			group.Go(func() {
@@ -159,7 +159,7 @@ func (failingSealer) Open(context.Context, []byte) ([]byte, bool, error) {
 	return nil, false, errUnreachable
 }
 
-// An outage of the Sealer refuses a start and does not affect a running node.
+// While the Sealer is unavailable, nodes cannot start, but running nodes are not affected.
 func TestSealed_SealerFails_IsErrSealer(t *testing.T) {
 	_, option := migratedSchema(t)
 	if _, err := postgres.New(t.Context(), pool(t), option, postgres.Sealed(failingSealer{keyring(t, 1)})); !errors.Is(err, signing.ErrSealer) || !errors.Is(err, errUnreachable) {
@@ -178,7 +178,7 @@ func TestSealed_SealerFails_IsErrSealer(t *testing.T) {
 	}
 }
 
-// A webhook whose secret cannot be read does not keep the others from theirs.
+// A webhook whose secret cannot be read does not affect other webhooks.
 func TestUnreadable(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option, postgres.Sealed(keyring(t, 1)))

@@ -20,8 +20,8 @@ const (
 	stateSkipped
 )
 
-// alive locks the row of the node $1 until the transaction ends, so that no other node takes its
-// shards before then.
+// alive locks the row of the node $1 until the transaction ends, so that no other node can take the
+// node's shards before then.
 const alive = `select node from storageapi.nodes where node = $1 for key share`
 
 var (
@@ -30,8 +30,8 @@ var (
 	forgetAttempts = query("forget_attempts")
 )
 
-// Settle implements [driver.Deliveries]. The change feed reports the webhooks whose health it
-// changed, as with changes by other nodes, even if the outcome of the call is unknown.
+// Settle implements [driver.Deliveries]. The webhooks whose health it changed are then reported
+// through the change feed, like changes by other nodes, even if the outcome of the call is unknown.
 func (s *Store) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
 	b := resultBatch{node: s.node.Newest(), results: make([]resultRow, 0, len(results)), changes: health}
 	b.fill(&s.owned, results)
@@ -114,7 +114,7 @@ func others(n int, list []int) (rest []int) {
 // A resultBatch has the results and health changes of one call.
 type resultBatch struct {
 	node    int64
-	results []resultRow // results of webhooks in memory; other webhooks are not this node's
+	results []resultRow // results of webhooks in memory; other webhooks belong to other nodes
 	changes []driver.HealthChange
 	entries string // audit entries, as JSON
 

@@ -21,27 +21,27 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A wire connects a node to the server. Once it is cut nothing passes any more, and
-// the server does not learn of it: as if the node had lost power, or stood still.
+// A wire connects a node to the server. Once it is cut, nothing passes and the server does not
+// notice, as if the node had lost power or was suspended.
 type wire struct {
 	mu    sync.Mutex
-	sent  int // flights: what the node sends before it waits for an answer
-	cutAt int // the last flight that passes, if above 0; its answer does not
+	sent  int // number of flights: data that the node sends before it waits for an answer
+	cutAt int // if above 0, the number of the last flight that passes; its answer does not pass
 	isCut bool
-	up    int // bytes of a flight that pass, if above 0, and of its answer: a connection with more goes silent
-	down  int
-	pace  int // bytes of answers that a connection passes in a second, if above 0
+	up    int // if above 0, maximum bytes of a flight; a connection with more goes silent
+	down  int // like up, for the answer
+	pace  int // if above 0, the maximum bytes of answers per second and connection
 	ends  []net.Conn
 }
 
-// paces sets how many bytes of answers a connection passes in a second; 0: any number.
+// paces sets the maximum bytes of answers per second and connection; 0 means no limit.
 func (w *wire) paces(bytes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pace = bytes
 }
 
-// delay returns how long an answer of n bytes is under way.
+// delay returns how long an answer of n bytes takes.
 func (w *wire) delay(n int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,14 +60,14 @@ func (w *wire) close() {
 	}
 }
 
-// narrows sets how many bytes of a flight, and of its answer, pass; 0: any number.
+// narrows sets the maximum bytes of a flight and of its answer; 0 means no limit.
 func (w *wire) narrows(up, down int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.up, w.down = up, down
 }
 
-// passes reports whether a flight, or an answer, of so many bytes passes.
+// passes reports whether a flight of up bytes and an answer of down bytes pass.
 func (w *wire) passes(up, down int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 			n, err := server.Read(buffer)
 			up.Store(0)
 			if w.silent() || !w.passes(0, down.Add(int64(n))) {
-				return // from now on the server writes to nobody
+				return // from now on nothing reads the server's answers
 			}
 			if err == nil {
 				time.Sleep(w.delay(n))
@@ -145,7 +145,7 @@ func (w *wire) silent() bool {
 	return w.isCut
 }
 
-// cutAfter cuts the wire after so many more flights; 0: never.
+// cutAfter cuts the wire after the given number of further flights; 0 means never.
 func (w *wire) cutAfter(flights int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,14 +165,13 @@ func (w *wire) flights() int {
 	return w.sent
 }
 
-// wired returns a node whose connections are by way of a wire. The server knows it by
-// name.
+// wired returns a node that connects through a wire, with the application_name name.
 func wired(t *testing.T, name string, options ...postgres.Option) (*postgres.Store, *wire) {
 	t.Helper()
 	return wiredBy(t, name, 2, options...)
 }
 
-// wiredBy is wired with so many connections.
+// wiredBy is wired with the given maximum number of connections.
 func wiredBy(t *testing.T, name string, connections int32, options ...postgres.Option) (*postgres.Store, *wire) {
 	t.Helper()
 	w := &wire{}
@@ -200,8 +199,8 @@ func testAuditEntry(account string) audit.Entry {
 	return audit.Entry{ID: "ntc", Account: account, At: time.Now(), Action: audit.KeyChanged, Target: audit.Target{Kind: audit.TargetKey, ID: account}, Pending: true}
 }
 
-// transactions are what a store does in several statements: on an account that has a
-// webhook, a key, a delivered event and a recovery that is not done, all of that name.
+// transactions are the store's steps of several statements. Each acts on an account that has a
+// webhook, a key, a delivered event and, if needed, an unfinished recovery, all named of.
 var transactions = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
 	"CreateKey": func(ctx context.Context, s *postgres.Store, of string) error {
 		return s.CreateKey(ctx, testKey(of, "key_2", 2), driver.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour, AuditEntry: testAuditEntry(of)})
@@ -262,7 +261,7 @@ func testKey(account, id string, no int64) driver.Key {
 	return driver.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: driver.Hash{Sum: [32]byte([]byte(fmt.Sprintf("%20s%012d", account, no)))}}
 }
 
-// transacting makes an account for one of transactions.
+// transacting creates an account, named of, for one of transactions.
 func transacting(t *testing.T, s *postgres.Store, of string) {
 	t.Helper()
 	check := func(err error) {
@@ -283,15 +282,15 @@ func transacting(t *testing.T, s *postgres.Store, of string) {
 	}
 }
 
-// A node that loses power, or stands still, in the middle of any step keeps nothing
-// locked for longer than some seconds.
+// A node that loses power or is suspended in the middle of any step holds its locks only for a few
+// seconds.
 func TestSilentNodes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
 	flights := make(map[string]int)
-	quiet := postgres.PollOnly() // what it sends besides would be counted
+	quiet := postgres.PollOnly() // its notifications would be counted as flights
 	option := inSchema(t)
 	first := open(t, option, quiet)
 	for name, do := range transactions {
@@ -305,10 +304,10 @@ func TestSilentNodes(t *testing.T) {
 	}
 	var steps []func()
 	for _, at := range []func(flights int) int{
-		func(n int) int { return n - 1 }, // before the last, which commits
+		func(n int) int { return n - 1 }, // before the last flight, which commits
 		func(n int) int { return (n + 1) / 2 },
 	} {
-		shared, purged := inSchema(t), inSchema(t) // what is purged is past for all others, too
+		shared, purged := inSchema(t), inSchema(t) // separate schemas: a purge affects all accounts of a schema
 		other, purger := open(t, shared, quiet), open(t, purged, quiet)
 		for name, do := range transactions {
 			option, prepares := shared, other
@@ -331,8 +330,7 @@ func TestSilentNodes(t *testing.T) {
 	for _, step := range steps {
 		group.Go(step)
 	}
-	// held are the steps that are in a transaction and have nothing to do in it, and how
-	// many of each.
+	// held returns the steps that are idle in a transaction, with their numbers.
 	held := func() map[string]int {
 		t.Helper()
 		of := make(map[string]int)
@@ -373,8 +371,8 @@ func TestSilentNodes(t *testing.T) {
 	group.Wait()
 }
 
-// A node that is cut off while it claims, however much that is, keeps others from nothing for
-// long: they deliver what it owned, and what it had under way it cannot settle when it is back.
+// A node that is cut off during a claim of any size blocks the others only for a short time. They
+// deliver the events of its shards, and once reconnected it cannot settle its earlier attempts.
 func TestClaimOfASilentNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -430,7 +428,7 @@ func TestClaimOfASilentNode(t *testing.T) {
 	})
 }
 
-// The bodies of a Load are 4 MiB at most, but for one that is larger.
+// The bodies of one Load are at most 4 MiB, except that a single body may be larger.
 func TestBytesOfALoad(t *testing.T) {
 	s := open(t, inSchema(t))
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), driver.CreateOptions{}); err != nil {

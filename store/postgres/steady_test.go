@@ -33,7 +33,7 @@ func BenchmarkSteady(b *testing.B) {
 	s := openOn(b, p)
 	endpoints(b, s, *benchEndpoints)
 	nodes := []*postgres.Store{s, openOn(b, p)}
-	warm := 2 * *benchRate // each connection plans its statements once
+	warm := 2 * *benchRate // warm up: each connection plans its statements
 	go publish(b, s, warm)
 	drain(b, nodes, warm, &record{})
 	for b.Loop() {
@@ -50,14 +50,14 @@ func BenchmarkSteady(b *testing.B) {
 		close(done)
 		group.Wait()
 		g.record.report(b)
-		fmt.Println(g) // Log would cut it short
+		fmt.Println(g) // Log would truncate it
 		for name, bytes := range g.samples[len(g.samples)-1].bytes {
 			b.ReportMetric(mebibytes(bytes), name+"_MiB")
 		}
 	}
 }
 
-// publish publishes so many events at the rate.
+// publish publishes total events at the benchmark's rate.
 func publish(b *testing.B, s *postgres.Store, total int) {
 	begun := time.Now()
 	var group sync.WaitGroup
@@ -79,7 +79,7 @@ func publish(b *testing.B, s *postgres.Store, total int) {
 	group.Wait()
 }
 
-// A growth is how the tables grow while nodes work.
+// A growth records how the tables grow while nodes work.
 type growth struct {
 	record
 	pool    *pgxpool.Pool
@@ -87,17 +87,17 @@ type growth struct {
 	samples []sample
 }
 
-// A sample tells of the time since the one before it.
+// A sample has the measurements since the previous sample.
 type sample struct {
 	at      time.Duration
 	settled int
 	claims  []time.Duration
-	bytes   map[string]int64 // of the tables, their indexes included
-	dead    map[string]int64 // rows, as the server counts them
-	oldest  time.Duration    // transaction that is open
+	bytes   map[string]int64 // by table, including indexes
+	dead    map[string]int64 // dead rows, according to the server's statistics
+	oldest  time.Duration    // age of the oldest open transaction
 }
 
-// watch takes samples until that is done, and one then.
+// watch takes samples until done is closed, and then a last one.
 func (g *growth) watch(b *testing.B, every time.Duration, done <-chan struct{}) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -123,7 +123,7 @@ func (g *growth) watch(b *testing.B, every time.Duration, done <-chan struct{}) 
 	}
 }
 
-// grown are the tables that deliveries pass through, with their parts.
+// grown lists the tables that deliveries use; their parts are included.
 var grown = []string{"pending", "changes", "event_log", "event_bodies", "event_ids", "attempt_log"}
 
 func (g *growth) look(s *sample) error {
@@ -151,8 +151,8 @@ func (g *growth) look(s *sample) error {
 	return err
 }
 
-// String returns a table of the samples. Only of what comes and goes are there dead
-// rows: the other tables grow until Purge is called.
+// String returns a table of the samples. It shows dead rows only for tables whose rows are deleted
+// all the time; the others grow until Purge is called.
 func (g *growth) String() string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)

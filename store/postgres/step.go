@@ -56,8 +56,8 @@ var errSilent = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrUnavaila
 // errUnsure is like errSilent, for a step that may have happened.
 var errUnsure = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrInterrupted, patience)
 
-// within returns ctx with a timeout if it has no deadline, because connections can go silent
-// without an error.
+// within returns ctx, with the timeout d if it has no deadline: connections can go silent without
+// an error.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -164,8 +164,8 @@ func refused(err error) bool {
 }
 
 // again reports whether to repeat a step that has failed tries times. Steps that conflict with
-// others must be repeated. A statement may also see a row of a new partition a moment before its
-// server process knows the partition.
+// others must be repeated. A statement may also insert into a new partition a moment before its
+// server process knows the partition, and must then be repeated, too.
 func again(err error, tries int) bool {
 	var answer *pgconn.PgError
 	if tries >= maxTries || !errors.As(err, &answer) {

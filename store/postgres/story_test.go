@@ -29,10 +29,11 @@ var (
 	storySeed = flag.Uint64("story", 0, "the only seed of TestStory_FaultsAtRandom; 0: the first ones")
 )
 
-// A story is some seconds of two nodes on one database, to which things happen that its seed says.
-// What the scheduler of the system makes of it differs from run to run; the rules do not.
+// A story runs two nodes on one database for some seconds, with random faults that its seed
+// selects. The operating system's scheduling differs from run to run, but the rules that are
+// checked do not.
 //
-// Faults that were mended, put back one at a time, and which of the seeds 1 to 4 found them:
+// To check the test, fixed bugs were put back one at a time. These seeds, of 1 to 4, found them:
 //
 //	a purge believes a clock that is a month ahead     1, 2, 3 and 4
 //	due times are not bounded when they are read       1, 2, 3 and 4
@@ -43,10 +44,10 @@ type story struct {
 	*testing.T
 	rand   *rand.Rand
 	option postgres.Option
-	pool   *pgxpool.Pool // sees the clock that ahead sets
+	pool   *pgxpool.Pool // its connections see the clock that ahead sets
 	ahead  func(time.Duration)
 
-	direct *postgres.Store // not by way of a wire, and delivers nothing
+	direct *postgres.Store // connects without a wire, and delivers nothing
 	nodes  []*storyNode
 
 	mu     sync.Mutex
@@ -55,7 +56,7 @@ type story struct {
 	made   int
 }
 
-// A storyEvent is one that was acknowledged.
+// A storyEvent is an acknowledged event.
 type storyEvent struct {
 	account          string
 	at               time.Time
@@ -74,13 +75,13 @@ type storyNode struct {
 const (
 	storyAccounts = 6
 	storyLasts    = 2 * time.Second  // a node without a heartbeat
-	storySoon     = 10 * time.Second // for an event beside a strike; the machine may be busy
+	storySoon     = 10 * time.Second // for events of accounts that a fault does not affect; allows for a busy machine
 	storyPatience = 90 * time.Second
 )
 
-// TestStory_FaultsAtRandom_NothingAcknowledgedIsLost: whatever happens to the clock of the database, to nodes, to
-// their connections and to accounts that are erased, each acknowledged event is delivered with its body, soon
-// once nothing is wrong any longer, and nothing is left of an account that was erased.
+// TestStory_FaultsAtRandom_NothingAcknowledgedIsLost disturbs the database's clock, nodes and their
+// connections at random, and erases accounts. Each acknowledged event must be delivered with its
+// body, soon after the faults end, and nothing may be left of an erased account.
 func TestStory_FaultsAtRandom_NothingAcknowledgedIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -147,7 +148,7 @@ func (s *story) tell(format string, args ...any) {
 	s.log = append(s.log, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// start starts a node, whose connections go by way of a wire. Settings are of its connections.
+// start starts a node that connects through a wire, with settings for its connections.
 func (s *story) start(settings ...[2]string) *storyNode {
 	n := &storyNode{wire: &wire{}, ended: make(chan struct{})}
 	config := s.pool.Config()
@@ -237,8 +238,8 @@ func (s *story) deliver(ctx context.Context, n *storyNode) {
 	}
 }
 
-// claim claims deliveries of the story's accounts before those of a backlog, as a scheduler does
-// that lets accounts take turns.
+// claim claims deliveries of the story's accounts before those of a backlog, like a scheduler that
+// is fair between accounts.
 func (s *story) claim(ctx context.Context, n *storyNode) []storetest.Task {
 	var accounts []string
 	for i := range storyAccounts {
@@ -280,7 +281,8 @@ func (s *story) settled(list []storetest.Settlement, stale []int) {
 	}
 }
 
-// announce notes an event before it is published, and returns what makes it count.
+// announce records an event before it is published. Call acknowledged once it is stored, so that
+// its delivery is checked.
 func (s *story) announce(account string) (e driver.EncodedEvent, acknowledged func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +298,7 @@ func (s *story) announce(account string) (e driver.EncodedEvent, acknowledged fu
 	}
 }
 
-// publish publishes events, some in transactions of the host's that stay open for a while.
+// publish publishes events, some of them in transactions of the host that stay open for a while.
 func (s *story) publish(ctx context.Context, publisher *postgres.Store) {
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -326,7 +328,7 @@ func (s *story) publishTx(publisher *postgres.Store, e driver.EncodedEvent, ackn
 	acknowledged()
 }
 
-// purge removes what is past retention, as a service does with its defaults.
+// purge removes data older than the default retention, as a service does.
 func (s *story) purge(ctx context.Context, purger *postgres.Store) {
 	for ctx.Err() == nil {
 		if now, err := purger.Now(ctx); err == nil {
@@ -370,7 +372,7 @@ func (s *story) awaits(what string, ids []string) {
 	}
 }
 
-// setClock sets the database's clock ahead for a while, and right again.
+// setClock sets the database's clock ahead for a while, and then back.
 func (s *story) setClock() {
 	by := []time.Duration{2 * time.Hour, 31 * 24 * time.Hour, 400 * 24 * time.Hour}[s.rand.IntN(3)]
 	s.ahead(by)
@@ -386,7 +388,8 @@ func (s *story) restart() {
 	s.start()
 }
 
-// eraseBesidePublication erases an account of which the host publishes something in a transaction.
+// eraseBesidePublication erases an account while a transaction of the host that published an event
+// for it is open.
 func (s *story) eraseBesidePublication() {
 	account := fmt.Sprint("erased_", s.rand.IntN(1000))
 	s.webhook(account)
@@ -424,8 +427,8 @@ func (s *story) eraseBesidePublication() {
 	}
 }
 
-// loadBacklog gives one account a backlog that takes longer to load than a statement may last, and starts
-// a node for which it does, because its network is slow.
+// loadBacklog gives one account a large backlog, and starts a node whose slow network makes loading
+// it exceed the statement timeout.
 func (s *story) loadBacklog() {
 	const backlog = 40_000
 	bulk := "bulk"
@@ -444,11 +447,12 @@ func (s *story) loadBacklog() {
 	n.wire.paces(0)
 	s.start()
 	if _, err := s.pool.Exec(context.Background(), `update `+quoted(postgres.SchemaOf(s.option))+`.webhooks set active = false where account = $1`, bulk); err != nil {
-		s.Error(err) // what is left of the backlog would take too long
+		s.Error(err) // delivering the rest of the backlog would take too long
 	}
 }
 
-// losePackets has the connections of a node pass small packets only, as a path does whose MTU is too small.
+// losePackets makes the connections of a node pass only small packets, like a network path with a
+// too small MTU.
 func (s *story) losePackets() {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	n.wire.narrows(0, 1400)
@@ -465,7 +469,7 @@ func (s *story) losePackets() {
 	s.tell("it loses none")
 }
 
-// judge waits until all that was acknowledged is delivered.
+// judge waits until all acknowledged events are delivered.
 func (s *story) judge() {
 	var left []string
 	for end := time.Now().Add(storyPatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

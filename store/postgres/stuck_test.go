@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A node whose heartbeats arrive and are not answered, since its network passes small packets only, loses its
-// shards, and takes none before large ones pass.
+// If a network passes only small packets, a node's heartbeats arrive but their answers do not. The
+// node must lose its shards, and take none until large packets pass.
 func TestOwner_HeartbeatsAreNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -31,7 +31,7 @@ func TestOwner_HeartbeatsAreNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer end()
-	group.Go(func() { // as a dispatcher does
+	group.Go(func() { // claims as a dispatcher does
 		for claims.Err() == nil {
 			_ = narrow.Join(claims)
 			time.Sleep(10 * time.Millisecond)
@@ -52,7 +52,8 @@ func TestOwner_HeartbeatsAreNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 	a.awaitBalance(t, narrow, other)
 }
 
-// A node whose heartbeats are answered, and whose claims or settlements are not, loses its shards as well.
+// A node also loses its shards if its heartbeats are answered but its claims or settlements are
+// not.
 func TestOwner_WorkIsNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -11,7 +11,8 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// From memory, and back: what both sides tell alike is not of one implementation.
+// The tests copy from the memory store and back, so that the results do not depend on a single
+// implementation.
 func TestTransfer(t *testing.T) {
 	inMemory := func(*testing.T) store.Store { return memory.New() }
 	inDatabase := func(t *testing.T) store.Store { return open(t, emptySchema(t)) }
@@ -19,7 +20,7 @@ func TestTransfer(t *testing.T) {
 	t.Run("ToMemory", func(t *testing.T) { storetest.RunTransfer(t, inDatabase, inMemory) })
 }
 
-// A position that the database could not read either is refused before it is asked.
+// A position that the database could not parse is refused before a statement is sent.
 func TestPositionsOfOtherStores(t *testing.T) {
 	s := open(t, inSchema(t))
 	for _, kind := range []string{"key", "webhook", "request", "alert", "dedup_key", "scan", "event", "recovery", "audit_entry"} {

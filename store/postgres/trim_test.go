@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// What all nodes have read of changes is removed, while transactions of one that is open are not
-// passed over.
+// Changes that all nodes have read are removed, but no change of a transaction that is still open
+// is missed.
 func TestChangesAreTrimmed(t *testing.T) {
 	name, option := migratedSchema(t)
 	nodes := []*postgres.Store{open(t, option), open(t, option)}
@@ -83,8 +83,8 @@ func TestChangesAreTrimmed(t *testing.T) {
 	}
 }
 
-// A dump that is restored on another server brings changes of transactions that this one will
-// know much later. They do no harm.
+// A dump restored on another server may have changes with transaction numbers that this server will
+// only reach much later. They must do no harm.
 func TestChangesOfAnotherServer(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)

@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// A database that is down is told from one that fails otherwise: what asks can try again.
+// Errors distinguish a database that is down from other failures, so that callers can retry.
 func TestStore_DatabaseIsDown_ErrorsAreUnavailable(t *testing.T) {
 	pool, server := migrated(t)
 	s, err := postgres.New(t.Context(), pool)
@@ -34,7 +34,7 @@ func TestStore_DatabaseIsDown_ErrorsAreUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Kill()
-	for range 100 { // one for each connection that was kept
+	for range 100 { // enough to use up each idle connection
 		if _, err := s.ListAuditEntries(t.Context(), "acct", audit.Query{Limit: 1}); !errors.Is(err, auth.ErrUnavailable) {
 			t.Fatalf("ListAuditEntries: %v, want %v", err, auth.ErrUnavailable)
 		}
@@ -44,8 +44,9 @@ func TestStore_DatabaseIsDown_ErrorsAreUnavailable(t *testing.T) {
 	}
 }
 
-// TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone: a request is answered 503 with Retry-After if
-// the server cancels what it writes, and nothing was done, or ends the connection, and it may have been.
+// TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone checks that a request gets a 503 with
+// Retry-After in two cases: if the server cancels its write, so that nothing was done, and if the
+// server ends the connection, so that the write may have been done.
 func TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
 	schema := inSchema(t)
 	config := pool(t).Config()
@@ -107,8 +108,8 @@ func TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
 	want(<-answered, "may have been done.")
 }
 
-// TestPublish_BatchIsCancelled_ErrorsAreUnavailable: events of a batch that the server cancels are not
-// stored, and each publisher can try again.
+// TestPublish_BatchIsCancelled_ErrorsAreUnavailable checks that events of a batch that the server
+// cancels are not stored, and that each publisher gets an error that allows a retry.
 func TestPublish_BatchIsCancelled_ErrorsAreUnavailable(t *testing.T) {
 	schema := inSchema(t)
 	config := pool(t).Config()

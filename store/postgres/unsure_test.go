@@ -19,7 +19,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A deafConn is cut when an answer has come, once that is wanted.
+// A deafConn is cut when an answer arrives, once the cut is enabled.
 type deafConn struct {
 	net.Conn
 	deaf *atomic.Bool
@@ -34,9 +34,9 @@ func (c *deafConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestPublishOfUnknownOutcome loses the answers to batches of events, which were stored,
-// and all connections. Who tries again, and waits for a connection until its context
-// ends, is not told by the context's error that nothing happened.
+// TestPublishOfUnknownOutcome loses the answers to batches that were stored, and all connections. A
+// publisher that then waits for a connection until its context ends must not get the context's
+// error, which would mean that nothing happened.
 func TestPublishOfUnknownOutcome(t *testing.T) {
 	schema, deaf, over := inSchema(t), new(atomic.Bool), make(chan struct{})
 	s := openThrough(t, schema, func(conn net.Conn) net.Conn {
@@ -70,7 +70,7 @@ func TestPublishOfUnknownOutcome(t *testing.T) {
 		}
 		all.Wait()
 	}
-	for i := range 10 { // so that all is prepared
+	for i := range 10 { // warm up: prepare the statements
 		publish(t.Context(), fmt.Sprint("before", i))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -14,14 +14,14 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// further is a migration after those that there are, which names the oldest version that
+// further adds a migration after the existing ones, which records oldest as the oldest version that
 // can use the schema.
 func further(statement string, oldest int) postgres.Option {
 	version := len(postgres.SQL()) + 1
 	return postgres.Migrating(fmt.Sprintf("%s;\ninsert into storageapi.versions (version, oldest) values (%d, %d);\n", statement, version, oldest))
 }
 
-// A node starts on a schema of a newer version if that names it, and refuses another.
+// A node starts on a newer schema if the schema allows its version, and otherwise refuses.
 func TestOlderNodesStart(t *testing.T) {
 	p, present := pool(t), len(postgres.SQL())
 	for name, test := range map[string]struct {
@@ -64,7 +64,7 @@ func TestOlderNodesStart(t *testing.T) {
 	}
 }
 
-// Also a newer schema must have been made by the migrations that a node knows.
+// A newer schema must have the checksums of all migrations that the node knows.
 func TestOlderNodesCompareChecksums(t *testing.T) {
 	p, present := pool(t), len(postgres.SQL())
 	name, option := migratedSchema(t)
@@ -77,8 +77,8 @@ func TestOlderNodesCompareChecksums(t *testing.T) {
 	}
 }
 
-// Each migration names the oldest version that can use what it leaves, and no later one
-// takes that back.
+// Each migration records the oldest version that can use its result, and no later migration lowers
+// it.
 func TestMigrationsNameTheOldest(t *testing.T) {
 	name, _ := migratedSchema(t)
 	rows, err := pool(t).Query(t.Context(), `select version, oldest, coalesce(lag(oldest) over (order by version), 1) from `+quoted(name)+`.versions`)
@@ -102,8 +102,8 @@ func TestMigrationsNameTheOldest(t *testing.T) {
 	}
 }
 
-// A migration that waits for a long transaction keeps no others waiting for long, and is
-// applied after that.
+// A migration that waits for a long transaction blocks others only briefly at a time, and is
+// applied after the transaction.
 func TestMigrateWaitsBriefly(t *testing.T) {
 	p := pool(t)
 	name, option := migratedSchema(t)
@@ -131,7 +131,7 @@ func TestMigrateWaitsBriefly(t *testing.T) {
 		}
 		return waits
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the long transaction lasts longer
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the long transaction outlasts the context
 	defer cancel()
 	if _, err := s.KeyByHash(ctx, keyNo(1).Hash); err != nil {
 		t.Errorf("KeyByHash while a migration waits = %v", err)
@@ -149,7 +149,7 @@ func TestMigrateWaitsBriefly(t *testing.T) {
 	}
 }
 
-// What limits statements of the host does not end a migration that takes long.
+// The statement_timeout of the host's role does not end a long migration.
 func TestMigrateOutlastsStatementTimeout(t *testing.T) {
 	_, option := migratedSchema(t)
 	config := pool(t).Config()

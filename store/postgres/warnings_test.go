@@ -13,7 +13,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Settings by which the database may lose what it has acknowledged are logged when a service is made.
+// A new service logs a warning about settings with which the database may lose acknowledged
+// commits.
 func TestNew_DatabaseMayLoseCommits_Warns(t *testing.T) {
 	option := inSchema(t)
 	settings := func(commit, sync string) *pgxpool.Pool {

@@ -157,7 +157,7 @@ func (s *Store) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driv
 }
 
 // UpdateWebhook implements [driver.WebhookStore]. The webhook is locked while change runs; events
-// published meanwhile see its old state.
+// published meanwhile use its old state.
 func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*driver.Webhook, *audit.Entry) error) (changed driver.Webhook, err error) {
 	err = s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (entry audit.Entry, err error) {
 		old, unknown, err := s.lockWebhook(ctx, tx, account, id)
@@ -214,8 +214,9 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 	return w, r.unknown(), err
 }
 
-// DeleteWebhook implements [driver.WebhookStore]. Its duration does not depend on the number of pending
-// deliveries. Without their webhook they have no effect, and Purge removes them later.
+// DeleteWebhook implements [driver.WebhookStore]. Its duration does not depend on the number of
+// pending deliveries: their rows have no effect once the webhook is deleted, and Purge removes them
+// later.
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(driver.Webhook) error, entry audit.Entry) error {
 	return s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (audit.Entry, error) {
 		if check != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// hold begins a transaction that sees what is there now until the test ends.
+// hold begins a transaction that keeps a snapshot of the current state until the test ends.
 func hold(t testing.TB, begin func(context.Context, pgx.TxOptions) (pgx.Tx, error)) pgx.Tx {
 	t.Helper()
 	tx, err := begin(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})

@@ -21,18 +21,19 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// workerEnv makes a process of the test binary a worker: it holds the connection string.
-// TestNodesOfTheLastRelease runs that release's test binary this way: what it understands stays.
+// workerEnv, if set to a connection string, makes a process of the test binary a worker.
+// TestNodesOfTheLastRelease runs the test binaries of older releases this way, so this protocol
+// must not change.
 const workerEnv = "STORAGEAPI_TEST_WORKER"
 
-// worked are the accounts of workers, see endpoints.
+// worked is the number of accounts that workers use, see endpoints.
 const worked = 8
 
 func workedAccount(i int) string { return fmt.Sprintf("acct_wh_%06d", i%worked) }
 
-// workAs uses each part of a store, until ctx ends: it publishes, claims and settles;
-// creates, verifies, rotates, lists and deletes keys; lists deliveries and changes webhooks.
-// It tells the events that were acknowledged, named by name. Any error ends it.
+// workAs uses all parts of a store until ctx ends: it publishes, claims and settles; creates,
+// verifies, rotates, lists and deletes keys; lists deliveries and changes webhooks. It calls tell
+// for each acknowledged event; the event ids contain name. Any error ends it.
 func workAs(ctx context.Context, s *postgres.Store, name string, tell func(account, event string)) error {
 	for i := 0; ctx.Err() == nil; i++ {
 		if err := workOnce(context.WithoutCancel(ctx), s, name, i, tell); err != nil {
@@ -110,7 +111,7 @@ func rotateOnce(ctx context.Context, s *postgres.Store, account, id string, i in
 	return nil
 }
 
-// runWorker works until standard input ends, and prints what was acknowledged.
+// runWorker works until standard input ends, and prints the acknowledged events.
 func runWorker(dsn string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -121,7 +122,7 @@ func runWorker(dsn string) {
 	for i := 0; err == nil && i < worked; i++ {
 		account := workedAccount(i)
 		if err = s.CreateWebhook(ctx, newWebhook(account, account[len("acct_"):]), driver.CreateOptions{}); errors.Is(err, apierr.ErrExists) {
-			err = nil // by another worker
+			err = nil // another worker has done it
 		}
 	}
 	if err == nil {
@@ -134,8 +135,8 @@ func runWorker(dsn string) {
 	}
 }
 
-// startWorker starts a process of a test binary as a worker, and returns what ends it and
-// reports its error. It returns once the worker has acknowledged something.
+// startWorker starts a process of a test binary as a worker, and returns once the worker has
+// acknowledged an event. The result end stops the worker and returns its error.
 func startWorker(t *testing.T, binary, dsn string, tell func(account, event string)) (end func() error) {
 	t.Helper()
 	process := exec.Command(binary)

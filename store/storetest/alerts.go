@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// keepState returns a change that sets State.
+// keepState returns a change function that sets State.
 func keepState(state string) func(*driver.AlertStep) error {
 	return func(step *driver.AlertStep) error {
 		step.State = []byte(state)
@@ -19,7 +19,7 @@ func keepState(state string) func(*driver.AlertStep) error {
 	}
 }
 
-// updateAlert makes a step and returns its number of deliveries.
+// updateAlert calls UpdateAlert and returns the number of deliveries.
 func (t *tester) updateAlert(account string, series string, change func(*driver.AlertStep) error) int {
 	t.Helper()
 	deliveries, err := t.store.UpdateAlert(t.Context(), account, series, change)
@@ -27,7 +27,7 @@ func (t *tester) updateAlert(account string, series string, change func(*driver.
 	return deliveries
 }
 
-// alert returns the state of an alert.
+// alert returns the state of the account's series.
 func (t *tester) alert(account string, series string) (state string) {
 	t.Helper()
 	t.updateAlert(account, series, func(step *driver.AlertStep) error {
@@ -37,7 +37,8 @@ func (t *tester) alert(account string, series string) (state string) {
 	return state
 }
 
-// wantDue checks which accounts have a due series; each has one at most.
+// wantDue checks that exactly the accounts in want have a due series. No account may have more than
+// one.
 func (t *tester) wantDue(want ...string) {
 	t.Helper()
 	due, err := t.store.DueAlerts(t.Context(), 99)
@@ -127,7 +128,7 @@ func updateAlert(run runner) {
 	})
 }
 
-// alertEvents tests the events of UpdateAlert.
+// alertEvents tests how UpdateAlert stores events.
 func alertEvents(run runner) {
 	fire := func(state string, events ...driver.AlertEvent) func(*driver.AlertStep) error {
 		return func(step *driver.AlertStep) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// attempts tests the stored attempts.
+// attempts tests which attempts of a delivery are stored.
 func attempts(run runner) {
 	run("keeps the last MaxAttempts attempts, in order", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))

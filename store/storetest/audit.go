@@ -23,7 +23,8 @@ func newAuditEntry(account, id string) audit.Entry {
 	}
 }
 
-// entriesOf returns all audit entries of the account, newest first, in pages of query.Limit.
+// entriesOf returns all audit entries that the query selects, newest first, read in pages of
+// query.Limit.
 func (t *tester) entriesOf(account string, query audit.Query) (list []audit.Entry) {
 	t.Helper()
 	if query.Limit == 0 {
@@ -49,7 +50,7 @@ func idsOf(list []audit.Entry) (ids []string) {
 	return ids
 }
 
-// entryIDs returns the IDs of the account's audit entries, newest first.
+// entryIDs returns the IDs of the audit entries that the query selects, newest first.
 func (t *tester) entryIDs(account string, query audit.Query) (ids []string) {
 	t.Helper()
 	return idsOf(t.entriesOf(account, query))
@@ -70,7 +71,7 @@ func (t *tester) addAuditEntries(list ...audit.Entry) {
 	}
 }
 
-// allPending returns the pending audit entries of all accounts, by number.
+// allPending returns the pending audit entries of all accounts, sorted by number.
 func (t *tester) allPending() (list []audit.Numbered) {
 	t.Helper()
 	accounts, err := t.store.PendingAccounts(t.Context(), "", 1000)
@@ -181,7 +182,7 @@ func addingAuditEntries(run runner) {
 		wantSame(t, "pending", ids, nil)
 		t.wantAuditEntries()
 		t.addAuditEntries(newAuditEntry("acct", "later"))
-		t.must(t.store.TakeAuditEntries(t.Context(), old)) // they may be purged already
+		t.must(t.store.TakeAuditEntries(t.Context(), old)) // the store may have purged them already
 		ids, _ = t.pendingAuditEntries()
 		wantSame(t, "pending", ids, []string{"later"})
 	})
@@ -222,7 +223,7 @@ func listingAuditEntries(run runner) {
 		for i, id := range []string{"m", "z", "a", "n", "b", "y"} {
 			n := newAuditEntry("acct", id)
 			n.Target = []audit.Target{key, webhook}[i%2]
-			// Not part of the identity.
+			// The name and hint do not identify the target.
 			n.Target.Name, n.Target.Hint = numbered("name", i), numbered("hint", i)
 			t.addAuditEntries(n)
 		}
@@ -375,7 +376,7 @@ func takingAuditEntries(run runner) {
 	})
 }
 
-// entriesOfChanges tests that every change has its audit entry and every audit entry its change.
+// entriesOfChanges tests that a change and its audit entry are stored together or not at all.
 func entriesOfChanges(run runner) {
 	failed := errors.New("failed")
 	note := func(id string) audit.Entry { return newAuditEntry("acct", id) }

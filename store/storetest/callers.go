@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// keyOf returns a key with the given value.
+// keyOf returns a key whose token is value.
 func keyOf(account, id, value string) driver.Key {
 	key := newKey(account, id)
 	key.Hash = valueHash(value)
@@ -18,12 +18,12 @@ func keyOf(account, id, value string) driver.Key {
 
 func valueHash(value string) driver.Hash { return driver.Hash{Sum: sha256.Sum256([]byte(value))} }
 
-// by returns the options of a creation requested with a key's value.
+// by returns the options of a creation that is requested with the token value of a key.
 func by(keyID, value string, replaced bool) driver.CreateOptions {
 	return driver.CreateOptions{By: auth.NewCredential(keyID, valueHash(value).Sum, replaced)}
 }
 
-// rotate gives a key a new value.
+// rotate gives a key a new token.
 func (t *tester) rotate(account, id, value string) {
 	t.Helper()
 	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *driver.Key, _ *audit.Entry) error {
@@ -34,7 +34,7 @@ func (t *tester) rotate(account, id, value string) {
 	t.must(err)
 }
 
-// callers tests how creations check the credential of the caller.
+// callers tests how creations check the caller's credential.
 func (c creator) callers(run runner) {
 	run("creates for a credential that still matches its key", func(t *tester) {
 		t.must(t.store.CreateKey(t.Context(), keyOf("acct", "caller", "one"), driver.CreateOptions{}))

@@ -27,7 +27,8 @@ func (t *tester) fillForEveryMethod() Task {
 	return task
 }
 
-// everyMethod calls every method such that it would succeed, and returns the errors by method.
+// everyMethod calls every method of s, with arguments with which it would succeed, and returns the
+// method names and their errors.
 func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		methods := []calledMethod{
@@ -106,7 +107,7 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 	}
 }
 
-// A calledMethod is a method with a call that would succeed.
+// A calledMethod is a method and a call of it that would succeed.
 type calledMethod struct {
 	name string
 	call func() error
@@ -174,8 +175,8 @@ func contexts(run runner) {
 		})
 	}
 
-	// The context may end at any moment. The step must happen completely or, if it returns an
-	// error, not at all.
+	// A step whose context ends at any moment must happen completely or, if it returns an error,
+	// not at all.
 	run("a step whose context ends happens completely or not at all", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		deliveries := 0

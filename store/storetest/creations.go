@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A creator creates and deletes records of one kind, because CreateKey and CreateWebhook have the
-// same contract for options.
+// A creator creates and deletes records of one kind. It lets the same tests run for CreateKey and
+// CreateWebhook, which have the same contract for options.
 type creator struct {
 	create      func(t *tester, account, id string, options driver.CreateOptions) error
 	createOther func(t *tester, account, id string, options driver.CreateOptions) error // creates the other kind
@@ -49,7 +49,7 @@ var webhookCreator = creator{
 	},
 }
 
-// duplicateOf returns the DuplicateRequestError of err, or nil.
+// duplicateOf returns the DuplicateRequestError that err wraps, or nil.
 func duplicateOf(err error) *driver.DuplicateRequestError {
 	duplicate, _ := errors.AsType[*driver.DuplicateRequestError](err)
 	return duplicate
@@ -61,7 +61,7 @@ func keyOptions(run runner) {
 	keyCreator.callers(run)
 }
 
-// deletedRequesters tests how DeleteKey treats the requests of the key.
+// deletedRequesters tests that DeleteKey removes the requests that the key made.
 func deletedRequesters(run runner) {
 	run("forgets only the requests that the key has made", func(t *tester) {
 		for _, id := range []string{"gone", "stays"} {
@@ -108,12 +108,13 @@ func webhookOptions(run runner) {
 	webhookCreator.callers(run)
 }
 
-// request returns the options of a request with this idempotency key and fingerprint.
+// request returns options with this idempotency key, a fingerprint made from sum, and a TTL of an
+// hour.
 func request(name string, sum byte) driver.CreateOptions {
 	return driver.CreateOptions{IdempotencyKey: name, Fingerprint: [32]byte{sum}, IdempotencyTTL: time.Hour}
 }
 
-// wantRepeated checks for the error for a repeated request.
+// wantRepeated checks that err is the error of a request that repeats the creation of id.
 func (c creator) wantRepeated(t *tester, err error, id string, sum byte) {
 	t.Helper()
 	repeated := duplicateOf(err)
@@ -175,7 +176,7 @@ func (c creator) limits(run runner) {
 					id := numbered(numbered(account, i), j)
 					err := c.create(t, account, id, limit(most))
 					switch {
-					case err == nil && i < 4 && j == 0: // makes room for another
+					case err == nil && i < 4 && j == 0: // makes room for another record
 						t.wantError("remove", c.remove(t, account, id), nil)
 					case err == nil:
 						created.Add(1)
@@ -262,7 +263,7 @@ func (c creator) requests(run runner) {
 	run("returns ErrIdempotencyKeys if the account has the maximum already", func(t *tester) {
 		for i := range 3 {
 			t.must(c.create(t, "acct", numbered("id", i), few(numbered("request", i))))
-			t.must(c.remove(t, "acct", numbered("id", i))) // does not free the idempotency key
+			t.must(c.remove(t, "acct", numbered("id", i))) // the idempotency key must stay in use
 		}
 		for range 2 {
 			t.wantError("one more", c.create(t, "acct", "more", few("another")), apierr.ErrIdempotencyKeys)
@@ -290,13 +291,14 @@ func (c creator) requests(run runner) {
 		brief.IdempotencyTTL = 10 * time.Millisecond
 		time.Sleep(2 * brief.IdempotencyTTL)
 		brief.IdempotencyTTL = time.Millisecond
-		for i := range 3 { // one after the other, each after the earlier ones may have been forgotten
+		for i := range 3 { // one by one, each after the store may have forgotten the earlier requests
 			brief.IdempotencyKey = numbered("new", i)
 			t.must(c.create(t, "acct", numbered("new", i), brief))
 			time.Sleep(10 * brief.IdempotencyTTL)
 		}
 
-		// From now on new requests count, in addition to earlier ones that are still remembered.
+		// From here on new requests count, and earlier requests count as long as the store
+		// remembers them.
 		brief.IdempotencyTTL = time.Hour
 		created := 0
 		for err := error(nil); err == nil && created <= 3; created++ {

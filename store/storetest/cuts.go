@@ -17,19 +17,19 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A cut is a step that may be interrupted: by the end of its context, by Close, or by a failed
+// A cut is a step that a test interrupts by the end of its context, by Close, or by a failed
 // commit.
 type cut struct {
 	name string
 	do   func(ctx context.Context, s store.Store) error
-	done func(t *tester) bool // whether the store shows the step as done
+	done func(t *tester) bool // reports whether the store shows the step as done
 
-	err error // result of do
+	err error // the error that do returned
 }
 
 var errStale = errors.New("the result is stale")
 
-// withAuditEntry lists the steps of cuts that store an audit entry with their name as ID.
+// withAuditEntry contains the kinds of steps that store an audit entry.
 var withAuditEntry = map[string]bool{
 	"CreateKey": true, "UpdateKey": true, "DeleteKey": true, "CreateWebhook": true, "UpdateWebhook": true, "DeleteWebhook": true,
 	"CreateRecovery": true, "Settle": true,
@@ -41,7 +41,7 @@ func (t *tester) hasAuditEntry(account, id string) bool {
 	return slices.Contains(t.entryIDs(account, audit.Query{}), id)
 }
 
-// cuts returns n steps of each kind. Every step uses records of its own.
+// cuts returns n steps of each kind. No two steps use the same records.
 func (t *tester) cuts(n int) []*cut {
 	t.Helper()
 	var list []*cut
@@ -175,7 +175,7 @@ func (t *tester) cuts(n int) []*cut {
 	return list
 }
 
-// undone reports whether err guarantees that nothing has happened.
+// undone reports whether err guarantees that the step changed nothing.
 func undone(err error) bool {
 	if errors.Is(err, auth.ErrInterrupted) {
 		return false
@@ -188,7 +188,8 @@ func undone(err error) bool {
 	return false
 }
 
-// check compares the errors of the steps with the contents of the store.
+// check compares the errors of the steps with the contents of the store, and counts the steps that
+// are done, not done, and of unknown outcome.
 func (t *tester) check(list []*cut) (done, not, unknown int) {
 	t.Helper()
 	for _, c := range list {
@@ -208,9 +209,9 @@ func (t *tester) check(list []*cut) (done, not, unknown int) {
 	return done, not, unknown
 }
 
-// cutShort runs the steps, half of them at once and the others within the given duration, with
-// contexts of which most end within that duration. Part way through it calls meanwhile. It waits
-// for every step.
+// cutShort starts half of the steps at once and the others spread over the given duration. Most of
+// their contexts end within that duration. Part way through it calls meanwhile. It returns when all
+// steps have returned.
 func (t *tester) cutShort(list []*cut, within time.Duration, meanwhile func()) {
 	var group sync.WaitGroup
 	for i, c := range list {
@@ -231,7 +232,7 @@ func (t *tester) cutShort(list []*cut, within time.Duration, meanwhile func()) {
 	group.Wait()
 }
 
-// cutting tests interrupted steps.
+// cutting tests steps that are interrupted.
 func cutting(run runner) {
 	run("contexts that end at any point of a step", func(t *tester) {
 		list := t.cuts(12)

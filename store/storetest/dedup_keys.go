@@ -11,7 +11,7 @@ import (
 
 func newDedupKey(key string) driver.DedupKey { return driver.DedupKey{Key: key, Until: some} }
 
-// wantNew checks which of the deduplication keys are new to the account.
+// wantNew checks that UnseenKeys returns the indexes in want.
 func (t *tester) wantNew(want []int, dedupKeys ...driver.DedupKey) {
 	t.Helper()
 	fresh, err := t.store.UnseenKeys(t.Context(), "acct", dedupKeys)

@@ -29,7 +29,7 @@ func deliver(run runner) {
 	}
 
 	run("reports deliveries that are pending already", func(t *tester) {
-		const n = 2500 // more than a page
+		const n = 2500 // more than one page
 		off := newWebhook("acct", "off")
 		held := newWebhook("acct", "held")
 		held.Held = true
@@ -143,7 +143,7 @@ func deliver(run runner) {
 		for _, f := range []*feed{second, third} {
 			wantSame(t, "reports of a waiting Deliver", len(f.Reports()), 0)
 		}
-		third.end() // while it waits
+		third.end() // end the third Deliver while it waits for the first
 		first.only("acct", "second")
 		first.end()
 		wantAdded(second, "webhook", 2)

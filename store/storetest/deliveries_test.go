@@ -13,8 +13,8 @@ import (
 
 const faultVariable = "STORETEST_FAULT"
 
-// The model must pass. With a fault in the environment, the test below runs this test and expects
-// a failure.
+// The model must pass the suite. The test below runs this test with a fault set in the environment,
+// and expects it to fail.
 func TestDeliveries_Model_Passes(t *testing.T) {
 	fault := os.Getenv(faultVariable)
 	if fault != "" {
@@ -26,7 +26,7 @@ func TestDeliveries_Model_Passes(t *testing.T) {
 	})
 }
 
-// Each fault breaks one sentence of the contract, and the suite must detect it.
+// The suite must detect each fault. A fault breaks one sentence of the contract.
 func TestDeliveries_BrokenModel_Fails(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {

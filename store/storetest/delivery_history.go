@@ -28,7 +28,7 @@ func longHistory(run runner) {
 		h.housekeep()
 		h.check(13, 100_000)
 
-		// Purged deliveries are in no list, and all others remain.
+		// The lists must omit purged deliveries and keep all others.
 		t.purge(driver.Purge{Payloads: border, Attempts: border})
 		h.forget("first")
 		h.check(999)
@@ -38,13 +38,13 @@ func longHistory(run runner) {
 	})
 }
 
-// A history is the deliveries to the webhooks of an account. Each webhook subscribes to one event
-// type.
+// A history publishes the events of an account and checks the lists of their deliveries. Each
+// webhook subscribes to one event type.
 type history struct {
 	*tester
 	webhooks []driver.Webhook
-	counts   map[string]map[string]int // deliveries by webhook and phase
-	old      time.Time                 // before all events
+	counts   map[string]map[string]int // number of deliveries by webhook and phase
+	old      time.Time                 // a time before all events
 }
 
 const historyWriters = 16
@@ -74,8 +74,8 @@ func (h *history) webhook(id string) driver.Webhook {
 	return w
 }
 
-// publish stores n events and a few of another account with concurrent writers. The events of a
-// writer are stored in the order of their IDs.
+// publish stores n events, and a few events of another account, with concurrent writers. Each
+// writer stores its events in the order of their IDs.
 func (h *history) publish(phase string, n int) {
 	h.Helper()
 	typeOf := func(i int) driver.EventType {
@@ -119,7 +119,7 @@ func (h *history) settle(n int) {
 	h.tester.settle(settlements...)
 }
 
-// housekeep runs a purge that has nothing to remove.
+// housekeep runs a purge that has nothing to remove, so that a store can do other maintenance.
 func (h *history) housekeep() {
 	h.Helper()
 	h.purge(driver.Purge{Payloads: h.old, Attempts: h.old, EventIDs: h.old, Limit: 100})
@@ -132,8 +132,8 @@ func (h *history) forget(phase string) {
 	}
 }
 
-// check lists the deliveries of all webhooks in pages of these sizes, and compares the pages with
-// each other and with the published events.
+// check lists the deliveries of all webhooks in pages of each of the given sizes, and compares the
+// lists with each other and with the published events.
 func (h *history) check(limits ...int) {
 	h.Helper()
 	all := h.list("acct", "all", driver.DeliveryQuery{})
@@ -144,7 +144,7 @@ func (h *history) check(limits ...int) {
 		for _, n := range h.counts[w.ID] {
 			want += n
 		}
-		var expected []string // in the order of the webhook that gets all events
+		var expected []string // in the order of the list of the webhook that gets all events
 		for _, d := range all[:min(len(all), h.since(w.ID))] {
 			if slices.Contains(w.Events, d.Type) {
 				expected = append(expected, d.EventID)
@@ -172,7 +172,7 @@ func (h *history) check(limits ...int) {
 	}
 }
 
-// wantList compares long lists.
+// wantList works like wantSame, but is fast for long lists that are equal.
 func (h *history) wantList(what string, got, want []driver.Delivery) {
 	h.Helper()
 	if !slices.EqualFunc(got, want, func(a, b driver.Delivery) bool {
@@ -183,8 +183,8 @@ func (h *history) wantList(what string, got, want []driver.Delivery) {
 	}
 }
 
-// since returns the number of events published since the webhook was created, at the head of the
-// list of all events.
+// since returns the number of events that were published after the webhook was created. They are at
+// the head of the list of all events.
 func (h *history) since(id string) int {
 	n := 0
 	for phase := range h.counts[id] {
@@ -193,12 +193,12 @@ func (h *history) since(id string) int {
 	return n
 }
 
-// checkOrder checks that a list has the order in which its events were stored, as far as that is
-// known: within each writer, and between phases.
+// checkOrder checks that a list has the order in which its events were stored. The test knows this
+// order only between events of the same writer and between phases.
 func (h *history) checkOrder(list []driver.Delivery) {
 	h.Helper()
 	phases := []string{"third", "second", "first"}
-	last := map[string]string{} // by writer and phase
+	last := map[string]string{} // last ID by writer and phase
 	for i, d := range list {
 		if i > 0 && d.PublishedAt.After(list[i-1].PublishedAt) {
 			h.Errorf("%s published at %v, later than the event listed before it, at %v", d.EventID, d.PublishedAt, list[i-1].PublishedAt)

@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// list returns all deliveries selected by the query, in pages of its Limit, or in one page if Limit
-// is 0.
+// list returns all deliveries that the query selects. It reads pages of query.Limit deliveries, or
+// a single page if Limit is 0.
 func (t *tester) list(account, webhookID string, query driver.DeliveryQuery) []driver.Delivery {
 	t.Helper()
 	if query.Limit == 0 {
@@ -21,7 +21,7 @@ func (t *tester) list(account, webhookID string, query driver.DeliveryQuery) []d
 	return all
 }
 
-// pages calls each with every page.
+// pages calls each for every page of the list.
 func (t *tester) pages(account, webhookID string, query driver.DeliveryQuery, each func([]driver.Delivery)) {
 	t.Helper()
 	for range 100_000 {
@@ -47,8 +47,8 @@ func eventIDs(list []driver.Delivery) []string {
 	return ids
 }
 
-// settleEvent stores an event for n webhooks and settles its deliveries. No other delivery may be
-// due.
+// settleEvent stores an event for n webhooks and settles its deliveries with the outcome. No other
+// delivery may be due.
 func (t *tester) settleEvent(event driver.EncodedEvent, n int, outcome driver.Effect) {
 	t.Helper()
 	t.enqueue(event, n)
@@ -57,8 +57,8 @@ func (t *tester) settleEvent(event driver.EncodedEvent, n int, outcome driver.Ef
 	}
 }
 
-// inEachState stores an event in each state for the account's only webhook. The event's ID is its
-// state; the pending delivery is not due for an hour.
+// inEachState creates one delivery in each state for the account's only webhook. The state is also
+// the ID of the event. The pending delivery is not due for an hour.
 func (t *tester) inEachState(account, webhookID string) {
 	t.Helper()
 	t.settleEvent(newEvent(account, "delivered"), 1, driver.Deliver)
@@ -72,7 +72,7 @@ func (t *tester) inEachState(account, webhookID string) {
 	t.settle(later)
 }
 
-// listDeliveries tests ListDeliveries, except for its pages.
+// listDeliveries tests ListDeliveries, except for paging.
 func listDeliveries(run runner) {
 	run("lists in the reverse order of storing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
@@ -219,8 +219,9 @@ func listDeliveries(run runner) {
 	})
 }
 
-// settleBetweenBorders publishes, three times, an event that is delivered and one that is dead,
-// numbered from 0. It returns a border before each round.
+// settleBetweenBorders publishes, in each of three rounds, one event that is delivered and one
+// event that ends as dead. Events are numbered from 0. It returns a time before each round, see
+// border.
 func (t *tester) settleBetweenBorders() (borders []time.Time) {
 	for i := range 3 {
 		borders = append(borders, t.border())

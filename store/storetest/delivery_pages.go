@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// deliveryPages tests the pages of ListDeliveries.
+// deliveryPages tests paging with ListDeliveries.
 func deliveryPages(run runner) {
 	// many creates a webhook with n pending deliveries, and returns their events, newest first.
 	many := func(t *tester, n int) []string {
@@ -40,7 +40,7 @@ func deliveryPages(run runner) {
 				t.enqueue(newEvent("acct", numbered(numbered("meanwhile", limit), n)), 1)
 			})
 			wantSame(t, "events", got, want)
-			want = eventIDs(t.list("acct", "webhook", driver.DeliveryQuery{})) // includes events published meanwhile
+			want = eventIDs(t.list("acct", "webhook", driver.DeliveryQuery{})) // with the new events
 		}
 	})
 

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// deliveryRaces tests concurrent use of deliveries.
+// deliveryRaces tests concurrent changes of deliveries.
 func deliveryRaces(run runner) {
 	run("purged deliveries are not claimed, and claimed deliveries are settled or purged", func(t *tester) {
 		const rounds, events = 10, 40

@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// RunDurable tests that acknowledged changes are there when the store is reopened. open opens the
-// store whose data is in dir: empty at first, later with the data of its previous use. The suite
-// closes it.
+// RunDurable tests that acknowledged changes survive closing and reopening a store. open opens the
+// store whose data is in dir. dir is empty at first; later calls pass a dir with the data of an
+// earlier store. The suite closes the store.
 func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	t.Helper()
 	reopened := func(name string, before, after func(*tester)) {
@@ -42,7 +42,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	durableAuditEntries(reopened)
 }
 
-// durableRecords tests keys, webhooks and events.
+// durableRecords tests that keys, webhooks and events survive a restart.
 func durableRecords(reopened func(name string, before, after func(*tester))) {
 	used, changed, gone := rotatedKey("acct", "used"), rotatedKey("acct", "changed"), rotatedKey("acct", "gone")
 	reopened("keys with their hashes and last uses", func(t *tester) {
@@ -67,7 +67,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		t.wantNoKeyAt(gone.Hash)
 		t.wantNoKeyAt(gone.Previous)
 
-		// Existing IDs and hashes are still taken.
+		// IDs and hashes that existed before the restart are still in use.
 		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used, driver.CreateOptions{}), apierr.ErrExists)
 		thief := newKey("other", "thief")
 		thief.Hash = used.Previous
@@ -150,7 +150,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	})
 }
 
-// durableDeliveries tests pending and settled deliveries.
+// durableDeliveries tests that pending and settled deliveries survive a restart.
 func durableDeliveries(reopened func(name string, before, after func(*tester))) {
 	states := map[string]driver.Delivery{}
 	reopened("deliveries with their due times and attempts", func(t *tester) {

@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// durableHistory tests lists, redelivered and skipped deliveries.
+// durableHistory tests that lists, redelivered deliveries and skipped deliveries survive a restart.
 func durableHistory(reopened func(name string, before, after func(*tester))) {
 	var listed []driver.Delivery
 	var pending driver.Backlog
@@ -102,7 +102,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		got := map[string]numbers{}
 		for _, task := range t.await(4) {
 			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
-			if task.Event.ID != "pending" { // pending before the redelivery, so a store may set Before differently
+			if task.Event.ID != "pending" { // was pending already, so Before may differ
 				got[task.Event.ID] = numbers{task.Attempt, task.Before}
 			}
 		}

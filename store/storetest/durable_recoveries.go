@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// durableRecoveries tests recoveries and recovered deliveries.
+// durableRecoveries tests that recoveries and recovered deliveries survive a restart.
 func durableRecoveries(reopened func(name string, before, after func(*tester))) {
 	var done, fresh driver.Recovery
 	reopened("recoveries, finished or not", func(t *tester) {
@@ -77,7 +77,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 	})
 }
 
-// durablePurges tests purged records.
+// durablePurges tests that purged records stay purged after a restart.
 func durablePurges(reopened func(name string, before, after func(*tester))) {
 	var border time.Time
 	var listed []driver.Delivery

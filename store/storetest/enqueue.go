@@ -95,7 +95,7 @@ func enqueue(run runner) {
 		for i := range events {
 			events[i] = event(numbered("event", i), strings.Repeat("x", 64*(i%2)))
 		}
-		inParallel(n, func(i int) { // in one or more batches
+		inParallel(n, func(i int) { // a store may commit them in one or more batches
 			if _, err := t.store.Enqueue(t.Context(), events[i]); err != nil {
 				t.Error(err)
 			}
@@ -190,9 +190,9 @@ func enqueueRaces(run runner) {
 		t.claimAll(3 * rounds)
 	})
 
-	// racing enqueues events in some goroutines while change runs in another. It checks that events
-	// whose Enqueue began after change have want deliveries, and returns the total number of
-	// deliveries.
+	// racing enqueues events in some goroutines while change runs in another. It checks that each
+	// event whose Enqueue began after change returned has want deliveries, and returns the total
+	// number of deliveries.
 	racing := func(t *tester, account string, want int, change func() error) (total int) {
 		t.Helper()
 		const goroutines, each = 3, 10

@@ -27,7 +27,8 @@ func (t *tester) erase(account string) store.Receipt {
 	return store.Receipt{}
 }
 
-// fillAccount stores records of every kind in an account, and returns a claimed task.
+// fillAccount stores records of every kind in an account, and returns a task for one of its
+// deliveries, which is claimed.
 func (t *tester) fillAccount(account string) Task {
 	t.Helper()
 	id := func(name string) string { return name + " of " + account }
@@ -76,7 +77,7 @@ func (t *tester) fillAccount(account string) Task {
 	return leased
 }
 
-// filled returns the receipt for an account after fillAccount.
+// filled returns the receipt for erasing an account that fillAccount has filled.
 func (t *tester) filled() store.Receipt {
 	return store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2, AuditEntries: 2}
 }
@@ -170,7 +171,7 @@ func erasing(run runner) {
 		wantSame(t, "deliveries of another account", t.settledOf("acct2"), want)
 		t.wantKeyAt(hashOf("acct2", "key of acct2"), newKey("acct2", "key of acct2"))
 		wantSame(t, "State", t.alert("acct2", "series 1"), "later")
-		for _, task := range t.claimAll(2) { // the new and the recovered delivery; the retry is due later
+		for _, task := range t.claimAll(2) { // all but the retry, which is due later
 			wantSame(t, "Task.Webhook.Account", task.Webhook.Account, "acct2")
 		}
 		t.settle(settlement(others, driver.Deliver))
@@ -254,7 +255,7 @@ func erasing(run runner) {
 		wantSame(t, "the receipt", t.erase("acct"), store.Receipt{Webhooks: 2, Events: n, Deliveries: 2 * n})
 		wantSame(t, "the other's deliveries", t.list("other", "c", driver.DeliveryQuery{Limit: 2 * n}), before)
 		for i := range n {
-			t.enqueue(newEvent("other", numbered("event", i)), 1) // known already
+			t.enqueue(newEvent("other", numbered("event", i)), 1) // the event is already known
 			_, err := t.store.EventDeliveries(t.Context(), "acct", numbered("event", i))
 			t.wantError("EventDeliveries", err, apierr.ErrNotFound)
 		}
@@ -330,7 +331,7 @@ func erasing(run runner) {
 	})
 }
 
-// exported counts the exported records of an account.
+// exported counts the records in an export of the account.
 func (t *tester) exported(account string) (n store.Receipt) {
 	t.Helper()
 	for _, page := range t.exportPages(account, 5) {
@@ -370,7 +371,7 @@ func (t *tester) settledOf(account string) (list []driver.Delivery) {
 	return list
 }
 
-// wantClosed checks that an account that is being erased accepts no new records and has no keys.
+// wantClosed checks that an account that is being erased has no keys and accepts no new records.
 func (t *tester) wantClosed(account string) {
 	t.Helper()
 	ctx := t.Context()

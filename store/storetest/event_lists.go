@@ -19,7 +19,7 @@ func eventByID(run runner) {
 		got, err := t.store.EventByID(t.Context(), "acct", "event")
 		t.must(err)
 		wantSame(t, "EventByID", got, event)
-		got.Body[0] = '<' // must not change the stored body
+		got.Body[0] = '<' // this must not change the stored body
 		got, err = t.store.EventByID(t.Context(), "acct", "event")
 		t.must(err)
 		wantSame(t, "EventByID after the caller changed the result", got, event)
@@ -54,7 +54,7 @@ func eventByID(run runner) {
 	})
 }
 
-// events returns the IDs of an account's events selected by a query, page by page.
+// events returns the IDs of all events that the query selects. It reads them page by page.
 func (t *tester) events(account string, query driver.EventQuery) (ids []string) {
 	t.Helper()
 	for pages := 0; ; pages++ {
@@ -80,7 +80,7 @@ func listEvents(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		var want []string
 		for i := range 25 {
-			event := newEvent("acct", numbered("event", 100-i)) // not in the order of IDs
+			event := newEvent("acct", numbered("event", 100-i)) // stored by descending ID
 			deliveries := 1
 			if i%3 == 0 {
 				event.Type, deliveries = "unheard", 0
@@ -216,7 +216,7 @@ func listEvents(run runner) {
 		wantSame(t, "events after the purge", next(), nil)
 		t.enqueue(newEvent("acct", "second"), 0)
 		wantSame(t, "events", next(), []string{"second"})
-		query.After = "never-given" // for example after a move to another store
+		query.After = "never-given" // a position of another store, for example after a move
 		wantSame(t, "events after a foreign position", next(), []string{"second"})
 		query.After = "AAAAAAAAAAAAAAAAAAAAAA"
 		wantSame(t, "events after a foreign position", next(), []string{"second"})

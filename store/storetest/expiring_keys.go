@@ -10,14 +10,15 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// expiring returns a key that expires after milliseconds after some.
+// expiring returns a key that expires at millis(after).
 func expiring(account, id string, after int) driver.Key {
 	key := newKey(account, id)
 	key.ExpiresAt = millis(after)
 	return key
 }
 
-// expiries returns the accounts and IDs of expiring keys, page by page.
+// expiries returns the accounts and IDs of all keys that the query selects. It reads them page by
+// page.
 func (t *tester) expiries(query driver.ExpiryQuery) (all []string) {
 	t.Helper()
 	for {
@@ -141,5 +142,5 @@ func expiringKeys(run runner) {
 	})
 }
 
-// millis returns the time n milliseconds after some.
+// millis returns the time n milliseconds after the constant time some.
 func millis(n int) time.Time { return some.Add(time.Duration(n) * time.Millisecond) }

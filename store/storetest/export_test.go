@@ -13,7 +13,7 @@ func RunDeliveries(t *testing.T, open func(t *testing.T) store.Store) {
 	runGroups(t, open, deliveryGroups)
 }
 
-// RunFailingDeliveries runs only the tests of reports of failing commits.
+// RunFailingDeliveries runs only the tests for reports of steps whose commits fail.
 func RunFailingDeliveries(t *testing.T, open func(t *testing.T) FailingStore) {
 	t.Helper()
 	failingReports(t, open)

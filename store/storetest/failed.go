@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// end settles the delivery that is due, with an attempt that matches the outcome.
+// end settles the one due delivery with the outcome and a matching attempt.
 func (t *tester) end(outcome driver.Effect) {
 	t.Helper()
 	s := settlement(t.claimAll(1)[0], outcome)
@@ -23,8 +23,8 @@ func (t *tester) end(outcome driver.Effect) {
 	t.settle(s)
 }
 
-// failed lists the events of the failed deliveries in pages, and checks that every page except the
-// last is full.
+// failed returns the event IDs of the failed deliveries. It reads them in pages, and checks that
+// every page except the last is full.
 func (t *tester) failed(query driver.DeliveryQuery) []string {
 	t.Helper()
 	query.Failed = true
@@ -45,7 +45,7 @@ func (t *tester) failed(query driver.DeliveryQuery) []string {
 	return events
 }
 
-// failedDeliveries tests ListDeliveries with Failed.
+// failedDeliveries tests ListDeliveries with query.Failed.
 func failedDeliveries(run runner) {
 	// wantFailed lists failed deliveries in pages of several sizes.
 	wantFailed := func(t *tester, events ...string) {
@@ -165,7 +165,7 @@ func failedDeliveries(run runner) {
 				wantSame(t, "already listed, or no longer failed: "+id, seen[id] || left[id], false)
 				seen[id] = true
 			}
-			for _, id := range []string{all[i], all[n-1-i]} { // one listed already, one not yet
+			for _, id := range []string{all[i], all[n-1-i]} { // one is already listed, the other not yet
 				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
 				t.end(driver.Deliver)
 				left[id] = true

@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// failing tests how UpdateWebhook changes the health of webhooks, and FailingWebhooks.
+// failing tests FailingWebhooks, and how UpdateWebhook changes the health of webhooks.
 func failing(run runner) {
 	run("UpdateWebhook changes the health, and later attempts continue from it", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))

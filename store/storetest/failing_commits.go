@@ -16,13 +16,13 @@ type FailingStore struct {
 	// Fail makes some or all commits fail from now on.
 	Fail func()
 
-	// Mend ends this, and returns a working store: a reopened one if the store was closed or is
-	// read-only.
+	// Mend makes commits succeed again and returns a working store. If the store was closed or is
+	// read-only, that is a reopened store.
 	Mend func() store.Store
 }
 
-// RunFailing tests steps whose commits fail: the store must not report an undone step as done, or a
-// done step as undone. The suite closes the stores returned by open and Mend.
+// RunFailing tests steps whose commits fail. The store must not report an undone step as done, nor
+// a done step as undone. The suite closes the stores returned by open and Mend.
 func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 	t.Helper()
 	for name, meanwhile := range map[string]func(*tester){
@@ -38,7 +38,7 @@ func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 			mended := failing.Mend()
 			defer closeStore(t, mended)
 			if mended != failing.Store {
-				_ = failing.Close() // may report a failed save
+				_ = failing.Close() // may return an error because the data cannot be saved
 				for method, err := range everyMethod(t.Context(), failing.Store, Task{Webhook: &driver.Webhook{}}) {
 					if !errors.Is(err, store.ErrClosed) {
 						t.Errorf("%s = %v after Close, want ErrClosed", method, err)
@@ -57,7 +57,7 @@ func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 // again repeats the steps that were not done.
 func (t *tester) again(list []*cut) {
 	t.Helper()
-	t.claim(1) // results only count for the delivering process
+	t.claim(1) // starts Deliver, because only results of the delivering process count
 	for _, c := range list {
 		if c.done(t) {
 			continue

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A failingModel is a model whose steps fail alternately: one is not done at all; the next one is
-// done, but its commit fails.
+// A failingModel is a model whose steps fail in two alternating ways: a step is not done at all, or
+// it is done and nevertheless returns an error.
 type failingModel struct {
 	*model
 	failing atomic.Bool
@@ -30,7 +30,7 @@ func newFailingModel(fault string) storetest.FailingStore {
 
 var errDisk = errors.New("disk failed")
 
-// step runs a step of the model whose commit fails.
+// step runs a step of the model and makes it fail while the model is failing.
 func (m *failingModel) step(step func() error) error {
 	if !m.failing.Load() {
 		return step()

@@ -14,14 +14,14 @@ import (
 // A failingStep is a step whose commit may fail.
 type failingStep struct {
 	name    string
-	webhook string // the only webhook of the account with the same name
+	webhook string // the step uses only this webhook, in the account of the same name
 	do      func(s store.Store) error
 	visible func(s store.Store) (bool, error) // reports whether readers see the step as done
 	reports func(Report) bool                 // reports whether a report belongs to the step
 }
 
-// failingReports tests that a step whose commit fails is reported if and only if it is visible to
-// readers.
+// failingReports tests that a step whose commit fails is reported if and only if readers can see
+// it.
 func failingReports(t *testing.T, open func(t *testing.T) FailingStore) {
 	t.Helper()
 	t.Run("reports of steps whose commits fail", func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A feed is a test with a running Deliver that reports to a Recorder.
+// A feed is a tester whose store reports to a Recorder, because Deliver is running.
 type feed struct {
 	*tester
 	*Recorder
@@ -34,7 +34,7 @@ func ofDeliveries(run runner) runner {
 	}
 }
 
-// fed returns a runner of tests with a running Deliver.
+// fed returns a runner that starts Deliver before each test.
 func fed(run runner) func(name string, test func(*feed)) {
 	return func(name string, test func(*feed)) {
 		ofDeliveries(run)(name, func(t *tester) {
@@ -45,8 +45,8 @@ func fed(run runner) func(name string, test func(*feed)) {
 	}
 }
 
-// deliver starts a Deliver. It returns after all pending deliveries have been reported; from then
-// on steps are reported.
+// deliver starts Deliver, and returns once all pending deliveries have been reported. The store
+// reports all later steps.
 func (t *tester) deliver() *feed {
 	t.Helper()
 	f := t.startDeliver()
@@ -79,13 +79,13 @@ func (t *tester) startDeliver() *feed {
 	return f
 }
 
-// end ends Deliver, checks its result, and checks that it made no invalid reports.
+// end cancels Deliver, and checks its result and that all its reports were valid.
 func (f *feed) end() {
 	f.Helper()
 	f.cancel()
 	select {
 	case err := <-f.returned:
-		f.returned <- err // for a repeated end
+		f.returned <- err // end may be called again
 		f.wantError("Deliver", err, context.Canceled)
 	case <-time.After(eventTimeout):
 		f.Fatalf("Deliver did not return within %v after its context ended", eventTimeout)
@@ -95,9 +95,10 @@ func (f *feed) end() {
 	}
 }
 
-const marker = "marker" // account and webhook of marks, which are hidden from tests
+const marker = "marker" // account and webhook of the events that mark publishes
 
-// mark publishes an event and waits for its report. Reports of earlier steps have arrived by then.
+// mark publishes an event and waits for its report. When mark returns, the reports of all earlier
+// steps have arrived.
 func (f *feed) mark(why string) {
 	f.Helper()
 	err := f.store.CreateWebhook(f.Context(), newWebhook(marker, marker), driver.CreateOptions{})
@@ -120,7 +121,7 @@ func (f *feed) mark(why string) {
 	})
 }
 
-// wait waits until enough returns true for the reports.
+// wait waits until enough returns true for the reports so far.
 func (f *feed) wait(what string, enough func([]Report) bool) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), eventTimeout)
@@ -130,15 +131,15 @@ func (f *feed) wait(what string, enough func([]Report) bool) {
 	}
 }
 
-// seen returns the reports so far, except those of marks and groups.
+// seen returns the reports so far, except reports of marks, groups and troubles.
 func (f *feed) seen() []Report {
 	return slices.DeleteFunc(f.Reports(), func(r Report) bool {
 		return r.Ref.WebhookID == marker || r.Scope.Group != 0 || r.Method == "Pause" || r.Method == "Trouble"
 	})
 }
 
-// during calls do and returns the reports that arrived before it returned. For a store shared by
-// several processes it also waits for the report of a later event.
+// during calls do and returns the reports that arrived before do returned. If the store is shared
+// by several processes, it also waits until the reports of all steps in do have arrived, see mark.
 func (f *feed) during(do func()) []Report {
 	f.Helper()
 	before := len(f.seen())
@@ -149,7 +150,7 @@ func (f *feed) during(do func()) []Report {
 	return f.seen()[before:]
 }
 
-// added returns the reports of Add. It checks their number, and that no delivery is reported twice.
+// added returns the first Add report of each delivery, and checks that there are want of them.
 func (f *feed) added(reports []Report, want int) (added []Report) {
 	f.Helper()
 	seen := map[driver.DeliveryRef]bool{}
@@ -178,7 +179,7 @@ func (f *feed) published(event driver.EncodedEvent, want int) map[string]driver.
 	return refs
 }
 
-// only publishes an event for a single webhook, and returns its delivery.
+// only publishes an event that matches a single webhook, and returns its delivery.
 func (f *feed) only(account, eventID string) (ref driver.DeliveryRef) {
 	f.Helper()
 	for _, ref = range f.published(newEvent(account, eventID), 1) {
@@ -186,7 +187,7 @@ func (f *feed) only(account, eventID string) (ref driver.DeliveryRef) {
 	return ref
 }
 
-// load returns the state of deliveries, and loads Unread ones again.
+// load returns the state of deliveries, and repeats Load for those that are Unread.
 func (f *feed) load(refs ...driver.DeliveryRef) []driver.LoadedDelivery {
 	f.Helper()
 	for end := time.Now().Add(eventTimeout); ; time.Sleep(time.Millisecond) {
@@ -213,7 +214,7 @@ func (f *feed) wantState(what string, ref driver.DeliveryRef, want driver.LoadSt
 	return got
 }
 
-// result returns a result of the attempt with this number.
+// result returns a result for the attempt with this number.
 func result(ref driver.DeliveryRef, number int, outcome driver.Effect) driver.AttemptResult {
 	r := driver.AttemptResult{DeliveryRef: ref, Effect: outcome, Attempt: attemptOf(Task{Attempt: number})}
 	switch outcome {
@@ -231,7 +232,7 @@ func (f *feed) record(results ...driver.AttemptResult) {
 	f.wantSettled(results, nil, driver.Settled{})
 }
 
-// wantSettled stores results and health, and checks which of them do not count.
+// wantSettled calls Settle, and checks which results and health changes do not count.
 func (f *feed) wantSettled(results []driver.AttemptResult, health []driver.HealthChange, want driver.Settled) {
 	f.Helper()
 	got, err := f.source.Settle(f.Context(), results, health)

@@ -204,7 +204,7 @@ func deleteKey(run runner) {
 					return
 				}
 				deleted = t.store.DeleteKey(t.Context(), "acct", key.ID, func(now driver.Key) error {
-					time.Sleep(time.Microsecond) // lets the other goroutine run
+					time.Sleep(time.Microsecond) // gives the other goroutine time to run
 					if now.Name != key.Name {
 						return errChange
 					}

@@ -183,7 +183,7 @@ func createKey(run runner) {
 				current.Hash, previous.Previous = inUse, inUse
 				t.wantError("CreateKey", t.store.CreateKey(t.Context(), current, driver.CreateOptions{}), apierr.ErrExists)
 				t.wantError("CreateKey", t.store.CreateKey(t.Context(), previous, driver.CreateOptions{}), apierr.ErrExists)
-				// Neither the key nor its other hash may be stored.
+				// The store must have stored neither the key nor its other hash.
 				t.wantNoKeyAt(current.Previous)
 				t.wantNoKeyAt(previous.Hash)
 				_, err := t.store.KeyByID(t.Context(), account, "new")

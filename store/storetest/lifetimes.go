@@ -24,7 +24,7 @@ func lifetimes(run runner) {
 		for id, first := range map[string]int{"event": 2, "delivered": 1, "dead": 1, "skipped": 0, "pending": 1} {
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
 			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}), apierr.ErrNotFound)
-			t.enqueue(newEvent("acct", id), first) // the ID is still known
+			t.enqueue(newEvent("acct", id), first) // the store still knows the ID
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
 		}
 		t.claimAll(0)
@@ -103,7 +103,7 @@ func lifetimes(run runner) {
 			t.settle(later)
 			borders = append(borders, t.border())
 		}
-		const payloads, attempts, ids = 4, 1, 2 // number of events beyond each age
+		const payloads, attempts, ids = 4, 1, 2 // number of expired events by kind of record
 		t.purge(driver.Purge{Payloads: borders[payloads-1], Attempts: borders[attempts-1], EventIDs: borders[ids-1], Limit: 2})
 		want := map[string]driver.DeliveryState{}
 		for i := attempts; i < 5; i++ {
@@ -146,7 +146,7 @@ func lifetimes(run runner) {
 	run("finished recoveries are purged by their creation", func(t *tester) {
 		border := t.border()
 		job := func(id string, createdAt time.Time) driver.Recovery {
-			hook := fmt.Sprint("of ", id, " at ", createdAt.UnixMilli()) // one each, since a webhook has one recovery at a time
+			hook := fmt.Sprint("of ", id, " at ", createdAt.UnixMilli()) // a webhook has one recovery at a time
 			t.createWebhooks(newWebhook("acct", hook))
 			recovery := newRecovery("acct", hook, id, driver.Dead)
 			recovery.CreatedAt = createdAt

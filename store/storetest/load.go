@@ -84,7 +84,7 @@ func load(run runner) {
 			refs = append(refs, r.Ref)
 		}
 		left := map[string]bool{}
-		for len(refs) > 0 { // a call may read only a part
+		for len(refs) > 0 { // one call may load only some of them
 			list, err := f.source.Load(f.Context(), refs)
 			f.must(err)
 			var unread []driver.DeliveryRef

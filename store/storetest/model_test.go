@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A model is a minimal store that keeps the contract of driver.Deliveries. It has only the
-// methods that RunDeliveries calls, and one mutex. With a fault it breaks one sentence of the
+// A model is a minimal store that keeps the contract of driver.Deliveries. It has only the methods
+// that RunDeliveries calls, and a single mutex. If fault is set, it breaks one sentence of the
 // contract.
 type model struct {
 	store.Store // nil
@@ -82,7 +82,7 @@ func (m *model) pending(r *row) driver.PendingDelivery {
 	}
 }
 
-// add reports deliveries, unless fault is the model's fault.
+// add reports deliveries, unless the model has the given fault.
 func (m *model) add(fault string, list ...driver.PendingDelivery) {
 	if m.feed != nil && m.fault != fault && len(list) > 0 {
 		m.feed.Add(list)
@@ -219,7 +219,7 @@ func (m *model) FailingWebhooks(_ context.Context, since time.Time, _ driver.Lis
 	return m.list(func(w *driver.Webhook) bool { return w.Active && w.FailedAgain && !w.FailingSince.After(since) })
 }
 
-// put stores a changed webhook and reports it.
+// put stores a changed webhook and reports it, unless the model has the given fault.
 func (m *model) put(changed driver.Webhook, fault string) {
 	old := m.webhooks[changed.ID]
 	changed.Version = old.Version + 1

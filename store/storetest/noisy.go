@@ -10,15 +10,16 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The delays of a Noisy store's reports. New steps are reported within a second.
+// The maximum delays of a Noisy store's reports. The contract requires the first report of a step
+// within a second.
 const (
 	maxLate  = 300 * time.Millisecond
 	maxStale = time.Minute // for repeated reports
 )
 
-// Noisy returns d with the reports of Deliver repeated, delayed and reordered within the contract:
-// a scheduler must attempt each delivery as often, and as soon, as with d itself. No report
-// overtakes an earlier Forget or Trouble.
+// Noisy wraps d and repeats, delays and reorders the reports of Deliver as far as the contract
+// permits. With the wrapper, a scheduler must attempt each delivery as often and as soon as with d
+// itself. No report overtakes an earlier Forget or Trouble.
 func Noisy(d driver.Deliveries, seed uint64) driver.Deliveries {
 	return &noisy{Deliveries: d, random: rand.New(rand.NewPCG(seed, 1)), noises: make(map[*noise]bool)}
 }
@@ -44,7 +45,7 @@ func (n *noisy) Deliver(ctx context.Context, s driver.Scheduler) error {
 	return n.Deliveries.Deliver(ctx, noise)
 }
 
-// Unreported also counts delayed reports.
+// Unreported also counts the deliveries whose reports are delayed.
 func (n *noisy) Unreported(ctx context.Context, webhookID string) (driver.Backlog, error) {
 	b, err := n.Deliveries.Unreported(ctx, webhookID)
 	if err != nil {
@@ -58,7 +59,7 @@ func (n *noisy) Unreported(ctx context.Context, webhookID string) (driver.Backlo
 	return b, nil
 }
 
-// A noise forwards reports to a scheduler, with mu held.
+// A noise forwards the reports of one Deliver call to a scheduler, with mu held.
 type noise struct {
 	to     driver.Scheduler
 	mu     sync.Mutex
@@ -66,17 +67,17 @@ type noise struct {
 	late   map[*late]bool
 }
 
-// A late is a report to be forwarded later.
+// A late is a delayed report.
 type late struct {
 	timer     *time.Timer
 	report    func()
 	webhookID string
 	group     driver.Group
-	fresh     bool // the only report of a pending delivery so far
+	fresh     bool // the delivery has not been reported yet
 	again     bool // the report has already been forwarded once
 }
 
-// after forwards a report later.
+// after forwards a report after a random delay.
 func (n *noise) after(l late, report func()) {
 	l.report = report
 	longest := maxLate
@@ -94,7 +95,7 @@ func (n *noise) after(l late, report func()) {
 	n.late[&l] = true
 }
 
-// drop discards delayed reports.
+// drop discards the delayed reports for which which returns true.
 func (n *noise) drop(which func(*late) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,7 +168,7 @@ func (n *noise) Webhook(w *driver.Webhook) {
 	n.pass(func() { n.to.Webhook(w) })
 }
 
-// Probe is not repeated: each call requests an attempt.
+// Probe is never repeated, because each call requests an attempt.
 func (n *noise) Probe(webhookID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -178,8 +179,8 @@ func (n *noise) Probe(webhookID string) {
 	}
 }
 
-// Forget is not delayed. Delayed reports of the group are dropped: the store reports the deliveries
-// again if it gets the group back.
+// Forget is never delayed. It drops delayed reports of the group, because the store reports the
+// group's deliveries again if it claims the group again.
 func (n *noise) Forget(scope driver.Scope) {
 	if scope.Group != 0 {
 		n.drop(func(l *late) bool { return l.group == scope.Group })
@@ -189,8 +190,8 @@ func (n *noise) Forget(scope driver.Scope) {
 	n.to.Forget(scope)
 }
 
-// Trouble is not delayed. It must come after all earlier reports, since nil means that they are
-// complete.
+// Trouble is never delayed. It first forwards the delayed reports that have not been forwarded yet,
+// because nil means that all deliveries have been reported.
 func (n *noise) Trouble(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

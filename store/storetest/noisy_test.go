@@ -12,8 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// No report may be lost, some must be repeated and late, and none may come after Deliver has
-// returned.
+// No report may be lost or arrive after Deliver has returned, and some must be repeated and late.
 func TestNoisy_Reports_AreRepeatedAndReordered(t *testing.T) {
 	const n = 200
 	for seed := range uint64(5) {

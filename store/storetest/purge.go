@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// border returns a time by the store's clock that separates earlier events from later ones: earlier
-// ones were published before it, later ones are published at or after it.
+// border returns a time by the store's clock. All events published so far were published before it,
+// and all later events are published at or after it.
 func (t *tester) border() time.Time {
 	t.Helper()
 	w := newWebhook("border", "border")
@@ -41,7 +41,8 @@ func (t *tester) now() time.Time {
 	return now
 }
 
-// purge purges to the end, with a default Limit of 100, and returns the number of calls.
+// purge calls Purge until nothing remains to be removed, and returns the number of calls. The
+// default Limit is 100.
 func (t *tester) purge(purge driver.Purge) (calls int) {
 	t.Helper()
 	if purge.Limit == 0 {
@@ -58,8 +59,8 @@ func (t *tester) purge(purge driver.Purge) (calls int) {
 	return calls
 }
 
-// wantPurged checks that a delivery ended because its payload was purged, with that as its last
-// attempt.
+// wantPurged checks that a delivery ended because its payload was purged, and that its last attempt
+// records this.
 func (t *tester) wantPurged(before driver.Delivery) {
 	t.Helper()
 	got := t.delivery("acct", before.EventID)
@@ -79,7 +80,7 @@ func (t *tester) wantPurged(before driver.Delivery) {
 	wantSame(t, "EventDeliveries", got, before)
 }
 
-// purging tests how Purge treats payloads, and its clock.
+// purging tests which payloads Purge removes, and by which clock.
 func purging(run runner) {
 	run("Now is the clock of publications", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
@@ -141,7 +142,7 @@ func purging(run runner) {
 		backlog := t.backlog("webhook")
 		wantSame(t, "Backlog", backlog, driver.Backlog{Pending: 1})
 
-		// A repeated purge changes nothing.
+		// Repeating the purge changes nothing.
 		list := t.list("acct", "webhook", driver.DeliveryQuery{})
 		t.purge(driver.Purge{Payloads: border})
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", driver.DeliveryQuery{}), list)

@@ -12,19 +12,19 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Recorder is a [driver.Scheduler] that records a store's reports in order, and makes no
+// A Recorder is a [driver.Scheduler] that records the reports of a store in order and makes no
 // attempts. The zero Recorder is ready to use.
 type Recorder struct {
 	mu       sync.Mutex
 	reports  []Report
-	copies   []driver.Webhook // copy of each report's webhook at the time of the report
-	changed  chan struct{}    // closed by the next report; nil while nothing waits
+	copies   []driver.Webhook // a copy of each reported webhook, made when it was reported
+	changed  chan struct{}    // closed by the next report; nil while no Wait call is blocked
 	ended    bool
 	underWay map[driver.Group]int
 }
 
-// A Report is a call of a [driver.Scheduler]'s method; an Add is recorded as one report for each
-// delivery. Fields without a corresponding argument are zero.
+// A Report records one call to a [driver.Scheduler] method. A call that has a list of deliveries
+// makes one Report for each of them. Fields for which the method has no argument are zero.
 type Report struct {
 	Method  string                 // for example "Add"
 	Ref     driver.DeliveryRef     // Add, Nudge, Ended; for Webhook and Probe only WebhookID
@@ -36,7 +36,7 @@ type Report struct {
 	Late    bool                   // the method was called after End
 }
 
-// String returns the report as printed by tests.
+// String returns the report in the form that tests print.
 func (r Report) String() string {
 	late := ""
 	if r.Late {
@@ -89,23 +89,23 @@ func (r *Recorder) Add(list []driver.PendingDelivery) {
 	r.note(reports...)
 }
 
-// Nudge records a delivery to be attempted next.
+// Nudge records a report of Nudge.
 func (r *Recorder) Nudge(ref driver.DeliveryRef) { r.note(Report{Method: "Nudge", Ref: ref}) }
 
-// Webhook records a change of a webhook.
+// Webhook records a report of a changed webhook.
 func (r *Recorder) Webhook(w *driver.Webhook) {
 	r.note(Report{Method: "Webhook", Webhook: w, Ref: driver.DeliveryRef{WebhookID: w.ID}})
 }
 
-// Probe records a requested attempt.
+// Probe records a request for an attempt.
 func (r *Recorder) Probe(webhookID string) {
 	r.note(Report{Method: "Probe", Ref: driver.DeliveryRef{WebhookID: webhookID}})
 }
 
-// Forget records a scope to be forgotten.
+// Forget records a report of Forget.
 func (r *Recorder) Forget(scope driver.Scope) { r.note(Report{Method: "Forget", Scope: scope}) }
 
-// Ended records deliveries ended by the store.
+// Ended records deliveries that the store has ended.
 func (r *Recorder) Ended(refs []driver.DeliveryRef) {
 	var reports []Report
 	for _, ref := range refs {
@@ -114,12 +114,12 @@ func (r *Recorder) Ended(refs []driver.DeliveryRef) {
 	r.note(reports...)
 }
 
-// Pause records groups that the store gives up.
+// Pause records a report of paused groups.
 func (r *Recorder) Pause(groups []driver.Group) {
 	r.note(Report{Method: "Pause", Groups: slices.Clone(groups)})
 }
 
-// Trouble records that reading failed, or works again.
+// Trouble records a report of Trouble.
 func (r *Recorder) Trouble(err error) { r.note(Report{Method: "Trouble", Err: err}) }
 
 // UnderWay returns the counts set by SetUnderWay.
@@ -142,7 +142,7 @@ func (r *Recorder) Reports() []Report {
 	return slices.Clone(r.reports)
 }
 
-// Wait waits until enough returns true for the reports so far. If ctx is done before, it returns
+// Wait waits until enough returns true for the reports so far. If ctx is done first, it returns
 // ctx's error.
 func (r *Recorder) Wait(ctx context.Context, enough func([]Report) bool) error {
 	for {
@@ -163,15 +163,15 @@ func (r *Recorder) Wait(ctx context.Context, enough func([]Report) bool) error {
 	}
 }
 
-// End marks later reports as Late. Call it after Deliver has returned.
+// End marks all later reports as Late. Call it after Deliver has returned.
 func (r *Recorder) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
 }
 
-// Faults returns violations that no test expects: reports that are Late, and webhooks that were
-// changed after they were reported.
+// Faults describes violations of the contract by the store: reports that are Late, and webhooks
+// that were modified after they were reported.
 func (r *Recorder) Faults() (faults []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A records tests one kind of record, because keys and webhooks have the same contract for lists
-// and updates.
+// A records tests the list and update methods for one kind of record. Keys and webhooks share these
+// tests, because their contracts are the same.
 type records[R any] struct {
 	make   func(account, id string) R
 	id     func(*R) string
@@ -60,9 +60,9 @@ func (r records[R]) listed(t *tester, account, after string, limit int) []R {
 	return list
 }
 
-// lists tests the list method.
+// lists tests the method that lists records.
 func (r records[R]) lists(run runner) {
-	// pages returns all records in pages of the given limit.
+	// pages returns all records, read in pages of limit records.
 	pages := func(t *tester, account string, limit, n int) (got []R) {
 		t.Helper()
 		for after := ""; ; {
@@ -130,7 +130,7 @@ func (r records[R]) lists(run runner) {
 	})
 }
 
-// updates tests that no concurrent update is lost.
+// updates tests that concurrent updates are not lost.
 func (r records[R]) updates(run runner) {
 	run("no other change happens between reading and storing", func(t *tester) {
 		const goroutines, each = 8, 20
@@ -141,7 +141,7 @@ func (r records[R]) updates(run runner) {
 			for range each {
 				_, err := r.update(t, "acct", "id", func(record *R, _ *audit.Entry) error {
 					n, err := strconv.Atoi(*r.text(record))
-					time.Sleep(time.Microsecond) // lets the other goroutines run
+					time.Sleep(time.Microsecond) // gives the other goroutines time to run
 					*r.text(record) = strconv.Itoa(n + 1)
 					return err
 				})

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// newRecovery returns a recovery of all events with deliveries in the given states.
+// newRecovery returns a recovery of all deliveries in the given states.
 func newRecovery(account, webhookID, id string, states ...driver.DeliveryState) driver.Recovery {
 	return driver.Recovery{
 		ID: id, Account: account, WebhookID: webhookID, States: states,
@@ -43,7 +43,7 @@ func (t *tester) advance(limit int) {
 	t.Fatal("AdvanceRecovery does not end")
 }
 
-// wantDone checks that a recovery is finished, and its number of recovered deliveries.
+// wantDone checks that a recovery is finished and has recovered the given number of deliveries.
 func (t *tester) wantDone(want driver.Recovery, recovered int) {
 	t.Helper()
 	want.Done, want.Recovered = true, recovered

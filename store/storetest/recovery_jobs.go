@@ -6,7 +6,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// dead creates a webhook with n Dead deliveries, of events numbered from 0.
+// dead creates a webhook with n Dead deliveries. Their events are numbered from 0.
 func (t *tester) dead(account, webhookID string, n int) {
 	t.Helper()
 	t.createWebhooks(newWebhook(account, webhookID))
@@ -15,7 +15,7 @@ func (t *tester) dead(account, webhookID string, n int) {
 	}
 }
 
-// recoveryJobs tests AdvanceRecovery with several recoveries, with webhooks that change, and with
+// recoveryJobs tests AdvanceRecovery with several recoveries, with changing webhooks, and with
 // concurrent calls.
 func recoveryJobs(run runner) {
 	run("recoveries advance in turn", func(t *tester) {
@@ -54,7 +54,7 @@ func recoveryJobs(run runner) {
 		id := func(i int) string { return numbered("recovery", i) }
 		for i := range driver.MaxRecoveries + 3 {
 			r := newRecovery("acct", "webhook", id(i), driver.Dead)
-			r.CreatedAt = millis(-i) // the order of storing counts, not the clock of the caller
+			r.CreatedAt = millis(-i) // the store must go by the order of storing, not by CreatedAt
 			t.createRecoveries(r)
 			t.advance(10)
 		}
@@ -67,7 +67,7 @@ func recoveryJobs(run runner) {
 			t.wantError("RecoveryByID of "+id(i), err, apierr.ErrNotFound)
 		}
 		t.recovery("acct", "another")
-		t.createRecoveries(newRecovery("acct", "webhook", id(0), driver.Dead)) // no longer known
+		t.createRecoveries(newRecovery("acct", "webhook", id(0), driver.Dead)) // this ID has been dropped
 	})
 
 	run("a webhook has one unfinished recovery at a time", func(t *tester) {
@@ -156,7 +156,7 @@ func recoveryJobs(run runner) {
 		job := newRecovery("acct", "webhook", "recovery", driver.Dead)
 		t.createRecoveries(job)
 		inParallel(5, func(i int) {
-			if i == 0 { // settles as Dead at once, so that a faulty recovery would find them again
+			if i == 0 { // makes deliveries Dead, which a faulty recovery would find again
 				for range 20 {
 					tasks, err := t.worker().Claim(t.Context(), 9)
 					t.wantError("Claim", err, nil)

@@ -34,7 +34,7 @@ func redeliver(run runner) {
 			var attempts []driver.Attempt
 			for number := 1; number <= 6; {
 				before := number - 1
-				for range 2 { // a failed attempt, then the last one
+				for range 2 { // a failed attempt, then the last attempt
 					task := t.await(1)[0]
 					wantSame(t, "Task.Event", task.Event, newEvent("acct", id))
 					wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{number, before})
@@ -71,7 +71,7 @@ func redeliver(run runner) {
 		t.settle(settlement(task, driver.Deliver))
 		d.State, d.Attempts = driver.Delivered, []driver.Attempt{attemptOf(task)}
 		wantSame(t, "EventDeliveries", t.delivery("acct", "event"), d)
-		t.enqueue(newEvent("acct", "event"), 0) // the same result as at first
+		t.enqueue(newEvent("acct", "event"), 0) // must return the same result as the first call
 	})
 
 	run("makes pending deliveries due now", func(t *tester) {
@@ -118,7 +118,7 @@ func redeliver(run runner) {
 			d := t.delivery("acct", task.Event.ID)
 			again(t, task.Event.ID)
 			got := t.delivery("acct", task.Event.ID)
-			d.NextAttemptAt = got.NextAttemptAt // now, for stores without leases
+			d.NextAttemptAt = got.NextAttemptAt // a store may set this to now
 			wantSame(t, "EventDeliveries", got, d)
 			t.claimAll(0)
 			end := settlement(task, []driver.Effect{Release, driver.Retry, driver.Deliver, driver.GiveUp}[i])

@@ -8,7 +8,7 @@ import (
 func reportedWebhooks(run runner) {
 	test := fed(run)
 
-	// wantReported checks that the last report of a change has the current webhook.
+	// wantReported calls do and checks that the last report of the webhook has its current state.
 	wantReported := func(f *feed, do func()) {
 		f.Helper()
 		var last *driver.Webhook
@@ -93,7 +93,7 @@ func reportedWebhooks(run runner) {
 	})
 }
 
-// wantForget checks that do reports only a Forget of the scope.
+// wantForget calls do and checks that the store reports a Forget of the scope and nothing else.
 func (f *feed) wantForget(want driver.Scope, do func()) {
 	f.Helper()
 	found := false

@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// wantDueNow checks that a reported due time is now.
+// wantDueNow checks that a reported due time is about now.
 func (f *feed) wantDueNow(due time.Time) {
 	f.Helper()
 	if off := time.Since(due).Abs(); off > time.Minute {
@@ -20,7 +20,7 @@ func (f *feed) wantDueNow(due time.Time) {
 	}
 }
 
-// wantPending checks a reported delivery, except its webhook.
+// wantPending compares a reported delivery with want, except for its webhook.
 func (f *feed) wantPending(what string, got, want driver.PendingDelivery) {
 	f.Helper()
 	f.wantDueNow(got.Due)
@@ -28,7 +28,7 @@ func (f *feed) wantPending(what string, got, want driver.PendingDelivery) {
 	wantSame(f.tester, "PendingDelivery of "+what, got, want)
 }
 
-// methods returns the methods of reports.
+// methods returns the method names of reports.
 func methods(reports []Report) (list []string) {
 	for _, r := range reports {
 		list = append(list, r.Method)
@@ -52,7 +52,7 @@ func (f *feed) settled(account, eventID string, outcome driver.Effect) driver.De
 	return ref
 }
 
-// reportedDeliveries tests the reports of all methods that make deliveries pending.
+// reportedDeliveries tests the reports by all methods that make deliveries pending.
 func reportedDeliveries(run runner) {
 	test := fed(run)
 
@@ -219,7 +219,7 @@ func reportedDeliveries(run runner) {
 			f.wantError("Enqueue", err, context.Canceled)
 			alert(refuse)
 			update(refuse)
-			inParallel(2, func(i int) { // the callbacks may end these goroutines
+			inParallel(2, func(i int) { // the callback may end its goroutine
 				if i == 0 {
 					alert(exit)
 				} else {

@@ -9,10 +9,11 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// slack is by how many routine audit entries a store may temporarily exceed [audit.MaxRoutine].
+// slack is the number of routine audit entries by which a store may temporarily exceed
+// [audit.MaxRoutine].
 const slack = 1000
 
-// renames returns n audit entries of a change of a key's name.
+// renames returns n audit entries for changes of a key's name, numbered from from.
 func renames(account, key string, from, n int) (list []audit.Entry) {
 	for i := range n {
 		renamed := newAuditEntry(account, fmt.Sprintf("rename_%s_%06d", key, from+i))
@@ -42,7 +43,8 @@ func routineAuditEntries(run runner) {
 		n.Action, n.Target, n.Pending = audit.KeyCreated, audit.Target{Kind: audit.TargetKey, ID: key}, false
 		return n
 	}
-	// wantLatest checks that a list ends with the latest audit entries, and its length.
+	// wantLatest checks that got holds least to most entries, and that these are the latest entries
+	// of all, newest first.
 	wantLatest := func(t *tester, got, all []string, least, most int) {
 		t.Helper()
 		if len(got) < least || len(got) > most {
@@ -64,7 +66,7 @@ func routineAuditEntries(run runner) {
 
 		t.addAuditEntries(evidence("created", "key"))
 		t.addMany(slices.Concat(all[:10], []audit.Entry{scopes}, other, all[10:20]))
-		var pages []audit.Query // each goes on at an audit entry that will be pushed out
+		var pages []audit.Query // each page begins after an audit entry that the store will remove
 		for _, query := range []audit.Query{{}, key("key")} {
 			query.Limit = 5
 			page, err := t.store.ListAuditEntries(t.Context(), "acct", query)
@@ -105,7 +107,7 @@ func routineAuditEntries(run runner) {
 		for i := range audit.MaxRoutine + slack + 500 {
 			id := numbered("key", i%7)
 			if i >= 7 && i < 14 {
-				id = numbered("rare", i) // changed only once
+				id = numbered("rare", i) // this key changes only once
 			}
 			n := renames("acct", id, i, 1)[0]
 			if i%2 == 1 {

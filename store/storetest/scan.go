@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// keepScan returns a change that sets the state of the scan for expiring files.
+// keepScan returns a change function that sets the state of the scan for expiring files.
 func keepScan(state string) func([]byte) ([]byte, error) {
 	return func([]byte) ([]byte, error) { return []byte(state), nil }
 }

@@ -1,5 +1,4 @@
-// Package storetest tests a [store.Store] against its contract, which consists of the comments of
-// driver.KeyStore, driver.WebhookStore and store.Store:
+// Package storetest tests a [store.Store] against its contract, see package store:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { return open(t, t.TempDir()) })
@@ -7,8 +6,9 @@
 //
 // # All stores
 //
-// [Run] tests the contract sentence by sentence, with concurrent goroutines for sentences about
-// concurrency. Call it from the backend's own tests, and run those with the race detector.
+// [Run] tests the contract sentence by sentence. It tests sentences about concurrency with
+// concurrent goroutines. Call it from the backend's own tests, and run these tests with the race
+// detector.
 //
 // # Stores that survive a restart
 //
@@ -22,8 +22,8 @@
 //
 // # Time
 //
-// The suite runs in real time, because a store may have its own clock. It takes a few seconds. No
-// test depends on the speed of the store, as long as each call takes less than a minute.
+// The suite runs in real time, because a store may have its own clock. It takes a few seconds. The
+// tests do not depend on the speed of the store if each call takes less than a minute.
 package storetest
 
 import (
@@ -101,13 +101,14 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("Transfer", func(t *testing.T) { RunTransfer(t, open, open) })
 }
 
-// A group is the tests of one subject.
+// A group holds the tests of one subject.
 type group struct {
 	name  string
 	tests func(runner)
 }
 
-// deliveryGroups test [driver.Deliveries]. Stores without it skip them.
+// deliveryGroups holds the tests of [driver.Deliveries]. They are skipped for a store that does not
+// implement it.
 var deliveryGroups = []group{
 	{"Deliver", deliver},
 	{"ReportedDeliveries", reportedDeliveries},

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The stores survive Close, but there is no disk: the test covers only that.
+// The stores survive Close but have no disk, so the test covers only closing and reopening.
 func TestRunDurable_StoreThatSurvivesClose_Passes(t *testing.T) {
 	stores := map[string]*kept{}
 	storetest.RunDurable(t, func(_ *testing.T, dir string) store.Store {

@@ -15,10 +15,10 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-var eventTimeout = 10 * time.Second // for expected events; the suite's own tests set it
+var eventTimeout = 10 * time.Second // for expected events; tests of the suite change it
 
-// A tester is a test with its own store. Its methods fail the test if the store returns an error.
-// Call them only from the test's goroutine.
+// A tester combines a test with the store under test. Its methods fail the test if the store
+// returns an error. Call them only from the test's goroutine.
 type tester struct {
 	*testing.T
 	store store.Store
@@ -84,7 +84,7 @@ func (t *tester) updateKey(id string, change func(*driver.Key)) driver.Key {
 	return key
 }
 
-// wantKeyAt checks that a hash finds the key.
+// wantKeyAt checks that KeyByHash returns the key for hash.
 func (t *tester) wantKeyAt(hash driver.Hash, want driver.Key) {
 	t.Helper()
 	got, err := t.store.KeyByHash(t.Context(), hash)
@@ -127,7 +127,7 @@ func (t *tester) setActive(account, id string, active bool) {
 	t.updateWebhook(account, id, func(w *driver.Webhook) { w.Active = active })
 }
 
-// enqueue stores an event and checks its number of deliveries.
+// enqueue stores an event and checks that it has want deliveries.
 func (t *tester) enqueue(event driver.EncodedEvent, want int) {
 	t.Helper()
 	got, err := t.store.Enqueue(t.Context(), event)
@@ -148,7 +148,8 @@ func (t *tester) enqueueMany(account string, n, webhooks int) {
 
 func (t *tester) worker() *Worker { return WorkerOf(t.store) }
 
-// claim claims at most n deliveries that are due now, of the given webhooks or of all.
+// claim claims at most n deliveries that are due now, of the given webhooks or, if none are given,
+// of all webhooks.
 func (t *tester) claim(n int, webhookIDs ...string) []Task {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
@@ -158,17 +159,17 @@ func (t *tester) claim(n int, webhookIDs ...string) []Task {
 	return tasks
 }
 
-// claimAll claims all deliveries that are due now, and checks their number.
+// claimAll claims all deliveries that are due now, and checks that there are want of them.
 func (t *tester) claimAll(want int) []Task {
 	t.Helper()
-	tasks := t.claim(want + 1000) // more than want, to detect too many
+	tasks := t.claim(want + 1000) // asks for more than want, to detect surplus deliveries
 	if len(tasks) != want {
 		t.Fatalf("claimed %d deliveries, want %d", len(tasks), want)
 	}
 	return tasks
 }
 
-// await claims until want deliveries have become due.
+// await waits until want deliveries have become due, and claims them.
 func (t *tester) await(want int) []Task {
 	t.Helper()
 	var tasks []Task
@@ -181,7 +182,7 @@ func (t *tester) await(want int) []Task {
 	return tasks
 }
 
-// settle settles claims, none of which may be stale.
+// settle settles claims, and checks that none is stale.
 func (t *tester) settle(settlements ...Settlement) {
 	t.Helper()
 	stale, err := t.worker().Settle(t.Context(), settlements)
@@ -198,7 +199,7 @@ func (t *tester) wantStale(settlement Settlement) {
 	wantSame(t, "stale", stale, []int{0})
 }
 
-// backlog returns the backlog of a webhook, or of all webhooks.
+// backlog returns the backlog of a webhook, or of all webhooks if webhookID is empty.
 func (t *tester) backlog(webhookID string) driver.Backlog {
 	t.Helper()
 	b, err := t.worker().Backlog(t.Context(), webhookID)

@@ -20,9 +20,9 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// RunTransfer tests Accounts, Export and Import between stores of two backends, or of one. from and
-// to must return empty stores, which the suite closes. [Run] includes RunTransfer for its own
-// backend.
+// RunTransfer tests Accounts, Export and Import between stores of two backends, or of one backend.
+// from and to must return empty stores, which the suite closes. [Run] calls RunTransfer with the
+// tested backend on both sides.
 func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
 	t.Helper()
 	run := func(name string, test func(src, dst *tester)) {
@@ -48,7 +48,7 @@ func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
 // A transferRunner runs a test with two new stores.
 type transferRunner func(name string, test func(src, dst *tester))
 
-// exportPages returns all pages of an export.
+// exportPages exports the account in pages of limit records and returns all pages.
 func (t *tester) exportPages(account string, limit int) (pages []transfer.Page) {
 	t.Helper()
 	for page, err := range transfer.Pages(t.Context(), t.store, account, limit) {
@@ -62,7 +62,7 @@ func (t *tester) exportPages(account string, limit int) (pages []transfer.Page) 
 	return pages
 }
 
-// moveTo imports an export in pages of limit records.
+// moveTo exports the account and imports it into dst, in pages of limit records.
 func (t *tester) moveTo(dst *tester, account string, limit int) {
 	t.Helper()
 	for _, page := range t.exportPages(account, limit) {
@@ -102,7 +102,7 @@ func (t *tester) everyKind() {
 	t.enqueue(newEvent("holding", "held"), 1)
 	must(newWebhook("other", "others"), request("requested", 9))
 
-	// Events published before the webhooks used below exist, which are purged step by step.
+	// These events are published before the webhooks used below exist, and are purged step by step.
 	t.createWebhooks(newWebhook("acct", "webhook"))
 	t.inEachState("acct", "webhook")
 	t.setActive("other", "others", false)
@@ -125,7 +125,7 @@ func (t *tester) everyKind() {
 	t.enqueue(newEvent("nobody", "unheard"), 0)
 	t.enqueue(newEvent(long("account", 128), long("event", 64)), 0)
 
-	for i := range 12 { // more than a store packs together, with attempts of every length
+	for i := range 12 { // more deliveries than a store packs together, with attempts of every length
 		event := newEvent("other", numbered("event", i))
 		event.Body = []byte(`{"data":"` + long("body", 100*i) + "\"}\xff\x00")
 		t.enqueue(event, 1)
@@ -141,7 +141,7 @@ func (t *tester) everyKind() {
 		}
 		t.settle(end)
 	}
-	for range 2 { // the second dead delivery succeeds with its second attempt, and is redelivered
+	for range 2 { // redelivers the dead delivery, which succeeds, and then redelivers it again
 		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), audit.Entry{}))
 		again := t.claim(1, "others")
 		end := settlement(again[0], driver.Deliver)
@@ -174,13 +174,13 @@ func (t *tester) everyKind() {
 		return keepState("deferred")(step)
 	})
 	t.updateAlert("alone", "another series", keepState("alone"))
-	t.updateWebhook("acct", "webhook", func(*driver.Webhook) {}) // makes the balance alert due
+	t.updateWebhook("acct", "webhook", func(*driver.Webhook) {}) // makes the account's balance alert due
 	t.enqueueOnce(newEvent("alone", "once"), 0, newDedupKey("a"), newDedupKey(long("b", 1024)), driver.DedupKey{Key: "a", Until: some.Add(time.Millisecond)})
 	t.updateScan("\x00scan\xff")
 }
 
-// everything returns the results of all read methods for the records of everyKind. It does not
-// change any of these results.
+// everything returns the results of all read methods for the records of everyKind. Calling it does
+// not change these results.
 func (t *tester) everything() map[string]any {
 	t.Helper()
 	seen := make(map[string]any)
@@ -258,7 +258,7 @@ func (t *tester) everything() map[string]any {
 
 var errAsItIs = errors.New("unchanged")
 
-// alertAsItIs returns the state of an alert without changing whether it is due.
+// alertAsItIs returns the state of an alert, and leaves it due if it was due.
 func (t *tester) alertAsItIs(account string, series string) (state string) {
 	t.Helper()
 	_, err := t.store.UpdateAlert(t.Context(), account, series, func(step *driver.AlertStep) error {
@@ -269,8 +269,8 @@ func (t *tester) alertAsItIs(account string, series string) (state string) {
 	return state
 }
 
-// roughly returns deliveries with due times truncated to minutes: the clocks of two stores may
-// differ by some seconds.
+// roughly returns the deliveries with due times truncated to minutes, because the clocks of two
+// stores may differ by some seconds.
 func roughly(list []driver.Delivery) []driver.Delivery {
 	list = slices.Clone(list)
 	for i := range list {
@@ -281,7 +281,7 @@ func roughly(list []driver.Delivery) []driver.Delivery {
 	return list
 }
 
-// wantAlike checks that two stores have the same contents and then behave alike.
+// wantAlike checks that two stores have the same contents, and that both behave alike afterwards.
 func (t *tester) wantAlike(other *tester) {
 	t.Helper()
 	wantSame(t, "contents of the stores", other.everything(), t.everything())
@@ -307,7 +307,7 @@ func (t *tester) wantAlike(other *tester) {
 		seen[i]["recovery"] = s.recovery("acct", "under way")
 		s.must(s.store.Redeliver(s.Context(), "other", "others", numbered("event", 4), audit.Entry{}))
 		s.must(s.store.DeleteWebhook(s.Context(), "other", "others", nil, audit.Entry{}))
-		for n := range 12 { // redelivered ones return to their previous settled state
+		for n := range 12 { // redelivered deliveries return to their previous settled state
 			list, err := s.store.EventDeliveries(s.Context(), "other", numbered("event", n))
 			s.must(err)
 			seen[i]["left of "+numbered("event", n)] = roughly(list)
@@ -389,7 +389,7 @@ func transferWhole(run transferRunner) {
 		src.moveTo(dst, "", 50)
 		sums := dst.summary("")
 		src.must(src.summary("").Compare(sums))
-		src.moveTo(dst, "", 1000) // repeated
+		src.moveTo(dst, "", 1000) // repeats the import
 		dst.must(sums.Compare(dst.summary("")))
 		dst.moveTo(src, "", 1000) // the source already has all records
 		dst.must(sums.Compare(src.summary("")))
@@ -497,7 +497,7 @@ func transferAuditEntries(run transferRunner) {
 	})
 }
 
-// transferParts tests exports of one account, and imports into non-empty stores.
+// transferParts tests exports of single accounts and imports into stores that are not empty.
 func transferParts(run transferRunner) {
 	run("Accounts returns accounts in ascending order of bytes, in pages of any size", func(src, _ *tester) {
 		var want []string
@@ -650,7 +650,7 @@ func transferParts(run transferRunner) {
 	})
 }
 
-// transferRefused tests invalid calls of Import and Export.
+// transferRefused tests that Import and Export reject invalid calls.
 func transferRefused(run transferRunner) {
 	run("a record that conflicts with another is rejected, with all others of the call", func(src, dst *tester) {
 		dst.createKeys(newKey("acct", "key"))

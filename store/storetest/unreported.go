@@ -74,7 +74,7 @@ func unreported(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
 		t.enqueueMany("acct", 8, 2)
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, audit.Entry{}))
-		for i, task := range t.claim(6) { // two are not claimed
+		for i, task := range t.claim(6) { // two deliveries remain unclaimed
 			end := settlement(task, []driver.Effect{driver.GiveUp, driver.Deliver, driver.Retry}[i%3])
 			end.RetryAfter = time.Hour
 			t.settle(end)

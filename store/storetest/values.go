@@ -16,10 +16,10 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// some is a time with milliseconds, which a store could easily lose.
+// some is a time that is not a whole second, because a faulty store could drop the milliseconds.
 var some = time.Date(2031, 4, 5, 6, 7, 8, int(9*time.Millisecond), time.UTC)
 
-// same compares stored values with returned ones.
+// same holds the options for comparing stored values with returned values.
 var same = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmpopts.EquateComparable(scopes.Set{}),
@@ -28,7 +28,7 @@ var same = cmp.Options{
 	cmpopts.IgnoreFields(Task{}, "Age", "Ref"),
 }
 
-// oddStrings are hard to store or to keep apart.
+// oddStrings are strings that a faulty store could change or confuse with each other.
 var oddStrings = []string{
 	"a", "A", "ab", "a/b", "a:b", "a b", "a\tb", "a\nb", "a,b", "a%", "a_", "a-", "a.", "a'", `a"`, `a\`, "a\u007f",
 	"é", "e\u0301", "日本語", "😀", "\u00a0", "\ufeff", "--", "/", ":", "%s", "null", "0",
@@ -43,18 +43,18 @@ func long(seed string, n int) string {
 	return b.String()[:n]
 }
 
-// numbered returns an ID. IDs with the same prefix sort by number.
+// numbered returns an ID made of prefix and n. IDs with the same prefix sort by n.
 func numbered(prefix string, n int) string { return fmt.Sprintf("%s_%06d", prefix, n) }
 
-// hashOf returns a hash determined by parts.
+// hashOf returns a hash that depends only on parts.
 func hashOf(parts ...string) driver.Hash {
 	return driver.Hash{Sum: sha256.Sum256(fmt.Appendf(nil, "%q", parts))}
 }
 
-// hintOf returns the last characters of a key's hint.
+// hintOf returns four characters, derived from the ID, to end a key's hint.
 func hintOf(id string) string { return long(id, 4) }
 
-// newKey returns a key whose hash is determined by account and ID.
+// newKey returns a key whose hash depends only on account and ID.
 func newKey(account, id string) driver.Key {
 	return driver.Key{
 		ID:        id,
@@ -81,7 +81,7 @@ func rotatedKey(account, id string) driver.Key {
 
 // The event types of the tests.
 const (
-	eventType  driver.EventType = "tests.done" // of newEvent
+	eventType  driver.EventType = "tests.done" // the type of newEvent's events
 	otherType  driver.EventType = "tests.failed"
 	thirdType  driver.EventType = "tests.skipped"
 	fourthType driver.EventType = "tests.repeated"
@@ -127,7 +127,7 @@ func attemptOf(task Task) driver.Attempt {
 	}
 }
 
-// at returns some plus the given number of minutes.
+// at returns the time that is minutes after the constant time some.
 func at(minutes time.Duration) time.Time { return some.Add(minutes * time.Minute) }
 
 // settlement returns a settlement of a task.

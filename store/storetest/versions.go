@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// versions tests Webhook.Version, which the other tests ignore.
+// versions tests Webhook.Version, which other tests ignore when they compare webhooks.
 func versions(run runner) {
 	want := func(t *tester, what string, version uint64) {
 		t.Helper()
@@ -48,7 +48,7 @@ func versions(run runner) {
 
 	run("counts changes of the health, not results", func(t *tester) {
 		create(t)
-		for i, version := range []uint64{2, 3, 3, 4, 4} { // two events fail at first, and both are delivered in the end
+		for i, version := range []uint64{2, 3, 3, 4, 4} { // three events fail, then two are delivered
 			id := numbered("event", i)
 			t.settleEvent(newEvent("acct", id), 1, []driver.Effect{driver.GiveUp, driver.GiveUp, driver.GiveUp, driver.Deliver, driver.Deliver}[i])
 			want(t, id, version)

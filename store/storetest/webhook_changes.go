@@ -56,7 +56,7 @@ func createWebhook(run runner) {
 	})
 }
 
-// updateWebhook tests UpdateWebhook. Other tests cover its effect on deliveries.
+// updateWebhook tests UpdateWebhook, except for its effect on deliveries, which other tests cover.
 func updateWebhook(run runner) {
 	run("passes a copy to change, stores the result and returns it", func(t *tester) {
 		w := newWebhook("acct", "webhook")

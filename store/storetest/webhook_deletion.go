@@ -102,7 +102,7 @@ func deleteWebhook(run runner) {
 					return
 				}
 				err := t.store.DeleteWebhook(t.Context(), "acct", id, func(w driver.Webhook) error {
-					time.Sleep(time.Microsecond) // lets the other goroutine run
+					time.Sleep(time.Microsecond) // gives the other goroutine time to run
 					checked = w
 					return nil
 				}, audit.Entry{})
@@ -225,7 +225,7 @@ func deleteWebhook(run runner) {
 			}
 		}
 		check()
-		for range 3 { // the store may clean up during these
+		for range 3 { // the store may remove leftover rows in these calls
 			_, err := t.store.Purge(t.Context(), driver.Purge{Limit: 50})
 			t.must(err)
 			check()

@@ -230,7 +230,7 @@ func webhookValues(run runner) {
 		refs := [][2]string{
 			{"a", "bc"}, {"ab", "c"}, {"a/b", "d"}, {"a", "b/d"}, {"a:b", "e"}, {"a", "b:e"}, {"a b", "f"}, {"a", "b f"}, {"A", "Bc"},
 		}
-		pending := map[string]int{} // webhooks by account, and so deliveries of each event
+		pending := map[string]int{} // deliveries of an event, by account
 		for _, ref := range refs {
 			t.createWebhooks(newWebhook(ref[0], ref[1]))
 			pending[ref[0]]++

@@ -13,12 +13,12 @@ import (
 )
 
 // A Worker claims and settles the deliveries reported by a store. It is a minimal
-// [driver.Scheduler] for tests of stores, without limits, round robin or leases: a claimed
-// delivery is under way until it is settled, released or forgotten. Its methods are safe for
+// [driver.Scheduler] for tests of stores, without limits, round robin or leases. A claimed delivery
+// is under way until it is settled, released or forgotten. The methods of a Worker are safe for
 // concurrent use.
 type Worker struct {
 	store  store.Store
-	source driver.Deliveries // the store
+	source driver.Deliveries // the same store
 
 	mu       sync.Mutex
 	run      *workerRun    // the running Deliver; nil before the first claim
@@ -33,10 +33,10 @@ type Worker struct {
 type Task struct {
 	Ref     driver.DeliveryRef
 	Event   driver.EncodedEvent
-	Webhook *driver.Webhook // shared by tasks: must not be changed
+	Webhook *driver.Webhook // shared by tasks; must not be modified
 	Attempt int             // number of the attempt to make
 	Before  int             // attempts made before the delivery was last redelivered
-	Age     time.Duration   // of the event
+	Age     time.Duration   // age of the event
 	Err     error           // see [driver.LoadedDelivery.Err]
 }
 
@@ -49,21 +49,21 @@ type Settlement struct {
 	Effect     driver.Effect    // Retry, Deliver, GiveUp or Release
 	Attempt    driver.Attempt   // unused with Release
 	RetryAfter time.Duration    // used with Retry and Release
-	Deactivate driver.OffReason // disables the webhook, unless the outcome is Release
+	Deactivate driver.OffReason // why the webhook is disabled; empty: it is not; ignored with Release
 }
 
 // An underWay is a claimed delivery.
 type underWay struct {
 	last    driver.PendingDelivery // the last report
-	attempt int                    // its number; 0 while the delivery is being loaded
-	again   bool                   // reported since the claim, so it waits again after any result
+	attempt int                    // number of the attempt; 0 while the delivery is being loaded
+	again   bool                   // reported since the claim, so not finished after a result
 }
 
-// A workerRun is a call of Deliver.
+// A workerRun is one call of Deliver, and the scheduler passed to it.
 type workerRun struct {
 	worker   *Worker
 	cancel   context.CancelFunc
-	loaded   chan struct{} // closed once all stored deliveries are reported, or some cannot be read
+	loaded   chan struct{} // closed when all stored deliveries are reported, or on trouble
 	isLoaded bool
 	returned chan struct{} // closed after err is set
 	err      error
@@ -71,7 +71,7 @@ type workerRun struct {
 
 var _ driver.Scheduler = (*workerRun)(nil)
 
-// NewWorker returns a worker. Its first claim starts Deliver.
+// NewWorker returns a worker for the store. The first claim starts Deliver.
 func NewWorker(s store.Store) *Worker {
 	return &Worker{
 		store: s, source: s.(driver.Deliveries), changed: make(chan struct{}), known: map[string]*driver.Webhook{},
@@ -81,8 +81,8 @@ func NewWorker(s store.Store) *Worker {
 
 var workers sync.Map // the *Worker of each open store for which WorkerOf was called
 
-// WorkerOf returns the worker of a store, which is always the same. It ends when the store is
-// closed.
+// WorkerOf returns the worker of the store, and always the same worker for the same store. The
+// worker ends when the store is closed.
 func WorkerOf(s store.Store) *Worker {
 	if w, ok := workers.Load(s); ok {
 		return w.(*Worker)
@@ -91,7 +91,7 @@ func WorkerOf(s store.Store) *Worker {
 	return w.(*Worker)
 }
 
-// Close ends Deliver and waits until it has returned. A later claim starts it again.
+// Close cancels Deliver and waits until it has returned. A later claim starts Deliver again.
 func (w *Worker) Close() {
 	w.mu.Lock()
 	run := w.run
@@ -104,8 +104,8 @@ func (w *Worker) Close() {
 	workers.CompareAndDelete(w.store, w)
 }
 
-// begin starts Deliver unless it is running. If Deliver has failed, one call returns its error, and
-// the next one starts it again.
+// begin starts Deliver unless it is running. If Deliver has failed, begin returns its error once,
+// and the next call starts Deliver again.
 func (w *Worker) begin(ctx context.Context) (*workerRun, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (w *Worker) begin(ctx context.Context) (*workerRun, error) {
 	return w.run, nil
 }
 
-// drop forgets the reports of a Deliver that has ended, and returns its error.
+// drop discards the reports of a Deliver call that has ended, and returns its error.
 func (w *Worker) drop(run *workerRun) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,10 +141,10 @@ func (w *Worker) drop(run *workerRun) error {
 	return run.err
 }
 
-// Claim returns at most n deliveries that are due, of the webhooks with the given IDs, or of all.
-// It waits until the store has reported all stored deliveries, and includes those made pending by
-// calls that have returned. First deliveries come first, Recovered ones last, and each group is
-// ordered by due time.
+// Claim returns at most n deliveries that are due, of the webhooks with the given IDs or, if none
+// are given, of all webhooks. It first waits until the store has reported all stored deliveries.
+// Deliveries that returned calls have made pending are included. Deliveries with First come first
+// and deliveries with Recovered come last; each of the three parts is ordered by due time.
 func (w *Worker) Claim(ctx context.Context, n int, webhookIDs ...string) ([]Task, error) {
 	run, err := w.begin(ctx)
 	if err != nil {
@@ -160,7 +160,7 @@ func (w *Worker) Claim(ctx context.Context, n int, webhookIDs ...string) ([]Task
 	if err != nil || len(tasks) == n {
 		return tasks, err
 	}
-	// A shared store may report a step late, but before this call returns.
+	// A shared store may report a step late, but it must report it before Unreported returns.
 	if _, err := w.source.Unreported(ctx, "unknown"); err != nil && len(tasks) == 0 {
 		return nil, err
 	}
@@ -171,7 +171,8 @@ func (w *Worker) Claim(ctx context.Context, n int, webhookIDs ...string) ([]Task
 	return nil, err
 }
 
-// Await is like Claim, but waits until a delivery is due, and claims only from the reports so far.
+// Await works like Claim, but waits until a delivery is due, and claims only deliveries that have
+// been reported.
 func (w *Worker) Await(ctx context.Context, n int, webhookIDs ...string) ([]Task, error) {
 	for {
 		run, err := w.begin(ctx)
@@ -197,7 +198,7 @@ func (w *Worker) Await(ctx context.Context, n int, webhookIDs ...string) ([]Task
 	}
 }
 
-// claim takes deliveries that are due and known, and loads them.
+// claim takes due deliveries that have been reported, loads them, and returns their tasks.
 func (w *Worker) claim(ctx context.Context, run *workerRun, n int, webhookIDs []string) (tasks []Task, err error) {
 	for len(tasks) < n {
 		select {
@@ -231,7 +232,7 @@ func (w *Worker) claim(ctx context.Context, run *workerRun, n int, webhookIDs []
 	return tasks, nil
 }
 
-// take moves due deliveries from waiting to under way.
+// take moves at most n due deliveries from waiting to under way.
 func (w *Worker) take(n int, webhookIDs []string) (refs []driver.DeliveryRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -258,7 +259,7 @@ func (w *Worker) take(n int, webhookIDs []string) (refs []driver.DeliveryRef) {
 
 const dueTolerance = 2 * time.Millisecond // between reported and loaded due times
 
-// tasks returns the tasks of Ready deliveries, and counts the deliveries to load again.
+// tasks returns the tasks of the Ready deliveries, and the number of deliveries to load again.
 func (w *Worker) tasks(refs []driver.DeliveryRef, found []driver.LoadedDelivery) (tasks []Task, unread int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -283,7 +284,7 @@ func (w *Worker) tasks(refs []driver.DeliveryRef, found []driver.LoadedDelivery)
 			}
 			delete(w.underWay, ref)
 			w.waiting.park(u.last)
-		case l.State == driver.Passive: // enabled since
+		case l.State == driver.Passive: // the webhook has been enabled since Load
 			w.put(ref, u, now)
 		case l.State == driver.Ready && l.Due.After(now.Add(dueTolerance)) && l.Err == nil:
 			u.last.Attempts = l.Attempts
@@ -313,7 +314,8 @@ func (w *Worker) put(ref driver.DeliveryRef, u *underWay, due time.Time) {
 	w.waiting.add(u.last)
 }
 
-// end ends a claim. If the delivery is or may be pending, it waits.
+// end ends a claim. If pending is set, the delivery is due again after the given time. If the
+// delivery was reported again since the claim, it is due now.
 func (w *Worker) end(ref driver.DeliveryRef, attempt int, after time.Duration, pending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -328,20 +330,20 @@ func (w *Worker) end(ref driver.DeliveryRef, attempt int, after time.Duration, p
 	}
 }
 
-// Release releases claimed deliveries, which are then due again.
+// Release ends claims without results; the deliveries are then due again.
 func (w *Worker) Release(tasks ...Task) {
 	for _, task := range tasks {
 		w.end(task.Ref, task.Attempt, 0, true)
 	}
 }
 
-// maxDecisions limits how often a call decides on the health of a webhook that changes
+// maxDecisions is how many times a call recomputes the health of a webhook that changes
 // concurrently.
 const maxDecisions = 32
 
-// Settle ends claims, and stores the resulting health of the webhooks. It returns the indexes of
-// stale settlements in ascending order. A settlement of a delivery that is not under way with that
-// attempt is stored as well, but changes no health.
+// Settle ends claims, and stores their results and the resulting health of the webhooks. It returns
+// the indexes of stale settlements in ascending order. If the attempt of a settlement is not under
+// way, Settle stores the result but does not change the health.
 func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -381,7 +383,7 @@ func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []
 		s := &settlements[i]
 		_, isStale := slices.BinarySearch(stale, i)
 		switch {
-		case isStale: // the next load shows its state
+		case isStale: // the next Load returns its state
 			w.end(s.Task.Ref, s.Task.Attempt, 0, true)
 		default:
 			w.end(s.Task.Ref, s.Task.Attempt, s.RetryAfter, s.Effect == Release || s.Effect == driver.Retry)
@@ -390,7 +392,7 @@ func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []
 	return stale, nil
 }
 
-// current returns the settlements that count for the health of their webhooks, by webhook.
+// current returns, by webhook, the settlements that count for the health of the webhook.
 func (w *Worker) current(settlements []Settlement) map[string][]*Settlement {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -408,7 +410,7 @@ func (w *Worker) current(settlements []Settlement) map[string][]*Settlement {
 	return of
 }
 
-// decide returns the changes of health that follow from the settlements for the known webhooks.
+// decide returns the health changes that result from the settlements of known webhooks.
 func (w *Worker) decide(of map[string][]*Settlement) (changes []driver.HealthChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -428,8 +430,8 @@ func (w *Worker) decide(of map[string][]*Settlement) (changes []driver.HealthCha
 	return changes
 }
 
-// conflicting reloads the webhooks whose changes conflicted, and returns the settlements to decide
-// again: all except those of webhooks that a person has disabled or given another URL.
+// conflicting reloads the webhooks whose health changes conflicted, and returns their settlements
+// for another decision. It omits webhooks that a user has disabled or given another URL.
 func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, changes []driver.HealthChange, conflicts []int) map[string][]*Settlement {
 	again := map[string][]*Settlement{}
 	for i, change := range changes {
@@ -450,7 +452,7 @@ func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, c
 	return again
 }
 
-// stored records a webhook with its stored change of health.
+// stored applies a stored health change to the known webhook.
 func (w *Worker) stored(change driver.HealthChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -461,8 +463,9 @@ func (w *Worker) stored(change driver.HealthChange) {
 	}
 }
 
-// Backlog counts pending deliveries of one webhook or of all: those that the worker knows and the
-// store still has, and those that the store has not reported.
+// Backlog counts the pending deliveries of one webhook or, if webhookID is empty, of all webhooks.
+// It adds the deliveries that the worker knows, if they are still pending in the store, and the
+// deliveries that the store has not reported.
 func (w *Worker) Backlog(ctx context.Context, webhookID string) (driver.Backlog, error) {
 	b, err := w.source.Unreported(ctx, webhookID)
 	if err != nil {
@@ -497,7 +500,7 @@ func (w *Worker) Backlog(ctx context.Context, webhookID string) (driver.Backlog,
 	return b, nil
 }
 
-// refs returns the known deliveries.
+// refs returns the known deliveries of one webhook or, if webhookID is empty, of all webhooks.
 func (w *Worker) refs(webhookID string) (refs []driver.DeliveryRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -596,7 +599,7 @@ func (r *workerRun) Forget(scope driver.Scope) {
 	})
 }
 
-func (*workerRun) Ended([]driver.DeliveryRef) {} // Load returns Gone for them
+func (*workerRun) Ended([]driver.DeliveryRef) {} // Load returns Gone for these deliveries
 
 func (r *workerRun) Pause(groups []driver.Group) {
 	r.report(func(w *Worker) {

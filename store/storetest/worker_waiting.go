@@ -8,19 +8,19 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A waitingList holds the deliveries that a Worker knows and that are not under way. Its zero value
-// is empty.
+// A waitingList holds the known deliveries of a Worker that are not under way. The zero value is an
+// empty list.
 type waitingList struct {
 	all    map[driver.DeliveryRef]*waiting
-	lines  [3]line               // First, neither, Recovered: in the order of claims
-	parked map[string][]*waiting // deliveries to webhooks that are inactive or on hold
+	lines  [3]line               // First, then neither, then Recovered, as claimed
+	parked map[string][]*waiting // deliveries to webhooks that are inactive or on hold, by webhook
 }
 
-// A waiting is a delivery of the list.
+// A waiting is a delivery in the list.
 type waiting struct {
 	driver.PendingDelivery
-	line  int // -1: parked
-	index int // in the line
+	line  int // index in lines; -1 if parked
+	index int // index in that line
 }
 
 func (w *waiting) ref() driver.DeliveryRef {
@@ -37,7 +37,7 @@ func lineOf(p *driver.PendingDelivery) int {
 	return 1
 }
 
-// add adds a delivery, or moves it to the earlier of two due times.
+// add adds a delivery. If the list already has the delivery, the earlier due time counts.
 func (l *waitingList) add(p driver.PendingDelivery) {
 	if l.all == nil {
 		l.all, l.parked = map[driver.DeliveryRef]*waiting{}, map[string][]*waiting{}
@@ -84,7 +84,7 @@ func (l *waitingList) pop(now time.Time) *waiting {
 	return nil
 }
 
-// next returns the wait until the next delivery is due, at most an hour.
+// next returns the time until the next delivery is due, at most an hour.
 func (l *waitingList) next(now time.Time) time.Duration {
 	next := time.Hour
 	for i := range l.lines {
@@ -95,7 +95,7 @@ func (l *waitingList) next(now time.Time) time.Duration {
 	return next
 }
 
-// park adds a delivery that waits until unpark of its webhook, or until it is reported again.
+// park adds a delivery that waits until its webhook is unparked or until it is reported again.
 func (l *waitingList) park(p driver.PendingDelivery) {
 	w := &waiting{PendingDelivery: p, line: -1}
 	l.all[w.ref()] = w
@@ -127,7 +127,7 @@ func (l *waitingList) forget(in func(*driver.PendingDelivery) bool) {
 	}
 }
 
-// A line is a heap of deliveries by due time and number.
+// A line is a heap of deliveries, ordered by due time and number.
 type line []*waiting
 
 func (l line) Len() int { return len(l) }

@@ -10,8 +10,8 @@ import (
 )
 
 // ErrUnreadable is wrapped by the errors of [Copy] and [Summarize] if a record in a store cannot be
-// read. The error names the record. Supply the keys that seal its secrets, or delete the damaged
-// record.
+// read. The error names the record. Supply the sealing keys that are missing, or delete the record
+// if it is damaged.
 var ErrUnreadable = errors.New("cannot be read")
 
 // ErrDiffer is wrapped by the error of [Copy] if the target and the source have different records.
@@ -21,7 +21,7 @@ var ErrDiffer = errors.New("the stores differ")
 // CopyOptions are options of [Copy]. The zero CopyOptions works.
 type CopyOptions struct {
 	// After is the Position of an earlier copy from the same source to the same target, to resume
-	// it; empty: start from the beginning. Losing a position costs only time.
+	// it; empty: start from the beginning. Without it a repeated copy only takes longer.
 	After string
 
 	// PageSize is how many records are exported and imported at a time: 1 to 10,000. Larger pages
@@ -32,39 +32,40 @@ type CopyOptions struct {
 	// and must not call the stores. Default: none.
 	Progress func(Progress)
 
-	// LeftFor marks the source as moved to the given place, such as "PostgreSQL at db.internal",
-	// once both sides are equal, if the source supports that. It must not contain a password.
-	// Empty: no mark.
+	// LeftFor is the place that the data moves to, such as "PostgreSQL at db.internal". It must not
+	// contain a password. Once both sides are equal, Copy marks the source as moved there, if the
+	// source has the capability Leave. Empty: no mark.
 	LeftFor string
 }
 
 // Progress is the progress of a copy.
 type Progress struct {
-	Comparing bool // all records are copied, and both sides are being counted
+	Comparing bool // all records are copied, and Copy now compares both sides
 
-	// Records is how many records this call has copied or, with Comparing, how many records of the
-	// source it has counted. Kind is the kind of the last one.
+	// Records is the number of records that this call has copied or, with Comparing, the number of
+	// records of the source that it has counted. Kind is the kind of the last record.
 	Records int
 	Kind    Kind
 
-	// Position is the CopyOptions.After for resuming the copy; empty with Comparing.
+	// Position is the CopyOptions.After that resumes the copy here; empty with Comparing.
 	Position string
 }
 
 // Copy copies all records of the source to the target in one pass, then compares both and returns
-// the counts and checksums of each kind. Times in the source's future may differ in the target.
-// Copy works between any two stores, in either direction.
+// the counts and checksums of each kind. Times that are in the future for the source may differ in
+// the target. Copy works between any two stores, in either direction.
 //
-// Meanwhile nothing else may use either store: stop the host, and open both without a Handler. The
-// target must be empty or hold a part of an earlier copy; other records count as differences.
+// During a copy nothing else may use either store: stop the host, and open both stores without a
+// Handler. The target must be empty or hold only records of an earlier, incomplete copy; other
+// records count as differences.
 //
 // Copy can be interrupted at any moment, even by a kill: call it again, from the beginning or from
 // the last Position reported to Progress. Existing records are not added again, so no record is
 // lost or duplicated. Do not resume after the target has been used: records deleted from it would
 // return. [CopyOptions.LeftFor] guards against that.
 //
-// The errors come from the stores, or wrap [ErrUnreadable], [ErrDiffer], [ErrConflict] or
-// [ErrRecord]. After ErrDiffer the source is unchanged and not marked.
+// Copy returns errors of the stores and errors that wrap [ErrUnreadable], [ErrDiffer],
+// [ErrConflict] or [ErrRecord]. After ErrDiffer the source is unchanged and not marked.
 func Copy(ctx context.Context, target, source Store, options CopyOptions) (Summary, error) {
 	if options.PageSize == 0 {
 		options.PageSize = 1000
@@ -79,7 +80,7 @@ func Copy(ctx context.Context, target, source Store, options CopyOptions) (Summa
 		return nil, fmt.Errorf("copy: %w", err)
 	}
 	sums, err := compare(ctx, target, source, &options, time.Time{})
-	if errors.Is(err, ErrDiffer) { // perhaps only in times of the future, see [NoLater]
+	if errors.Is(err, ErrDiffer) { // perhaps only in future times, see [NoLater]
 		if _, again := compare(ctx, target, source, &options, time.Now().Add(-recent)); !errors.Is(again, ErrDiffer) {
 			err = again
 		}
@@ -136,12 +137,12 @@ func copyPages(ctx context.Context, target, source Store, options *CopyOptions) 
 	return context.Cause(ctx)
 }
 
-// recent exceeds the duration of a copy: the target replaces times in the source's future by times
-// of the import.
+// recent is longer than any copy takes, so that compare can ignore all times that the target has
+// replaced because they were in the future.
 const recent = 48 * time.Hour
 
-// compare counts both sides concurrently. It ignores times of publications and requests from since
-// on; zero: it compares all times.
+// compare summarizes both sides concurrently and compares them. It ignores publication and request
+// times at or after since; if since is zero, it compares all times.
 func compare(ctx context.Context, target, source Store, options *CopyOptions, since time.Time) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -174,8 +175,8 @@ func compare(ctx context.Context, target, source Store, options *CopyOptions, si
 	return sums, sums.Compare(copied)
 }
 
-// summarize is Summarize with a page size, and calls each with every page. It ignores times of
-// publications and requests from since on; zero: none.
+// summarize works like Summarize, reads pages of size records, and calls each with every page. It
+// ignores publication and request times at or after since; if since is zero, it ignores none.
 func summarize(ctx context.Context, s Store, account string, size int, since time.Time, each func(Page)) (Summary, error) {
 	sums := make(Summary)
 	for page, err := range Pages(ctx, s, account, size) {
@@ -198,8 +199,7 @@ func summarize(ctx context.Context, s Store, account string, size int, since tim
 	return sums, nil
 }
 
-// withoutTime returns a record without its time of publication or request, if that is at or after
-// since.
+// withoutTime returns the record with its publication or request time limited to since.
 func withoutTime(r Record, since time.Time) Record {
 	switch r := r.(type) {
 	case *Event:
@@ -216,7 +216,8 @@ func withoutTime(r Record, since time.Time) Record {
 	return r
 }
 
-// readable returns an error if the page has unreadable records.
+// readable returns an error that wraps ErrUnreadable and names the page's unreadable records, or
+// nil.
 func readable(page Page) error {
 	if len(page.Unreadable) == 0 {
 		return nil

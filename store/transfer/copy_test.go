@@ -97,10 +97,10 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// A cutTarget fails in one Import, before or after adding the records.
+// A cutTarget is a store in which one Import fails, before or after it adds the records.
 type cutTarget struct {
 	transfer.Store
-	left  int // Imports until the failure
+	left  int // number of Imports until the failure
 	after bool
 }
 
@@ -118,8 +118,8 @@ func (c *cutTarget) Import(ctx context.Context, records []transfer.Record) error
 	return errCut
 }
 
-// A copy may be cut short after any page. The next one must complete it, from the beginning or from
-// the last position.
+// A copy may be interrupted after any page. The next copy must complete it, from the beginning or
+// from the last position.
 func TestCopy_CutShort_IsCompletedByNextCopy(t *testing.T) {
 	source := sourceOf(t)
 	pages := 0
@@ -149,7 +149,7 @@ func TestCopy_CutShort_IsCompletedByNextCopy(t *testing.T) {
 	}
 }
 
-// A leaver records LeftFor.
+// A leaver is a store that records the place passed to Leave.
 type leaver struct {
 	store.Store
 	left string
@@ -181,7 +181,8 @@ func TestCopy_TargetHasAnotherKey_ReturnsErrDiffer(t *testing.T) {
 	}
 }
 
-// A broken store reports the given records as unreadable or, if there are none, fails to export.
+// A broken store reports the records in unreadable as unreadable or, if there are none, fails to
+// export.
 type broken struct {
 	transfer.Store
 	unreadable []string
@@ -223,7 +224,7 @@ func TestCopy_Fails_ReturnsError(t *testing.T) {
 	}
 }
 
-// A shifted store exports its last event with another time of publication.
+// A shifted store exports its last event with to as its publication time.
 type shifted struct {
 	transfer.Store
 	to time.Time
@@ -241,7 +242,7 @@ func (s shifted) Export(ctx context.Context, account, after string, limit int) (
 	return page, err
 }
 
-// A store replaces times of the future on import, so these may differ.
+// A store replaces future times on import, so these times may differ.
 func TestCopy_EventPublishedInFuture_IsNoDifference(t *testing.T) {
 	source, target := sourceOf(t), open(t)
 	future := time.Date(2046, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -19,12 +19,13 @@ type Filler struct {
 	full     bool
 }
 
-// maxExamined is the maximum number of other accounts' rows that Export examines per page.
+// maxExamined is the maximum number of rows of other accounts that a page of an export skips.
 const maxExamined = 1 << 16
 
-// Fill returns a page of Export. It calls rows for each kind in turn until the page is full. after
-// is the row to continue after, or nil to start with the first. rows must call Add or Skip for each
-// row in ascending order, until one of them returns false.
+// Fill returns a page of Export. It calls rows for each kind in turn until the page is full. rows
+// must begin after the row that it gets in after, or with the first row if that is nil, and must
+// call Add, Unreadable or Skip for each row of the kind in ascending order until one of them
+// returns false.
 func Fill(after string, limit int, rows func(f *Filler, kind Kind, after []byte) error) (Page, error) {
 	f := &Filler{limit: limit}
 	begin, row, err := parsePosition(after)
@@ -51,7 +52,7 @@ func (f *Filler) Add(row []byte, r Record) (more bool) {
 	return f.at(row, len(f.page.Records) >= f.limit || f.size >= PageBytes)
 }
 
-// Unreadable adds an unreadable row by name, and reports whether the page has room for more.
+// Unreadable adds the name of an unreadable record, and reports whether the page has room for more.
 func (f *Filler) Unreadable(row []byte, name string) (more bool) {
 	f.page.Unreadable = append(f.page.Unreadable, name)
 	return f.at(row, len(f.page.Unreadable) >= f.limit)
@@ -70,7 +71,7 @@ func (f *Filler) at(row []byte, full bool) (more bool) {
 	return !f.full
 }
 
-// parsePosition returns the index in kinds and the row of a position.
+// parsePosition splits a position into an index in kinds and a row.
 func parsePosition(after string) (kind int, row []byte, err error) {
 	if after == "" {
 		return 0, nil, nil

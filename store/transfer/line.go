@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// version is the version of the lines made by AppendRecord. A later version may have more kinds and
-// fields. An older library rejects them, because no part of a record may be lost.
+// version is the version of the lines that AppendRecord writes. A later version may add kinds and
+// fields. Older versions of this module reject them rather than lose a part of a record.
 const version = 1
 
 // A line is a record in JSON. The payload depends on the kind, see payload.go.
@@ -18,8 +18,8 @@ type line struct {
 	Payload json.RawMessage `json:"payload"`
 }
 
-// AppendRecord appends a record as a line of JSON, without a newline. Equal records give equal
-// lines. The line contains secrets.
+// AppendRecord appends a record as a line of JSON, without a newline. Equal records produce equal
+// lines. A line may contain secrets.
 func AppendRecord(b []byte, r Record) ([]byte, error) {
 	payload, err := encode(r)
 	if err != nil {
@@ -30,7 +30,7 @@ func AppendRecord(b []byte, r Record) ([]byte, error) {
 }
 
 // ParseRecord parses a line made by AppendRecord. It rejects unknown kinds and fields. The error
-// wraps ErrRecord, and contains nothing of the line except names of fields.
+// wraps ErrRecord. Of the line it contains only field names, so it reveals no secret.
 func ParseRecord(b []byte) (Record, error) {
 	var l line
 	if err := decode(b, &l); err != nil {
@@ -53,7 +53,8 @@ func ParseRecord(b []byte) (Record, error) {
 	return r, nil
 }
 
-// decode decodes exactly one value, and rejects fields that v does not have.
+// decode decodes b, which must be exactly one JSON value, into v. It rejects fields that v does not
+// have.
 func decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()

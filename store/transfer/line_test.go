@@ -73,7 +73,7 @@ func fill(v reflect.Value) {
 // records returns a record of each kind with all fields set.
 func records() []transfer.Record {
 	event := filled(new(transfer.Event))
-	event.Body = nil // consistent with NoBody
+	event.Body = nil // as NoBody requires
 	event.Deliveries[0].State = driver.Pending
 	alive := filled(new(transfer.Event))
 	alive.NoBody, alive.Forgotten = false, false
@@ -85,7 +85,7 @@ func records() []transfer.Record {
 	}
 }
 
-// A field that is added to a record and missing in its payload fails this test.
+// This test fails if a record has a field that its payload lacks.
 func TestAppendRecord_EveryFieldSet_RoundTrips(t *testing.T) {
 	for _, r := range records() {
 		if key, is := r.(*transfer.Key); is { // only audit entries have names and hints of actors
@@ -140,7 +140,7 @@ func TestParseRecord_InvalidLine_ReturnsErrRecord(t *testing.T) {
 	}
 }
 
-// FuzzParseRecord checks that every parsed record can be written and parsed again without a change.
+// FuzzParseRecord checks that every parsed record can be written and parsed again unchanged.
 func FuzzParseRecord(f *testing.F) {
 	for _, r := range records() {
 		if key, is := r.(*transfer.Key); is { // only audit entries have names and hints of actors

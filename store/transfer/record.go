@@ -25,19 +25,19 @@ const (
 )
 
 // A Record is a *Key, *Webhook, *Request, *Alert, *DedupKey, *Scan, *Event, *Recovery or
-// *Audit entry. Neither the exporting nor the importing side may modify it afterwards.
+// *AuditEntry. After an export or import neither the caller nor the store may modify it.
 type Record interface {
 	Kind() Kind
-	Owner() string // the account of the record; empty: the store
+	Owner() string // the account of the record; empty if the record belongs to the store itself
 	check() error
 }
 
-// A Key is an API key with its uses.
+// A Key is an API key with the times of its last uses.
 type Key struct {
 	driver.Key
 
-	// UsedAt is the last use with Hash; zero: never. UsedAt, LastUsedAt and PreviousUsedAt have the
-	// values recorded by [driver.KeyStore.RecordKeyUse].
+	// UsedAt is the last use of the token with Hash; zero: never. UsedAt, LastUsedAt and
+	// PreviousUsedAt have the values recorded by [driver.KeyStore.RecordKeyUse].
 	UsedAt time.Time
 }
 
@@ -52,7 +52,7 @@ type Webhook struct {
 	driver.Webhook
 }
 
-// A Request is a creation identified by an idempotency key.
+// A Request records the creation of a key or webhook by a request with an idempotency key.
 type Request struct {
 	Account        string
 	Webhook        bool // the request created a webhook, not a key
@@ -62,7 +62,7 @@ type Request struct {
 	KeyID          string // of the API key that made the request; empty: none
 }
 
-// An Alert is the state of an alert: of an account's [driver.AlertSeries].
+// An Alert is the stored state of a [driver.AlertSeries].
 type Alert struct {
 	Account string
 	Series  string
@@ -76,7 +76,7 @@ type DedupKey struct {
 	driver.DedupKey
 }
 
-// A Scan is the state of [driver.AlertStore.UpdateScan]. Exports of a single account do not
+// A Scan is the state kept by [driver.AlertStore.UpdateScan]. Exports of a single account do not
 // include it.
 type Scan struct {
 	State []byte // not empty
@@ -87,9 +87,9 @@ type Event struct {
 	driver.EncodedEvent // Body is nil if NoBody
 
 	PublishedAt time.Time
-	Matched     int  // number of deliveries pending at publication
+	Matched     int  // number of deliveries that were pending at publication
 	NoBody      bool // the body was purged
-	Forgotten   bool // the ID is no longer known; implies NoBody
+	Forgotten   bool // the ID was purged, so a new event may use it; implies NoBody
 
 	// Deliveries are sorted by webhook ID.
 	Deliveries []Delivery
@@ -104,17 +104,18 @@ type Delivery struct {
 
 	// The fields below are only set if State is Pending.
 
-	// Settled is the state before the delivery was last made pending: Delivered, Dead or empty.
+	// Settled is the state that the delivery had before it was last made pending: Delivered or
+	// Dead; empty in all other cases.
 	Settled driver.DeliveryState
 
 	Made      int  // attempts made so far
-	Before    int  // attempts made before it was last made pending
+	Before    int  // attempts made before the delivery was last made pending
 	Recovered bool // due after all deliveries that are not recovered
-	First     bool // redelivered, so due before all others; a store need not record it
+	First     bool // redelivered, so due before all others; a store need not keep this field
 
 	// AsPublished means that the delivery has been due since the event was published; Wait is then
-	// unset. Otherwise the delivery is due after Wait, to the millisecond. Wait is negative if it
-	// is already due.
+	// unset. Otherwise Wait is the time until the delivery is due, to the millisecond, negative if
+	// it is already due.
 	AsPublished bool
 	Wait        time.Duration
 }
@@ -123,13 +124,14 @@ type Delivery struct {
 type Recovery struct {
 	driver.Recovery
 
-	// NextEventID is the webhook's event to continue with; empty: the recovery has processed all
-	// events, or the webhook no longer exists. A store may return an earlier event.
+	// NextEventID is the event with which the recovery continues; empty if it has processed all
+	// events or the webhook no longer exists. A store may return an earlier event.
 	NextEventID string
 }
 
-// An AuditEntry is an audit entry with its time of storing. Exports return audit entries in the order of storing;
-// exports of a single account omit audit entries of the store itself.
+// An AuditEntry is an audit entry with the time when it was stored. Exports return audit entries in
+// the order in which they were stored. Exports of a single account omit the audit entries of the
+// store itself.
 type AuditEntry struct {
 	audit.Entry
 	StoredAt time.Time // determines when the audit entry is purged
@@ -177,7 +179,7 @@ func (r *Alert) Owner() string { return r.Account }
 // Owner returns the account.
 func (r *DedupKey) Owner() string { return r.Account }
 
-// Owner returns "": the scan belongs to the store.
+// Owner returns "", because the scan belongs to the store.
 func (*Scan) Owner() string { return "" }
 
 // Owner returns the account.
@@ -186,11 +188,11 @@ func (r *Event) Owner() string { return r.Account }
 // Owner returns the account.
 func (r *Recovery) Owner() string { return r.Account }
 
-// Owner returns the account; "" if the audit entry belongs to the store.
+// Owner returns the account, or "" if the audit entry belongs to the store.
 func (r *AuditEntry) Owner() string { return r.Account }
 
-// NoLater limits the time of a record's event to an hour after now. A later time was recorded by a
-// clock that was ahead.
+// NoLater returns at, but at most an hour after now: a later time comes from a clock that was
+// ahead.
 func NoLater(at, now time.Time) time.Time {
 	if latest := now.Add(time.Hour); at.After(latest) {
 		return latest

@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The counts of an event's parts, which are not records of their own. The checksums of events cover
-// them.
+// The kinds that count parts of events. These parts are no separate records, so the checksums of
+// events cover them.
 const (
 	CountPending  Kind = "event/pending"  // pending deliveries
 	CountSettled  Kind = "event/settled"  // settled and skipped deliveries
@@ -24,11 +24,11 @@ const (
 )
 
 // A Summary counts a store's records by kind. Stores with the same records have equal summaries,
-// regardless of the order of the records and the keys that seal secrets. A summary ignores how long
-// deliveries wait, which ones were redelivered last, and the progress of recoveries.
+// regardless of the order of the records and of the keys that seal their secrets. A summary ignores
+// when deliveries are due, whether they are scheduled first, and the progress of recoveries.
 type Summary map[Kind]Sum
 
-// A Sum counts and checksums records of one kind.
+// A Sum is the number of records of one kind and a checksum over all of them.
 type Sum struct {
 	Count    int
 	Checksum [sha256.Size]byte // zero for the Count kinds
@@ -78,7 +78,8 @@ func (s Summary) count(kind Kind, n int) {
 	}
 }
 
-// plus adds two numbers of 256 bits, so that checksums do not depend on the order of records.
+// plus returns the sum of two 256-bit numbers. Adding the hashes of records makes a checksum that
+// does not depend on their order.
 func plus(a, b [sha256.Size]byte) (sum [sha256.Size]byte) {
 	carry := uint64(0)
 	for i := len(a) - 8; i >= 0; i -= 8 {

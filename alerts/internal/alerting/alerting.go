@@ -17,13 +17,14 @@ import (
 	"time"
 )
 
-// Reached is the level of a fully used limit. Levels are in millionths of a limit, and so exact.
+// Reached is the level of a fully used limit. Levels are whole millionths of a limit, so they can
+// be compared exactly.
 const Reached = 1_000_000
 
 // Level returns the level of a ratio from 0 to 1.
 func Level(ratio float64) uint32 { return uint32(math.Round(ratio * Reached)) }
 
-// Ratio returns the ratio of a level.
+// Ratio is the inverse of Level.
 func Ratio(level uint32) float64 { return float64(level) / Reached }
 
 // A Policy holds the settings that decide when a report causes an alert.
@@ -50,8 +51,8 @@ func NewPolicy(threshold, hysteresis uint64, ratios []float64, leads []time.Dura
 // LongestLead returns the time between a file's first alert and its expiry.
 func (p *Policy) LongestLead() time.Duration { return p.leads[len(p.leads)-1] }
 
-// Lead returns the shortest lead that has begun for a file with the given expiry. It reports false
-// if none has begun, or if the file has expired.
+// Lead returns the shortest lead that has begun for a file with the given expiry. It returns
+// false if none has begun, or if the file has expired.
 func (p *Policy) Lead(expires, now time.Time) (lead time.Duration, due bool) {
 	left := expires.Sub(now)
 	i, _ := slices.BinarySearch(p.leads, left)
@@ -61,12 +62,13 @@ func (p *Policy) Lead(expires, now time.Time) (lead time.Duration, due bool) {
 	return p.leads[i], true
 }
 
-// appendText appends a string in the format of cutText.
+// appendText appends a string in the format that cutText decodes.
 func appendText(state []byte, text string) []byte {
 	return append(binary.AppendUvarint(state, uint64(len(text))), text...)
 }
 
-// cutText decodes a string. It reports false if there is none.
+// cutText decodes the string at the beginning of state, and returns the rest. It returns false if
+// there is none.
 func cutText(state []byte) (text, rest []byte, ok bool) {
 	n, size := binary.Uvarint(state)
 	if size <= 0 || n > uint64(len(state)-size) {

@@ -16,20 +16,20 @@ type Subscriber struct {
 // A BalanceDecision is the result of a balance report.
 type BalanceDecision struct {
 	State      []byte
-	Deferrable bool         // State may be lost in a crash, since the previous state decides the same
+	Deferrable bool         // State may be lost in a crash, since the previous state leads to the same decisions
 	Low        []LowBalance // the subscribers to notify, in order
 }
 
-// A LowBalance tells a subscriber that the balance has fallen below its threshold.
+// A LowBalance is a subscriber to notify that the balance is below its threshold.
 type LowBalance struct {
 	ID                 string
 	Balance, Threshold uint64
 }
 
-// ReportBalance evaluates a balance report. A subscriber is notified once when the balance is
-// below its threshold, and again only after the balance has recovered. Set due if subscribers have
-// changed since the state was stored. subscribers must return all of them, ascending by ID. It is
-// called only if the report may affect one.
+// ReportBalance evaluates a balance report. It notifies a subscriber once when the balance is
+// below its threshold, and again only after the balance has recovered. Set due if subscribers
+// have changed since the state was stored. subscribers must return all subscribers, ascending by
+// ID. It is called only if the report may affect one of them.
 func (p *Policy) ReportBalance(state []byte, due bool, balance uint64, subscribers func() []Subscriber) BalanceDecision {
 	s, notified, known := parseBalance(state)
 	switch {
@@ -43,7 +43,8 @@ func (p *Policy) ReportBalance(state []byte, due bool, balance uint64, subscribe
 	return BalanceDecision{State: state}
 }
 
-// RepeatBalance evaluates the last report again, if there was one, after a change of subscribers.
+// RepeatBalance evaluates the last report again, if there was one, because subscribers have
+// changed.
 func (p *Policy) RepeatBalance(state []byte, due bool, subscribers func() []Subscriber) BalanceDecision {
 	s, _, known := parseBalance(state)
 	if !known {
@@ -93,9 +94,9 @@ func plus(a, b uint64) uint64 {
 type balanceState struct {
 	balance uint64 // last reported
 
-	// Under these settings, reports from low to high change only the balance, since no threshold
-	// lies between. The interval is at most a 64th of the balance in each direction. A deferrable
-	// report within it need not be written at once.
+	// Under these settings, a report from low to high changes only the balance, since no threshold
+	// lies in this range. The range extends at most a 64th of the balance in each direction. A
+	// deferrable report within it need not be written at once.
 	low, high             uint64
 	threshold, hysteresis uint64
 
@@ -108,8 +109,8 @@ const (
 	balanceLag     = 64
 )
 
-// parseBalance decodes a state. It returns the notified subscribers still encoded. It reports false
-// if there is no readable state.
+// parseBalance decodes a state, except for the notified subscribers, which it returns encoded. It
+// returns false if there is no readable state.
 func parseBalance(state []byte) (s balanceState, notified []byte, ok bool) {
 	if len(state) < balanceHead || state[0] != balanceVersion {
 		return s, nil, false

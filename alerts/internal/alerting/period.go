@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// MaxPeriodAhead is how far ahead of its beginning a month or day may be reported. Some hosts
+// MaxPeriodAhead is how long before its beginning a month or day may be reported. Some hosts
 // report the coming period, and some name a month by its end.
 const MaxPeriodAhead = 45 * 24 * time.Hour
 
-// checkPeriod validates a new period against the previous one, which may be empty. It returns "" or
-// a message. Without this check, a single period that sorts after all future ones would silence the
-// account's alerts unnoticed.
+// checkPeriod validates a new period against the previous one, which may be empty. It returns ""
+// or a message. Without this check, a single period that sorts after all future ones would
+// suppress all later alerts of the account, and nobody would notice.
 func checkPeriod(period, previous string, now time.Time) (refused string) {
 	switch {
 	case isFarAhead(period, now):
@@ -33,8 +33,8 @@ func isFarAhead(period string, now time.Time) bool {
 	return false
 }
 
-// sameForm reports whether two periods have the same length, and digits in the same places. Then
-// successive periods sort in order.
+// sameForm reports whether two periods have the same length, and digits in the same places. Such
+// periods sort in the order of time.
 func sameForm(a, b string) bool {
 	if len(a) != len(b) {
 		return false

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ScanClaim is how long a step of a scan keeps other processes from scanning.
+// ScanClaim is how long a step of a scan prevents other processes from scanning.
 const ScanClaim = time.Minute
 
 // A Scan is the progress of a scan for expiring files.

@@ -21,9 +21,9 @@ type UsageDecision struct {
 }
 
 // ReportUsage evaluates a usage report. Each level is notified once per period, and again if the
-// limit is raised. A report of an earlier period changes nothing. If the period is invalid, refused
-// says why and the state does not change. now is called only if the period differs from the
-// previous one.
+// limit is raised. A report of an earlier period changes nothing. If the period is invalid,
+// refused is the reason and the state does not change. now is called only if the period differs
+// from the previous one.
 func (p *Policy) ReportUsage(state []byte, u Usage, now func() time.Time) (d UsageDecision, refused string) {
 	s := parseUsage(state)
 	d.State = state
@@ -33,7 +33,7 @@ func (p *Policy) ReportUsage(state []byte, u Usage, now func() time.Time) (d Usa
 			return d, refused
 		}
 		if isFarAhead(string(s.period), now) {
-			s = usageState{} // stored when the clock was ahead
+			s = usageState{} // the stored period is from a time when the clock was ahead
 		}
 	}
 	changed := u.Limit != s.limit
@@ -58,7 +58,7 @@ func (p *Policy) ReportUsage(state []byte, u Usage, now func() time.Time) (d Usa
 	return d, ""
 }
 
-// height makes limits comparable: unlimited is the highest.
+// height maps a limit to a number for comparisons: unlimited, which is 0, becomes the highest.
 func height(limit int64) uint64 {
 	if limit == 0 {
 		return math.MaxUint64

@@ -50,7 +50,7 @@ func create(client *ClientWithResponses) *KeyCreated {
 	return got.JSON201
 }
 
-// itself requests the key's own record.
+// itself gets the record of the key that sends the request.
 func itself(key *KeyCreated) {
 	got, err := connect(key.Key).GetOwnKeyWithResponse(context.Background())
 	want(err, got, http.StatusOK)
@@ -77,7 +77,7 @@ func list(client *ClientWithResponses, id KeyId) {
 	}
 }
 
-// refused requests scopes that the key does not have.
+// refused requests a key with scopes that the sender lacks.
 func refused(client *ClientWithResponses) {
 	got, err := client.CreateKeyWithResponse(context.Background(), nil, CreateKey{Name: "more", Scopes: []Scope{InvoicesRead}})
 	want(err, got, http.StatusForbidden)
@@ -86,7 +86,7 @@ func refused(client *ClientWithResponses) {
 	}
 }
 
-// conflict uses an Idempotency-Key for two different keys.
+// conflict sends an Idempotency-Key again for a different key.
 func conflict(client *ClientWithResponses) {
 	once := "5a1d4f3e"
 	first, err := client.CreateKeyWithResponse(context.Background(), &CreateKeyParams{IdempotencyKey: &once}, CreateKey{Name: "one", Scopes: []Scope{FilesRead}})
@@ -98,7 +98,7 @@ func conflict(client *ClientWithResponses) {
 	}
 }
 
-// changed renames a key, first with an outdated ETag and then with the current one.
+// changed renames a key, with an outdated ETag and then with the current one.
 func changed(client *ClientWithResponses, id KeyId) {
 	other, name := `"other"`, "renamed"
 	got, err := client.UpdateKeyWithResponse(context.Background(), id, &UpdateKeyParams{IfMatch: &other}, UpdateKey{Name: &name})
@@ -116,7 +116,7 @@ func changed(client *ClientWithResponses, id KeyId) {
 	}
 }
 
-// hook subscribes to the host's own event.
+// hook creates a webhook for the host's own event type.
 func hook(client *ClientWithResponses) {
 	got, err := client.CreateWebhookWithResponse(context.Background(), nil, CreateWebhook{Url: "https://example.com/hooks", Events: []EventType{EventTypeInvoicesPaid}})
 	want(err, got, http.StatusCreated)

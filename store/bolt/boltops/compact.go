@@ -18,29 +18,30 @@ import (
 
 // A CompactInfo is the result of [Compact].
 type CompactInfo struct {
-	Before, After int64 // sizes of the files in bytes
-	Rows          int   // copied rows
+	Before, After int64 // sizes of src and dst in bytes
+	Rows          int   // number of copied rows
 	Duration      time.Duration
 }
 
 const (
 	compactSuffix = ".compacting-" // suffix of temporary files
-	// Bytes of rows in a transaction: bbolt keeps a transaction's changes in memory.
+	// Maximum size in bytes of the rows in one transaction: bbolt keeps a transaction's changes in
+	// memory.
 	compactBytes = 4 << 20
-	compactFill  = 0.95 // fill of a page, as by appending
+	compactFill  = 0.95 // fill of a page, as bbolt's append leaves it
 )
 
 // errDamagedPages is wrapped by errors for a file with damaged pages.
 var errDamagedPages = fmt.Errorf("%w: damaged", pagefile.ErrSchema)
 
-// Compact writes a copy of the closed file src to the new file dst, mode 0600, without free pages,
-// which a file otherwise keeps for reuse after a purge. It does not change src. Replace src by dst
-// afterwards. dst contains no deleted or erased data.
+// Compact writes a copy of the closed file src to the new file dst, with mode 0600. The copy omits
+// free pages, which a file keeps for reuse after a purge; so it contains no deleted or erased
+// data. Compact does not change src. To use the copy, replace src by dst.
 //
-// The file dst appears when it is complete and on disk: if Compact fails or is killed, there is
-// none. An error wraps [fs.ErrExist] if dst exists; [bolt.ErrLocked] if src is in use: stop the
-// host, or compact a copy by [bolt.Store.Backup]; [bolt.ErrSchema] if src is not ours, of another
-// schema, or has damaged pages, which [Verify] reports.
+// The file dst appears only when it is complete and on disk, even if Compact fails or is killed.
+// The error wraps [fs.ErrExist] if dst exists. It wraps [bolt.ErrLocked] if src is in use: stop
+// the host, or compact a copy made by [bolt.Store.Backup]. It wraps [bolt.ErrSchema] if another
+// program made src, or src has another schema or damaged pages; [Verify] reports such pages.
 //
 // Compact takes some 20 MiB of memory, and reads src twice.
 func Compact(dst, src string) (info CompactInfo, err error) {
@@ -94,7 +95,7 @@ func (f *file) compact(dst string) (info CompactInfo, err error) {
 	return info, files.Publish(name, dst)
 }
 
-// copyRows creates a file from the rows of another.
+// copyRows creates a file at path with the rows of another file.
 func copyRows(path string, from *bbolt.DB) (info CompactInfo, err error) {
 	to, file, err := pagefile.Open(path, time.Now().Add(pagefile.DefaultWait), &bbolt.Options{NoSync: true, NoGrowSync: true, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
@@ -119,7 +120,7 @@ func copyRows(path string, from *bbolt.DB) (info CompactInfo, err error) {
 	return CompactInfo{After: size, Rows: c.rows}, err
 }
 
-// A compaction writes rows in transactions of compactBytes each.
+// A compaction copies rows in transactions of about compactBytes each.
 type compaction struct {
 	to   *bbolt.DB
 	tx   *bbolt.Tx // nil: none is open
@@ -127,7 +128,7 @@ type compaction struct {
 	rows int
 }
 
-// bucket copies a bucket, except the bucket of free pages.
+// bucket copies a bucket, except the bucket of parked free pages.
 func (c *compaction) bucket(name []byte, from *bbolt.Bucket) error {
 	if bytes.Equal(name, schema.Spare) {
 		return nil

@@ -12,58 +12,63 @@ var ErrUnfenced = errors.New("it is not known what was revoked since the backup"
 // A Fence lists the revocations that a restored file must include. Restore refuses the zero value
 // with [ErrUnfenced]: set at least one of Abandoned, DeletedKeys, RotatedKeys and NothingRevoked.
 type Fence struct {
-	// Abandoned is the path of the replaced file, if still readable. The file must be closed, and
-	// is only read. The restored file is then a copy of it. Keys and webhooks keep their last
-	// state, and nothing acknowledged is lost or sent twice. If the abandoned file was itself
-	// restored from an earlier backup, events that only the backup has are added. Restore refuses
-	// an abandoned file with damaged pages, with [bolt.ErrSchema], and an older file than the
-	// backup, or the backup itself, with ErrUnfenced.
+	// Abandoned is the path of the replaced file, if it is still readable. Restore then makes a
+	// copy of the abandoned file: keys and webhooks keep their last state, and nothing
+	// acknowledged is lost or sent twice. If the abandoned file was itself restored from an
+	// earlier backup, Restore adds the events that only the backup has. The abandoned file must be
+	// closed; Restore only reads it. Restore refuses an abandoned file with damaged pages, with
+	// [bolt.ErrSchema]. It refuses an abandoned file older than the backup, or the backup itself,
+	// with [ErrUnfenced].
 	Abandoned string
 
-	// DeletedKeys are the keys deleted since the backup, from the host's own records. Restore
-	// deletes them even if the abandoned file has them, and ignores keys that do not exist.
+	// DeletedKeys are the keys deleted since the backup, according to the host's own records.
+	// Restore deletes them even from a copy of the abandoned file, and ignores keys that do not
+	// exist.
 	DeletedKeys []Ref
 
-	// RotatedKeys are the keys rotated since the backup. The backup lacks their new values, so
-	// unless the abandoned file has the new value, no value of the key is valid: the key remains,
-	// and must be rotated to get one. Name only keys rotated since the backup: other keys would
-	// lose the values in use.
+	// RotatedKeys are the keys rotated since the backup. The backup lacks their new values. So
+	// unless the abandoned file has the new value, Restore keeps the key without any valid value;
+	// rotate it to get one. Name only keys rotated since the backup: other keys would lose the
+	// values in use.
 	RotatedKeys []Ref
 
 	// DeletedWebhooks are the webhooks deleted since the backup. Restore deletes them, with their
 	// pending deliveries.
 	DeletedWebhooks []Ref
 
-	// ErasedAccounts are the accounts erased since the backup. Restore erases their data from the
-	// backup; their data in the abandoned file is newer, and stays. Restore also completes erasures
-	// under way in the restored file.
+	// ErasedAccounts are the accounts erased since the backup. Restore erases their data in the
+	// backup, but keeps their data in the abandoned file, which is newer than the erasure. Restore
+	// also completes erasures that are under way in the restored file.
 	ErasedAccounts []string
 
 	// NothingRevoked states that no key was deleted or rotated since the backup.
 	NothingRevoked bool
 
-	// NoHold keeps Restore from putting all webhooks on hold. Then, unless there is an abandoned
-	// file, deliveries made since the backup are repeated as soon as the host runs.
+	// NoHold makes Restore leave the webhooks as they are; by default it puts all of them on hold.
+	// With NoHold and no abandoned file, deliveries made since the backup are repeated as soon as
+	// the host runs.
 	NoHold bool
 
-	// RefuseDamaged refuses a file in which [Verify] finds any problem. By default a file with
-	// sound pages is restored, and its damaged rows are in [RestoreInfo.Damaged].
+	// RefuseDamaged makes Restore refuse a file in which [Verify] finds any problem. By default,
+	// Restore accepts a file whose pages are sound, and lists its damaged rows in
+	// [RestoreInfo.Damaged].
 	RefuseDamaged bool
 
-	// Report, unless nil, is called with each change and each delivery in doubt: one call at a
-	// time, before Restore returns. If Restore fails, the reported changes did not happen.
+	// Report, unless nil, is called with each change and each delivery that may be sent twice.
+	// Calls do not overlap, and end before Restore returns. If Restore fails, the reported changes
+	// did not happen.
 	Report func(Finding)
 }
 
 // A Ref names a key or a webhook.
 type Ref struct{ Account, ID string }
 
-// A Finding is a change that [Restore] made, or a delivery in doubt.
+// A Finding is a change that [Restore] made, or a delivery that may be sent twice.
 type Finding struct {
 	Kind    FindingKind
 	Account string
-	ID      string // of the key, the webhook or the event
-	Webhook string // receiver, for MayBeSentTwice
+	ID      string // ID of the key, the webhook or the event
+	Webhook string // ID of the receiver, only for MayBeSentTwice
 }
 
 // A FindingKind is the kind of a [Finding].
@@ -71,24 +76,25 @@ type FindingKind string
 
 // The kinds of findings.
 const (
-	// Deleted since the backup, or impossible to revoke.
+	// KeyDeleted: the key was deleted since the backup, or it could not be revoked.
 	KeyDeleted FindingKind = "key deleted"
-	// Value replaced since the backup; the new one is unknown.
+	// KeyDead: the key's value was replaced since the backup, and the new value is unknown.
 	KeyDead FindingKind = "key without a value"
-	// Deleted since the backup.
+	// WebhookDeleted: the webhook was deleted since the backup.
 	WebhookDeleted FindingKind = "webhook deleted"
-	// Delivery pending at the time of the backup, perhaps sent since.
+	// MayBeSentTwice: the delivery was pending at the time of the backup, and may have been sent
+	// since.
 	MayBeSentTwice FindingKind = "may be sent twice"
-	// In the backup; the abandoned file never had it.
+	// EventAdded: the backup has the event, and the abandoned file never had it.
 	EventAdded FindingKind = "event added"
-	// Erased since the backup.
+	// AccountErased: the account was erased since the backup.
 	AccountErased FindingKind = "account erased"
 )
 
 // A RestoreInfo counts the findings of [Restore].
 type RestoreInfo struct {
-	// LastPublished is the time of the newest event in the restored file; zero if it has none.
-	// Without an abandoned file, events published later are lost.
+	// LastPublished is the publication time of the newest event in the restored file; zero if it
+	// has no event. Without an abandoned file, events published later are lost.
 	LastPublished time.Time
 
 	KeysDeleted, KeysDead                       int
@@ -96,8 +102,8 @@ type RestoreInfo struct {
 	MayBeSentTwice, EventsAdded, AccountsErased int
 
 	// Damaged are the first 100 rows that [Verify] finds damaged; MoreDamaged is the number of
-	// further ones. They are in the restored file unchanged, except keys that cannot be found by
-	// ID: those are deleted, because they could not be revoked.
+	// further damaged rows. The restored file has them unchanged, with one exception: Restore
+	// deletes keys that cannot be found by ID, because they could not be revoked.
 	Damaged     []Problem
 	MoreDamaged int
 }

@@ -22,24 +22,30 @@ import (
 // restoreSuffix is the suffix of the temporary files of Restore.
 const restoreSuffix = ".restoring-"
 
-// Restore makes a file at path from a backup, made by [bolt.Store.Backup] or by copying the closed
-// file, without reviving anything revoked since: the fence lists the revocations. No file may exist
-// at path: move the abandoned file aside, and name it in [Fence.Abandoned]. Never open a backup
-// without Restore, since that would revive revoked keys and repeat deliveries made since.
+// Restore makes a file at path from a backup: a copy made by [bolt.Store.Backup], or a plain copy
+// of the closed file. The fence lists what was revoked since the backup; Restore repeats these
+// revocations. No file may exist at path: move the abandoned file aside, and name it in
+// [Fence.Abandoned]. Never open a backup without Restore, since that would make revoked keys valid
+// again and repeat deliveries made since.
 //
-// All webhooks of the restored file are on hold, unless the fence has NoHold: publishing works, but
-// nothing is sent before webhooks.WebhookService.Release or ReleaseAll. Options are those of
+// Restore puts all webhooks on hold, unless the fence has NoHold: publishing works, but nothing is
+// sent until webhooks.WebhookService.Release or ReleaseAll is called. Options are those of
 // [bolt.Open], such as the keys of [bolt.Sealed].
 //
 // Restore writes the file under another name, "<path>.restoring-…", makes it durable, and renames
-// it: if the process is killed, path has no file or the complete one. The next Restore removes
-// temporary files, even of a concurrent Restore to the same path. If Restore returns an error, it
-// has put nothing at path. The error wraps [ErrUnfenced]; [fs.ErrExist] if path exists;
-// [bolt.ErrLocked] if a file is in use; [bolt.ErrSchema] if a file is not ours or has damaged
-// pages, or the fence has RefuseDamaged and [Verify] finds damage; [signing.ErrSealed] if it is
-// sealed under a key that was not given; or it is an error of the system. Restore needs room for a
-// copy of the file, or of both files if the abandoned one was itself restored since the backup, and
-// as much memory as Open.
+// it. So if the process is killed, path has either no file or the complete one. The next Restore
+// to the same path removes temporary files, even of a Restore that is still running. If Restore
+// returns an error, it has put nothing at path. The error is an error of the system, or it wraps
+//
+//   - [ErrUnfenced] if the fence is incomplete,
+//   - [fs.ErrExist] if path exists,
+//   - [bolt.ErrLocked] if a file is in use,
+//   - [bolt.ErrSchema] if another program made a file, or it has damaged pages, or [Verify] finds
+//     damage and the fence has RefuseDamaged,
+//   - [signing.ErrSealed] if a file is sealed with a key that was not given.
+//
+// Restore needs disk space for a copy of the file, or of both files if the abandoned file was
+// itself restored since the backup. It takes as much memory as Open.
 func Restore(path, from string, fence Fence, options ...bolt.Option) (RestoreInfo, error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var info RestoreInfo
@@ -93,11 +99,11 @@ func restore(path, from string, fence *Fence, info *RestoreInfo, options []bolt.
 	return files.Publish(f.restored.path, path)
 }
 
-// A closedCopy is a temporary copy of a closed file, with sound pages.
+// A closedCopy is a temporary copy of a closed file. Its pages are sound.
 type closedCopy struct {
 	file   *os.File
 	path   string
-	report Report // of Verify
+	report Report // result of Verify for the copy
 }
 
 func (c *closedCopy) remove() {
@@ -108,7 +114,7 @@ func (c *closedCopy) remove() {
 // copyClosed copies a closed file, and verifies the copy.
 func copyClosed(path, from string) (c *closedCopy, err error) {
 	defer func() {
-		if p := recover(); p != nil { // bbolt maps the file, which may shrink
+		if p := recover(); p != nil { // bbolt maps the file, which may shrink meanwhile
 			err = pagefile.Damaged(p)
 		}
 		if err != nil && c != nil {
@@ -152,14 +158,15 @@ func openClosed(path string) (*bbolt.DB, *os.File, error) {
 	return pagefile.Open(path, until, &bbolt.Options{ReadOnly: true})
 }
 
-// isSame reports whether path still names the copy: another Restore to the same path removes it.
+// isSame reports whether path still names the copy. Another Restore to the same path may have
+// removed it.
 func (c *closedCopy) isSame() bool {
 	is, err := c.file.Stat()
 	there, failed := os.Stat(c.path)
 	return err == nil && failed == nil && os.SameFile(is, there)
 }
 
-// An origin identifies the file's ancestry and the time of its last write.
+// An origin identifies the history of a file, to find out which of two files is older.
 type origin struct {
 	cursors, restored, marks []byte // rows of the bucket meta
 	clock                    time.Time
@@ -174,9 +181,10 @@ func originOf(tx *bbolt.Tx) (o origin) {
 	return o
 }
 
-// isOlder reports whether a file has an earlier state than the other, such as an earlier backup,
-// which would contain keys revoked in between. Marks are counted before and after each copy of a
-// file. A restored file counts its own marks, so then the clock decides.
+// isOlder reports whether the file has an earlier state than the other. An earlier state may
+// contain keys revoked in between. Each file counts the marks of its clock, and marks it before
+// and after each copy, so the counts show the order. A restored file counts separately; then the
+// times of the marks decide.
 func (o *origin) isOlder(than *origin) bool {
 	if bytes.Equal(o.restored, than.restored) {
 		return bytes.Compare(o.marks, than.marks) < 0

@@ -31,20 +31,21 @@ type fencer struct {
 	info       *RestoreInfo
 	options    []bolt.Option
 
-	known  map[Ref]bool // rotated keys whose new value is in the abandoned file
+	known  map[Ref]bool // rotated keys whose new value the abandoned file has
 	isFork bool         // the backup may have events that the abandoned file never had
 
 	restored *closedCopy
 	erased   []string // accounts
 	store    *bolt.Store
-	mu       sync.Mutex // guards info's counts and the fence's Report
+	mu       sync.Mutex // guards the counts in info and calls of the fence's Report
 }
 
-// compare compares the abandoned file with the backup.
+// compare refuses an abandoned file that is older than the backup. It also finds the rotated keys
+// whose value differs between the files.
 func (f *fencer) compare() (err error) {
 	defer recoverDamage(&err)
 	var backup, abandoned origin
-	values := make(map[Ref][]byte) // hashes of rotated keys in the backup
+	values := make(map[Ref][]byte) // hashes in the backup of the rotated keys
 	err = view(f.from, func(tx *bbolt.Tx) error {
 		backup = originOf(tx)
 		for _, r := range f.fence.RotatedKeys {
@@ -75,7 +76,7 @@ func (f *fencer) compare() (err error) {
 	return nil
 }
 
-// view reads a closed file.
+// view calls read with a read transaction of a closed file.
 func view(path string, read func(*bbolt.Tx) error) error {
 	db, _, err := openClosed(path)
 	if err != nil {
@@ -121,7 +122,7 @@ func hashOf(tx *bbolt.Tx, r Ref) []byte {
 	return record.DecodeAccountRow(tx.Bucket(schema.Accounts).Get(rowOf(r))).Hash
 }
 
-// update changes the restored file before it is opened as a store.
+// update changes the restored file before a store opens it.
 func (f *fencer) update(change func(*bbolt.Tx) error) error {
 	db, _, err := pagefile.Open(f.restored.path, time.Now().Add(pagefile.DefaultWait), &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	if err != nil {
@@ -130,7 +131,8 @@ func (f *fencer) update(change func(*bbolt.Tx) error) error {
 	return errors.Join(db.Update(change), db.Close())
 }
 
-// prepare makes the changes that a store cannot make, and reads the data that it cannot provide.
+// prepare makes the changes for which a store has no method, and reads the data that no method
+// returns.
 func (f *fencer) prepare(tx *bbolt.Tx) error {
 	erasures := tx.Bucket(schema.Erasures).Cursor()
 	for account, _ := erasures.First(); account != nil; account, _ = erasures.Next() {
@@ -141,14 +143,15 @@ func (f *fencer) prepare(tx *bbolt.Tx) error {
 	if err := f.deleteDamaged(tx); err != nil {
 		return err
 	}
-	// A cursor from the abandoned file may point to another event here. A new cursor key makes
-	// followers start again from a time.
+	// A cursor from the abandoned file may point to another event in this file. A new cursor key
+	// makes such cursors invalid, so that clients start again from a time.
 	salt := cursor.NewKey()
 	return tx.Bucket(schema.Meta).Put(schema.MetaRestored, salt[:])
 }
 
-// deleteDamaged deletes keys that a store could not delete: unreadable keys that the fence lists,
-// and keys without a row by ID, whose values would be valid although the host could not name them.
+// deleteDamaged deletes the keys that a store could not delete: unreadable keys that the fence
+// lists, and keys without a row by ID. The values of the latter would be valid, but the host could
+// not name the keys.
 func (f *fencer) deleteDamaged(tx *bbolt.Tx) error {
 	if len(f.info.Damaged) == 0 {
 		return nil
@@ -284,7 +287,7 @@ func (f *fencer) killKey(ctx context.Context, r Ref) error {
 }
 
 // addEvents adds the events, requests, deduplication keys and audit entries that only the backup
-// has. It omits pending deliveries to webhooks that the restored file lacks.
+// has. It omits pending deliveries to webhooks that do not exist in the restored file.
 func (f *fencer) addEvents(ctx context.Context) error {
 	copied, err := copyClosed(f.path, f.from)
 	if err != nil {
@@ -326,8 +329,8 @@ func (f *fencer) addEvents(ctx context.Context) error {
 	return nil
 }
 
-// isNew reports whether the restored file lacks an event, and removes the event's pending
-// deliveries to unknown webhooks.
+// isNew reports whether the restored file lacks the event. It removes pending deliveries to
+// unknown webhooks from e.
 func (f *fencer) isNew(ctx context.Context, e *transfer.Event) (bool, error) {
 	if _, err := f.store.EventDeliveries(ctx, e.Account, e.ID); e.Forgotten || !errors.Is(err, apierr.ErrNotFound) {
 		return false, err
@@ -344,7 +347,8 @@ func (f *fencer) isNew(ctx context.Context, e *transfer.Event) (bool, error) {
 	return true, gone
 }
 
-// readAll puts webhooks on hold, and reports deliveries that may have been sent since the backup.
+// readAll reads the whole restored file. It puts webhooks on hold, and reports deliveries that may
+// have been sent since the backup.
 func (f *fencer) readAll(ctx context.Context) error {
 	for page, err := range transfer.Pages(ctx, f.store, "", 1000) {
 		if err != nil {
@@ -359,7 +363,7 @@ func (f *fencer) readAll(ctx context.Context) error {
 					hold = append(hold, Ref{r.Account, r.ID})
 				}
 			case *transfer.Event:
-				// No pending delivery of the abandoned file was sent.
+				// Pending deliveries of the abandoned file have not been sent.
 				if done = f.fence.Abandoned != ""; !done {
 					f.reportPending(r)
 				}

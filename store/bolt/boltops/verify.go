@@ -24,11 +24,11 @@ type Report struct {
 	FreeBytes int64 // size of its unused pages
 	Schema    int   // see docs/format.md
 
-	// Numbers of rows. If Counted is false they are too low: a bucket was not readable to its end,
-	// or the file has another schema.
+	// Numbers of rows. If Counted is false, the numbers are too low, because a bucket could not be
+	// read to its end or the file has another schema.
 	Counted                bool
 	Keys, Webhooks, Events int
-	Pending                int // deliveries
+	Pending                int // number of pending deliveries
 
 	Problems []Problem // the first 100
 	More     int       // number of further problems
@@ -39,9 +39,9 @@ const maxProblems = 100
 
 // A Problem is damage found by [Verify].
 type Problem struct {
-	Bucket string // empty: the whole file
-	Key    string // of the row, quoted as in Go; or "page N"
-	What   string // contains no row data and no secret
+	Bucket string // empty means the whole file
+	Key    string // key of the row, quoted as in Go, or "page N"
+	What   string // description of the damage, without row data and secrets
 }
 
 // String returns the problem as a sentence.
@@ -56,8 +56,8 @@ func (p Problem) String() string {
 	return where + ": " + p.What
 }
 
-// Err returns nil if there are no problems, or an error that wraps [bolt.ErrSchema] and contains
-// the first problem.
+// Err returns nil if there are no problems. Otherwise it returns an error that wraps
+// [bolt.ErrSchema] and names the first problem.
 func (r *Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil
@@ -74,18 +74,20 @@ func (r *Report) add(p Problem) {
 }
 
 // Verify reads the whole file at path and reports damage: pages that bbolt could not read, records
-// that cannot be decoded, and missing or superfluous rows. It never writes. sealer is that
-// of [bolt.Sealed]; if it is nil, Verify checks only the form of sealed secrets.
+// that cannot be decoded, and missing or superfluous rows. It never writes. sealer is the sealer
+// given to [bolt.Sealed]; without one, Verify checks only the form of sealed secrets.
 //
-// Meanwhile the file is locked against [bolt.Open], but not against other calls of Verify and
-// [Compact]. An error wraps [bolt.ErrLocked] if the file is open: verify a copy by
-// [bolt.Store.Backup] instead. It wraps [bolt.ErrSchema] if the file is not ours, or of another
-// schema; then the Report covers only the pages. It wraps [signing.ErrSealed] or
-// [signing.ErrSealer] if the Sealer cannot open the data key. Other errors are errors of the system.
+// While Verify runs, the file is locked against [bolt.Open], but not against other calls of Verify
+// and [Compact]. The error is an error of the system, or it wraps
 //
-// A file without problems may still be damaged in the bytes of a name or of an event's body, which
-// have no checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file. A file of
-// 1 GiB takes some seconds.
+//   - [bolt.ErrLocked] if the file is open: verify a copy made by [bolt.Store.Backup] instead,
+//   - [bolt.ErrSchema] if another program made the file or it has another schema; the Report then
+//     covers only the pages,
+//   - [signing.ErrSealed] or [signing.ErrSealer] if the Sealer cannot open the data key.
+//
+// Damage in a name or in the body of an event may remain unnoticed, because these have no
+// checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file. A file of 1 GiB
+// takes some seconds.
 func Verify(path string, sealer signing.Sealer) (Report, error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var report Report
@@ -100,7 +102,7 @@ func Verify(path string, sealer signing.Sealer) (Report, error) {
 	return report, err
 }
 
-// checkPages reports damaged pages, and returns the buckets that contain them.
+// checkPages adds damaged pages to the report, and returns the buckets that contain them.
 func (f *file) checkPages(report *Report) (broken map[string]bool) {
 	result := pagefile.Check(f.file, f.bytes, string(schema.Spare), func(p pagefile.Problem) {
 		report.add(Problem{p.Bucket, p.Where, p.What})
@@ -109,7 +111,7 @@ func (f *file) checkPages(report *Report) (broken map[string]bool) {
 	return result.Broken
 }
 
-// verify fills report, and returns whether pages are damaged.
+// verify fills the report, and returns whether pages are damaged.
 func (f *file) verify(report *Report, sealer signing.Sealer) (damagedPages bool, err error) {
 	broken := f.checkPages(report)
 	damagedPages = len(broken) > 0
@@ -139,9 +141,9 @@ func (f *file) verify(report *Report, sealer signing.Sealer) (damagedPages bool,
 	})
 }
 
-// openDataKey opens the file's data key, outside transactions because the Sealer may be slow. It
-// returns nil if secrets are in plain text, or if the key cannot be opened without a Sealer or
-// because it is damaged, which it reports.
+// openDataKey opens the file's data key. It must run outside transactions, because the Sealer may
+// be slow. It returns nil if secrets are in plain text, if there is no Sealer, or if the data key
+// is damaged, which it adds to the report.
 func openDataKey(report *Report, sealer signing.Sealer, sealed, mark []byte) (key *signing.DataKey, err error) {
 	switch {
 	case sealed != nil:

@@ -10,10 +10,10 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// entryOfAccount returns a ref to the account's entry with that number.
+// entryOfAccount returns a ref to the entry with that number, which must belong to the account.
 func entryOfAccount(account string, number uint64) ref {
 	return ref{schema.Audit, record.NumberKey(number), func(value []byte) bool {
-		row, err := record.DecodeAuditRecord(value) // a damaged entry is reported itself
+		row, err := record.DecodeAuditRecord(value) // the damaged entry itself is reported
 		return err != nil || row.Account == account
 	}, "there is no audit entry of that number of the account"}
 }
@@ -52,7 +52,7 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 	return refs, v.wrongLink(row.BeforeOfTarget, v.targetRow(row.Account, n.Target))
 }
 
-// targetRow returns the key of the row that leads to a target's last entry.
+// targetRow returns the key of the row that holds the number of a target's last entry.
 func (v *verifier) targetRow(account string, target audit.Target) []byte {
 	if target.Kind == audit.TargetKey {
 		row := record.AccountKey(account, target.ID)
@@ -63,8 +63,8 @@ func (v *verifier) targetRow(account string, target audit.Target) []byte {
 	return record.AuditEntriesOfTarget(account, target)
 }
 
-// wrongLink returns a problem if the entry with that number exists, but is not of head's account or
-// target.
+// wrongLink returns a problem if the entry with that number exists, but belongs to another account
+// or target than head.
 func (v *verifier) wrongLink(number uint64, head []byte) (problem string) {
 	value, ok := v.get(schema.Audit, record.NumberKey(number))
 	row, err := record.DecodeAuditRecord(value)
@@ -90,7 +90,8 @@ func (v *verifier) entryPending(k, value []byte) (refs []ref, malformed string) 
 	return refs, ""
 }
 
-// routineKey returns the key of a routine entry, or of the account's count if number is 0.
+// routineKey returns the key of a routine entry. For number 0, it returns the key of the row that
+// counts the account's routine entries.
 func routineKey(account string, number uint64) []byte {
 	return record.Prefixed(account, string(record.NumberKey(number)))
 }

@@ -12,37 +12,39 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// eventState is the state of a [verifier] for rows of events.
+// eventState is the part of a [verifier]'s state that concerns events.
 type eventState struct {
 	segments *eventlog.Segments
 	first    uint64 // number of the first event; earlier events are purged
-	last     uint64 // last number
-	idsFrom  uint64 // IDs of events with lower numbers are purged
+	last     uint64 // last number assigned
+	idsFrom  uint64 // IDs of events with lower numbers have been purged
 	idSecret eventlog.IDSecret
 	idRuns   []uint64 // ascending
 
 	webhookRuns, eventRuns runIndex
 }
 
-// A runIndex is the state of a check of schema.Runs or schema.EventRuns. These index the deliveries
-// of each webhook, and the events of each account and type, by runs of numbers.
+// A runIndex is the state of the check of an index: schema.Runs, which lists the deliveries of
+// each webhook, or schema.EventRuns, which lists the events of each account and type. Each row
+// lists the numbers within one run.
 type runIndex struct {
-	end      uint64         // all lower numbers are indexed
-	unlisted map[uint64]int // by run: numbers that no row has
+	end      uint64         // all lower numbers must be indexed
+	unlisted map[uint64]int // by run: how many numbers are missing in rows
 }
 
 func (v *verifier) newRunIndex(end []byte) runIndex {
 	return runIndex{min(eventlog.Number(v.tx, end), v.tx.Bucket(schema.Events).Sequence()+1), make(map[uint64]int)}
 }
 
-// count adds 1 for a number that a row should have, and -1 for each that a row has.
+// count notes a number that the index must have (by is 1) or that a row of the index has (by is
+// -1).
 func (x *runIndex) count(number uint64, by int) {
 	if number < x.end {
 		x.unlisted[number/eventlog.RunSize*eventlog.RunSize] += by
 	}
 }
 
-// eventTables are the buckets that belong to events, without schema.Events.
+// eventTables are the buckets of events, except schema.Events itself.
 var eventTables = []table{
 	{bucket: schema.Fresh, key: exactly(8, "a number"), check: (*verifier).fresh},
 	{bucket: schema.Skipped, key: exactly(8, "a number"), check: (*verifier).skipped},
@@ -56,14 +58,14 @@ var eventTables = []table{
 	{bucket: schema.EventRuns, key: numberAnd(eventlog.RunSize, "account and type"), check: (*verifier).eventRun},
 }
 
-// numberAnd returns a check for keys that begin with a multiple of a number.
+// numberAnd returns a check for keys that begin with a number that is a multiple of multiple.
 func numberAnd(multiple uint64, what string) func([]byte) string {
 	return func(k []byte) string {
 		return unless(len(k) >= 9 && number(k[:8])%multiple == 0, "malformed key: want a number and "+what)
 	}
 }
 
-// number decodes a number of 8 bytes; other lengths are 0.
+// number decodes a number of 8 bytes. It returns 0 for other lengths.
 func number(b []byte) uint64 {
 	if len(b) != 8 {
 		return 0
@@ -71,8 +73,8 @@ func number(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// eventBuckets checks all buckets of events. If events are unreadable, it does not check the
-// others.
+// eventBuckets checks all buckets of events. If schema.Events is unreadable, it checks none of
+// them.
 func (v *verifier) eventBuckets() {
 	if v.broken[string(schema.Events)] {
 		return
@@ -97,7 +99,7 @@ func (v *verifier) segmentAt(key []byte) (s record.Segment, problem string) {
 	return s, unless(err == nil, "there is no such segment")
 }
 
-// recipient returns the webhook of a delivery, or a problem.
+// recipient returns the webhook of the delivery with that number, or a problem.
 func (v *verifier) recipient(number uint64) (webhook []byte, problem string) {
 	segment, err := v.segments.At(number)
 	if err == nil {
@@ -106,16 +108,16 @@ func (v *verifier) recipient(number uint64) (webhook []byte, problem string) {
 	return webhook, unless(err == nil, "there is no such delivery")
 }
 
-// eventRows checks the segments and the bodies of their events.
+// eventRows checks the segments, and the bodies of their events.
 func (v *verifier) eventRows() {
 	bodiesGone := eventlog.Number(v.tx, schema.MetaBodiesGone)
 	var segment record.Segment
-	var bodiless []byte // key of the last segment, if its bodies must follow
+	var bodiless []byte // key of the last segment, while its bodies are expected next
 	end := func() {
 		if bodiless == nil || segment.Last < bodiesGone {
 			return
 		}
-		if event, err := segment.Event(0); err != nil || !event.NoBody { // imported without a body
+		if event, err := segment.Event(0); err != nil || !event.NoBody { // imported without body
 			v.problem(schema.Events, bodiless, "the bodies of its events are missing")
 		}
 	}
@@ -158,7 +160,7 @@ func (v *verifier) eventRows() {
 	}
 }
 
-// isWhole reports whether a pack has n records that can be read.
+// isWhole reports whether a pack has n readable records.
 func isWhole(pack record.Pack, n int) bool {
 	for i := range pack.Len() {
 		if pack.At(i) == nil {
@@ -168,7 +170,7 @@ func isWhole(pack record.Pack, n int) bool {
 	return pack.Len() == n
 }
 
-// eventsOf checks the events of a segment, and that each is found by ID.
+// eventsOf checks the events of a segment, and that each event is found by its ID.
 func (v *verifier) eventsOf(s *record.Segment) string {
 	if s.Len() == 0 {
 		return cannotBeRead
@@ -188,7 +190,7 @@ func (v *verifier) eventsOf(s *record.Segment) string {
 				v.webhookRuns.count(number, 1)
 			}
 		}
-		if next > s.End(i) { // fewer deliveries than numbers: an account was erased
+		if next > s.End(i) { // fewer deliveries than numbers mean that an account was erased
 			return "the deliveries of an event are not as many as their numbers"
 		}
 		v.report.Events++
@@ -212,24 +214,24 @@ func (v *verifier) loadIDRuns() {
 	}
 }
 
-// findsID reports whether the run that should have the event's ID has it.
+// findsID reports whether the run that should contain the event's ID contains it.
 func (v *verifier) findsID(event *record.Event, n uint64) bool {
 	i, _ := slices.BinarySearch(v.idRuns, n)
 	if i == len(v.idRuns) || v.broken[string(schema.EventIDs)] {
-		return true // in no run yet
+		return true // the ID is in no run yet
 	}
 	rows := v.tx.Bucket(schema.EventIDs).Cursor()
 	found, err := eventlog.AppendFromRun(rows, nil, v.idRuns[i], v.idSecret.KeyOf(event.Account, event.ID))
-	return err != nil || slices.Contains(found, n) // a damaged row is reported itself
+	return err != nil || slices.Contains(found, n) // the damaged row itself is reported
 }
 
-// idRow checks a row of IDs. [verifier.findsID] checks that it leads to its events.
+// idRow checks a row of IDs. [verifier.findsID] checks whether its IDs lead to their events.
 func (v *verifier) idRow(k, value []byte) ([]ref, string) {
 	entries, err := record.AppendIDEntries(nil, value)
 	return nil, unless(err == nil && len(entries) > 0 && eventlog.IDRunOf(k) <= v.last, cannotBeRead)
 }
 
-// bits checks a bitmap of a segment's deliveries, and calls visit with each.
+// bits checks a bitmap of a segment's deliveries, and calls visit with each delivery in it.
 func (v *verifier) bits(k, value []byte, visit func(number uint64, webhook []byte)) (problem string) {
 	m, err := record.DecodeBitmap(value)
 	if err != nil {
@@ -255,7 +257,7 @@ func (v *verifier) bits(k, value []byte, visit func(number uint64, webhook []byt
 	return unless(left == 0, "has numbers that are no deliveries")
 }
 
-// isFresh reports whether a delivery is pending as published.
+// isFresh reports whether a delivery has been pending since its publication, without an attempt.
 func (v *verifier) isFresh(number uint64) bool {
 	return !v.broken[string(schema.Fresh)] && eventlog.InBitmap(v.tx, schema.Fresh, number)
 }
@@ -312,8 +314,8 @@ func (v *verifier) eventOf(number uint64) (event record.Event, own uint64, ok bo
 	return event, segment.Number(i), err == nil
 }
 
-// isErasingEventOf reports whether a number belongs to an account under erasure. An index row of
-// such an account is deleted with the first of its events.
+// isErasingEventOf reports whether the event or delivery with that number belongs to an account
+// under erasure. An index row of such an account is deleted together with the first of its events.
 func (v *verifier) isErasingEventOf(number uint64) bool {
 	event, _, ok := v.eventOf(number)
 	return ok && v.isErasing(event.Account)
@@ -337,7 +339,7 @@ func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
 		return nil, cannotBeRead
 	}
 	segment, problem := v.segmentAt(k[:8])
-	last := number(k[8:]) - 1 // the pack's first number is this or greater
+	last := number(k[8:]) - 1 // the first number in the pack may be greater
 	for i := 0; i < pack.Len() && problem == ""; i++ {
 		one := pack.At(i)
 		if len(one) < 8 {
@@ -363,7 +365,7 @@ func (v *verifier) attempt(k, value []byte) ([]ref, string) {
 	return v.attemptOf(nil, number(k[:8]), int(binary.BigEndian.Uint32(k[8:])), value)
 }
 
-// attemptOf checks an attempt, and appends the refs of its record.
+// attemptOf checks an attempt at a delivery, and appends refs to the rows that must exist for it.
 func (v *verifier) attemptOf(refs []ref, number uint64, want int, value []byte) ([]ref, string) {
 	webhook, problem := v.recipient(number)
 	if problem != "" {
@@ -417,7 +419,7 @@ func (v *verifier) eventRun(k, value []byte) ([]ref, string) {
 	})
 }
 
-// runRow checks a row of a run index, and each of its numbers.
+// runRow checks a row of a run index. wrong checks each number in the row.
 func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64) (problem string)) (problem string) {
 	begin := number(k[:8])
 	numbers, err := record.DecodeRun(begin, value)
@@ -438,7 +440,8 @@ func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64)
 	return ""
 }
 
-// missingRows reports runs that are not fully indexed. The oldest run may be partly purged.
+// missingRows reports runs of which numbers are missing in the index. The oldest run may be partly
+// purged, and is not checked.
 func (v *verifier) missingRows(bucket []byte, index *runIndex) {
 	for run := v.first/eventlog.RunSize*eventlog.RunSize + eventlog.RunSize; run < index.end && !v.broken[string(bucket)]; run += eventlog.RunSize {
 		if n := index.unlisted[run]; n > 0 {
@@ -447,7 +450,7 @@ func (v *verifier) missingRows(bucket []byte, index *runIndex) {
 	}
 }
 
-// deliveryTo returns a problem unless the delivery is to the webhook, or is purged.
+// deliveryTo returns a problem unless the delivery goes to the webhook, or has been purged.
 func (v *verifier) deliveryTo(number uint64, webhook []byte) (problem string) {
 	to, unknown := v.recipient(number)
 	return unless(number < v.first || unknown == "" && bytes.Equal(to, webhook), fmt.Sprintf("there is no delivery %d to that webhook", number))

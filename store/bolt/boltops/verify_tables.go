@@ -20,30 +20,30 @@ import (
 // A table describes the rows of a bucket.
 type table struct {
 	bucket []byte
-	key    func(k []byte) (malformed string) // nil: any key is valid
+	key    func(k []byte) (malformed string) // checks the form of a key; nil if any key is valid
 
-	// check decodes a row, and returns the rows that other buckets must have for it: index rows,
-	// and rows to which it refers. nil: any value is valid.
+	// check decodes a row. It returns the rows that must exist in other buckets because of it: its
+	// index rows, and the rows to which it refers. nil means that any value is valid.
 	check func(v *verifier, k, value []byte) (refs []ref, malformed string)
 
-	// owner returns the row that an index row belongs to; that row's refs must include the index
-	// row, or else orphan is the problem. nil: the bucket is no index, or its rows may outlive
-	// their owners.
+	// owner returns the row to which an index row belongs. If that row's refs do not include the
+	// index row, orphan is the problem to report. owner is nil if the bucket is no index, or if
+	// its rows may outlive their owners.
 	owner  func(v *verifier, k, value []byte) (bucket, key []byte)
 	orphan string
 
-	count func(r *Report, value []byte) // counts a row; nil: rows are not counted
+	count func(r *Report, value []byte) // counts a row; nil if rows are not counted
 }
 
-// A ref is a row that another bucket must have.
+// A ref is a row that must exist in another bucket.
 type ref struct {
 	bucket, key []byte
-	has         func(value []byte) bool // nil: any value is valid
-	// If the row is missing or wrong; empty: "<bucket> does not have it".
+	has         func(value []byte) bool // checks the value; nil if any value is valid
+	// Text of the problem if the row is missing or wrong; empty means "<bucket> does not have it".
 	problem string
 }
 
-// tables are all buckets without the event buckets, see eventTables.
+// tables are all buckets except the buckets in eventTables.
 var tables = []table{
 	{bucket: schema.Meta, check: (*verifier).meta},
 	{bucket: schema.Keys, key: exactly(len(driver.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
@@ -81,7 +81,7 @@ var tables = []table{
 	{bucket: schema.RecoveryTimes, key: atLeast(9, "a time and a recovery"), check: wantEmpty, owner: func(_ *verifier, k, _ []byte) (bucket, key []byte) {
 		return schema.Recoveries, k[8:]
 	}, orphan: "there is no such recovery"},
-	// Some of the recoveries may be purged.
+	// Some of the listed recoveries may have been purged.
 	{bucket: schema.WebhookRecoveries, check: func(_ *verifier, webhook, value []byte) ([]ref, string) {
 		ids, err := record.DecodeIDs(value)
 		return []ref{{schema.WebhookIDs, webhook, nil, "there is no such webhook"}}, unless(err == nil && len(ids) <= driver.MaxRecoveries, cannotBeRead)
@@ -93,7 +93,7 @@ var tables = []table{
 		}
 		return []ref{{bucket: schema.RequestTimes, key: record.RequestTimeKey(r.At, k)}}, unless(err == nil, cannotBeRead)
 	}},
-	// The request may have been made again, or removed.
+	// The request may have been stored again at another time, or removed.
 	{bucket: schema.RequestTimes, key: prefixed(9), check: wantEmpty},
 	{bucket: schema.Alerts, key: prefixed(0), check: wantVersion},
 	{bucket: schema.DueAlerts, key: prefixed(0)},
@@ -116,7 +116,7 @@ func unless(ok bool, problem string) string {
 	return problem
 }
 
-// exactly returns a check for keys of that length.
+// exactly returns a check for keys of the given length.
 func exactly(length int, want string) func([]byte) string {
 	return func(k []byte) string { return unless(len(k) == length, "malformed key: want "+want) }
 }
@@ -125,7 +125,7 @@ func atLeast(length int, want string) func([]byte) string {
 	return func(k []byte) string { return unless(len(k) >= length, "malformed key: want "+want) }
 }
 
-// prefixed returns a check for keys with a prefixed account at a position.
+// prefixed returns a check for keys that have a prefixed account at an offset.
 func prefixed(at int) func([]byte) string {
 	return func(k []byte) string {
 		_, _, ok := split(k[min(at, len(k)):])
@@ -133,8 +133,8 @@ func prefixed(at int) func([]byte) string {
 	}
 }
 
-// accountRow checks a key of the bucket accounts. The empty account, which is the host, has audit
-// entries.
+// accountRow checks a key of the bucket accounts. The account may be empty: audit entries of the
+// host have no account.
 func accountRow(k []byte) string {
 	if len(k) > 0 && k[0] == 0 {
 		return ""
@@ -161,7 +161,7 @@ func wantEmpty(_ *verifier, _, value []byte) ([]ref, string) {
 	return nil, unless(len(value) == 0, "malformed: want a key only")
 }
 
-// split returns the account, or another prefixed part, and the rest of a key.
+// split splits a key into its first part, which is prefixed with its length, and the rest.
 func split(key []byte) (head, tail string, ok bool) {
 	length, n := binary.Uvarint(key)
 	if n <= 0 || length == 0 || length > uint64(len(key)-n) {
@@ -175,12 +175,13 @@ func equals(want []byte) func([]byte) bool {
 	return func(value []byte) bool { return bytes.Equal(value, want) }
 }
 
-// A verifier checks the rows of a file. It assumes that buckets with damaged pages have every row.
+// A verifier checks the rows of a file. It assumes that a bucket with damaged pages has every row
+// that other buckets require.
 type verifier struct {
 	tx     *bbolt.Tx
 	report *Report
 	broken map[string]bool
-	// dataKey opens the signing secrets; nil: unknown, or they are in plain text.
+	// dataKey opens the signing secrets; nil if it is unknown or the secrets are in plain text.
 	dataKey *signing.DataKey
 	eventState
 }
@@ -194,7 +195,7 @@ func (v *verifier) run() {
 	for _, name := range schema.Buckets {
 		if v.tx.Bucket(name) == nil {
 			v.report.add(Problem{Bucket: string(name), What: "the bucket is missing"})
-			return // other buckets could not refer to it
+			return // other buckets cannot refer to such a row
 		}
 	}
 	v.check(tables)
@@ -233,7 +234,7 @@ func (v *verifier) checkRow(t *table, k, value []byte) (problem string) {
 	return ""
 }
 
-// decode returns the refs of a row.
+// decode checks a row and returns its refs.
 func (v *verifier) decode(t *table, k, value []byte) (refs []ref, malformed string) {
 	if t.key != nil {
 		malformed = t.key(k)
@@ -244,8 +245,8 @@ func (v *verifier) decode(t *table, k, value []byte) (refs []ref, malformed stri
 	return refs, malformed
 }
 
-// isOwned reports whether the owner of an index row refers to it. A malformed owner is reported
-// itself.
+// isOwned reports whether the owner of an index row refers to that row. It returns true if the
+// owner is malformed, which is reported separately.
 func (v *verifier) isOwned(t *table, k, value []byte) bool {
 	bucket, key := t.owner(v, k, value)
 	found, ok := v.get(bucket, key)
@@ -284,7 +285,7 @@ func (v *verifier) problem(bucket, key []byte, what string) {
 	v.report.add(Problem{string(bucket), fmt.Sprintf("%q", key), what})
 }
 
-// get returns a row of another bucket; ok is false if that bucket has damaged pages.
+// get returns a row of another bucket. ok is false if that bucket has damaged pages.
 func (v *verifier) get(bucket, key []byte) (value []byte, ok bool) {
 	if v.broken[string(bucket)] {
 		return nil, false
@@ -292,15 +293,15 @@ func (v *verifier) get(bucket, key []byte) (value []byte, ok bool) {
 	return v.tx.Bucket(bucket).Get(key), true
 }
 
-// isErasing reports whether the account is under erasure, or whether that is unreadable. Rows that
-// refer to rows of such an account may be deleted already.
+// isErasing reports whether the account is under erasure, or may be because that is unreadable.
+// During an erasure, rows that refer to the account's rows may already be deleted.
 func (v *verifier) isErasing(account string) bool {
 	value, ok := v.get(schema.Erasures, []byte(account))
 	return !ok || value != nil
 }
 
-// isWrong reports whether err means a damaged secret. Without the data key, sealed secrets cannot
-// be opened.
+// isWrong reports whether err means a damaged secret. It ignores sealed secrets that cannot be
+// opened because the data key is missing.
 func (v *verifier) isWrong(err error) bool {
 	return err != nil && (v.dataKey != nil || !errors.Is(err, signing.ErrSealed))
 }
@@ -375,7 +376,7 @@ func (v *verifier) account(k, value []byte) (refs []ref, malformed string) {
 	case isKey:
 		refs = []ref{{schema.Keys, row.Hash, func(value []byte) bool {
 			_, alias := record.DecodeAlias(value)
-			key := decodeKey(row.Hash, value) // a damaged key is reported itself
+			key := decodeKey(row.Hash, value) // the damaged key itself is reported
 			return !alias && (key == nil || key.Account == account && key.ID == id)
 		}, "there is no key of that hash, account and ID"}}
 	case len(row.Hash) > 0 || row.Last == 0:
@@ -412,7 +413,7 @@ func (v *verifier) webhook(k, value []byte) ([]ref, string) {
 	return refs, ""
 }
 
-// webhookOf returns the webhook to which a row of ID and account belongs.
+// webhookOf returns the row of the webhook with that ID and account.
 func webhookOf(_ *verifier, id, account []byte) (bucket, key []byte) {
 	return schema.Webhooks, record.Prefixed(string(account), string(id))
 }

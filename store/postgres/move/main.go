@@ -1,5 +1,5 @@
 // Move copies everything from one store to another, compares both, and marks a source file as left
-// so that it is not used again. Stop the host before, and start it on the other store afterwards.
+// so that it is not used again. Stop the host first; afterwards start it on the target store.
 //
 //	go run github.com/storageapi/storageapi/store/postgres/move -from storage.db -to postgres://user:password@localhost/storage
 //	go run github.com/storageapi/storageapi/store/postgres/move -from postgres://user:password@localhost/storage -to back.db

@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// From one file to another: it takes no database to see that the program works.
+// The test copies from one file to another, so that it needs no database.
 func TestMove(t *testing.T) {
 	dir := t.TempDir()
 	from, to, position := filepath.Join(dir, "from.db"), filepath.Join(dir, "to.db"), filepath.Join(dir, "position")

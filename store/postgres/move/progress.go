@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A place is how far a copy has come. It is kept in a file.
+// A place is the progress of a copy, which is kept in a file.
 type place struct {
 	from, to string
 	records  int

@@ -19,8 +19,8 @@ const (
 var bodyBuffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
 // read reads up to maxResponseBody bytes of the body. It returns the beginning with the secrets
-// redacted, and whether it read the whole body. It drops a compressed body, since decompression
-// could exceed any limit on memory.
+// redacted, and whether it read the whole body. It drops a compressed body, since decompressing
+// it could take any amount of memory.
 func (h *head) read(secrets []string) (kept string, whole bool) {
 	buffer := bodyBuffers.Get().(*[maxResponseBody]byte)
 	defer bodyBuffers.Put(buffer)

@@ -8,8 +8,8 @@ import (
 )
 
 // A Canceler cancels a Post from any goroutine, and lets others wait until its owner has called
-// End. The zero Canceler is ready to use. It replaces a context and a WaitGroup at a lower cost,
-// which matters because every Post needs one.
+// End. The zero Canceler is ready to use. Every Post needs one, so it matters that a Canceler
+// costs less than a context and a WaitGroup.
 type Canceler struct {
 	mu       sync.Mutex
 	canceled bool
@@ -35,8 +35,8 @@ func (c *Canceler) Canceled() bool {
 	return c.canceled
 }
 
-// hold sets the closer for Cancel to close (nil: none), and reports whether the Post has not
-// been canceled.
+// hold sets the closer that Cancel closes; nil means none. It returns false if the Post has
+// already been canceled.
 func (c *Canceler) hold(held io.Closer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *Canceler) until(deadline time.Time) (ctx context.Context, release func(
 	return ctx, func() { c.hold(nil); cancel() }
 }
 
-// closer is a function as an [io.Closer].
+// closer makes a function an [io.Closer].
 type closer func()
 
 func (c closer) Close() error { c(); return nil }
@@ -65,7 +65,7 @@ func (c *Canceler) Sleep(until time.Time) {
 	<-ctx.Done()
 }
 
-// End promises that its caller will send nothing more.
+// End declares that its caller will send nothing more.
 func (c *Canceler) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

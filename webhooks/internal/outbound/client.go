@@ -14,7 +14,7 @@ const bodyTimeout = time.Second
 // A Client makes POSTs over a shared pool of connections.
 type Client struct {
 	dial     func(ctx context.Context, by caller, address string) (net.Conn, error)
-	tls      *tls.Config // nil, in tests only: plain HTTP
+	tls      *tls.Config // nil means plain HTTP, in tests only
 	pool     pool
 	sessions sessions
 	reach    reach
@@ -22,10 +22,10 @@ type Client struct {
 	keepsAll bool // in tests only: keep connections that cannot be polled, too
 }
 
-// New returns a client that dials through the guard and verifies receivers against roots (nil:
-// the system's). It keeps up to maxIdle connections and twice as many TLS sessions for later
-// requests. It closes idle connections while all connections together would exceed three
-// quarters of the process's file descriptors, because the host needs some of its own.
+// New returns a client that dials through the guard and verifies receivers against roots; nil
+// means the system's. It keeps up to maxIdle connections and twice as many TLS sessions for later
+// requests. It closes idle connections while all connections together would exceed three quarters
+// of the process's file descriptors, because the host needs some for itself.
 func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 	return &Client{
 		dial:     guard.dial,
@@ -35,8 +35,6 @@ func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 	}
 }
 
-// DialThrough makes the client connect through dial, bypassing the guard. It is for tests: in a
-// testing/synctest bubble, receivers must be in memory.
 func (c *Client) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.dial = func(ctx context.Context, _ caller, address string) (net.Conn, error) {
 		return dial(ctx, "tcp", address)
@@ -82,7 +80,7 @@ type Request struct {
 	Secrets func() []string
 }
 
-// A Standing is a target's record from earlier requests.
+// A Standing says how earlier requests to a target ended.
 type Standing uint8
 
 // The standings.
@@ -101,8 +99,8 @@ type caller struct {
 // A Field is a header field.
 type Field struct{ Name, Value string }
 
-// Post makes one request; cancel can end it early. After a failure for which this host may be
-// to blame, Post takes up to two seconds beyond the deadline to find the cause. It sets
+// Post makes one request; cancel can end it early. After a failure that this host may have
+// caused, Post takes up to two seconds beyond the deadline to find the cause. It sets
 // [Response.Status] if any HTTP response came, and [Response.Failure] otherwise.
 func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 	by := caller{r.Owner, r.Standing}
@@ -166,7 +164,7 @@ func (c *Client) send(cancel *Canceler, by caller, address string, request []byt
 	}
 }
 
-// connect returns a new connection. While the host has run out of a resource such as file
+// connect returns a new connection. If the host has run out of a resource such as file
 // descriptors, connect closes idle connections and tries again.
 func (c *Client) connect(cancel *Canceler, by caller, address string, deadline time.Time) (*conn, error) {
 	ctx, release := cancel.until(deadline)
@@ -187,8 +185,8 @@ func (c *Client) connect(cancel *Canceler, by caller, address string, deadline t
 	return conn, nil
 }
 
-// dialTLS dials and does the TLS handshake. If a handshake that offers a session fails, dialTLS
-// dials again without one: some receivers break off when a session is offered.
+// dialTLS dials and does the TLS handshake. Some receivers break off a handshake that offers a
+// session. So if such a handshake fails, dialTLS dials again without a session.
 func (c *Client) dialTLS(ctx context.Context, by caller, address string) (*conn, error) {
 	resumption := &session{all: &c.sessions, address: address}
 	for {
@@ -218,7 +216,7 @@ func (c *Client) dialTLS(ctx context.Context, by caller, address string) (*conn,
 	}
 }
 
-// done returns a connection to the pool, or closes it if it cannot carry another request.
+// done returns a connection to the pool, or closes it if it cannot be used for another request.
 func (c *Client) done(cancel *Canceler, conn *conn, whole bool) {
 	active := cancel.hold(nil)
 	if conn.end(whole) && active && conn.isFrugal() && (conn.transport.canPoll() || c.keepsAll) {

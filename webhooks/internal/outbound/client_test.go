@@ -121,7 +121,7 @@ func TestClient_OutOfDescriptors_ClosesIdleConnections(t *testing.T) {
 		t.Errorf("%d idle connections, want %d: all that are open", idle, open.Load())
 	}
 	client.CloseIdle()
-	open.Store(descriptors) // all in use elsewhere
+	open.Store(descriptors) // all descriptors are used elsewhere
 	if response := tryPost(t, client, "host.example.com"); response.Failure != errExhausted || response.Fault != Ours {
 		t.Errorf("without a free descriptor: got %+v, want %v", response, errExhausted)
 	}
@@ -254,7 +254,8 @@ func TestSessions_ReceiverRejectsItsOwnSession_HandshakeIsRepeatedWithoutIt(t *t
 	}
 }
 
-// Connections and sessions hold the receiver's certificates, staples and tickets in memory.
+// Connections and sessions keep the receiver's certificates, stapled responses and tickets in
+// memory.
 func TestClient_ReceiverWithLargeTLSState_ConnectionIsNotKept(t *testing.T) {
 	t.Parallel()
 	junk := bytes.Repeat([]byte("x"), 2*maxSession)
@@ -320,7 +321,7 @@ func TestClient_AnswerOnIdleConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 			want     Response
 		}{
 			{true, Proven, Response{Failure: errConnect, Fault: Theirs}},
-			{false, Untried, Response{Failure: errConnect, Fault: Theirs}}, // strangers are no evidence
+			{false, Untried, Response{Failure: errConnect, Fault: Theirs}}, // untried receivers are no evidence
 			{false, Proven, Response{Failure: errOffline, Fault: Ours}},
 		} {
 			answers := test.answers
@@ -346,8 +347,8 @@ func TestClient_AnswerOnIdleConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 }
 
 // If many connections are in use, for example to one customer's receivers that hang, the client
-// closes idle ones before the process runs out of descriptors, which the host needs for its own
-// clients.
+// closes idle ones before the process runs out of descriptors, because the host needs some for
+// its own connections.
 func TestClient_ManyConnectionsInUse_ClosesIdleConnections(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const kept, hanging, most = 100, 100, 150

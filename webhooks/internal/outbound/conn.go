@@ -8,7 +8,7 @@ import (
 
 // A conn is an HTTP/1.1 connection to a receiver that carries one exchange at a time. The
 // goroutine that makes the POST reads and writes by itself. An [http.Transport] has two more
-// goroutines per connection, and the hand-over between the three costs as much as all the rest.
+// goroutines per connection, and passing data between the three costs as much as everything else.
 type conn struct {
 	net.Conn  // TLS, except in tests
 	transport *transport
@@ -17,7 +17,7 @@ type conn struct {
 	limited   limitedConn
 	reader    *bufio.Reader // reads from limited; nil while idle
 	place                   // in the pool's lists, while idle
-	taken     bool          // from the pool, which reserves a place for it
+	taken     bool          // taken from the pool, which reserves a place for it
 	inUse     bool          // counted in pool.inUse
 
 	sending chan error // result of writing a long request; nil if none is being written
@@ -29,8 +29,8 @@ func newConn(address string, secure net.Conn, transport *transport) *conn {
 	return c
 }
 
-// readers pools the readers of idle connections: their buffers are a quarter of a connection's
-// memory.
+// readers pools the readers of connections: their buffers are a quarter of a connection's memory,
+// and an idle connection needs none.
 var readers = sync.Pool{New: func() any { return new(bufio.Reader) }}
 
 // wake gives an idle connection a reader.
@@ -39,7 +39,7 @@ func (c *conn) wake() {
 	c.reader.Reset(&c.limited)
 }
 
-// rest releases the reader until wake. The reader must have no buffered bytes.
+// rest releases the reader until wake is called. The reader must have no buffered bytes.
 func (c *conn) rest() {
 	c.reader.Reset(nil)
 	readers.Put(c.reader)
@@ -75,11 +75,11 @@ func (c *conn) exchange(request []byte) (head, error) {
 	return h, err
 }
 
-// maxWrite is the longest request, in bytes, that can be written without waiting for the
-// receiver to read.
+// maxWrite is the maximum size, in bytes, of a request that can be written without waiting for
+// the receiver to read.
 const maxWrite = 16 << 10
 
-// write writes a request. It writes a long one in a goroutine, because a receiver may respond
+// write writes a request. It writes a long request in a goroutine, because a receiver may respond
 // early and never read the rest.
 func (c *conn) write(request []byte) error {
 	if len(request) <= maxWrite {
@@ -95,8 +95,9 @@ func (c *conn) write(request []byte) error {
 	return nil
 }
 
-// end ends an exchange and reports whether the connection can carry another one: the request was
-// sent and the response read completely (whole), and no other bytes have been received.
+// end ends an exchange and reports whether the connection can be used for another one. This
+// requires that the request was sent and the response read completely (whole), and that no other
+// bytes were received.
 func (c *conn) end(whole bool) bool {
 	if c.sending != nil {
 		select {
@@ -112,7 +113,7 @@ func (c *conn) end(whole bool) bool {
 	return whole && c.reader.Buffered() == 0
 }
 
-// isFrugal reports whether the connection uses little enough memory to be kept.
+// isFrugal reports whether the connection uses so little memory that it may be kept.
 func (c *conn) isFrugal() bool { return c.session == nil || !c.session.large }
 
 // close closes the connection without a TLS close_notify alert, since writing it could block.

@@ -15,8 +15,8 @@ const (
 
 // dialAny connects to one of a name's addresses, as [net.Dialer] does: one address after the
 // other, and after fallbackDelay the second address family in parallel (Happy Eyeballs, RFC
-// 8305). It tries only the first maxAddresses of each family, because a name's owner can
-// point it at thousands of addresses that belong to others.
+// 8305). It tries only the first maxAddresses of each family, because a name's owner can point it
+// at thousands of addresses of others.
 func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var first, second []netip.Addr
 	for _, addr := range addrs {
@@ -97,8 +97,8 @@ func dialEach(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port 
 	return nil, failed
 }
 
-// betterError returns the error that says more about the receiver: the earlier one, unless it
-// is nil or only says that this host cannot reach addresses of that family.
+// betterError returns the error that says more about the receiver. This is the earlier error,
+// unless it is nil or only says that this host cannot reach addresses of that family.
 func betterError(earlier, later error) error {
 	if earlier == nil || suspect(earlier) == likelyHost && suspect(later) != likelyHost {
 		return later

@@ -5,11 +5,11 @@
 //	response := client.Post(new(outbound.Canceler), outbound.Request{Target: target, Body: body, Deadline: deadline})
 //
 // A Client never dials an address that its [Guard] refuses, even if a name resolves to it later.
-// It uses no proxy, follows no redirect, verifies TLS, and bounds time, memory and DNS lookups.
-// Bytes that a receiver sends unasked on an idle connection are never mistaken for a response.
-// A failed POST returns a text without any part of the URL or of the received bytes, and a
-// [Fault]: the receiver's or this host's.
+// It uses no proxy, follows no redirect, verifies TLS, and limits time, memory and DNS lookups.
+// It never mistakes bytes that a receiver sends on an idle connection for a response. For a
+// failed POST it returns a text without any part of the URL or of the received bytes, and a
+// [Fault], which says whether the receiver or this host caused the failure.
 //
-// The package knows hosts, bytes, limits and kinds of failure. Its caller chooses the requests
-// and their times, and interprets the status.
+// The package deals only with hosts, bytes, limits and kinds of failure. Its caller chooses the
+// requests and their times, and interprets the status.
 package outbound

@@ -73,13 +73,13 @@ func classify(err error) Failure {
 	case broken(err):
 		return errBroke
 	case operation != nil, errors.As(err, new(tls.RecordHeaderError)):
-		return errHandshake // an alert: a TLS 1.3 server may refuse after the client's last message
+		return errHandshake // an alert: a TLS 1.3 server may refuse the handshake after the client's last message
 	}
 	return errProtocol
 }
 
-// classifyHandshake returns a TLS failure for err, or err itself if the connection below TLS
-// failed.
+// classifyHandshake returns a TLS failure for err. If the connection below TLS failed, it returns
+// err itself.
 func classifyHandshake(err error) error {
 	switch {
 	case errors.As(err, new(x509.UnknownAuthorityError)):
@@ -96,7 +96,7 @@ func classifyHandshake(err error) error {
 	return errHandshake
 }
 
-// broken reports whether the connection itself failed, rather than the protocol spoken on it.
+// broken reports whether the connection itself failed, rather than TLS or HTTP on it.
 func broken(err error) bool {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation.Op == "read" || operation.Op == "write" // crypto/tls uses other names

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// A Fault says which side caused a Post without a response.
+// A Fault says which side caused a Post to end without a response.
 type Fault uint8
 
 const (
@@ -16,25 +16,26 @@ const (
 	Busy                // this client: too many lookups are waiting
 )
 
-// A suspicion is the likely cause of an error, judged from the error alone.
+// A suspicion is the likely cause of an error, as far as the error alone shows it.
 type suspicion uint8
 
 const (
 	receiverFault  suspicion = iota
-	likelyReceiver           // unless other receivers fail too; certain if none was ever reached
+	likelyReceiver           // unless other receivers fail too; certain if no receiver was ever reached
 	likelyHost               // unless other receivers answer
 	clientBusy
 	hostFault
 )
 
-// exhausted are the errors of a host that has run out of a resource.
+// exhausted lists the errors that mean that the host has run out of a resource.
 var exhausted = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
 
-// unreachable are the errors of a host that has no free port, no network, or no route to the
-// dialed address.
+// unreachable lists the errors that mean that the host has no free port, no network, or no route
+// to the dialed address.
 var unreachable = []error{syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN}
 
-// isAny reports whether err is one of targets. The error of a lookup holds its cause as text only.
+// isAny reports whether err is one of targets. It also compares the text, because the error of a
+// lookup holds its cause only as text.
 func isAny(err error, targets []error) bool {
 	var dns *net.DNSError
 	isLookup := errors.As(err, &dns)

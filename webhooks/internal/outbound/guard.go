@@ -13,23 +13,23 @@ import (
 // registries do not list it.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
-// A name with only private addresses fails with errNoAddress, as an unknown name does: otherwise
-// owners could find out which names exist in the host's own network.
+// A name with only private addresses fails with errNoAddress, like an unknown name. Otherwise
+// owners of webhooks could find out which names exist in the host's own network.
 var (
 	errBlocked   = Failure{KindBlocked, "the address is in a private or reserved network"}
 	errNoAddress = Failure{KindDNS, "the host name has no public address"}
 )
 
-// A Guard refuses to dial IANA's special-purpose addresses, except for networks and host names
-// that it was given as allowed.
+// A Guard refuses to dial IANA's special-purpose addresses, except for the networks and host
+// names given to NewGuard.
 type Guard struct {
 	addresses *ssrf.Guardian
 	names     map[string]bool // allowed, as returned by plainHost
 	lookups   lookups
 }
 
-// NewGuard returns a guard that allows the networks and the host names. IPv4 networks must be
-// given as such, not mapped to IPv6.
+// NewGuard returns a guard that allows the networks and the host names. IPv4 networks must not be
+// given as IPv6-mapped networks.
 func NewGuard(networks []netip.Prefix, names []string) *Guard {
 	var v4, v6 []netip.Prefix
 	for _, prefix := range networks {
@@ -57,8 +57,8 @@ func (g *Guard) Refuses(addr netip.Addr) bool { return g.addresses.SafeAddr(addr
 // allowsName reports whether a host may be dialed at any address.
 func (g *Guard) allowsName(host string) bool { return g.names[plainHost(host)] }
 
-// dial connects to a host and port. Each address of a name is checked just before it is dialed,
-// when it can no longer change.
+// dial connects to a host and port. It checks each address of a name just before it dials the
+// address, when the address can no longer change.
 func (g *Guard) dial(ctx context.Context, by caller, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

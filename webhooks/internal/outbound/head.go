@@ -7,19 +7,19 @@ import (
 	"net/http"
 )
 
-// A head is the head of a final response, with its body still unread.
+// A head is the head of a final response. The body is still unread.
 type head struct {
 	status int
-	header http.Header // nil: no field matters
-	body   io.Reader   // nil: no body
-	last   bool        // the connection cannot be reused
+	header http.Header // nil if no field matters
+	body   io.Reader   // nil if there is no body
+	last   bool        // the connection cannot be reused afterwards
 }
 
 // postRequest makes [http.ReadResponse] parse responses to POST.
 var postRequest = &http.Request{Method: http.MethodPost}
 
-// readHead reads the head of the final response. It parses plain heads, which are almost all,
-// itself, because net/http allocates a dozen objects for each; net/http parses the rest.
+// readHead reads the head of the final response. Almost all heads are plain. It parses these
+// itself, because net/http allocates a dozen objects for each head; net/http parses the rest.
 func readHead(from *bufio.Reader) (head, error) {
 	for {
 		switch _, err := from.Peek(1); err {
@@ -45,7 +45,7 @@ func readHead(from *bufio.Reader) (head, error) {
 		if code >= 100 && code <= 199 && code != http.StatusSwitchingProtocols {
 			continue
 		}
-		// A 101 response is followed by another protocol without an end. Statuses below 100 are
+		// A 101 response is followed by another protocol, which has no end. Statuses below 100 are
 		// undefined.
 		r := head{status: code, header: full.Header, last: full.Close || code <= 199}
 		if full.Body != http.NoBody {
@@ -55,9 +55,9 @@ func readHead(from *bufio.Reader) (head, error) {
 	}
 }
 
-// plain parses a plain head and returns its size in bytes, or 0 if received does not begin with
-// one. A plain head is complete, of HTTP/1.1, successful, states the length of its body, and has
-// no other field that matters.
+// plain parses a plain head and returns its size in bytes, or 0 if received does not begin with a
+// plain head. A plain head is complete, of HTTP/1.1, has a 2xx status, states the length of its
+// body, and has no other field that matters.
 func plain(received []byte, from *bufio.Reader) (r head, size int) {
 	end := bytes.Index(received, []byte("\r\n\r\n"))
 	if end < 0 {
@@ -81,7 +81,7 @@ func plain(received []byte, from *bufio.Reader) (r head, size int) {
 		case !isPlain || !isWord(name) || !isPrintable(value):
 			return head{}, 0
 		case bytes.EqualFold(name, []byte("Content-Length")):
-			if stated { // even if the first value was invalid
+			if stated { // repeated, even if the first value was invalid
 				return head{}, 0
 			}
 			length, stated = decimal(bytes.Trim(value, " ")), true

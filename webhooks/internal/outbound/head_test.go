@@ -36,7 +36,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// oddHeads combine features that must not be judged one by one.
+// oddHeads have features that must be judged together.
 var oddHeads = []string{
 	"HTTP/1.1 299 \r\nContent-Length: 007\r\nTrailer: x\r\nKeep-Alive: timeout=5\r\n\r\nabcdefgh",
 	"HTTP/1.1 206  \r\nUpgrade: h2\r\nRetry-After: 1\r\nContent-Length:  3\r\n\r\nabc",
@@ -53,8 +53,9 @@ var oddHeads = []string{
 	"HTTP/1.1 999 ?\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 3\r\n\r\n", "HTTP/1.1 -01 ?\r\n\r\n",
 }
 
-// readHead agrees with net/http on the final response, its length, and whether the connection
-// can be reused. An [http.Transport] does not reuse one after a final status below 200.
+// FuzzPlain checks that readHead and net/http agree on the final response, its length, and
+// whether the connection can be reused. An [http.Transport] reuses no connection after a final
+// status below 200.
 func FuzzPlain(f *testing.F) {
 	for _, head := range append(plainHeads, oddHeads...) {
 		f.Add(head)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// CheckHost validates the host of a URL. It returns "" or a message: the host is malformed, or
-// an address that the guard refuses. It does not look names up, because their addresses are
-// checked when they are dialed.
+// CheckHost validates the host of a URL. It returns "" if the host is valid, or a message if the
+// host is malformed or an address that the guard refuses. It does not look names up, because
+// their addresses are checked when they are dialed.
 func (g *Guard) CheckHost(host string) string {
 	const refused = "must be a public address, not one in a private or reserved network"
 	host = plainHost(host)
@@ -43,8 +43,8 @@ func (g *Guard) CheckHost(host string) string {
 	return ""
 }
 
-// isNumber reports whether a resolver could read a host that ends in this label as an IPv4
-// address in decimal, octal or hexadecimal.
+// isNumber reports whether label, the last of a host, makes the host look like an IPv4 address in
+// decimal, octal or hexadecimal to some resolvers.
 func isNumber(label string) bool {
 	digits, hex := strings.CutPrefix(label, "0x")
 	if hex {

@@ -9,10 +9,10 @@ import (
 
 var errHTTP2 = Failure{KindProtocol, "the receiver speaks HTTP/2 only; HTTP/1.1 is needed"}
 
-// needsHTTP2 reports whether a receiver closed a new connection silently because it only speaks
-// HTTP/2. Most such receivers refuse in the handshake or answer with an HTTP/2 frame, but some
-// just close. If the receiver did not select HTTP/1.1, which was offered, needsHTTP2 offers
-// HTTP/2 on another connection.
+// needsHTTP2 reports whether a receiver closed a new connection without a response because it
+// only speaks HTTP/2. Most such receivers refuse in the handshake or answer with an HTTP/2 frame,
+// but some just close. If the receiver did not select HTTP/1.1, which was offered, needsHTTP2
+// offers HTTP/2 on another connection.
 func (c *Client) needsHTTP2(cancel *Canceler, by caller, conn *conn, deadline time.Time) bool {
 	secure, isTLS := conn.Conn.(*tls.Conn)
 	if !isTLS || secure.ConnectionState().NegotiatedProtocol != "" {
@@ -33,7 +33,7 @@ func (c *Client) needsHTTP2(cancel *Canceler, by caller, conn *conn, deadline ti
 }
 
 // isFrame reports whether the received bytes begin with an HTTP/2 SETTINGS or GOAWAY frame for
-// the connection. HTTP/1 cannot begin so.
+// the connection. An HTTP/1 response cannot begin with these bytes.
 func isFrame(from *bufio.Reader) bool {
 	if first, err := from.Peek(1); err != nil || first[0] != 0 {
 		return false

@@ -18,14 +18,14 @@ const (
 )
 
 // maxLookups is the number of lookups that may run concurrently for names of each standing and
-// all lower ones: names whose lookups are likely to hang leave room for others.
+// all lower ones, so that names whose lookups are likely to hang leave room for others.
 var maxLookups = [...]int{Failing: 64, Untried: 128, Proven: 256}
 
 var errCrowded = Failure{KindInternal, "too many host names are being looked up"}
 
 // lookups resolves host names. Concurrent callers for the same name share a lookup. No owner can
-// delay the others: an owner may use a fraction of the free slots, the owner with the fewest
-// running lookups goes first, and names whose last lookup failed, such as those of a dead name
+// delay the others: an owner may use a fraction of the free slots, and the owner with the fewest
+// running lookups goes first. Names whose last lookup failed, such as names of a dead name
 // server, get fewer slots than new names. The zero lookups is ready to use.
 type lookups struct {
 	resolve func(ctx context.Context, name string) ([]netip.Addr, error) // nil: the system's resolver
@@ -35,7 +35,7 @@ type lookups struct {
 	waiting []*lookup          // in order of arrival
 	running [Proven + 1]int    // for each standing, including lower ones
 	owners  map[string]int     // running lookups by owner
-	found   map[string]bool    // whether the last lookup of a name succeeded
+	found   map[string]bool    // by name: whether its last lookup succeeded
 }
 
 type lookup struct {
@@ -76,7 +76,7 @@ func (l *lookups) addresses(ctx context.Context, by caller, name string) ([]neti
 }
 
 // join returns the current lookup of a name, or a new one. A waiting lookup moves to the caller's
-// account if it starts sooner there.
+// owner if it starts sooner there.
 func (l *lookups) join(by caller, name string) *lookup {
 	if l.byName == nil {
 		l.byName, l.owners, l.found = make(map[string]*lookup), make(map[string]int), make(map[string]bool)
@@ -154,7 +154,8 @@ func (l *lookups) count(entry *lookup, n int) {
 }
 
 func (l *lookups) run(entry *lookup) {
-	// Do not cancel the lookup when its callers have gone: its thread would block nevertheless.
+	// Do not cancel the lookup when its callers have gone, since its thread would stay blocked
+	// anyway.
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	resolve := l.resolve

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A nameServer answers all names at once, except "slow…" after a second and "dead…" never.
+// A nameServer answers at once, except for "slow…", after a second, and "dead…", never.
 type nameServer struct{ running, most, calls atomic.Int64 }
 
 const deadFor = 20 * time.Second // duration of a lookup of a dead name
@@ -198,8 +198,8 @@ func TestLookups_ManyFailingReceiversAfterRestart_OthersDoNotWait(t *testing.T) 
 	})
 }
 
-// While dead names of many accounts fill all slots for new names, a proven receiver's name does
-// not wait, and another account's new name waits for one lookup to end.
+// While dead names of many accounts fill all slots for new names, the name of a proven receiver
+// does not wait, and a new name of another account waits until one lookup ends.
 func TestLookups_DeadNameServersOfManyAccounts_WaitIsBounded(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := &lookups{resolve: new(nameServer).resolve}

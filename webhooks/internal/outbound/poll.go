@@ -16,8 +16,8 @@ type transport struct {
 	polled  polled
 }
 
-// polled holds the arguments and results of a non-blocking read. It replaces a closure, which
-// would be allocated in each exchange.
+// polled holds the arguments and results of a non-blocking read. A closure would be allocated in
+// each exchange.
 type polled struct {
 	read func(fd uintptr) (done bool) // into b
 	b    []byte
@@ -41,9 +41,8 @@ func (t *transport) Read(b []byte) (int, error) {
 }
 
 // isQuiet reports whether an idle connection is open and has received no bytes, which would be
-// mistaken for the next response. It wakes the connection and sets its deadline. It reads
-// through TLS, which may have buffered bytes, and which survives a temporary error such as a
-// timeout.
+// mistaken for the next response. It wakes the connection and sets its deadline. It reads through
+// TLS, because TLS may have buffered bytes. TLS survives a temporary error such as a timeout.
 //
 // Writing the request from within this read would save a system call per exchange, but no
 // measurable time.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// needsPolling skips a test of idle connections on a system that keeps none.
+// needsPolling skips a test of idle connections on a system where none are kept.
 func needsPolling(t *testing.T) {
 	t.Helper()
 	if local, _ := connected(t); !newTransport(local).canPoll() {
@@ -63,8 +63,7 @@ func TestTransport_Polling_ReadsWithoutWaiting(t *testing.T) {
 	})
 }
 
-// Bytes sent unasked on a connection that cannot be polled would be mistaken for the next
-// response.
+// Unexpected bytes on a connection that cannot be polled would be mistaken for the next response.
 func TestClient_ConnectionCannotBePolled_IsNotKept(t *testing.T) {
 	t.Parallel()
 	for name, polls := range map[string]bool{"polled": true, "not polled": false} {

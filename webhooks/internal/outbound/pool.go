@@ -10,10 +10,10 @@ const (
 	idleTimeout = 90 * time.Second
 	sweepPause  = time.Second // minimum; batches connections that expire at about the same time
 
-	// A full pool keeps one in admitOneIn new connections, in place of a random idle one. With
-	// more hosts than places and events for one host after the other, least-recently-used
-	// eviction closes exactly the connections that are needed next, and reuses none. At two
-	// hosts per place, plain random eviction reuses 20 %, this policy 45 %, the optimum 50 %.
+	// A full pool keeps one in admitOneIn new connections, in place of a random idle one. If events
+	// go to one host after the other and there are more hosts than places, least-recently-used
+	// eviction closes exactly the connections that are needed next, and reuses none. At two hosts
+	// per place, plain random eviction reuses 20 %, this policy 45 %, the optimum 50 %.
 	admitOneIn = 4
 )
 
@@ -28,13 +28,13 @@ type pool struct {
 	top            map[string]*conn // most recently used idle connection by address
 	newest, oldest *conn            // idle connections by time of last use
 	idle           []*conn          // in no order
-	taken          int              // connections that hold a place while in use
+	taken          int              // number of connections that keep their place while in use
 	inUse          int              // taken and new connections, including those being dialed
 
-	// refused holds addresses to which a new connection was not kept. The next one is kept, so
-	// that a burst of events for one host does not connect for each event.
+	// refused holds addresses to which the last new connection was not kept. The next one is kept,
+	// so that a burst of events for one host does not connect for each event.
 	refused map[string]struct{}
-	expiry  *time.Timer // nil while no connection is idle
+	expiry  *time.Timer // nil if no connection is idle
 }
 
 // A place is the position of an idle connection in the pool's lists.
@@ -71,7 +71,7 @@ func (p *pool) pop(address string) *conn {
 }
 
 // begin counts a connection that is about to be dialed, and closes a random idle one if there
-// would be more than maxOpen. Call made after it.
+// would be more than maxOpen. The caller must call made after the dial.
 func (p *pool) begin() {
 	p.mu.Lock()
 	p.inUse++
@@ -85,7 +85,7 @@ func (p *pool) begin() {
 	}
 }
 
-// made records the outcome of the dial that begin announced: a connection, or nil if it failed.
+// made records the outcome of the dial that begin has counted: c is nil if it failed.
 func (p *pool) made(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *pool) drop(c *conn) {
 	c.close()
 }
 
-// endUse releases the place of a connection in use.
+// endUse gives up the place of a connection in use.
 func (p *pool) endUse(c *conn) {
 	if c.taken {
 		p.taken--
@@ -115,8 +115,8 @@ func (p *pool) endUse(c *conn) {
 	c.taken, c.inUse = false, false
 }
 
-// put makes a connection idle. It stays open until it is taken, expires or is evicted. A full
-// pool may close it at once if it is new.
+// put makes a connection idle. It stays open until it is taken, expires or is evicted. If the
+// pool is full, a new connection may be closed at once.
 func (p *pool) put(c *conn) {
 	c.rest()
 	if surplus := p.add(c); surplus != nil {
@@ -124,7 +124,8 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// add adds a connection, and returns one to close if the pool is full: an evicted one or c.
+// add adds c. If the pool is full, add returns a connection to close: an evicted connection, or
+// c.
 func (p *pool) add(c *conn) (surplus *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,7 +251,8 @@ func (p *pool) removeExpired(now time.Time) (removed []*conn) {
 }
 
 // release closes the least recently used eighth of the idle connections, and reports whether
-// there were any. It holds the lock, so that other callers wait for the freed descriptors.
+// there were any. It holds the lock meanwhile, so that other callers wait for the freed
+// descriptors.
 func (p *pool) release() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,17 +14,18 @@ const (
 	failureWindow = 5 * time.Minute // a failure is evidence for this long
 )
 
-// A reach decides whether this host can reach the network from how Posts end. It makes no
-// requests of its own. This host is to blame only while the receivers reached last, of several
-// owners if there are several, all fail and no receiver answers, on a new or an idle connection.
-// A receiver that was never reached is no evidence: anyone can have ten accounts with dead names.
+// A reach decides, from how Posts end, whether this host can reach the network. It makes no
+// requests itself. This host is to blame only if the receivers reached last all fail, and no
+// receiver answers on a new or an idle connection. If receivers of several owners were reached,
+// the failing ones must also be of several owners. A receiver that was never reached is no
+// evidence, because anyone can have ten accounts with names that do not resolve.
 type reach struct {
 	reached atomic.Bool // a receiver was reached in the life of this process
 	doubted atomic.Bool // a Post has failed since the last answer
 
 	mu            sync.Mutex
-	owners, hosts latest                         // reached last, by this process or another
-	failing       struct{ owners, hosts latest } // those that failed since the last answer
+	owners, hosts latest                         // the last ones reached, by this process or another
+	failing       struct{ owners, hosts latest } // the ones of these that failed since the last answer
 	answered      chan struct{}                  // closed by the next answer; used while doubted
 	offline       bool                           // this host is to blame until the next answer
 }
@@ -51,7 +52,7 @@ func (l *latest) has(name string) bool {
 	return slices.ContainsFunc(l[:], func(one named) bool { return one.name == name && !one.at.IsZero() })
 }
 
-// countSince returns how many names were added at or after start.
+// countSince returns the number of names that were added at or after start.
 func (l *latest) countSince(start time.Time) (n int) {
 	for _, one := range l {
 		if !one.at.IsZero() && !one.at.Before(start) {
@@ -73,7 +74,8 @@ func (r *reach) connected(by caller, address string) {
 	r.answer()
 }
 
-// answer records that a receiver was reached. It runs for each response, and seldom needs the lock.
+// answer records that a receiver was reached. It runs for each response, but seldom takes the
+// lock.
 func (r *reach) answer() {
 	if !r.doubted.Load() {
 		return
@@ -86,7 +88,7 @@ func (r *reach) answer() {
 	}
 }
 
-// fail records a failure. It returns a channel that the next answer closes, and whether this
+// fail records a failure. It returns a channel that the next answer will close, and whether this
 // host is already known to be offline.
 func (r *reach) fail(by caller, address string) (answered <-chan struct{}, offline bool) {
 	host, _, _ := net.SplitHostPort(address)
@@ -110,7 +112,7 @@ func (r *reach) fail(by caller, address string) (answered <-chan struct{}, offli
 }
 
 // judge decides whether this host is offline. It returns false if a receiver has answered since
-// the failure that returned the channel.
+// the failure for which fail returned the channel.
 func (r *reach) judge(answered <-chan struct{}) (offline bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

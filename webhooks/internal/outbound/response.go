@@ -11,8 +11,8 @@ import (
 type Response struct {
 	Status int // HTTP status; 0 if no response came
 
-	// Body is the beginning of the response body: at most 1 KiB of UTF-8 without NUL, invalid
-	// bytes replaced and secrets redacted.
+	// Body is the beginning of the response body: at most 1 KiB of UTF-8 without NUL. Invalid bytes
+	// are replaced and secrets redacted.
 	Body string
 
 	Failure  Failure // why no response came

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// maxSession is the maximum encoded size of a kept TLS session, in bytes: the receiver's
-// certificates, the verified chain, and the ticket. The session takes twice as much in memory.
+// maxSession is the maximum encoded size, in bytes, of a TLS session to keep: the receiver's
+// certificates, the verified chain, and the ticket. In memory the session takes twice as much.
 // Sessions with certificates of public authorities have 4,000 to 10,000 bytes; a receiver could
 // send 300,000.
 const maxSession = 32 << 10
 
 // sessions keeps the TLS sessions of up to max receivers, by address. When it is full, one in
-// admitOneIn new sessions replaces an arbitrary one, as in a pool.
+// admitOneIn new sessions replaces an arbitrary other one, as in a pool.
 type sessions struct {
 	max  int
 	mu   sync.Mutex
@@ -51,14 +51,14 @@ func (s *sessions) put(address string, state *tls.ClientSessionState) {
 }
 
 // A session is the [tls.ClientSessionCache] of one connection. It lets a receiver resume TLS
-// without sending a certificate and a signature. Its key is the address with the port; crypto/tls
-// would share sessions among all ports of a host.
+// without sending a certificate and a signature. Its key is the address with the port, because
+// crypto/tls would share sessions among all ports of a host.
 type session struct {
 	all     *sessions
 	address string
 	offered bool // this connection offered a session
 	refused bool // offer no session again
-	large   bool // the receiver would take too much memory
+	large   bool // the receiver's certificates take too much memory
 }
 
 func (s *session) Get(string) (*tls.ClientSessionState, bool) {
@@ -94,7 +94,8 @@ func (s *session) forget() {
 	s.all.put(s.address, nil)
 }
 
-// isLarge reports whether a receiver's certificates and stapled responses are too large to keep.
+// isLarge reports whether a receiver's certificates and stapled responses take too much memory to
+// keep the connection.
 func isLarge(state tls.ConnectionState) bool {
 	size := len(state.OCSPResponse)
 	for _, certificate := range state.PeerCertificates {

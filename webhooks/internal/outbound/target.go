@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Target is a receiver's address and the head that all requests to it begin with.
+// A Target is a receiver's address and the start of the head of all requests to it.
 type Target struct {
 	address string // host:port
 	head    []byte // the request line and the common header fields
@@ -35,7 +35,7 @@ func NewTarget(url string, header http.Header) (*Target, error) {
 	}, nil
 }
 
-// A message is an encoded request.
+// A message is an encoded request. Its buffer is pooled.
 type message struct{ bytes []byte }
 
 var messages = sync.Pool{New: func() any { return new(message) }}

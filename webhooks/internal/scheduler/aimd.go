@@ -15,8 +15,8 @@ func (w *webhook) limit() int {
 	return w.cap
 }
 
-// grow raises the cap, up to most. The cap grows by one after cap successes while it was fully
-// used. After an outage it doubles instead, at most once per rampStep.
+// grow raises the cap, up to most. After cap successes during which the cap was fully used, it
+// grows by one. After an outage it doubles instead, at most once per rampStep.
 func (w *webhook) grow(full bool, most int, now time.Time) {
 	switch {
 	case !full || w.cap == most:

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A bench is a scheduler between a small model of a store and a dispatcher that the test steps by
-// hand, in virtual time.
+// A bench connects a scheduler to a small model of a store and to a dispatcher. The test runs
+// their steps in virtual time.
 type bench struct {
 	*testing.T
 	s *Scheduler
@@ -150,13 +150,13 @@ func (b *bench) add(id string, numbers ...uint64) {
 	}
 }
 
-// addAfter is add for a delivery that is due later.
+// addAfter is like add, for a delivery that is due later.
 func (b *bench) addAfter(id string, number uint64, after time.Duration) {
 	b.store(id, number, after)
 	b.s.Add([]Pending{b.pending(id, number)})
 }
 
-// addFirst is add for a delivery that comes first.
+// addFirst is like add, for a delivery that is attempted first.
 func (b *bench) addFirst(id string, number uint64) {
 	b.store(id, number, 0)
 	p := b.pending(id, number)
@@ -164,7 +164,7 @@ func (b *bench) addFirst(id string, number uint64) {
 	b.s.Add([]Pending{p})
 }
 
-// addRecovered is add for recovered deliveries.
+// addRecovered is like add, for recovered deliveries.
 func (b *bench) addRecovered(id string, numbers ...uint64) {
 	for _, n := range numbers {
 		b.store(id, n, 0).recovered = true

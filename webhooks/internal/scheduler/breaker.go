@@ -7,13 +7,13 @@ import (
 
 const (
 	openAfter   = 5           // consecutive failures
-	minPause    = time.Second // first pause between half-open probes; doubles
+	minPause    = time.Second // first pause between half-open probes; the pauses double
 	maxPause    = time.Minute
 	pauseJitter = 0.2
 )
 
-// A health classifies a webhook by its recent attempts. The circuit breaker is open exactly if
-// the health is open.
+// A health classifies a webhook by its recent attempts. The circuit breaker is open if and only
+// if the health is open.
 type health uint8
 
 const (
@@ -54,11 +54,11 @@ func (s *Scheduler) setHealth(w *webhook, h health) {
 	s.count(w, w.held(), 1)
 }
 
-// fail records a failed attempt. It schedules the next probe after a pause if the breaker opens or
-// the attempt was a probe.
+// fail records a failed attempt. If the breaker opens, or the attempt was a probe, fail schedules
+// the next probe after a pause.
 func (s *Scheduler) fail(w *webhook, slot *Slot) {
 	w.failures++
-	if !w.trusted && !slot.requested && w.failures == openAfter { // otherwise the pauses continue
+	if !w.trusted && !slot.requested && w.failures == openAfter { // otherwise the pauses continue as before
 		w.pause = 0
 	}
 	w.trusted = false
@@ -75,8 +75,8 @@ func (s *Scheduler) fail(w *webhook, slot *Slot) {
 	w.turn = s.now.Add(s.jitter.Vary(w.pause, pauseJitter, w.id, strconv.FormatInt(s.now.UnixNano(), 10)))
 }
 
-// closeBreaker closes the breaker after a success. The cap leaves room for one attempt in
-// addition to the attempts that still hang.
+// closeBreaker closes the breaker after a success. The new cap allows one attempt in addition to
+// the attempts that still hang.
 func (w *webhook) closeBreaker(now time.Time, most int) {
 	w.failures, w.turn = 0, now
 	w.restart(now)
@@ -84,8 +84,8 @@ func (w *webhook) closeBreaker(now time.Time, most int) {
 }
 
 // Trust records evidence that a webhook's receiver is up. It closes an open breaker, which opens
-// again after a single failure. If an attempt began or ended within requestPause, the breaker
-// stays open: the next probe is brought forward, but leaves time for a requested attempt.
+// again after a single failure. If an attempt began or ended within the last requestPause, the
+// breaker stays open: the next probe comes sooner, but leaves time for a requested attempt.
 func (s *Scheduler) Trust(webhookID string) {
 	s.lock()
 	defer s.mu.Unlock()

@@ -81,8 +81,8 @@ func TestBreaker_Recovers_CapDoublesOnceASecond(t *testing.T) {
 	})
 }
 
-// A webhook that was failing when the process started, or when it was forgotten, starts with one
-// attempt and opens after one failure.
+// A webhook that was failing when the process started, or when the webhook was forgotten, starts
+// with one attempt, and its breaker opens after one failure.
 func TestBreaker_NewWebhookOfStandingFailing_OpensWithItsFirstFailure(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.hook(acct, Failing, "w")
@@ -139,7 +139,8 @@ func TestObserve_SuccessesThenFailure_CapGrowsAndHalves(t *testing.T) {
 	})
 }
 
-// Webhooks that hang keep a quarter of the slots. Their oldest attempts in excess are canceled.
+// Webhooks that hang may keep a quarter of the slots. Their oldest attempts beyond that are
+// canceled.
 func TestTick_ReceiversHangInAllSlots_ExcessAttemptsAreCanceled(t *testing.T) {
 	inBench(t, Config{Slots: 16}, func(b *bench) {
 		b.fill("hang", Proven, 8, 2)
@@ -192,7 +193,7 @@ func TestSuspend_WebhookHasNoOtherAttemptUntilEnd(t *testing.T) {
 	})
 }
 
-// While this process is paused its attempts seem to take long, but no receiver is to blame.
+// While this process is suspended its attempts seem to take long, but no receiver is to blame.
 func TestTick_ProcessWasPaused_BlamesNoReceiver(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Second} {
 		inBench(t, Config{}, func(b *bench) {

@@ -2,10 +2,11 @@ package scheduler
 
 import "time"
 
-// A pool counts the use of slots: of all, of one account's, or of those for unproven webhooks.
+// A pool counts the use of a set of slots: all slots, the slots of one account, or the slots for
+// unproven webhooks.
 type pool struct {
 	slots      int
-	webhooks   int // known
+	webhooks   int // known webhooks
 	slow       int // known webhooks that are slow
 	inFlight   int
 	restricted int // slots of unhealthy webhooks, except canceled attempts
@@ -13,16 +14,17 @@ type pool struct {
 	starved   bool // unproven webhooks wait for slots
 	searching bool // an attempt was just found late, and more may follow
 
-	finished   int       // attempts that ended without being canceled
-	finishedAt time.Time // end of the latest one
+	finished   int       // number of attempts that ended without being canceled
+	finishedAt time.Time // end of the latest of these
 }
 
 func (p *pool) full() bool { return p.inFlight >= p.slots }
 func (p *pool) free() int  { return p.slots - p.inFlight }
 
-// spare returns how many more slots unhealthy webhooks may take. Their share of the slots is the
-// share of slow webhooks among all, from one quarter to three quarters: if nearly all webhooks
-// are slow, few others need protection. While searching or starved, it is a quarter.
+// spare returns how many more slots unhealthy webhooks may take. Their share of the slots equals
+// the share of slow webhooks among all webhooks, but is at least one quarter and at most three
+// quarters: if nearly all webhooks are slow, few others need protection. While searching or
+// starved, it is a quarter.
 func (p *pool) spare() int {
 	share := max(1, p.slots/4)
 	if !p.starved && !p.searching {
@@ -33,21 +35,21 @@ func (p *pool) spare() int {
 
 func (p *pool) finish(now time.Time) { p.finished, p.finishedAt = p.finished+1, now }
 
-// mark returns the value of finished once all attempts in flight have finished.
+// mark returns the value that finished will have once all attempts in flight have finished.
 func (p *pool) mark() int { return p.finished + p.inFlight }
 
-// blocked reports whether the pool is full, and the attempt with that mark is stuck.
+// blocked reports whether the pool is full, and the attempt with the given mark is stuck.
 func (p *pool) blocked(mark int, now time.Time, limit time.Duration) bool {
 	return p.full() && p.stuck(mark, now, limit)
 }
 
-// stuck reports whether at least p.slots later attempts finished before the attempt with that
-// mark, or no attempt has finished within limit.
+// stuck reports whether at least p.slots later attempts finished before the attempt with the
+// given mark, or no attempt has finished within limit.
 func (p *pool) stuck(mark int, now time.Time, limit time.Duration) bool {
 	return p.finished-mark >= p.slots || now.Sub(p.finishedAt) >= limit
 }
 
-// count adds slots, and webhooks of its health, to the pools of w.
+// count adds slots and webhooks, both of the health of w, to the pools of w.
 func (s *Scheduler) count(w *webhook, slots, webhooks int) {
 	for _, pool := range [2]*pool{&s.pool, &w.account.pool} {
 		if w.health != healthy {
@@ -75,7 +77,7 @@ func (s *Scheduler) countUnproven(w *webhook, n int) {
 }
 
 // boundUnproven returns how many attempts unproven webhooks may begin in the current Next. It
-// sets the limit per webhook: firstCap until half of the unproven slots are taken, then one.
+// also sets the limit per webhook: firstCap until half of the unproven slots are taken, then one.
 func (s *Scheduler) boundUnproven() int {
 	room := s.unprovenRoom()
 	s.unprovenBegun, s.unprovenLimit, s.perUnproven = 0, 0, s.firstCap
@@ -87,8 +89,8 @@ func (s *Scheduler) boundUnproven() int {
 }
 
 // unprovenRoom returns how many more slots unproven webhooks may take. Their limit is half of all
-// slots. If unhealthy webhooks hold more than a quarter, the limit shrinks to leave a quarter to
-// others, but not below an eighth.
+// slots. If unhealthy webhooks hold more than a quarter, the limit shrinks so that a quarter is
+// left for others, but it is at least an eighth.
 func (s *Scheduler) unprovenRoom() int {
 	return max(0, min(s.unproven.slots, max(1, s.slots/8, s.slots*3/4-s.restricted))-s.unproven.inFlight)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // An inbox queues reports that arrive while another call holds Scheduler.mu. The next call
-// applies them. So the store's commits never wait for the scheduler.
+// applies them, so the store's commits never wait for the scheduler.
 type inbox struct {
 	sync.Mutex
 	list []func()
@@ -50,13 +50,14 @@ type Pending struct {
 	Group     int32
 	Number    uint64
 	Due       time.Time
-	Attempts  int  // made so far
+	Attempts  int  // number of attempts made so far
 	Recovered bool // attempt it after all live deliveries
 	First     bool // attempt it before all other deliveries of its webhook
 }
 
-// Add adds pending deliveries. If a delivery is under way it is loaded again afterwards. A
-// delivery added twice is attempted once, because its second load finds it settled or due later.
+// Add adds pending deliveries. If a delivery is under way, it is loaded again afterwards. If a
+// delivery is added twice, it is attempted once, because its second load finds it settled or due
+// later.
 func (s *Scheduler) Add(list []Pending) {
 	s.report(func() { list = slices.Clone(list) }, func() {
 		for i := range list {
@@ -89,8 +90,8 @@ func (s *Scheduler) add(p *Pending) {
 	s.put(l, it)
 }
 
-// Nudge makes a waiting delivery due now and the next of its webhook. It does nothing if the
-// delivery is unknown, since the store is then about to add it.
+// Nudge makes a waiting delivery due now, and the next delivery of its webhook. It does nothing
+// if the delivery is unknown, since the store is then about to add it.
 func (s *Scheduler) Nudge(webhookID string, number uint64) {
 	s.report(nil, func() {
 		w := s.webhooks.all[webhookID]
@@ -118,7 +119,7 @@ func (s *Scheduler) Update(r Webhook) {
 }
 
 // Probe requests an attempt even if the receiver may be down. After a Nudge of a delivery under
-// way it requests nothing, since that delivery's next attempt is the probe.
+// way it does nothing, since the next attempt of that delivery is the probe.
 func (s *Scheduler) Probe(webhookID string) {
 	s.report(nil, func() {
 		if w := s.webhooks.all[webhookID]; w != nil && w.nudged {
@@ -130,7 +131,7 @@ func (s *Scheduler) Probe(webhookID string) {
 }
 
 // Forget forgets one webhook, all webhooks of an account, or all webhooks of a group, which also
-// ends the group's Pause. It uses the first argument that is not zero.
+// ends the group's Pause. Only the first argument that is not zero counts.
 func (s *Scheduler) Forget(webhookID, account string, group int32) {
 	s.report(nil, func() {
 		switch {
@@ -169,7 +170,7 @@ func (s *Scheduler) Ended(webhookID string, numbers []uint64) {
 	})
 }
 
-// Pause stops new attempts in the groups until Forget.
+// Pause stops new attempts in the groups until Forget is called for them.
 func (s *Scheduler) Pause(groups []int32) {
 	groups = slices.Clone(groups)
 	s.report(nil, func() {
@@ -188,7 +189,7 @@ func (s *Scheduler) Pause(groups []int32) {
 	})
 }
 
-// UnderWay returns the number of attempts from Next to End, by group.
+// UnderWay returns the number of attempts between Next and End, by group.
 func (s *Scheduler) UnderWay() map[int32]int {
 	s.lock()
 	defer s.mu.Unlock()
@@ -201,8 +202,8 @@ func (s *Scheduler) UnderWay() map[int32]int {
 	return n
 }
 
-// Trouble records why the store cannot read pending deliveries. A nil error means that it has
-// reported all of them.
+// Trouble records err as the reason why the store cannot read pending deliveries. Nil means that
+// the store has reported all of them.
 func (s *Scheduler) Trouble(err error) {
 	s.report(nil, func() { s.trouble = err })
 }
@@ -235,22 +236,22 @@ const (
 type Loaded struct {
 	State    LoadState
 	Webhook  *Webhook // nil if it could not be read
-	Attempts int      // made so far
+	Attempts int      // number of attempts made so far
 	Due      time.Time
 }
 
 const (
-	// dueTolerance is the accepted difference between the due times that a store reports and
-	// loads.
+	// dueTolerance is the accepted difference between the due time that a store reports and the due
+	// time that it loads.
 	dueTolerance = 2 * time.Millisecond
 
-	minUnread = 50 * time.Millisecond // first pause before an unread delivery is loaded again; doubles
+	minUnread = 50 * time.Millisecond // first pause before an unread delivery is loaded again; the pauses double
 	maxUnread = time.Second
 )
 
-// Loaded decides about the attempt of a slot, given the delivery as loaded from the store. It
-// returns the webhook's record for the attempt. If ok is false there is no attempt, and the slot
-// is free.
+// Loaded decides whether to make the attempt that holds the slot, given the delivery as loaded
+// from the store. It returns the webhook's record for the attempt. If ok is false, there is no
+// attempt, and the slot is free.
 func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -258,8 +259,8 @@ func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 	if known != nil && !w.dropped {
 		s.learn(w, known)
 	}
-	// The reported version is later than the loaded one: the load was earlier, or the webhook was
-	// deleted after the report and imported again.
+	// The reported version is later than the loaded one if the load was earlier, or if the webhook
+	// was deleted after the report and imported again.
 	outdated := known != nil && w.hinted && known.Version < w.version
 	pending := &it
 	switch {
@@ -269,7 +270,7 @@ func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 		w.loadAt = s.t + s.unreadPause(w).Milliseconds()
 	case found.State == Passive, w.stopped():
 	case found.Due.After(s.now.Add(dueTolerance)) && (int32(found.Attempts) != it.attempts || it.timing != early):
-		// The report was stale. The receiver may have asked for this wait.
+		// The report was out of date. The receiver may have asked for this wait.
 		if it = (item{number: it.number, due: s.dueAt(found.Due), attempts: int32(found.Attempts), timing: waits}); w.hasDouble(it.number) {
 			pending = nil
 		}
@@ -303,8 +304,8 @@ func (w *webhook) hasDouble(number uint64) bool {
 	return len(w.lanes[live].waiting)+len(w.lanes[recovered].waiting) <= maxSearched && w.has(number)
 }
 
-// unreadPause returns the pause before an unread delivery is loaded again: none the first time,
-// since the load may have reached its limit.
+// unreadPause returns the pause before an unread delivery is loaded again. It is 0 the first
+// time, since the load may only have reached its limit.
 func (s *Scheduler) unreadPause(w *webhook) time.Duration {
 	if w.unreadIn != s.loads {
 		w.unread, w.unreadIn = w.unread+1, s.loads

@@ -9,20 +9,20 @@ const (
 	inspectPause     = 20 * time.Millisecond  // minimum between two inspections
 	slowFor          = 10 * time.Second       // a webhook stays slow at least this long after a late attempt
 
-	// maxRequestLatency bounds a requested attempt while others wait for its slot, so that they
-	// begin within a second.
+	// maxRequestLatency is the time after which a requested attempt is late while other requested
+	// attempts wait for its slot, so that they begin within a second.
 	maxRequestLatency = 900 * time.Millisecond
 
 	// firstLatency is the limit for attempts to unproven webhooks while slots are scarce and the
-	// usual latency is unknown. It does not apply to proven webhooks: after a start, receivers that
-	// take some 100 ms would get much of the backlog twice.
+	// usual latency is unknown. It does not apply to proven webhooks: after a start, it would send
+	// much of the backlog twice to receivers that take some 100 ms.
 	firstLatency = 150 * time.Millisecond
 	sampleSize   = 64 // recent successes in the average of the usual latency
 )
 
 // latencyLimit returns how long an attempt may take before it is late. The limit grows with the
-// usual latency: if all attempts take long, the cause is the network or this process, and no
-// receiver is to blame.
+// usual latency: if all attempts take long, the cause is the network or this process, not a
+// receiver.
 func (s *Scheduler) latencyLimit(scarce bool) time.Duration {
 	least := minLatency
 	if scarce && s.successes >= sampleSize {
@@ -47,14 +47,14 @@ func (s *Scheduler) shortestLimit() time.Duration {
 	return s.latencyLimit(false)
 }
 
-// scarce reports whether slots are scarce: all of them, an account's, or those reserved for
-// unproven webhooks or requested attempts.
+// scarce reports whether slots are scarce: all slots, an account's slots, or the slots reserved
+// for unproven webhooks or requested attempts.
 func (s *Scheduler) scarce() bool {
 	return s.full() || s.starved || s.crowdedAccounts > 0 || s.requestRoom() == 0
 }
 
 // exceedsShare reports whether unhealthy webhooks hold more than their share of all slots or of
-// the account's, while others wait for slots.
+// the account's slots, while others wait for slots.
 func (s *Scheduler) exceedsShare(a *account) bool {
 	return (s.full() || s.starved) && s.spare() < 0 || a.full() && a.spare() < 0
 }
@@ -71,7 +71,7 @@ func (s *Scheduler) isLate(slot *Slot, age time.Duration) bool {
 }
 
 // observeLatency decides from the latency of an attempt whether its webhook is slow. It reports
-// whether the latency of a successful attempt counts toward the usual one.
+// whether the latency of a successful attempt counts toward the usual latency.
 func (s *Scheduler) observeLatency(w *webhook, took time.Duration) (usual bool) {
 	usual = w.health == healthy
 	switch {
@@ -89,7 +89,7 @@ func (s *Scheduler) inspect() {
 		return
 	}
 	if !s.planned.IsZero() && s.now.Sub(s.planned) > minScarceLatency/2 {
-		s.resumed = s.now // this process did not run, so it could not read responses
+		s.resumed = s.now // this process was suspended, so it could not read responses
 	}
 	s.inspected, s.overShare, s.searching = s.now, false, false
 	searched := s.searches
@@ -112,7 +112,7 @@ func (s *Scheduler) inspect() {
 	}
 	s.relieve()
 	for _, a := range searched {
-		s.unpark(a) // its share may be larger now
+		s.unpark(a) // the account's share may be larger now
 	}
 }
 

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	minOutagePause = time.Second // first pause between trials; doubles
+	minOutagePause = time.Second // first pause between trials; the pauses double
 	maxOutagePause = 10 * time.Second
 	trialSize      = 8           // attempts after each pause, until one gets a response
 	reportInterval = time.Minute // minimum between two reported outages
 )
 
-// An Outage is a circuit breaker for this host. While the host lacks a resource that attempts
-// need, they would all fail without any fault of the receivers. The zero Outage is closed. Its
+// An Outage is a circuit breaker for this host. If the host lacks a resource that attempts need,
+// all attempts would fail although no receiver is to blame. The zero Outage is closed. Its
 // methods are safe for concurrent use.
 type Outage struct {
 	on atomic.Bool
@@ -27,8 +27,8 @@ type Outage struct {
 	reported time.Time
 }
 
-// Begin records an attempt that failed by a fault of this host. It returns how long no attempts
-// may begin, and whether the caller should report the outage, which is once per outage.
+// Begin records an attempt that failed because of this host. It returns how long no attempts may
+// begin, and whether the caller should report the outage, which happens once per outage.
 func (o *Outage) Begin(now time.Time) (pause time.Duration, report bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,15 +53,15 @@ func (o *Outage) End() {
 	}
 }
 
-// Limit returns how many of limit attempts may begin now. If it returns 0, it also returns the
-// time when that changes, and next otherwise.
+// Limit returns how many attempts may begin now, at most limit. If the result is 0, it also
+// returns the time when that changes, otherwise next.
 func (o *Outage) Limit(now time.Time, limit int, next time.Time) (int, time.Time) {
 	if limit == 0 || !o.on.Load() {
 		return limit, next
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.left == 0 && now.Sub(o.until) >= maxOutagePause { // the last trial had no outcome
+	if o.left == 0 && now.Sub(o.until) >= maxOutagePause { // no attempt of the last trial has reported a result
 		o.until, o.left = now, trialSize
 	}
 	switch {

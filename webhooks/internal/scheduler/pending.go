@@ -11,12 +11,12 @@ import (
 type item struct {
 	number   uint64
 	due      int64 // milliseconds since Scheduler.epoch
-	attempts int32 // reported number so far, or unknown
+	attempts int32 // number of attempts that the store reported, or unknown
 	timing   timing
 }
 
-// unknown is the number of attempts of a delivery that was reported while it was under way. The
-// next load returns its due time.
+// unknown is the number of attempts of a delivery that was reported while it was under way. Its
+// due time is not known either; the next load returns it.
 const unknown = -1
 
 // A timing says whether an item becomes due when its webhook's receiver recovers.
@@ -24,8 +24,8 @@ type timing uint8
 
 const (
 	scheduled timing = iota // becomes due when the receiver recovers
-	early                   // became due by a recovery; if the attempt fails, the next one is waits
-	waits                   // keeps its due time: the last attempt was early, or the receiver asked for the wait
+	early                   // became due because the receiver recovered; if the attempt fails, the item waits
+	waits                   // keeps its due time, because the last attempt was early or the receiver asked for the wait
 )
 
 // Before and Moved make an item a [heap.Item].
@@ -41,7 +41,7 @@ const (
 	kinds
 )
 
-// A lane holds the items of one kind of a webhook.
+// A lane holds the items of one webhook and one kind.
 type lane struct {
 	*webhook
 	kind    uint8
@@ -54,16 +54,17 @@ type lane struct {
 
 const (
 	nowhere = heap.Nowhere // nothing may be attempted
-	queued  = -2           // in a line; an item is due and the webhook may have an attempt
+	queued  = -2           // in a line: an item is due, and the webhook may have an attempt
 	ready   = -3           // an item is due and waits for the webhook's turn or a slot
 )
 
 func (l *lane) in() *links[lane] { return &l.links }
 
-// due returns the item time at which the first item may be attempted.
+// due returns the time, as an item time, at which the first item may be attempted.
 func (l *lane) due() int64 { return max(l.waiting[0].due, l.loadAt) }
 
-// firstDue returns a due time that is before all items in the lane, and not after due.
+// firstDue returns a due time that puts an item before all other items in the lane, and is not
+// after due.
 func (l *lane) firstDue(due int64) int64 {
 	if len(l.waiting) > 0 {
 		return min(due, l.waiting[0].due-1)
@@ -81,7 +82,8 @@ func (w *webhook) has(number uint64) bool {
 	return false
 }
 
-// dueLane returns the lane of the next attempt, or nil if no item is due.
+// dueLane returns the lane whose first item is to be attempted next, or nil if no item is due at
+// t.
 func (w *webhook) dueLane(t int64) *lane {
 	for kind := range w.lanes {
 		if l := &w.lanes[kind]; len(l.waiting) > 0 && l.due() <= t {
@@ -121,7 +123,7 @@ func (s *Scheduler) remove(w *webhook, wanted func(item) bool) (taken []item) {
 	return taken
 }
 
-// bringForward makes items that wait for a retry due now, after the receiver has recovered.
+// bringForward makes items that wait for a retry due now, because the receiver has recovered.
 func (s *Scheduler) bringForward(w *webhook) {
 	for kind := range w.lanes {
 		l := &w.lanes[kind]
@@ -134,8 +136,8 @@ func (s *Scheduler) bringForward(w *webhook) {
 	s.arrange(w)
 }
 
-// arrange puts a webhook and its lanes into the queues where Next finds them. Call it after each
-// change of the webhook's items, health, limit or slots.
+// arrange puts a webhook and its lanes into the queues in which Next finds them. It must be
+// called after each change of the webhook's items, health, limit or slots.
 func (s *Scheduler) arrange(w *webhook) {
 	due := false
 	for kind := range w.lanes {
@@ -184,14 +186,14 @@ func (s *Scheduler) moveLane(l *lane, place int) {
 	}
 }
 
-// ripen arranges webhooks with an item that has become due.
+// ripen calls arrange for webhooks with an item that has become due.
 func (s *Scheduler) ripen() {
 	for len(s.later.Heap) > 0 && s.later.Heap[0].due() <= s.t {
 		s.arrange(s.later.Heap[0].webhook)
 	}
 }
 
-// timers holds lanes by the due time of their first item.
+// timers orders lanes by the due time of their first item.
 type timers struct{ heap.Heap[*lane] }
 
 // Before and Moved make a lane a [heap.Item].

@@ -35,9 +35,9 @@ type lateReport struct {
 	pass    func()
 }
 
-// For any sequence of events and reports: the scheduler's counters are right, it exceeds no limit,
-// it cancels only attempts in excess of a share, it attempts each delivery until it is settled and
-// never twice concurrently, and in the end it forgets everything.
+// For any sequence of events and reports, the scheduler keeps its counters right, exceeds no
+// limit, and cancels only attempts beyond a share. It attempts each delivery until it is settled,
+// and never twice concurrently. In the end it forgets everything.
 func TestScheduler_RandomEvents_KeepsInvariantsAndAttemptsEachDelivery(t *testing.T) {
 	cut, forward, requested := 0, 0, 0
 	seeds := uint64(120)

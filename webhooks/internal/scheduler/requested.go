@@ -8,15 +8,15 @@ import (
 
 const (
 	requestPause = time.Second      // minimum between two requested attempts to one webhook
-	requestLife  = 75 * time.Second // then a request expires; longer than any pause between probes
+	requestLife  = 75 * time.Second // after this time a request expires; longer than any pause between probes
 
-	// maxRequested is the maximum number of requested attempts in flight to one webhook. One more
-	// cancels the oldest.
+	// maxRequested is the maximum number of requested attempts in flight to one webhook. Another
+	// request cancels the oldest.
 	maxRequested = 4
 )
 
-// requests holds the webhooks whose attempt was requested, or was served within the last
-// requestPause. Some webhooks may not have a pending delivery yet.
+// requests holds the webhooks for which an attempt was requested, or began on request within the
+// last requestPause. Some of them may not have a pending delivery yet.
 type requests struct {
 	list []*request // oldest first
 	all  map[string]*request
@@ -24,7 +24,7 @@ type requests struct {
 
 type request struct {
 	webhook string
-	at      time.Time // last call of Probe; zero if it was served
+	at      time.Time // last call of Probe; zero if an attempt has begun for it
 	from    time.Time // earliest time of the next attempt
 }
 
@@ -115,12 +115,11 @@ func (s *Scheduler) setRequested(slot *Slot) {
 	w.account.requested++
 	s.overShare = s.overShare || s.requestsCrowded(w.account)
 	if w.health == open {
-		w.turn = latest(w.turn, slot.begun.Add(2*requestPause)) // a requested attempt may come first
+		w.turn = latest(w.turn, slot.begun.Add(2*requestPause)) // leave time for a requested attempt first
 	}
 }
 
-// nextRequest returns the time when the next requested attempt may begin, or then if that is
-// sooner.
+// nextRequest returns the time when the next requested attempt may begin, but at most then.
 func (s *Scheduler) nextRequest(then time.Time) time.Time {
 	if s.requestRoom() == 0 {
 		return then
@@ -143,11 +142,11 @@ func (s *Scheduler) requestRoom() int { return max(0, s.requestSlots()-s.request
 
 func (s *Scheduler) requestSlots() int { return max(1, s.slots/8) }
 
-// requestShare returns the limit per account, which keeps one account's requests to receivers that
-// hang from delaying others.
+// requestShare returns the limit per account. It keeps one account's requests to receivers that
+// hang from delaying the requests of others.
 func (s *Scheduler) requestShare() int { return max(1, s.requestSlots()/4) }
 
-// requestsCrowded reports whether the account may not begin another requested attempt.
+// requestsCrowded reports whether the account must not begin another requested attempt.
 func (s *Scheduler) requestsCrowded(a *account) bool {
 	return s.requestRoom() == 0 || a.requested >= s.requestShare()
 }

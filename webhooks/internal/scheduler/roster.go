@@ -2,7 +2,7 @@ package scheduler
 
 import "maps"
 
-// A roster is a map that shrinks once most of its entries are deleted, as Go's maps do not.
+// A roster is a map that shrinks once most of its entries are deleted, unlike Go's maps.
 type roster[T any] struct {
 	all  map[string]T
 	most int // maximum length since all was allocated

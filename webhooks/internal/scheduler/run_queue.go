@@ -34,18 +34,18 @@ func (l *list[E, P]) remove(e *E) {
 	*at = links[E]{}
 }
 
-// A runQueue holds the lines of accounts that have due items of one kind and standing, in round
-// robin order.
+// A runQueue holds the lines of accounts that have due items of one kind and standing, in
+// round-robin order.
 type runQueue = list[line, *line]
 
-// A line holds an account's lanes in a runQueue, in round robin order.
+// A line holds the lanes of one account in a runQueue, in round-robin order.
 type line struct {
 	account  *account
 	kind     uint8
 	standing Standing
 	lanes    list[lane, *lane]
 	links    links[line]
-	out      bool // removed from the runQueue, while it is picked from or its account is full
+	out      bool // removed from the runQueue, while attempts are picked from it or its account is full
 }
 
 func (l *line) in() *links[line] { return &l.links }
@@ -105,7 +105,8 @@ func (s *Scheduler) endLine(l *line) {
 }
 
 // pick begins attempts of healthy webhooks, live deliveries first. The standings take turns, and
-// so do the accounts of a standing and the webhooks of an account. The turns continue over calls.
+// so do the accounts of a standing and the webhooks of an account. The next call continues the
+// turns.
 func (s *Scheduler) pick(r *round) {
 	unproven := s.boundUnproven()
 	for kind := range s.runQueues {
@@ -128,15 +129,15 @@ func (s *Scheduler) pick(r *round) {
 	}
 }
 
-// pickOne begins an attempt for the next account in the queue that may have one, and reports
-// whether there was one.
+// pickOne begins an attempt for the next account in the queue that may have an attempt, and
+// reports whether it did.
 func (s *Scheduler) pickOne(from *runQueue, r *round) bool {
 	for from.first != nil {
 		ln := from.first
 		from.remove(ln)
 		ln.out = true
 		if ln.account.full() {
-			continue // freed puts the line back
+			continue // freed puts the line back later
 		}
 		picked := false
 		for !picked && ln.lanes.first != nil && !ln.account.full() {
@@ -150,12 +151,12 @@ func (s *Scheduler) pickOne(from *runQueue, r *round) bool {
 	return false
 }
 
-// pickFrom begins an attempt of the first lane of a line, if its webhook may have one, and reports
-// whether it did. The lane moves to the end of its line, or leaves it.
+// pickFrom begins an attempt of the first lane of a line, if its webhook may have an attempt, and
+// reports whether it did. The lane moves to the end of its line, or leaves it.
 func (s *Scheduler) pickFrom(l *lane, r *round) bool {
 	s.moveLane(l, ready)
 	if l.standing != Proven && l.cap == s.firstCap && l.inFlight >= s.perUnproven {
-		return false // release arranges it again
+		return false // the next Release calls arrange again
 	}
 	slot := s.begin(l, r)
 	s.arrange(l.webhook)

@@ -47,8 +47,8 @@ type Config struct {
 
 	Timeout time.Duration // of an attempt
 
-	// LongestRetry limits how far in the future a delivery may be due. A later due time was set
-	// by a wrong clock. 0: no limit.
+	// LongestRetry limits how far in the future a delivery may be due, because a later due time was
+	// set by a wrong clock. 0: no limit.
 	LongestRetry time.Duration
 
 	Jitter *jitter.Source // for the pauses between probes; nil: random
@@ -71,25 +71,25 @@ type Scheduler struct {
 	mu   sync.Mutex // guards all fields below
 	pool            // all slots
 
-	epoch time.Time // zero of item times, which are in milliseconds
-	now   time.Time // when mu was locked
-	t     int64     // now as an item time
+	epoch time.Time // item times are milliseconds since then
+	now   time.Time // time when mu was last locked
+	t     int64     // now, as an item time
 
 	webhooks roster[*webhook]
 	accounts roster[*account]
-	dropped  map[*webhook]bool       // forgotten, with attempts under way
+	dropped  map[*webhook]bool       // forgotten webhooks with attempts under way
 	idle     list[webhook, *webhook] // nothing pending or under way; longest idle first
 
-	waiting   int                        // items
+	waiting   int                        // number of items
 	later     timers                     // lanes whose first item is due later
 	runQueues [kinds][standings]runQueue // lanes of healthy webhooks with a due item
-	turn      Standing                   // standing whose turn is next
+	turn      Standing                   // the standing whose turn is next
 	spares    []*line                    // for reuse
 	queues    [healths]turnQueue         // unhealthy webhooks with a due item
-	served    uint64                     // attempts begun
+	served    uint64                     // number of attempts begun
 	requests  requests
-	paused    map[int32]bool // groups
-	loads     uint64         // calls of Next
+	paused    map[int32]bool // paused groups
+	loads     uint64         // number of calls of Next
 	trouble   error          // reported by the store
 
 	failing int // slots of slowFailing and open webhooks, except canceled attempts
@@ -109,11 +109,11 @@ type Scheduler struct {
 	successes  int               // samples in usual; below sampleSize, usual is not known yet
 	maxLatency time.Duration     // slower attempts are always late
 
-	searches  []*account // accounts with searching set
+	searches  []*account // accounts for which searching is set
 	overShare bool       // slots became scarce while some webhooks hold more than their share
 	inspected time.Time  // last inspection of attempts
 	planned   time.Time  // next inspection, as returned by NextWake
-	resumed   time.Time  // end of the last pause of this process, which is no receiver's fault
+	resumed   time.Time  // end of the last suspension of this process, for which no receiver is to blame
 }
 
 // New returns an empty Scheduler.
@@ -148,8 +148,8 @@ func (s *Scheduler) locked() {
 // at converts t to an item time.
 func (s *Scheduler) at(t time.Time) int64 { return t.Sub(s.epoch).Milliseconds() }
 
-// dueAt converts a due time of the store to an item time. Such a time is of the wall clock, which
-// may have been set since the epoch, so dueAt uses its difference from now.
+// dueAt converts a due time of the store to an item time. A due time is wall-clock time. The wall
+// clock may have been set since the epoch, so dueAt uses the difference from now.
 func (s *Scheduler) dueAt(t time.Time) int64 {
 	due := s.at(s.now.Add(t.Sub(s.now)))
 	if s.longestRetry > 0 {
@@ -163,8 +163,8 @@ func (s *Scheduler) timeOf(t int64) time.Time {
 	return s.epoch.Add(time.Duration(t) * time.Millisecond)
 }
 
-// Room returns the number of attempts that may begin: the free slots, or fewer if too many results
-// wait to be recorded.
+// Room returns the number of attempts that may begin: the free slots, or fewer if too many
+// results are not recorded yet.
 func (s *Scheduler) Room() int {
 	s.lock()
 	defer s.mu.Unlock()
@@ -185,8 +185,7 @@ func (s *Scheduler) Busy() bool {
 	return s.inFlight > 0 || s.unrecorded > 0
 }
 
-// NextWake returns when to call Tick and, if attempts may begin, Next. The result is never after
-// at.
+// NextWake returns when to call Tick and, if mayBegin is set, Next. The result is never after at.
 func (s *Scheduler) NextWake(at time.Time, mayBegin bool) time.Time {
 	s.lock()
 	defer s.mu.Unlock()
@@ -208,8 +207,8 @@ func (s *Scheduler) NextWake(at time.Time, mayBegin bool) time.Time {
 	return earliest(at, s.nextRequest(at))
 }
 
-// Tick does periodic work, see NextWake. It finds late attempts, cancels late attempts in excess
-// of their share of scarce slots, and forgets idle webhooks.
+// Tick does periodic work, see NextWake. It marks late attempts, cancels late attempts of
+// webhooks that hold more than their share of scarce slots, and forgets idle webhooks.
 func (s *Scheduler) Tick() {
 	s.lock()
 	defer s.mu.Unlock()
@@ -217,7 +216,7 @@ func (s *Scheduler) Tick() {
 	s.inspect()
 }
 
-// A State is the limiter's state of a webhook.
+// A State is the state of a webhook's limiter.
 type State struct {
 	InFlight int  // attempts
 	Cap      int  // limit on InFlight
@@ -226,7 +225,7 @@ type State struct {
 	Open     bool // its circuit breaker is open
 }
 
-// State returns the limiter's state of a webhook.
+// State returns the state of a webhook's limiter.
 func (s *Scheduler) State(webhook string) State {
 	s.lock()
 	defer s.mu.Unlock()

@@ -13,13 +13,13 @@ type Attempt interface {
 	Wait(ctx context.Context) error // waits until it has ended, or returns the error of ctx
 }
 
-// A Slot is held by an attempt. It belongs to the scheduler from Next to End. Its memory can be
-// reused afterwards, if it is zeroed.
+// A Slot is the right to make an attempt. It belongs to the scheduler from Next to End. Its
+// memory can be reused afterwards, if it is zeroed.
 type Slot struct {
 	webhook   *webhook
 	attempt   Attempt
 	item      item
-	kind      uint8 // of its lane
+	kind      uint8 // kind of the lane
 	begun     time.Time
 	again     bool // the delivery was reported during the attempt; load it again
 	turn      bool // begun in a turn; never canceled as late
@@ -53,10 +53,10 @@ type round struct {
 	slot  func() (*Slot, Attempt)
 }
 
-// Next begins up to limit attempts, at most turns of them to unhealthy webhooks. Requested attempts
-// do not count as turns. For each attempt it calls slot, which must return a zero Slot and the
-// attempt that will hold it. The caller must load each delivery and call Loaded. more reports that
-// limit was reached, so that another call may begin more.
+// Next begins up to limit attempts, at most turns of them to unhealthy webhooks. Requested
+// attempts do not count toward turns. For each attempt Next calls slot, which must return a zero
+// Slot and the attempt that will hold it. The caller must then load each delivery and call
+// Loaded. more reports that limit was reached, so that another call may begin more.
 func (s *Scheduler) Next(limit, turns int, slot func() (*Slot, Attempt)) (more bool) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Scheduler) Next(limit, turns int, slot func() (*Slot, Attempt)) (more b
 	return r.limit == 0
 }
 
-// NextTrial begins at most one attempt, to a webhook without other attempts.
+// NextTrial begins at most one attempt, to a webhook that has no other attempts.
 func (s *Scheduler) NextTrial(slot func() (*Slot, Attempt)) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Scheduler) begin(l *lane, r *round) *Slot {
 	r.limit--
 	s.served++
 	slot, attempt := r.slot()
-	if !w.tried && w.standing == Failing { // it was failing when it was forgotten or the process ended
+	if !w.tried && w.standing == Failing { // it was failing when it was last forgotten or the process ended
 		w.failures, w.cap = openAfter-1, 1
 	}
 	w.tried = true
@@ -139,7 +139,7 @@ func (w *webhook) find(number uint64) *Slot {
 	return nil
 }
 
-// An Outcome is the evidence of an attempt about its receiver.
+// An Outcome is what an attempt shows about its receiver.
 type Outcome uint8
 
 // The outcomes.
@@ -149,8 +149,8 @@ const (
 	Failure
 )
 
-// Observe updates the webhook's limit, breaker and latency from an attempt. If several attempts
-// ended together, observe all of them before releasing the first.
+// Observe updates the webhook's limit, breaker and latency after an attempt. If several attempts
+// ended together, call Observe for all of them before Release for the first.
 func (s *Scheduler) Observe(slot *Slot, outcome Outcome, took time.Duration) {
 	if outcome == Unknown {
 		return
@@ -229,7 +229,7 @@ func (s *Scheduler) suspend(slot *Slot) {
 	if !slot.suspends {
 		slot.suspends = true
 		slot.webhook.suspends++
-		s.unpark(slot.webhook.account) // the webhook may have been next
+		s.unpark(slot.webhook.account) // it may have been this webhook's turn
 	}
 }
 
@@ -237,12 +237,12 @@ func (s *Scheduler) suspend(slot *Slot) {
 type Fate struct {
 	Pending  bool          // still pending
 	After    time.Duration // until it is due again
-	Attempts int           // made so far; 0 if this attempt does not count
+	Attempts int           // number made so far; 0 if this attempt does not count
 	Asked    bool          // the receiver asked for the wait
 	Stale    bool          // another process may have changed it; load it again
 }
 
-// End ends a released attempt after its result was stored or given up.
+// End ends a released attempt, after its result was stored or given up.
 func (s *Scheduler) End(slot *Slot, fate Fate) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -266,7 +266,8 @@ func (s *Scheduler) End(slot *Slot, fate Fate) {
 	}
 }
 
-// forgetSlot removes a slot from its webhook, and puts back the delivery unless it is nil.
+// forgetSlot removes a slot from its webhook. Unless it is nil, the delivery waits again as item
+// it.
 func (s *Scheduler) forgetSlot(slot *Slot, it *item) {
 	w := slot.webhook
 	i := slices.Index(w.slots, slot)
@@ -324,7 +325,7 @@ func (s *Slot) unlist() {
 func (s *Scheduler) CancelAll() { s.cancel("", "", true) }
 
 // Evict cancels the attempts in flight to the webhook, or to all webhooks of the account, and
-// waits until they have ended. It returns the error of ctx if that ends first.
+// waits until they have ended. If ctx ends first, it returns the error of ctx.
 func (s *Scheduler) Evict(ctx context.Context, webhookID, account string) error {
 	for _, attempt := range s.cancel(webhookID, account, false) {
 		if err := attempt.Wait(ctx); err != nil {

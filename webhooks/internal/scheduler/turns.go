@@ -5,7 +5,7 @@ import (
 )
 
 // A turnQueue holds the webhooks of one health that have a due item and may have another attempt,
-// ordered by their turn.
+// in the order of their turns.
 type turnQueue struct{ heap.Heap[*webhook] }
 
 const parked = -2 // in account.parked
@@ -34,8 +34,8 @@ func (w *webhook) Before(other *webhook) bool {
 
 func (w *webhook) Moved(place int) { w.place = place }
 
-// pickTurns begins up to most attempts of unhealthy webhooks, one each in turn, within their share
-// of the slots.
+// pickTurns begins up to most attempts of unhealthy webhooks, which take turns, within their
+// share of the slots.
 func (s *Scheduler) pickTurns(r *round, most int) {
 	for most > 0 && s.spare() > 0 {
 		w := s.nextTurn(s.failingRoom())
@@ -54,17 +54,17 @@ func (s *Scheduler) pickTurns(r *round, most int) {
 	}
 }
 
-// beginTurn begins an attempt of the webhook whose turn it is.
+// beginTurn begins an attempt of w, whose turn it is.
 func (s *Scheduler) beginTurn(w *webhook, r *round) *Slot {
-	s.queues[w.health].remove(w) // its key changes, and begin may put others into the queue
+	s.queues[w.health].remove(w) // the order of w changes, and begin may put other webhooks into the queue
 	w.turn, w.served = s.now, s.served
 	slot := s.begin(w.dueLane(s.t), r)
 	s.arrange(w)
 	return slot
 }
 
-// nextTurn returns the webhook whose turn is next, or nil. failing is the number of slots left for
-// failing webhooks.
+// nextTurn returns the webhook whose turn is next, or nil. failing is the number of free slots
+// for failing webhooks.
 func (s *Scheduler) nextTurn(failing int) *webhook {
 	var first *webhook
 	for h := range s.queues {

@@ -9,8 +9,8 @@ const (
 
 // LongestWait returns the longest time for which a live delivery has been due without an attempt.
 // It considers only webhooks that are healthy, proven, on and without attempts under way, and
-// whose account may have another attempt. It examines a few hundred webhooks at most, those whose
-// turn comes next. The error is the store's, see Trouble.
+// whose account may have another attempt. It examines at most a few hundred of them, in the order
+// of their turns. The error is the store's error, see Trouble.
 func (s *Scheduler) LongestWait() (time.Duration, error) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -28,13 +28,13 @@ func (s *Scheduler) LongestWait() (time.Duration, error) {
 			sampled++
 		}
 	}
-	for _, l := range s.later.Heap[:min(len(s.later.Heap), maxSampled)] { // became due since the last Next, or could not be loaded
+	for _, l := range s.later.Heap[:min(len(s.later.Heap), maxSampled)] { // items that became due since the last Next, or could not be loaded
 		if l.waiting[0].due <= s.t && l.kind == live && l.standing == Proven && l.health == healthy && !l.account.full() {
 			examine(l)
 		}
 	}
 	for slot := s.young.last; slot != nil && !slot.loaded; slot = slot.links.before {
-		oldest = min(oldest, slot.item.due) // the store has not answered yet
+		oldest = min(oldest, slot.item.due) // the store has not loaded the delivery yet
 	}
 	return time.Duration(s.t-oldest) * time.Millisecond, s.trouble
 }

@@ -2,9 +2,9 @@ package scheduler
 
 import "time"
 
-// A Standing classifies a webhook by its stored health. Each standing has its own run queues,
-// which take turns, so that webhooks of one standing never wait behind those of another. Webhooks
-// that are not Proven are called unproven.
+// A Standing classifies a webhook by its stored health. Each standing has separate run queues,
+// which take turns, so that webhooks of one standing never wait behind webhooks of another.
+// Webhooks that are not Proven are called unproven.
 type Standing uint8
 
 // The standings.
@@ -21,10 +21,11 @@ type Webhook struct {
 	Version     uint64
 	On          bool // attempts may be made: the webhook is active and not on hold
 	Standing    Standing
-	Record      any // opaque
+	Record      any // the caller's record of the webhook, not used by the scheduler
 }
 
-// A webhook has deliveries pending or under way, or had them until recently.
+// A webhook holds the state of a webhook that has deliveries pending or under way, or had some
+// recently.
 type webhook struct {
 	id      string
 	account *account
@@ -40,7 +41,7 @@ type webhook struct {
 	slots    []*Slot // attempts from Next to End, in no order
 	standing Standing
 	failing  int64  // item time from which standing was Failing
-	since    int64  // item time of the start of its wait: an attempt ended, or it was turned on
+	since    int64  // item time at which its wait began: an attempt ended, or the webhook was turned on
 	down     bool   // the circuit breaker opened after the last success
 	nudged   bool   // a delivery under way was nudged; its next attempt also serves the next Probe
 	unread   int    // consecutive loads that found a delivery unread
@@ -51,11 +52,11 @@ type webhook struct {
 	inFlight int // slots in use
 	cut      int // slots in use by canceled attempts
 	unproven int // other slots in use, taken while the webhook was unproven
-	suspends int // slots with suspends set
+	suspends int // number of slots with suspends set
 
 	cap      int
-	filled   int       // successes while the cap was fully used, since its last change
-	ramping  bool      // the cap doubles, since the breaker was open
+	filled   int       // number of successes while the cap was fully used, since the cap last changed
+	ramping  bool      // the cap doubles, since the breaker was open before
 	changed  time.Time // last change of the cap, while ramping
 	failures int       // consecutive
 	tried    bool      // an attempt has begun
@@ -67,7 +68,7 @@ type webhook struct {
 
 	turn   time.Time     // unhealthy: earliest time of the next attempt
 	served uint64        // orders webhooks with the same turn by their last attempt
-	pause  time.Duration // open: between probes
+	pause  time.Duration // open: current pause between probes
 	place  int           // index in its turnQueue, or parked or nowhere
 	active time.Time     // last begin or end of an attempt
 
@@ -87,8 +88,8 @@ type account struct {
 	probed    uint64                  // Scheduler.served at the last requested attempt
 	lines     [kinds][standings]*line // nil: no lane is in it
 
-	// parked are webhooks whose turn came while the account held its share. Entries whose webhook
-	// is no longer parked are skipped.
+	// parked holds webhooks whose turn came while the account held its share of the slots. Entries
+	// whose webhook is no longer parked are skipped.
 	parked []*webhook
 }
 
@@ -106,7 +107,7 @@ func (w *webhook) isEmpty() bool {
 	return len(w.slots)+len(w.lanes[live].waiting)+len(w.lanes[recovered].waiting) == 0
 }
 
-// webhookOf returns the known webhook of a record, or adds it.
+// webhookOf returns the webhook that r describes, and adds it if it is not known.
 func (s *Scheduler) webhookOf(r *Webhook, group int32) *webhook {
 	if w := s.webhooks.all[r.ID]; w != nil {
 		return w
@@ -145,13 +146,13 @@ func (s *Scheduler) learn(w *webhook, r *Webhook) {
 	}
 }
 
-// longFailing is how long a webhook must fail for its next success to count as a recovery.
+// longFailing is how long a webhook must have failed for its next success to count as a recovery.
 const longFailing = time.Minute
 
 // setStanding sets the standing of a webhook. If a webhook becomes Proven after longFailing or an
 // open breaker, its receiver has recovered, and deliveries that wait for a retry become due. If
-// such a delivery fails again, the next recovery does not bring its retry forward. So events that
-// fail for other reasons do not use up their attempts.
+// such a delivery fails again, the next recovery does not make it due. So events that fail for
+// other reasons do not use up their attempts.
 func (s *Scheduler) setStanding(w *webhook, standing Standing) {
 	if w.standing == standing {
 		return
@@ -232,7 +233,7 @@ func (s *Scheduler) forget(w *webhook) {
 	if w.account.webhooks--; w.account.webhooks == 0 {
 		s.accounts.delete(w.account.id)
 	}
-	s.unpark(w.account) // the shares of the others may have grown
+	s.unpark(w.account) // the shares of other webhooks may have grown
 }
 
 // forgetIdle forgets webhooks that have been idle for trackedFor.

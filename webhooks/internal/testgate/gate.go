@@ -1,5 +1,5 @@
-// Package testgate limits test events: how many are under way, and how often they begin. It
-// needs to, since their senders choose the receivers.
+// Package testgate limits how many test events run, and how often they begin. Limits are needed,
+// because the senders of test events choose the receivers.
 //
 //	pass, err := gate.Begin(account, webhook)
 //	defer gate.End(pass)
@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	maxPasses        = 256         // under way
-	maxAccountPasses = 8           // under way or begun within interval, per account
+	maxPasses        = 256         // running
+	maxAccountPasses = 8           // running or begun within interval, per account
 	interval         = time.Second // minimum between two test events to one webhook
 )
 
@@ -32,7 +32,8 @@ var (
 	ErrClosed = errors.New("test events have stopped: the service is closed")
 )
 
-// A Gate tracks the test events under way and within the last interval. The zero Gate is open.
+// A Gate tracks the test events that are running or began within the last interval. The zero Gate
+// is open.
 type Gate struct {
 	mu       sync.Mutex
 	accounts map[string]*accountPasses
@@ -93,7 +94,7 @@ func (g *Gate) Begin(account, webhook string) (*Pass, error) {
 	return begun, nil
 }
 
-// End ends a pass. The caller must send nothing more.
+// End ends a pass. The caller must send nothing more afterwards.
 func (g *Gate) End(ended *Pass) {
 	ended.Canceler.End()
 	g.mu.Lock()
@@ -101,7 +102,7 @@ func (g *Gate) End(ended *Pass) {
 	now, own := time.Now(), g.accounts[ended.account]
 	delete(own.underWay, ended.webhook)
 	g.underWay--
-	if now.Before(ended.At) { // it never began
+	if now.Before(ended.At) { // the test event never began
 		isEnded := func(b *Pass) bool { return b == ended }
 		g.begun, own.begun = slices.DeleteFunc(g.begun, isEnded), slices.DeleteFunc(own.begun, isEnded)
 	}
@@ -121,7 +122,7 @@ func (g *Gate) forget(now time.Time) {
 	}
 }
 
-// drop forgets an account without passes.
+// drop forgets an account that has no passes.
 func (g *Gate) drop(account string) {
 	if own := g.accounts[account]; len(own.underWay)+len(own.begun) == 0 {
 		delete(g.accounts, account)

@@ -13,7 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// logAttempt stores an attempt at a delivery, and deletes attempts in excess of MaxAttempts.
+// logAttempt stores an attempt at a delivery. If the delivery then has more than MaxAttempts, it
+// deletes the oldest ones.
 func (s *Step) logAttempt(number uint64, a *driver.Attempt, outcome driver.Effect) error {
 	if a.Number > driver.MaxAttempts {
 		var old [][]byte
@@ -33,23 +34,23 @@ func (s *Step) logAttempt(number uint64, a *driver.Attempt, outcome driver.Effec
 // A row is a key and a value.
 type row struct{ key, value []byte }
 
-// appendAttempt adds the record of an attempt; Flush writes it.
+// appendAttempt adds the record of an attempt in memory; Flush writes it.
 func (s *Step) appendAttempt(number uint64, attempt int, record []byte) {
 	s.MarkWritten()
 	s.late = append(s.late, row{AttemptKey(number, attempt), record})
 }
 
-// maxLastAttempts is the maximum size of schema.LastAttempts in bytes, approximately. bbolt keeps
-// so small a bucket in the page of the root bucket, which each commit writes.
+// maxLastAttempts is the approximate maximum size of schema.LastAttempts in bytes. bbolt keeps
+// such a small bucket inside the page of the root bucket, which each commit writes anyway.
 const maxLastAttempts = 600
 
-// writeAttempts writes the unpacked attempts. A few go to schema.LastAttempts, so that a lone
-// settlement touches no page of schema.Attempts and writes 12.9 KB instead of 19.1 KB.
+// writeAttempts writes the attempts that are not packed. A few attempts go to schema.LastAttempts
+// instead of schema.Attempts, so that a single settlement writes 12.9 KB instead of 19.1 KB.
 func (s *Step) writeAttempts() error {
 	if len(s.late) == 0 {
 		return nil
 	}
-	const rowBytes = 16 // added by bbolt to key and value
+	const rowBytes = 16 // overhead of bbolt for each row
 	var rows []row
 	size := 0
 	c := s.tx.Bucket(schema.LastAttempts).Cursor()
@@ -88,18 +89,19 @@ func AttemptKey(number uint64, attempt int) []byte {
 	return binary.BigEndian.AppendUint32(key, uint32(attempt))
 }
 
-// A firstAttempt is the record of an attempt at the delivery of that number.
+// A firstAttempt is the record of the first attempt at the delivery with that number.
 type firstAttempt struct {
 	number uint64
 	record []byte
 }
 
-// minPacked is the minimum number of first attempts in a pack. It bounds the packs of a segment
-// that a lookup must read.
+// minPacked is the minimum number of first attempts in a pack. It limits how many packs of a
+// segment a lookup must read.
 const minPacked = 4
 
-// writeFirstAttempts writes the batch's first attempts at deliveries of a segment. They form one
-// record, under the least number in it; if they are few, they are stored like other attempts.
+// writeFirstAttempts writes the batch's first attempts at deliveries of a segment as one record,
+// whose key is the smallest number in it. If there are fewer than minPacked, it stores them like
+// other attempts.
 func (s *Step) writeFirstAttempts(row *bitmap) error {
 	if len(row.attempts) < minPacked {
 		for _, a := range row.attempts {
@@ -118,7 +120,8 @@ func firstAttemptsKey(last, least uint64) []byte {
 	return binary.BigEndian.AppendUint64(record.NumberKey(last), least)
 }
 
-// packedAttempt returns the record of the first attempt at a delivery of the segment, if packed.
+// packedAttempt returns the record of the first attempt at a delivery of the segment, or nil if
+// that attempt is not packed.
 func packedAttempt(tx *bbolt.Tx, segment *record.Segment, number uint64) []byte {
 	c := tx.Bucket(schema.FirstAttempts).Cursor()
 	for k, value := c.Seek(segment.Key); bytes.HasPrefix(k, segment.Key); k, value = c.Next() {
@@ -134,8 +137,8 @@ func packedAttempt(tx *bbolt.Tx, segment *record.Segment, number uint64) []byte 
 	return nil
 }
 
-// attemptsAt returns the stored attempts at a delivery of the segment, and the state that results
-// from them.
+// attemptsAt returns the stored attempts at a delivery of the segment, and the state of the
+// delivery after them.
 func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts []driver.Attempt, state driver.DeliveryState, err error) {
 	var outcomes []driver.Effect
 	read := func(value []byte) error {
@@ -157,7 +160,7 @@ func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts 
 		}
 	}
 	for len(attempts) > 0 && attempts[0].Number <= attempts[len(attempts)-1].Number-driver.MaxAttempts {
-		attempts, outcomes = attempts[1:], outcomes[1:] // excess first attempt, in a pack
+		attempts, outcomes = attempts[1:], outcomes[1:] // one too many: the first, in a pack
 	}
 	for _, outcome := range outcomes {
 		switch outcome {

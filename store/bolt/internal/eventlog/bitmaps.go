@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// bitmaps holds the bitmaps of a bucket that a batch has read. The batch changes them in memory and
-// writes them once.
+// bitmaps holds those bitmaps of a bucket that the batch has read. The batch changes them in
+// memory and writes each once.
 type bitmaps struct {
 	bucket []byte
 	cursor *bbolt.Cursor
@@ -22,10 +22,10 @@ type bitmap struct {
 	last uint64 // last number of the segment, the row's key
 	record.Bitmap
 	changed  bool
-	attempts []firstAttempt // first attempts at its deliveries
+	attempts []firstAttempt // first attempts at deliveries of the segment
 }
 
-// containing returns the bitmap that has the number, or nil.
+// containing returns the bitmap that contains the number, or nil.
 func (m *bitmaps) containing(tx *bbolt.Tx, n uint64) *bitmap {
 	i := sort.Search(len(m.rows), func(i int) bool { return m.rows[i].last >= n })
 	if i == len(m.rows) || m.rows[i].First > n {
@@ -45,7 +45,7 @@ func (m *bitmaps) containing(tx *bbolt.Tx, n uint64) *bitmap {
 	return nil
 }
 
-// remove removes the number from its bitmap, and reports whether a bitmap had it.
+// remove removes the number from its bitmap, and reports whether a bitmap contained it.
 func (m *bitmaps) remove(s *Step, n uint64) bool {
 	row := m.containing(s.tx, n)
 	if row == nil {
@@ -78,7 +78,7 @@ func (m *bitmaps) write(s *Step) error {
 	return nil
 }
 
-// InBitmap reports whether one of the bucket's bitmaps has the number.
+// InBitmap reports whether one of the bucket's bitmaps contains the number.
 func InBitmap(tx *bbolt.Tx, bucket []byte, n uint64) bool {
 	_, value := tx.Bucket(bucket).Cursor().Seek(record.NumberKey(n))
 	m, err := record.DecodeBitmap(value)

@@ -5,14 +5,14 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Dividers are rows without values after the last segment of schema.Events. With them, a commit
-// writes each event once.
+// Dividers are rows without values after the last segment of schema.Events. Without them, two or
+// three commits would write each event.
 //
-// When rows are added, bbolt rewrites their whole leaf, and splits it only if it has more than four
-// rows, with at least two on either side. So without dividers the last leaf would keep the two
-// newest segments with their bodies, up to 45 KB each, and two or three commits would write each of
-// them. With dividers, the last leaf is one page of dividers. The next commit that stores more than
-// a page moves them behind its own segments.
+// When rows are added to a leaf, bbolt rewrites the leaf. It splits the leaf only if it has more
+// than four rows, with at least two on either side. So without dividers, the last leaf would keep
+// the two newest segments with their bodies, up to 45 KB each, and the next commits would write
+// them again. With dividers, the last leaf is one page of dividers. The next commit that stores
+// more than a page moves the dividers behind its own segments.
 const (
 	firstDivider = 'c' // after the 'b' of bodies
 	lastDivider  = 'e'
@@ -20,13 +20,13 @@ const (
 
 func dividerKey(number uint64, divider byte) []byte { return append(record.NumberKey(number), divider) }
 
-// IsDivider reports whether the row of schema.Events is a divider.
+// IsDivider reports whether a row of schema.Events is a divider.
 func IsDivider(k, value []byte) bool {
 	return len(k) == 9 && firstDivider <= k[8] && k[8] <= lastDivider && len(value) == 0
 }
 
-// moveDividers moves the dividers behind the last segment, if at least a page was written since the
-// last move.
+// moveDividers moves the dividers behind the last segment, if at least a page has been written
+// since they were moved last.
 func (s *Step) moveDividers() error {
 	if s.published < s.writer.page {
 		return nil

@@ -9,11 +9,12 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// eraseLook is the number of examined events after which FindOf gives up.
+// eraseLook is the number of events that FindOf examines before it gives up.
 const eraseLook = 10_000
 
-// FindOf finds the next segment, from a number on, with events of the account. If it gives up
-// early, more is true and number is where to continue.
+// FindOf returns the last number of the next segment that has events of the account. It starts at
+// the segment that contains from. If it gives up early, more is true and number is the number to
+// continue with.
 func (v *View) FindOf(account string, from uint64) (number uint64, found, more bool) {
 	looked := 0
 	for segment := range v.segments.from(from) {
@@ -36,22 +37,24 @@ func hasEventsOf(segment *record.Segment, account string) bool {
 	return false
 }
 
-// Erased counts the removed records of an account.
+// Erased counts the records removed from an account.
 type Erased struct{ Events, Deliveries int }
 
-// An eventEraser removes events of an account, in one step.
+// An eventEraser removes events of one account, in one step.
 type eventEraser struct {
 	*Step
 	account string
 	erased  Erased
-	// Rows to delete: r, f or e for schema.Runs, schema.Failed or schema.EventRuns, then the key.
+	// Index rows to delete. Each is a letter (r, f or e for schema.Runs, schema.Failed or
+	// schema.EventRuns), followed by the key.
 	index map[string]bool
 	gone  map[uint64]struct{} // numbers of the events and their deliveries
 }
 
-// Erase removes the account's events with their deliveries and attempts, in segments of about limit
-// numbers from a number on. Numbers and keys of other events do not change. It returns the number
-// to continue with, and whether there may be more. The batch must be flushed.
+// Erase removes the account's events with their deliveries and attempts. It starts at the number
+// from and ends after about limit numbers, at the end of a segment. It returns the number to
+// continue with, and whether more events may remain. Numbers and keys of other events do not
+// change. The batch must be flushed.
 func (s *Step) Erase(account string, from uint64, limit int) (next uint64, more bool, erased Erased, err error) {
 	x := &eventEraser{Step: s, account: account, index: make(map[string]bool), gone: make(map[uint64]struct{})}
 	var found []record.Segment
@@ -85,7 +88,7 @@ func (x *eventEraser) segment(found *record.Segment) error {
 	tx := x.tx
 	key := bytes.Clone(found.Key)
 	value := bytes.Clone(tx.Bucket(schema.Events).Get(key))
-	segment, err := record.DecodeSegment(key, value) // the pages will change
+	segment, err := record.DecodeSegment(key, value) // a copy, because the pages will change
 	if err != nil {
 		return nil
 	}
@@ -128,7 +131,8 @@ func (x *eventEraser) segment(found *record.Segment) error {
 	return x.attemptsOf(&segment)
 }
 
-// bits removes the numbers in x.gone from a bitmap. first is the segment's new first number.
+// bits removes the numbers in x.gone from a bitmap. first is the segment's first number after the
+// erasure.
 func (x *eventEraser) bits(bucket, key []byte, first uint64) error {
 	value := x.Get(bucket, key)
 	if value == nil {
@@ -149,7 +153,8 @@ func (x *eventEraser) bits(bucket, key []byte, first uint64) error {
 	return x.Put(bucket, bytes.Clone(key), kept.Encode())
 }
 
-// attemptsOf removes the pending records and attempts of a segment's erased deliveries.
+// attemptsOf removes the pending records of the segment's erased deliveries, and the attempts at
+// them.
 func (x *eventEraser) attemptsOf(segment *record.Segment) error {
 	isGone := func(n uint64) bool { _, gone := x.gone[n]; return gone }
 	for _, bucket := range [][]byte{schema.Pending, schema.Attempts, schema.LastAttempts} {

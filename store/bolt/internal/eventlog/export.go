@@ -16,14 +16,14 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// An exporter reads events for a page of an export.
+// An exporter reads events for one page of an export.
 type exporter struct {
 	*transfer.Filler
 	log     *Log
 	tx      *bbolt.Tx
-	account string // empty: all
+	account string // empty means all accounts
 	now     time.Time
-	gone    uint64 // IDs of events with lower numbers are purged
+	gone    uint64 // IDs of events with lower numbers have been purged
 }
 
 // Export adds the account's events to a page, or all events if account is empty, starting after the
@@ -41,7 +41,7 @@ func (v *View) Export(page *transfer.Filler, account string, after []byte, now t
 	c := e.tx.Bucket(schema.Events).Cursor()
 	for k, value := c.Seek(record.NumberKey(from)); k != nil; k, value = c.Next() {
 		if len(k) != 8 {
-			continue // bodies or a divider
+			continue // k is the key of bodies or of a divider
 		}
 		segment, err := record.DecodeSegment(k, value)
 		if err != nil {
@@ -107,7 +107,8 @@ func (e *exporter) add(row []byte, event *transfer.Event) (more bool) {
 	return e.Add(row, event)
 }
 
-// event returns the event at an index, or the name of its unreadable part.
+// event returns the event at index i as exported. If part of it is unreadable, event returns the
+// name of that part.
 func (e *exporter) event(s *exportedSegment, i int, event *record.Event) (exported *transfer.Event, unreadable string) {
 	exported = &transfer.Event{
 		EncodedEvent: event.EncodedEvent, PublishedAt: event.PublishedAt, Matched: event.Deliveries,
@@ -133,7 +134,7 @@ func (e *exporter) event(s *exportedSegment, i int, event *record.Event) (export
 	return exported, ""
 }
 
-// delivery reads a delivery, as deliveryOf does. It leaves State empty if there is no delivery.
+// delivery reads a delivery, like deliveryOf. If there is no such delivery, it leaves State empty.
 func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Delivery) error {
 	there := e.log.hasWebhook(e.tx, []byte(d.WebhookID))
 	if there && s.fresh.Has(number) {
@@ -155,7 +156,7 @@ func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Deliv
 	} else if state == "" && s.skipped.Has(number) {
 		d.State = driver.Skipped
 	} else if state == "" {
-		d.Attempts = nil // attempts of a delivery that ended with its webhook
+		d.Attempts = nil // the webhook was deleted, which ended the delivery
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 package eventlog
 
-// SetIDsPerRun sets how many IDs a run has at least.
+// SetIDsPerRun sets the minimum number of IDs in a run.
 func (w *Writer) SetIDsPerRun(n int) { w.ids.perRun = n }
 
-// IDsInMemory returns how many IDs are in no run.
+// IDsInMemory returns the number of IDs that are in no committed run.
 func (w *Writer) IDsInMemory() int { return len(w.ids.newer.entries) + len(w.ids.writing.entries) }
 
 // Key returns the key of the event's ID.

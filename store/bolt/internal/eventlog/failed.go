@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// FailedKey returns the key of the row in schema.Failed for a webhook's failed delivery.
+// FailedKey returns the key of the row in schema.Failed that lists a webhook's failed delivery.
 func FailedKey(number uint64, webhook string) []byte {
 	return runKey(number/record.MaxFailed*record.MaxFailed, webhook)
 }
 
-// noteFailed adds a delivery to the index of failed deliveries, or removes it. Skipped deliveries
-// are added later, with the index of their run, so that publishing does not write a row for each
-// inactive webhook.
+// noteFailed adds a delivery to the index of failed deliveries, or removes it. The index gets
+// skipped deliveries later, when their run is indexed, so that publishing does not write a row for
+// each inactive webhook.
 func (s *Step) noteFailed(webhook string, number uint64, failed bool) {
 	s.MarkWritten()
 	if s.failed == nil {
@@ -32,14 +32,14 @@ func (s *Step) noteFailed(webhook string, number uint64, failed bool) {
 	s.failed[key][number] = failed
 }
 
-// writeFailed writes the changed rows.
+// writeFailed writes the changed rows of schema.Failed.
 func (s *Step) writeFailed() error {
 	for _, key := range slices.Sorted(maps.Keys(s.failed)) {
 		row := []byte(key)
 		old := s.Get(schema.Failed, row)
 		m, err := record.DecodeFailed(binary.BigEndian.Uint64(row), old)
 		if err != nil {
-			m.Reset(m.First) // unreadable: start again with later failures
+			m.Reset(m.First) // an unreadable row restarts with the new failures
 		}
 		for number, failed := range s.failed[key] {
 			if failed {
@@ -70,8 +70,8 @@ func (s *Step) noteSkipped(run uint64) {
 	})
 }
 
-// failed returns the ascending numbers, from low on and before high, of the webhook's deliveries
-// that may have failed.
+// failed returns the numbers of the webhook's deliveries that may have failed, ascending, for the
+// range of one row: from low on and before high.
 func (w *walk) failed(high uint64) (low uint64, numbers []uint64, err error) {
 	w.cost += costIndex
 	low = (high - 1) / record.MaxFailed * record.MaxFailed
@@ -84,7 +84,7 @@ func (w *walk) failed(high uint64) (low uint64, numbers []uint64, err error) {
 		if len(k) < 8 {
 			low = 0
 		} else if before := binary.BigEndian.Uint64(k); before < low {
-			low = before + record.MaxFailed // no delivery in between failed
+			low = before + record.MaxFailed // no delivery between the two rows failed
 		}
 	}
 	m, err := record.DecodeFailed(low, value)
@@ -109,7 +109,8 @@ func (w *walk) failed(high uint64) (low uint64, numbers []uint64, err error) {
 	return low, numbers, nil
 }
 
-// eachSkipped calls visit with the skipped deliveries from number from on and before to.
+// eachSkipped calls visit with the skipped deliveries whose numbers are at least from and less
+// than to.
 func eachSkipped(tx *bbolt.Tx, from, to uint64, visit func(webhook []byte, number uint64)) {
 	found := NewSegments(tx)
 	c := tx.Bucket(schema.Skipped).Cursor()

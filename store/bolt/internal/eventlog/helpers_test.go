@@ -27,7 +27,7 @@ type logFile struct {
 	steps  *groupcommit.Writer[*eventlog.Step]
 }
 
-// openLog opens the log of a file, which it creates as a Store does if there is none.
+// openLog opens the log of a file. If there is no file, it creates one as a Store does.
 func openLog(t *testing.T, path string) *logFile {
 	t.Helper()
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +98,7 @@ func (l *logFile) knows(t *testing.T, account, id string) (known bool) {
 	return err == nil
 }
 
-// purge removes what is older than a time.
+// purge removes events published before the given time.
 func (l *logFile) purge(t *testing.T, before time.Time) {
 	t.Helper()
 	for more := true; more; {

@@ -8,20 +8,20 @@ import (
 
 const (
 	runsPerFilter = 64
-	idPlaces      = 16 * idsPerRun // places of each run in a filter: 16 bits an ID
+	idPlaces      = 16 * idsPerRun // bits per run in a filter: 16 for each ID
 	placesPerID   = 5
 )
 
-// An idFilter tells which of 64 runs may have a key. It consists of a Bloom filter per run,
-// transposed, so that a lookup in all runs reads placesPerID words. A run has one false positive
-// per thousand keys, and no false negatives.
+// An idFilter reports which of 64 runs may contain a key. It holds one Bloom filter per run,
+// stored so that bit i of each word belongs to run i; a lookup in all runs reads placesPerID
+// words. The filter of a run has one false positive per thousand keys, and no false negatives.
 type idFilter struct {
 	runs   []uint64 // in order of addition
-	kept   uint64   // bit i: runs[i] is not dropped
-	places []uint64 // bit i: runs[i] has a key at this place
+	kept   uint64   // bit i is set unless runs[i] was dropped
+	places []uint64 // bit i is set if runs[i] has a key at this place
 }
 
-// filterOf adds a run, and returns the filter that contains it as its last run.
+// filterOf adds a run to the last filter, or to a new one if that is full, and returns the filter.
 func (x *idIndex) filterOf(run uint64) *idFilter {
 	if n := len(x.filters); n == 0 || len(x.filters[n-1].runs) == runsPerFilter {
 		x.filters = append(x.filters, &idFilter{places: make([]uint64, idPlaces)})
@@ -32,7 +32,7 @@ func (x *idIndex) filterOf(run uint64) *idFilter {
 	return f
 }
 
-// dropRun drops the oldest run.
+// dropRun removes the oldest run.
 func (x *idIndex) dropRun() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -42,13 +42,13 @@ func (x *idIndex) dropRun() {
 	}
 }
 
-// last returns the bit of the last added run.
+// last returns the bit of the run added last.
 func (f *idFilter) last() uint64 { return 1 << (len(f.runs) - 1) }
 
-// place returns one of the places of a key.
+// place returns the index of the key's place number i.
 func place(key uint64, i int) uint64 { return (key + uint64(i)*(key>>32|1)) % idPlaces }
 
-// add adds the keys of entries of the last run.
+// add adds the keys of the entries to the run added last.
 func (f *idFilter) add(entries []record.IDEntry) {
 	for _, e := range entries {
 		for i := range placesPerID {
@@ -57,14 +57,14 @@ func (f *idFilter) add(entries []record.IDEntry) {
 	}
 }
 
-// addAll makes every key a positive in the last run.
+// addAll makes the run added last positive for every key.
 func (f *idFilter) addAll() {
 	for i := range f.places {
 		f.places[i] |= f.last()
 	}
 }
 
-// appendRuns appends the runs that may have a key.
+// appendRuns appends the runs that may contain the key.
 func (f *idFilter) appendRuns(runs []uint64, key uint64) []uint64 {
 	may := f.kept
 	for i := 0; i < placesPerID && may != 0; i++ {

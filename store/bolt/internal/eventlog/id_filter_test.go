@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// TestIDFilter finds each key that a run has, and takes few others for known, also of a run that is
-// dropped.
+// TestIDFilter checks that the filter reports each key of a run, and few other keys, also after
+// another run has been dropped.
 func TestIDFilter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var s idIndex
@@ -29,10 +29,10 @@ func TestIDFilter(t *testing.T) {
 	for range 100_000 {
 		wrong += len(runsOf(random.Uint64()))
 	}
-	if wrong > 300 { // by the formula 110
+	if wrong > 300 { // the formula gives 110
 		t.Errorf("%d of 100,000 other keys are taken for known", wrong)
 	}
-	s.dropRun() // the other one
+	s.dropRun() // the run without these keys
 	s.dropRun()
 	if runs := runsOf(entries[0].Key); runs != nil {
 		t.Errorf("a run that is dropped is looked at: %v", runs)

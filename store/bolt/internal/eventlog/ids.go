@@ -21,23 +21,23 @@ const idsPerRun = 32 << 10
 
 // idIndex finds events by ID, to recognize events that are published again.
 //
-// IDs may be random, and a row for each in a large tree would cost pages of the file with each
-// event. So the IDs of the newest events are in memory only. Each idsPerRun of them become a run:
-// rows in schema.EventIDs sorted by key, appended in one of the next commits and never changed.
-// Open reads the events after the last run again, so a crash loses nothing. A filter in memory
-// tells which runs may have a key. A run is dropped as a whole once the IDs of all its events are
-// purged.
+// IDs may be random. A row for each ID in a large tree would make each event write some pages of
+// the file. So the IDs of the newest events are only in memory. Each idsPerRun of them become a
+// run: rows in schema.EventIDs sorted by key, which one of the next commits appends and which
+// never change. Open reads the events after the last run again, so a crash loses nothing. A filter
+// in memory reports which runs may contain a key. A run is deleted as a whole, once the IDs of all
+// its events have been purged.
 //
-// A key is 64 bits of a hash of the ID. A lookup compares the ID in the event itself. So different
-// IDs may share a key, rows may name erased events, and memory may name events that are not
-// committed yet, or whose commit failed.
+// A key is 64 bits of a hash of the ID. Different IDs may share a key, so a lookup compares the ID
+// with the ID stored in the event. Rows may refer to erased events. Entries in memory may refer to
+// events that are not committed yet, or whose commit failed.
 type idIndex struct {
 	secret IDSecret
 
-	// mu guards the following fields against readers. Only the Writer changes them.
+	// mu guards the following fields for readers. Only the Writer changes them.
 	mu      sync.Mutex
-	newer   idSet // in no run yet
-	writing idSet // next run, not committed yet
+	newer   idSet // IDs that are in no run yet
+	writing idSet // IDs of the next run, until it is committed
 	filters []*idFilter
 }
 
@@ -45,13 +45,13 @@ type idIndex struct {
 type idWriter struct {
 	*idIndex
 	perRun    int
-	committed int // number of IDs in newer of committed events
+	committed int // number of IDs in newer whose events are committed
 }
 
-// An IDSecret prevents callers from choosing IDs with the same key.
+// An IDSecret is mixed into the keys of IDs, so that callers cannot choose IDs that share a key.
 type IDSecret [16]byte
 
-// KeyOf returns the key of an event's ID.
+// KeyOf returns the key of an event ID.
 func (s *IDSecret) KeyOf(account, id string) uint64 {
 	var buffer [128]byte
 	text := record.AppendPrefixed(append(buffer[:0], s[:]...), id, account)
@@ -59,11 +59,11 @@ func (s *IDSecret) KeyOf(account, id string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// An idSet maps the keys of IDs to the numbers of their events. If a key is taken, the next free
-// key has the number.
+// An idSet maps the keys of IDs to the numbers of their events. If a key is already used, the
+// number is stored under the next free key.
 type idSet struct {
 	numbers map[uint64]uint64
-	entries []record.IDEntry // by number; by key after writeIDs has sorted them
+	entries []record.IDEntry // sorted by number; by key after writeIDs has sorted them
 }
 
 func (s *idSet) add(e record.IDEntry) {
@@ -99,17 +99,17 @@ func (s *idSet) appendNumbers(numbers []uint64, key uint64) []uint64 {
 	return numbers
 }
 
-// A Found holds the numbers and runs where an event may be.
+// A Found holds the numbers of events and the runs among which an event may be.
 type Found struct {
 	account, id string
 	key         uint64
 	numbers     []uint64
-	runs        []uint64 // numbers of their last events
+	runs        []uint64 // each run is named by the number of its last event
 }
 
-// Find returns where the account's event with an ID may be. Readers must call it before their
-// transaction begins: an ID is in memory before its event is readable, and in the file before it
-// leaves memory.
+// Find returns where the account's event with that ID may be. Readers must call Find before their
+// transaction begins: an ID is added in memory before its event is readable, and written to the
+// file before it is removed from memory.
 func (l *Log) Find(account, id string) Found {
 	return l.ids.find(account, id, l.ids.secret.KeyOf(account, id))
 }
@@ -124,7 +124,8 @@ func (x *idIndex) find(account, id string, key uint64) Found {
 	return found
 }
 
-// Event returns the event, or ErrNotFound. found must be from before the transaction began.
+// Event returns the event, or [apierr.ErrNotFound]. The result of Find, found, must be from before
+// the transaction began.
 func (v *View) Event(found Found) (Stored, error) {
 	if v.log.options.Erasing(found.account) {
 		return Stored{}, apierr.ErrNotFound
@@ -132,11 +133,11 @@ func (v *View) Event(found Found) (Stored, error) {
 	return found.event(v.tx)
 }
 
-// Event returns the account's event with an ID, including events published by earlier steps of the
-// batch, or ErrNotFound.
+// Event returns the account's event with that ID, or [apierr.ErrNotFound]. It finds events
+// published by earlier steps of the batch, too.
 func (s *Step) Event(account, id string) (Stored, error) { return s.event(s.log.Find(account, id)) }
 
-// Known returns the stored event with the ID of e, or ErrNotFound.
+// Known returns the stored event that has the account and ID of e, or [apierr.ErrNotFound].
 func (s *Step) Known(e *Event) (Stored, error) {
 	return s.event(s.log.ids.find(e.Account, e.ID, e.key))
 }
@@ -172,14 +173,14 @@ func (f *Found) event(tx *bbolt.Tx) (Stored, error) {
 		}
 		segment, err := NewSegments(tx).At(number)
 		if errors.Is(err, errNoSegment) {
-			continue // erased, or not committed
+			continue // the event was erased, or is not committed
 		}
 		if err != nil {
 			return Stored{}, err
 		}
 		i := segment.Index(number)
 		if segment.Number(i) != number {
-			continue // erased, too
+			continue // the event was erased
 		}
 		event, err := segment.Event(i)
 		if err != nil || event.ID == f.id && event.Account == f.account && !event.Forgotten {
@@ -189,14 +190,14 @@ func (f *Found) event(tx *bbolt.Tx) (Stored, error) {
 	return Stored{}, apierr.ErrNotFound
 }
 
-// begin removes the IDs of a batch that was not committed.
+// begin begins a batch. If the previous batch was not committed, begin removes its IDs.
 func (x *idWriter) begin() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.newer.truncate(x.committed)
 }
 
-// noteID adds the ID of an event, before readers see the event.
+// noteID adds the ID of an event. It runs before readers can see the event.
 func (s *Step) noteID(key, number uint64) {
 	x := &s.writer.ids
 	if x.uncommitted() == 0 {
@@ -221,7 +222,7 @@ func (x *idWriter) commit() {
 	x.writing, x.newer, x.committed = x.newer, idSet{}, 0
 }
 
-// writeIDs writes the next run, if there is one and the batch publishes.
+// writeIDs writes the next run if one is waiting and the batch publishes events.
 func (s *Step) writeIDs() error {
 	x := &s.writer.ids
 	entries := x.writing.entries
@@ -233,7 +234,7 @@ func (s *Step) writeIDs() error {
 	slices.SortFunc(entries, func(a, b record.IDEntry) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
 	})
-	s.tx.Bucket(schema.EventIDs).FillPercent = 1 // nothing is ever inserted
+	s.tx.Bucket(schema.EventIDs).FillPercent = 1 // rows are only appended
 	for row := range slices.Chunk(entries, record.MaxIDEntries) {
 		if err := s.Put(schema.EventIDs, idRowKey(run, row[len(row)-1]), record.EncodeIDEntries(row)); err != nil {
 			return err
@@ -248,8 +249,8 @@ func (s *Step) writeIDs() error {
 	return nil
 }
 
-// dropIDs deletes the oldest runs if the IDs of all their events are purged, while left, which it
-// decrements, is more than 0.
+// dropIDs deletes the oldest runs if the IDs of all their events have been purged. It decrements
+// left for each deleted row, and stops when left is 0 or less.
 func (s *Step) dropIDs(left *int) error {
 	gone := Number(s.tx, schema.MetaIDsGone)
 	for *left > 0 {
@@ -290,7 +291,7 @@ func (w *Writer) loadIDs(db *bbolt.DB) error {
 	})
 }
 
-// loadRuns fills the filters, and returns the last number of the last run.
+// loadRuns fills the filters, and returns the number that names the last run.
 func (x *idWriter) loadRuns(tx *bbolt.Tx) (last uint64) {
 	var entries []record.IDEntry
 	var filter *idFilter
@@ -301,15 +302,15 @@ func (x *idWriter) loadRuns(tx *bbolt.Tx) (last uint64) {
 		}
 		var err error
 		if entries, err = record.AppendIDEntries(entries[:0], value); err != nil {
-			filter.addAll() // lookups of IDs in this row must fail
+			filter.addAll() // a lookup of an ID in this row must not miss it, but fail
 		}
 		filter.add(entries)
 	}
 	return last
 }
 
-// idRowKey returns the key of the row that ends with an entry. A run is named by the number of its
-// last event.
+// idRowKey returns the key of the row whose last entry is last. A run is named by the number of
+// its last event.
 func idRowKey(run uint64, last record.IDEntry) []byte {
 	return append(record.NumberKey(run), append(record.NumberKey(last.Key), record.NumberKey(last.Number)...)...)
 }
@@ -317,10 +318,10 @@ func idRowKey(run uint64, last record.IDEntry) []byte {
 // IDRowSize is the size of the keys in schema.EventIDs.
 const IDRowSize = 24
 
-// IDRunOf returns the run of a row.
+// IDRunOf returns the run to which a row belongs.
 func IDRunOf(k []byte) uint64 { return binary.BigEndian.Uint64(k) }
 
-// AppendFromRun appends the numbers of a key in a run.
+// AppendFromRun appends the event numbers that a run has for a key.
 func AppendFromRun(rows *bbolt.Cursor, numbers []uint64, run, key uint64) ([]uint64, error) {
 	for k, value := rows.Seek(idRowKey(run, record.IDEntry{Key: key})); len(k) == IDRowSize && IDRunOf(k) == run; k, value = rows.Next() {
 		var err error

@@ -24,9 +24,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// TestIDs publishes under IDs of all kinds, some of them twice, has some commits undone, purges,
-// and goes on with the file as a kill leaves it after many of the commits: an event is found by its
-// ID, and found again if it is published again, until its ID is purged.
+// TestIDs publishes IDs of all kinds, some of them twice. Some commits are undone. It also purges,
+// and after many of the commits it opens the file as a kill would leave it. An event must be found
+// by its ID, and recognized if it is published again, until its ID is purged.
 func TestIDs(t *testing.T) {
 	const perCommit, commits = 64, 150
 	testbubble.Run(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestIDs(t *testing.T) {
 			for i := range steps {
 				steps[i] = ids.publish(t, l)
 			}
-			if commit%5 == 1 { // the others run again without it
+			if commit%5 == 1 { // the other steps run again without it
 				steps = slices.Insert(steps, perCommit/2, publishAndFail(l, ids.randomID()))
 			}
 			if err := errors.Join(l.steps.RunTogether(t.Context(), steps...)...); err != nil && !errors.Is(err, errStep) {
@@ -71,7 +71,7 @@ func TestIDs(t *testing.T) {
 
 var errStep = errors.New("this step fails")
 
-// publishAndFail returns a step that fails when it has published an event.
+// publishAndFail returns a step that publishes an event and then fails.
 func publishAndFail(l *logFile, id string) func(*eventlog.Step) error {
 	e := l.event("acct", id)
 	return func(s *eventlog.Step) error {
@@ -80,7 +80,7 @@ func publishAndFail(l *logFile, id string) func(*eventlog.Step) error {
 	}
 }
 
-// openFewIDs opens a file whose runs have few IDs.
+// openFewIDs opens a file with few IDs per run.
 func openFewIDs(t *testing.T, path string) *logFile {
 	t.Helper()
 	l := openLog(t, path)
@@ -88,7 +88,7 @@ func openFewIDs(t *testing.T, path string) *logFile {
 	return l
 }
 
-// runsOf returns the runs that the file has.
+// runsOf returns the runs in the file.
 func runsOf(t *testing.T, l *logFile) (runs []uint64) {
 	t.Helper()
 	err := l.db.View(func(tx *bbolt.Tx) error {
@@ -105,10 +105,10 @@ func runsOf(t *testing.T, l *logFile) (runs []uint64) {
 	return runs
 }
 
-// testIDs has the IDs that were published.
+// testIDs holds the published IDs.
 type testIDs struct {
 	random *rand.Rand
-	at     map[string]time.Time // when each was published first, unless it is purged
+	at     map[string]time.Time // time of the first publication, unless purged
 	list   []string             // including purged ones
 }
 
@@ -116,7 +116,7 @@ func newTestIDs() *testIDs {
 	return &testIDs{random: rand.New(rand.NewPCG(1, 2)), at: make(map[string]time.Time)}
 }
 
-// publish returns a step that publishes a new ID, or now and then an older one.
+// publish returns a step that publishes a new ID or, sometimes, an older one.
 func (ids *testIDs) publish(t *testing.T, l *logFile) func(*eventlog.Step) error {
 	id := ""
 	switch n := len(ids.list); ids.random.IntN(8) {
@@ -157,7 +157,7 @@ func (ids *testIDs) publishID(t *testing.T, l *logFile, id string) func(*eventlo
 	}
 }
 
-// Read makes testIDs the entropy of ULIDs.
+// Read makes testIDs a source of entropy for ULIDs.
 func (ids *testIDs) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(ids.random.Uint32())
@@ -165,14 +165,14 @@ func (ids *testIDs) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// purge forgets the IDs of events before the time.
+// purge removes the IDs of events published before the given time.
 func (ids *testIDs) purge(t *testing.T, l *logFile, before time.Time) {
 	t.Helper()
 	l.purge(t, before)
 	maps.DeleteFunc(ids.at, func(_ string, at time.Time) bool { return at.Before(before) })
 }
 
-// check opens a copy of the file.
+// check opens a copy of the file, and checks that it has the IDs.
 func (ids *testIDs) check(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.ReadFile(path)
@@ -201,7 +201,7 @@ func (ids *testIDs) check(t *testing.T, path string) {
 	l.run(t, steps...)
 }
 
-// fork returns a copy.
+// fork returns a copy of the testIDs.
 func (ids *testIDs) fork() *testIDs {
 	return &testIDs{random: ids.random, at: maps.Clone(ids.at), list: slices.Clone(ids.list)}
 }
@@ -216,7 +216,7 @@ func (ids *testIDs) publishRandom(t *testing.T, l *logFile, count int) {
 	l.run(t, steps...)
 }
 
-// writeRuns publishes until the file has as many runs.
+// writeRuns publishes until the file has the given number of runs.
 func (ids *testIDs) writeRuns(t *testing.T, l *logFile, runs int) {
 	t.Helper()
 	for range 100 {
@@ -228,7 +228,7 @@ func (ids *testIDs) writeRuns(t *testing.T, l *logFile, runs int) {
 	t.Fatalf("the file has the runs %d, want %d runs", runsOf(t, l), runs)
 }
 
-// TestIDs_CommitUndone_EventIsNew: an ID that a failed step has published is not known, and is
+// TestIDs_CommitUndone_EventIsNew checks that an ID published by a failed step is unknown, and
 // known once another step has published it.
 func TestIDs_CommitUndone_EventIsNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -252,7 +252,8 @@ func TestIDs_CommitUndone_EventIsNew(t *testing.T) {
 	ids.check(t, path)
 }
 
-// TestIDs_CommitNotApplied_ReadersFindEvent: readers see an event before its commit has returned.
+// TestIDs_CommitNotApplied_ReadersFindEvent checks that readers find an event before its commit
+// has returned.
 func TestIDs_CommitNotApplied_ReadersFindEvent(t *testing.T) {
 	l := openFewIDs(t, filepath.Join(t.TempDir(), "storage.db"))
 	ids, found := newTestIDs(), 0
@@ -274,8 +275,8 @@ func TestIDs_CommitNotApplied_ReadersFindEvent(t *testing.T) {
 	}
 }
 
-// TestIDs_OpenedOften_RunsAreWritten opens a file again and again, each time for fewer IDs than a
-// run has: the IDs in memory, which Open reads, stay bounded.
+// TestIDs_OpenedOften_RunsAreWritten opens a file again and again, each time to publish fewer IDs
+// than a run has. The number of IDs in memory, which Open reads, must stay bounded.
 func TestIDs_OpenedOften_RunsAreWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	ids := newTestIDs()
@@ -294,7 +295,7 @@ func TestIDs_OpenedOften_RunsAreWritten(t *testing.T) {
 	ids.check(t, path)
 }
 
-// TestIDs_SameKey_ToldApart publishes IDs whose keys are the same, in memory, in a run that is
+// TestIDs_SameKey_ToldApart publishes different IDs with the same key: in memory, in a run that is
 // being written, and in the file.
 func TestIDs_SameKey_ToldApart(t *testing.T) {
 	l := openFewIDs(t, filepath.Join(t.TempDir(), "storage.db"))
@@ -310,7 +311,7 @@ func TestIDs_SameKey_ToldApart(t *testing.T) {
 	}
 	others, all := newTestIDs(), 0
 	for range 8 {
-		for range 2 + 2*record.MaxIDEntries { // more than a row has
+		for range 2 + 2*record.MaxIDEntries { // more IDs than a row can hold
 			if id := fmt.Sprint("id-", all); !publish(id) || publish(id) {
 				t.Fatalf("%s is not published once", id)
 			}
@@ -328,14 +329,14 @@ func TestIDs_SameKey_ToldApart(t *testing.T) {
 	}
 }
 
-// TestIDs_ErasedAndPublishedAgain: an event of an erased account is new when it is published again,
-// wherever the old one's ID stands; and then it is known.
+// TestIDs_ErasedAndPublishedAgain publishes an event of an erased account again. It must be new,
+// wherever the old event's ID is stored, and known afterwards.
 func TestIDs_ErasedAndPublishedAgain(t *testing.T) {
 	for name, runs := range map[string]int{"in memory": 0, "in a run": 1} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
 			l := openFewIDs(t, path)
-			ids := newTestIDs() // of the account acct
+			ids := newTestIDs() // IDs of the account acct
 			ids.publishRandom(t, l, 100)
 			ids.writeRuns(t, l, runs)
 			l.erase(t, "acct")
@@ -357,14 +358,14 @@ func TestIDs_ErasedAndPublishedAgain(t *testing.T) {
 	}
 }
 
-// TestIDs_DamagedRow_OthersArePublished: a row that cannot be read fails events whose IDs belong
-// into it, and no others.
+// TestIDs_DamagedRow_OthersArePublished checks that an unreadable row makes publishing fail only
+// for events whose IDs belong into that row.
 func TestIDs_DamagedRow_OthersArePublished(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	l := openFewIDs(t, path)
 	newTestIDs().writeRuns(t, l, 1)
 	var damaged []record.IDEntry
-	var above uint64 // the last key of the row before
+	var above uint64 // last key of the previous row
 	if err := l.db.Update(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(schema.EventIDs).Cursor()
 		k, value := c.Last()
@@ -396,7 +397,7 @@ func TestIDs_DamagedRow_OthersArePublished(t *testing.T) {
 	}
 }
 
-// TestVerify_DamagedIDs_Named changes one row of schema.EventIDs at a time.
+// TestVerify_DamagedIDs_Named changes one row of schema.EventIDs at a time. Verify must name each.
 func TestVerify_DamagedIDs_Named(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "storage.db")
 	l := openFewIDs(t, whole)
@@ -405,7 +406,7 @@ func TestVerify_DamagedIDs_Named(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		change func(value []byte) []byte // nil: it is removed
+		change func(value []byte) []byte // nil removes the row
 		want   string
 	}{
 		"a row that is removed": {func([]byte) []byte { return nil }, "event_ids does not have event"},

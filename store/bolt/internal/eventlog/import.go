@@ -11,35 +11,35 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// An Import adds events of an export, in one step.
+// An Import adds exported events to the log, in one step.
 type Import struct {
 	*Step
 	found func(webhook string, d driver.PendingDelivery) error
 
-	segment  record.SegmentBuilder // segment under construction
+	segment  record.SegmentBuilder // the segment being built
 	noBodies bool
 	first    []firstAttempt
-	from     time.Time // publication of its first event
-	last     time.Time // publication of the last event
-	begun    bool      // last is known
+	from     time.Time // publication time of its first event
+	last     time.Time // publication time of the log's last event
+	begun    bool      // whether last is set
 }
 
-// Import returns an Import. It passes each pending delivery to found, without its Webhook.
+// Import returns an Import. It calls found with each pending delivery, whose Webhook is not set.
 func (s *Step) Import(found func(webhook string, d driver.PendingDelivery) error) *Import {
 	return &Import{Step: s, found: found}
 }
 
-// maxSpan limits the time between the events of an imported segment, because a segment is purged as
-// a whole.
+// maxSpan limits the time between the first and last event of an imported segment, because a
+// segment is purged as a whole.
 const maxSpan = time.Second
 
-// PublishedAt returns when an imported event counts as published.
+// PublishedAt returns the time at which an imported event counts as published: at the latest now.
 func PublishedAt(r *transfer.Event) time.Time {
 	return record.Round(transfer.NoLater(r.PublishedAt, time.Now()))
 }
 
-// Has reports whether the log has an event. It finds forgotten events by their time of publication,
-// which PublishedAt returns.
+// Has reports whether the log has an event. published must be the result of PublishedAt; it
+// identifies events whose ID was forgotten.
 func (m *Import) Has(r *transfer.Event, published time.Time) (known bool, err error) {
 	if r.Forgotten {
 		return m.hasForgotten(r.Account, r.ID, published), nil
@@ -52,7 +52,8 @@ func (m *Import) Has(r *transfer.Event, published time.Time) (known bool, err er
 	return true, err
 }
 
-// hasForgotten reports whether an event with that ID, forgotten or not, was published at the time.
+// hasForgotten reports whether an event with that ID was published at that time. It does not
+// matter whether the log's event is forgotten.
 func (m *Import) hasForgotten(account, id string, at time.Time) bool {
 	for low, end := range pieces(m.tx) {
 		for segment := range NewSegments(m.tx).from(firstWithin(m.tx, low, end, at)) {
@@ -73,7 +74,7 @@ func (m *Import) hasForgotten(account, id string, at time.Time) bool {
 	return false
 }
 
-// Add adds an event that the log lacks. Events are written in segments, see End.
+// Add adds an event that the log lacks. The caller must call End after the last event.
 func (m *Import) Add(r *transfer.Event) error {
 	if !m.begun {
 		_, end := bounds(m.tx)
@@ -87,7 +88,7 @@ func (m *Import) Add(r *transfer.Event) error {
 		}
 	}
 	if m.segment.IsEmpty() {
-		if err := m.writeSegment(); err != nil { // the batch's own segment has lower numbers
+		if err := m.writeSegment(); err != nil { // its numbers are lower
 			return err
 		}
 		m.segment.Begin(m.tx.Bucket(schema.Events).Sequence() + 1)
@@ -137,7 +138,7 @@ func (m *Import) Add(r *transfer.Event) error {
 	return nil
 }
 
-// addDelivery adds the rows of a delivery that has a place in the segment.
+// addDelivery adds the rows of a delivery whose number is reserved in the segment.
 func (m *Import) addDelivery(r *transfer.Event, d *transfer.Delivery, number uint64) error {
 	m.addAttempts(d, number)
 	failed := d.State == driver.Dead
@@ -167,8 +168,8 @@ func (m *Import) addDelivery(r *transfer.Event, d *transfer.Delivery, number uin
 	return nil
 }
 
-// addAttempts adds the attempts, with the outcomes that result in the delivery's state, or in its
-// state before it was made pending again.
+// addAttempts adds the attempts of a delivery. It chooses outcomes that result in the delivery's
+// state or, if the delivery was made pending again, in its state before that.
 func (m *Import) addAttempts(d *transfer.Delivery, number uint64) {
 	state, settledBy := d.State, 0
 	if len(d.Attempts) > 0 {
@@ -197,7 +198,7 @@ func (m *Import) addAttempts(d *transfer.Delivery, number uint64) {
 	}
 }
 
-// End writes the segment under construction, if there is one.
+// End writes the segment being built, if it has events.
 func (m *Import) End() error {
 	if m.segment.IsEmpty() {
 		return nil

@@ -23,7 +23,7 @@ func (v *View) ListEvents(ctx context.Context, account string, query driver.Even
 		high = min(high, after)
 	}
 	if query.OldestFirst {
-		page.Resume = cursors.Encode(max(low, high)) // later events have higher numbers
+		page.Resume = cursors.Encode(max(low, high)) // later events have greater numbers
 	}
 	if v.log.options.Erasing(account) {
 		return page, nil
@@ -81,11 +81,11 @@ type eventWalk struct {
 	*View
 	account string
 	query   *driver.EventQuery
-	indexed uint64 // first number without an index
+	indexed uint64 // the first number that is not indexed yet
 	cost    int
 }
 
-// resume returns the position at which a page must begin to have the event with that number first.
+// resume returns the position for the cursor of a page whose first event has the number n.
 func (w *eventWalk) resume(n uint64) uint64 {
 	if w.query.OldestFirst {
 		return n
@@ -93,8 +93,8 @@ func (w *eventWalk) resume(n uint64) uint64 {
 	return n + 1
 }
 
-// within returns the ascending numbers of the account's events of the queried types in a run; none
-// if the run is unreadable.
+// within returns the numbers of the account's events in a run, ascending, if their types match the
+// query. It returns none if the run is unreadable.
 func (w *eventWalk) within(run uint64) (numbers []uint64) {
 	if run >= w.indexed {
 		var looked int
@@ -118,7 +118,7 @@ func (w *eventWalk) within(run uint64) (numbers []uint64) {
 	return numbers
 }
 
-// event returns an event if it is readable and matches the query.
+// event returns an event. ok is false if the event is unreadable or does not match the query.
 func (w *eventWalk) event(number uint64) (listed driver.StoredEvent, ok bool) {
 	w.cost += costDetails
 	segment, err := w.segments.At(number)
@@ -135,8 +135,8 @@ func (w *eventWalk) event(number uint64) (listed driver.StoredEvent, ok bool) {
 	return listed, w.query.Matches(&listed)
 }
 
-// readEventRun returns the numbers of an account's events in a run, and the number of examined
-// events.
+// readEventRun reads a run. It returns the numbers of the account's events, and the number of
+// events read.
 func readEventRun(tx *bbolt.Tx, run uint64, account string) (numbers []uint64, looked int) {
 	eachEvent(tx, run, run+RunSize, func(number uint64, event *record.Event) {
 		if looked++; event.Account == account {
@@ -146,7 +146,7 @@ func readEventRun(tx *bbolt.Tx, run uint64, account string) (numbers []uint64, l
 	return numbers, looked
 }
 
-// eachEvent calls visit with the readable events from number from on and before to.
+// eachEvent calls visit with the readable events whose numbers are at least from and less than to.
 func eachEvent(tx *bbolt.Tx, from, to uint64, visit func(number uint64, event *record.Event)) {
 	for segment := range NewSegments(tx).from(from) {
 		if segment.First >= to {
@@ -162,8 +162,8 @@ func eachEvent(tx *bbolt.Tx, from, to uint64, visit func(number uint64, event *r
 	}
 }
 
-// indexEvents indexes the first complete run that lacks an index by account, and reports whether
-// there was one.
+// indexEvents indexes the events of the first complete run that is not indexed yet. It reports
+// whether there was such a run.
 func (s *Step) indexEvents() (made bool, err error) {
 	first, _ := bounds(s.tx)
 	run := max(Number(s.tx, schema.MetaEventRuns), first/RunSize*RunSize)

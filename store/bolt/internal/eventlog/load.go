@@ -13,35 +13,36 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Take returns the event of a delivery and its time of publication, if both are still in memory and
-// this is the first Take of the delivery. Such a delivery is pending.
+// Take returns the event of a delivery and its publication time, if both are still in memory and
+// Take has not returned the delivery before. Such a delivery is pending.
 func (l *Log) Take(d driver.DeliveryRef) (event driver.EncodedEvent, at time.Time, held bool) {
 	return l.published.take(d)
 }
 
-// ForgetAccount drops an account's newly published events from memory.
+// ForgetAccount removes an account's newly published events from memory.
 func (l *Log) ForgetAccount(account string) { l.published.forgetAccount(account) }
 
-// latest caches the rows that a View read last, because deliveries are loaded in the order of their
-// numbers.
+// latest caches the rows that a View read last. Deliveries are loaded in the order of their
+// numbers, so the next one often needs the same rows.
 type latest struct {
 	fresh, pending, bodies *bbolt.Cursor
 
-	// The last row of schema.Fresh.
+	// The row of schema.Fresh read last.
 	bits     record.Bitmap
 	bitsLast uint64
 
 	packed     record.Pack // bodies of a segment; empty if unreadable
 	packedLast uint64      // the segment's last number
 
-	// The last event. It has the numbers from first on and before after.
+	// The event read last. Its number and its deliveries' numbers are at least first and less than
+	// after.
 	first, after uint64
 	event        record.Event
 	err          error
 }
 
 // Pending returns the pending state of a delivery, and whether it is pending. The zero Pending
-// means pending as published.
+// means that the delivery has been pending since its publication, without an attempt.
 func (v *View) Pending(d driver.DeliveryRef, now time.Time) (p record.Pending, pending bool) {
 	if segment, err := v.segments.At(d.Number); err == nil {
 		if webhook, err := segment.Recipient(d.Number); err != nil || string(webhook) != d.WebhookID {
@@ -72,14 +73,14 @@ func (v *View) Pending(d driver.DeliveryRef, now time.Time) (p record.Pending, p
 	return decodePending(value, now, v.log.options.Clock.Steady(now)), true
 }
 
-// EventOf returns the event, with its body, of the delivery with that number. It reads an event for
-// several webhooks once.
+// EventOf returns the event of the delivery with that number, including the body. It reads an
+// event only once for consecutive deliveries.
 func (v *View) EventOf(number uint64) (*record.Event, error) {
 	l := &v.latest
 	if number >= l.first && number < l.after {
 		return &l.event, l.err
 	}
-	// In case reading panics.
+	// Valid if reading panics.
 	l.first, l.after, l.event, l.err = 0, 0, record.Event{}, record.ErrCorrupt
 	segment, err := v.segments.At(number)
 	if err != nil {
@@ -104,7 +105,7 @@ func (v *View) EventOf(number uint64) (*record.Event, error) {
 	return &l.event, l.err
 }
 
-// get is [bbolt.Bucket.Get] with an existing cursor.
+// get is like [bbolt.Bucket.Get], but reuses a cursor.
 func get(c *bbolt.Cursor, key []byte) []byte {
 	if k, value := c.Seek(key); bytes.Equal(k, key) {
 		return value

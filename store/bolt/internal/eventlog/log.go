@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Options connect the log to the rest of the store.
+// Options connect the log with the rest of the store.
 type Options struct {
 	Clock      *clock.Clock
 	Cursors    cursor.Key                // encodes positions in lists
@@ -27,22 +27,22 @@ type Log struct {
 	published publishCache
 }
 
-// A Writer is the state of a log that only steps of the file's writer may use. Steps access it
-// through their [Step].
+// A Writer is the part of a log's state that only steps of the file's writer may use. Steps access
+// it through a [Step].
 type Writer struct {
 	log  *Log
 	ids  idWriter
 	page int // page size of the file in bytes
 
-	segment  record.SegmentBuilder // reused by one batch after the other
+	segment  record.SegmentBuilder // reused by the next batch
 	attempts record.Packer
 
-	lastPublished      time.Time // publication of the last event
-	committedPublished time.Time // lastPublished, as of the last commit
-	divided            uint64    // the number before the dividers; 0: none
+	lastPublished      time.Time // publication time of the last event
+	committedPublished time.Time // lastPublished as of the last commit
+	divided            uint64    // number of the segment before the dividers; 0 if there are none
 }
 
-// Open returns the log of a file. It reads the event IDs.
+// Open returns the log of a file. It reads the event IDs in the file.
 func Open(db *bbolt.DB, o Options) (*Log, *Writer, error) {
 	l := &Log{options: o}
 	w := &Writer{log: l, page: db.Info().PageSize}
@@ -52,8 +52,8 @@ func Open(db *bbolt.DB, o Options) (*Log, *Writer, error) {
 	return l, w, w.loadIDs(db)
 }
 
-// Begin returns the Step of a transaction. markClock marks the file's clock, on which due times are
-// based.
+// Begin returns the Step of a transaction. The Step calls markClock before it stores a due time,
+// because due times refer to the file's clock.
 func (w *Writer) Begin(tx *groupcommit.Tx, markClock func() error) *Step {
 	w.ids.begin()
 	w.segment.Reset()
@@ -73,11 +73,12 @@ func (w *Writer) Ended(done bool) {
 	}
 }
 
-// LastPublished returns when the newest event was published, if known; zero if there is none.
+// LastPublished returns the publication time of the newest event, or the zero time if it is
+// unknown or there is no event.
 func (w *Writer) LastPublished() time.Time { return w.lastPublished }
 
-// A Step changes the log, in a transaction shared by the steps of a group commit. Rows written once
-// for many steps stay in memory until Flush: a step must flush before it reads such rows.
+// A Step changes the log, in a transaction shared by the steps of a group commit. Some rows change
+// in many steps and are written once, by Flush. A step must call Flush before it reads such rows.
 type Step struct {
 	*groupcommit.Tx
 	tx        *bbolt.Tx // for reading
@@ -85,18 +86,18 @@ type Step struct {
 	writer    *Writer
 	markClock func() error
 
-	late           []row  // unpacked attempts
-	published      int    // bytes in schema.Events since the dividers were moved
-	divided        uint64 // the number before them; 0: as in the Writer
+	late           []row  // attempts that are not packed
+	published      int    // bytes written to schema.Events since the dividers were moved
+	divided        uint64 // like Writer.divided; 0 if the batch has not moved them
 	fresh, skipped bitmaps
 
-	// Failed or not, by key in schema.Failed and number of the delivery.
+	// By key in schema.Failed and number of the delivery: whether it failed.
 	failed map[string]map[uint64]bool
 
-	wroteIDs bool // the batch has written a run of IDs
+	wroteIDs bool // whether the batch has written a run of IDs
 }
 
-// Flush writes the rows that earlier steps left in memory.
+// Flush writes the rows that earlier steps changed in memory.
 func (s *Step) Flush() error {
 	for _, write := range []func() error{
 		s.writeSegment, s.moveDividers, s.writeFresh, s.writeSkipped, s.writeAttempts, s.writeFailed, s.writeIDs,
@@ -111,10 +112,10 @@ func (s *Step) Flush() error {
 func (s *Step) writeFresh() error   { return s.fresh.write(s) }
 func (s *Step) writeSkipped() error { return s.skipped.write(s) }
 
-// LastPublished returns when the last event was published.
+// LastPublished returns the publication time of the last event.
 func (s *Step) LastPublished() time.Time { return s.writer.lastPublished }
 
-// putNumber stores a number in the bucket meta, unless it equals before.
+// putNumber stores number in the bucket meta, unless it equals before, the stored number.
 func (s *Step) putNumber(key []byte, before, number uint64) error {
 	if number == before {
 		return nil
@@ -133,7 +134,7 @@ type View struct {
 // View returns a View of a transaction.
 func (l *Log) View(tx *bbolt.Tx) *View { return &View{log: l, tx: tx, segments: NewSegments(tx)} }
 
-// View returns a View of the flushed changes.
+// View returns a View of the transaction. It does not see changes that are not flushed.
 func (s *Step) View() *View { return s.log.View(s.tx) }
 
 // hasWebhook reports whether the webhook exists.

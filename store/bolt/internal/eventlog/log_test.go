@@ -19,11 +19,11 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A modelEvent is what the log must have of an event.
+// A modelEvent is the expected state of an event.
 type modelEvent struct {
 	account, id string
-	first       uint64           // number of its first delivery
-	deliveries  []*modelDelivery // in the order of their numbers
+	first       uint64           // number of the first delivery
+	deliveries  []*modelDelivery // in ascending order of their numbers
 }
 
 type modelDelivery struct {
@@ -38,15 +38,16 @@ func (d *modelDelivery) ref() driver.DeliveryRef {
 	return driver.DeliveryRef{WebhookID: d.webhook, Number: d.event.first + uint64(d.index)}
 }
 
-// A model makes random steps, and knows what the log has after them.
+// A model makes random steps, and records the expected contents of the log.
 type model struct {
 	random *rand.Rand
 	events []*modelEvent
 	ids    int
 }
 
-// TestLog_RandomSteps_MatchesModel publishes, settles, makes pending again and erases at random,
-// many steps in a commit, some of which are undone first, and opens the file again now and then.
+// TestLog_RandomSteps_MatchesModel publishes events, settles deliveries, makes them pending again
+// and erases accounts at random. A commit has many steps; some commits are undone first. Sometimes
+// the file is opened again.
 func TestLog_RandomSteps_MatchesModel(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	l := openLog(t, path)
@@ -119,7 +120,7 @@ func (m *model) step(t *testing.T, l *logFile) func(*eventlog.Step) error {
 		d.state = driver.Pending
 		p := record.Pending{Due: time.Now(), Attempts: d.attempts, Before: d.attempts}
 		return func(s *eventlog.Step) error {
-			if err := s.Flush(); err != nil { // the number may be of the open segment
+			if err := s.Flush(); err != nil { // the number may belong to the open segment
 				return err
 			}
 			return s.MakePending(d.webhook, d.ref().Number, p)
@@ -158,7 +159,7 @@ func (m *model) step(t *testing.T, l *logFile) func(*eventlog.Step) error {
 func (m *model) publish(l *logFile) func(*eventlog.Step) error {
 	m.ids++
 	e := &modelEvent{account: []string{"a", "b"}[m.random.IntN(2)], id: fmt.Sprint("evt_", m.ids)}
-	var to [2][]string // active, inactive
+	var to [2][]string // active and inactive webhooks
 	states := [2]driver.DeliveryState{driver.Pending, driver.Skipped}
 	for i := range 3 {
 		if n := m.random.IntN(3); n < len(to) {

@@ -8,24 +8,26 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Pending returns the pending state of a delivery, and whether it is pending. A delivery that is
-// pending as published has the zero Pending, and is due since its publication.
+// Pending returns the pending state of a delivery, and whether it is pending. asPublished is true
+// if the delivery has been pending since its publication, without an attempt; then p is zero, and
+// the delivery has been due since then.
 func (s *Step) Pending(number uint64) (p record.Pending, asPublished, pending bool) {
 	p, fresh, pending := s.pending(number)
 	return p, fresh != nil, pending
 }
 
-// pending also returns the delivery's bitmap if it is pending as published.
+// pending is like Pending, but returns the bitmap that contains the delivery in place of
+// asPublished.
 func (s *Step) pending(number uint64) (p record.Pending, fresh *bitmap, pending bool) {
 	if fresh := s.fresh.containing(s.tx, number); fresh != nil {
 		return p, fresh, true
 	}
 	value := s.Get(schema.Pending, record.NumberKey(number))
-	p, _ = record.DecodePending(value) // treated as the zero Pending if unreadable
+	p, _ = record.DecodePending(value) // an unreadable record counts as the zero Pending
 	return p, nil, value != nil
 }
 
-// RemovePending makes a delivery no longer pending.
+// RemovePending removes a delivery from the pending ones.
 func (s *Step) RemovePending(number uint64) error {
 	if s.fresh.remove(s, number) {
 		return nil
@@ -33,13 +35,13 @@ func (s *Step) RemovePending(number uint64) error {
 	return s.Delete(schema.Pending, record.NumberKey(number))
 }
 
-// Discard removes a pending delivery without an attempt or outcome.
+// Discard removes a delivery from the pending ones without recording an attempt or outcome.
 func (s *Step) Discard(d driver.DeliveryRef) error {
 	s.AfterCommit(func() { s.log.published.take(d) })
 	return s.RemovePending(d.Number)
 }
 
-// PutPending changes a delivery that is pending, but not as published.
+// PutPending changes the record of a pending delivery that has one.
 func (s *Step) PutPending(number uint64, p record.Pending) error {
 	value, err := s.encodePending(p)
 	if err != nil {
@@ -60,8 +62,8 @@ func (s *Step) MakePending(webhook string, number uint64, p record.Pending) erro
 	return s.Append(schema.Pending, record.NumberKey(number), value)
 }
 
-// encodePending encodes a Pending whose Due is on the system clock. It converts Due to the file's
-// clock, and marks that clock.
+// encodePending encodes a Pending whose Due is a time of the system clock. It converts Due to the
+// file's clock, and marks that clock.
 func (s *Step) encodePending(p record.Pending) ([]byte, error) {
 	if err := s.markClock(); err != nil {
 		return nil, err
@@ -70,8 +72,9 @@ func (s *Step) encodePending(p record.Pending) ([]byte, error) {
 	return p.Encode(), nil
 }
 
-// Settle stores the results of attempts. It returns the indexes of stale results: the delivery is
-// not pending, or had that attempt before, or accept returns false for its webhook.
+// Settle stores the results of attempts. It returns the indexes of stale results. A result is
+// stale if its delivery is not pending or already has that attempt, or if accept returns false for
+// its webhook.
 func (s *Step) Settle(results []driver.AttemptResult, accept func(webhook string) bool) (stale []int, err error) {
 	for i := range results {
 		counts, err := s.settle(&results[i], accept)

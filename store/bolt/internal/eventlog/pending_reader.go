@@ -17,26 +17,26 @@ const (
 	Attempted          // schema.Pending
 )
 
-// A Range is the range of numbers from Next to Last.
+// A Range is the range of numbers from Next to Last, both included.
 type Range struct{ Next, Last uint64 }
 
 // IsEmpty reports whether the range has no numbers.
 func (r Range) IsEmpty() bool { return r.Next > r.Last }
 
-// A PendingReader visits pending deliveries, even of deleted webhooks.
+// A PendingReader visits pending deliveries, including deliveries to deleted webhooks.
 type PendingReader struct {
 	View *View
 	Now  time.Time
 
-	// Whether to stop before the next row; nil: never stop.
+	// Full reports whether to stop before the next row; nil never stops.
 	Full  func() bool
 	Visit func(webhook []byte, d driver.PendingDelivery) // d.Webhook is not set
 
 	steady time.Time // Now on the file's clock
 }
 
-// Read visits the deliveries of a bucket, AsPublished or Attempted, with numbers in the range, and
-// returns the rest of the range.
+// Read visits the deliveries of a bucket, AsPublished or Attempted, whose numbers are in the
+// range. It returns the rest of the range, which it has not visited.
 func (r *PendingReader) Read(bucket int, left Range) Range {
 	r.steady = r.View.log.options.Clock.Steady(r.Now)
 	name, row := schema.Fresh, r.fresh
@@ -53,7 +53,7 @@ func (r *PendingReader) Read(bucket int, left Range) Range {
 		}
 		number := binary.BigEndian.Uint64(k) // in schema.Fresh: the segment's last number
 		if number < left.Next {
-			panic("the rows of a page are not in order") // otherwise pages would never end
+			panic("the rows of a page are not in order") // otherwise reading might never end
 		}
 		if number > left.Last {
 			break
@@ -68,14 +68,15 @@ func (r *PendingReader) Read(bucket int, left Range) Range {
 	return left
 }
 
-// fresh visits the deliveries of a segment that are pending as published. If the segment is
-// unreadable, its recipients are unknown, and its deliveries stay until they expire.
+// fresh visits the deliveries of a segment that have been pending since publication, without an
+// attempt. If the segment is unreadable, the recipients are unknown; these deliveries remain until
+// they expire.
 func (r *PendingReader) fresh(last uint64, value []byte) {
 	m, err := record.DecodeBitmap(value)
 	if err != nil {
 		return
 	}
-	segment, err := r.View.segments.At(last) // seeking m.First would also read the leaf before
+	segment, err := r.View.segments.At(last) // seeking m.First could also read the previous leaf
 	if err != nil {
 		return
 	}
@@ -83,7 +84,7 @@ func (r *PendingReader) fresh(last uint64, value []byte) {
 		event, err := segment.Event(i)
 		due := event.PublishedAt
 		if err != nil || due.After(r.Now) {
-			due = r.Now // unreadable, which Load reports; or the clock was set back
+			due = r.Now // unreadable, as Load will report, or the clock was set back
 		}
 		for number, webhook := range segment.Recipients(i) {
 			if m.Has(number) {
@@ -93,7 +94,7 @@ func (r *PendingReader) fresh(last uint64, value []byte) {
 	}
 }
 
-// pending visits a delivery with its own record.
+// pending visits a delivery that has its own record.
 func (r *PendingReader) pending(number uint64, value []byte) {
 	segment, err := r.View.segments.At(number)
 	if err != nil {
@@ -107,15 +108,16 @@ func (r *PendingReader) pending(number uint64, value []byte) {
 	r.Visit(webhook, Report(number, &p))
 }
 
-// Report returns the report of a delivery with its own record, without its webhook.
+// Report returns the report of a delivery with its own record. The report's Webhook is not set.
 func Report(number uint64, p *record.Pending) driver.PendingDelivery {
 	return driver.PendingDelivery{
 		Number: number, Due: p.Due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered, First: p.First,
 	}
 }
 
-// decodePending decodes a record, and converts its due time to the clock of this process. steady is
-// now on the file's clock. An unreadable record is due now: late is better than never.
+// decodePending decodes a record, and converts its due time to the system clock. now and steady
+// are the current time on the system clock and on the file's clock. An unreadable record is due
+// now, since a late delivery is better than none.
 func decodePending(value []byte, now, steady time.Time) record.Pending {
 	p, err := record.DecodePending(value)
 	if err != nil {
@@ -128,8 +130,8 @@ func decodePending(value []byte, now, steady time.Time) record.Pending {
 // nothingPending is the result of firstPending if nothing is pending.
 const nothingPending = ^uint64(0)
 
-// firstPending returns a number before which no delivery is pending: purging must keep the segments
-// from it on.
+// firstPending returns a number before which no delivery is pending. Purging must keep the
+// segments from that number on.
 func firstPending(tx *bbolt.Tx) uint64 {
 	first := nothingPending
 	for _, bucket := range [][]byte{schema.Fresh, schema.Pending} {

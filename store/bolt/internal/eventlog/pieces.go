@@ -11,13 +11,13 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Events are in the order of publication, with two exceptions: the events of an imported account
-// follow newer events of others, and the clock may have been set back by more than a day. Each
-// exception begins a new piece. A row of meta has the number of each piece's first event, 8 bytes
-// each, ascending. Other files are one piece.
+// Events are in the order of publication, with two exceptions: an imported account's events follow
+// newer events of other accounts, and events may follow events published while the clock was ahead
+// by more than a day. Each exception begins a new piece. A row of meta lists the number of each
+// piece's first event, ascending, in 8 bytes each. A file without exceptions is one piece.
 
-// pieces returns the first number of each piece and the number after its last; none if there are no
-// events.
+// pieces returns, for each piece, its first number and the number after its last. It returns none
+// if there are no events.
 func pieces(tx *bbolt.Tx) iter.Seq2[uint64, uint64] {
 	return func(yield func(uint64, uint64) bool) {
 		low, last := bounds(tx)
@@ -36,8 +36,8 @@ func pieces(tx *bbolt.Tx) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// beginPiece stores the number of the first event of a piece, and deletes the numbers of pieces
-// that are purged.
+// beginPiece stores the number of a new piece's first event, and deletes the numbers of pieces
+// that have been purged.
 func (s *Step) beginPiece(number uint64) error {
 	first, _ := bounds(s.tx)
 	begins := bytes.Clone(s.Get(schema.Meta, schema.MetaPieces))

@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// An Event is an EncodedEvent to store, with the key of its ID and its record.
+// An Event is an event to store, with the key of its ID and its encoded record.
 type Event struct {
 	driver.EncodedEvent
 	key    uint64
@@ -21,7 +21,7 @@ type Event struct {
 
 var eventPool = sync.Pool{New: func() any { return new(Event) }}
 
-// NewEvent returns an event. Release it only after its step has ended.
+// NewEvent prepares an event to publish. Call Release only after its step has ended.
 func (l *Log) NewEvent(encoded *driver.EncodedEvent) *Event {
 	e := eventPool.Get().(*Event)
 	e.EncodedEvent = *encoded
@@ -39,8 +39,9 @@ func (e *Event) Release() {
 	eventPool.Put(e)
 }
 
-// Publish stores an event with its deliveries: pending for the active webhooks, skipped for the
-// inactive ones. It returns the number of the first delivery; the others have the next numbers.
+// Publish stores an event with its deliveries, which are pending for active webhooks and skipped
+// for inactive ones. It returns the number of the first delivery; the others have the next
+// numbers.
 func (s *Step) Publish(e *Event, active, inactive []string, now time.Time) (first uint64, err error) {
 	at := s.log.options.Clock.Published(s.writer.lastPublished)
 	record.SetPublished(e.record, at, len(active))
@@ -58,8 +59,8 @@ func (s *Step) Publish(e *Event, active, inactive []string, now time.Time) (firs
 	return n + 1, nil
 }
 
-// notePublished records the time of publication. If the previous event was published under a clock
-// that was ahead, a new piece begins.
+// notePublished records the publication time of the newest event. If the previous event was
+// published while the clock was ahead, it begins a new piece.
 func (s *Step) notePublished(number uint64, at time.Time) error {
 	last := &s.writer.lastPublished
 	if last.Sub(at) > 24*time.Hour {
@@ -74,7 +75,7 @@ func (s *Step) notePublished(number uint64, at time.Time) error {
 	return nil
 }
 
-// loadNewest finds the time of the last publication, and the dividers.
+// loadNewest reads the publication time of the newest event, and finds the dividers.
 func (w *Writer) loadNewest(db *bbolt.DB) error {
 	return db.View(func(tx *bbolt.Tx) error {
 		w.lastPublished = w.log.publishedLast(tx)
@@ -86,8 +87,8 @@ func (w *Writer) loadNewest(db *bbolt.DB) error {
 	})
 }
 
-// publishedLast returns when the newest event was published. It ignores events published under a
-// clock that was ahead, except the last event of all.
+// publishedLast returns the publication time of the newest event. It ignores events published
+// while the clock was ahead, unless such an event is the last of all.
 func (l *Log) publishedLast(tx *bbolt.Tx) (last time.Time) {
 	var at time.Time
 	for _, end := range pieces(tx) {
@@ -101,8 +102,8 @@ func (l *Log) publishedLast(tx *bbolt.Tx) (last time.Time) {
 	return last
 }
 
-// LastPublished returns when the newest event was published; zero if there is none, or it is
-// unreadable.
+// LastPublished returns the publication time of the newest event. It returns the zero time if
+// there is no event, or the event is unreadable.
 func LastPublished(tx *bbolt.Tx) (last time.Time) {
 	for _, end := range pieces(tx) {
 		if at := publishedAt(tx, end-1); at.After(last) {
@@ -112,8 +113,8 @@ func LastPublished(tx *bbolt.Tx) (last time.Time) {
 	return last
 }
 
-// publishedAt returns when the event with that number, or with a delivery of that number, was
-// published; zero if unreadable.
+// publishedAt returns the publication time of the event with the number, or with a delivery of that
+// number. It returns the zero time if the event is unreadable.
 func publishedAt(tx *bbolt.Tx, number uint64) time.Time {
 	segment, err := NewSegments(tx).At(number)
 	if err != nil {

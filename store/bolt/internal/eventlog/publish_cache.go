@@ -14,33 +14,33 @@ const (
 	publishedFor = time.Second // after this time, events make room for new ones
 )
 
-// A publishCache holds newly published events until their deliveries are loaded for the first time,
-// so that most loads do not read the file. If it is full, it keeps the older events, which will be
-// loaded sooner.
+// A publishCache holds newly published events until their deliveries are loaded first, so that
+// most loads do not read the file. If it is full, it keeps the older events, which will be loaded
+// sooner.
 type publishCache struct {
 	mu    sync.Mutex
-	ring  []publishedEvent // count events from head on, by ascending numbers
+	ring  []publishedEvent // a ring: count events begin at index head, by ascending numbers
 	head  int
 	count int
 	bytes int
 }
 
-// A publishedEvent is held until all its deliveries are taken. A delivery that is not taken is
-// pending as published.
+// A publishedEvent is held until all its deliveries have been taken. A delivery that has not been
+// taken has had no attempt, and is pending.
 type publishedEvent struct {
 	first, last uint64 // numbers of its deliveries
-	left        int    // number of deliveries not taken
-	taken       uint64 // bits of the first 64 deliveries: taken
+	left        int    // number of deliveries that have not been taken
+	taken       uint64 // bit i is set if delivery i is taken, for the first 64
 	more        []uint64
 	at          time.Time
-	to          []string // webhooks, by number
+	to          []string // webhook IDs, by number of the delivery
 	event       driver.EncodedEvent
 }
 
 func (r *publishCache) at(i int) *publishedEvent { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// put holds an event published at a time. Its deliveries have consecutive numbers from first on,
-// greater than all numbers before.
+// put adds an event published at the time at. Its deliveries have consecutive numbers, beginning
+// with first, which must be greater than all earlier numbers.
 func (r *publishCache) put(event *driver.EncodedEvent, first uint64, to []string, at time.Time) {
 	deliveries := len(to)
 	r.mu.Lock()
@@ -68,8 +68,8 @@ func (r *publishCache) put(event *driver.EncodedEvent, first uint64, to []string
 	r.bytes += size
 }
 
-// take returns the event of a delivery and its time of publication, if the event is held and the
-// delivery was not taken before. Such a delivery is pending.
+// take returns the event of a delivery and its publication time, if the cache holds the event and
+// the delivery has not been taken before. Such a delivery is pending.
 func (r *publishCache) take(ref driver.DeliveryRef) (event driver.EncodedEvent, at time.Time, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,8 @@ func (r *publishCache) take(ref driver.DeliveryRef) (event driver.EncodedEvent, 
 	return event, at, true
 }
 
-// find returns the event of a delivery; nil if it is not held. r.mu must be held.
+// find returns the event to which the delivery belongs, or nil if the cache does not hold it. r.mu
+// must be held.
 func (r *publishCache) find(number uint64) *publishedEvent {
 	i := sort.Search(r.count, func(i int) bool { return r.at(i).last >= number })
 	if i == r.count || r.at(i).first > number || r.at(i).left == 0 {
@@ -101,14 +102,14 @@ func (r *publishCache) find(number uint64) *publishedEvent {
 	return r.at(i)
 }
 
-// settle takes the settled deliveries, which are no longer pending as published.
+// settle takes the settled deliveries, since they are no longer pending without an attempt.
 func (r *publishCache) settle(results []driver.AttemptResult) {
 	for i := range results {
 		r.take(results[i].DeliveryRef)
 	}
 }
 
-// drop releases an event. Its slot becomes free once all events before it are dropped.
+// drop releases an event. Its slot becomes free when all earlier events are dropped, too.
 func (r *publishCache) drop(e *publishedEvent) {
 	r.bytes -= len(e.event.Body)
 	e.left, e.more, e.to, e.event = 0, nil, nil, driver.EncodedEvent{}
@@ -119,7 +120,7 @@ func (r *publishCache) drop(e *publishedEvent) {
 	}
 }
 
-// forget drops the events before a number.
+// forget drops the events whose numbers are less than before.
 func (r *publishCache) forget(before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +133,7 @@ func (r *publishCache) forget(before uint64) {
 func (r *publishCache) forgetAccount(account string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := r.count - 1; i >= 0; i-- { // from the last: dropping the first moves the others
+	for i := r.count - 1; i >= 0; i-- { // backward, because dropping the first moves the others
 		if e := r.at(i); e.left > 0 && e.event.Account == account {
 			r.drop(e)
 		}

@@ -10,18 +10,19 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// cacheOf is what an event of so many deliveries puts.
+// cacheOf returns arguments for put: an event with the given number of deliveries and size of its
+// body.
 func cacheOf(first uint64, deliveries, body int, at time.Time) (*driver.EncodedEvent, uint64, []string, time.Time) {
 	return &driver.EncodedEvent{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, slices.Repeat([]string{"wh"}, deliveries), at
 }
 
-// cached returns the delivery of that number.
+// cached returns a reference to the delivery with the given number.
 func cached(number uint64) driver.DeliveryRef {
 	return driver.DeliveryRef{WebhookID: "wh", Number: number}
 }
 
-// What is held of random events, which are claimed in random order, is of the right
-// numbers, once each, and no more than it may be.
+// TestPublishCache puts random events and takes them in random order. The cache must return the
+// right events, each delivery once, and stay within its limits.
 func TestPublishCache(t *testing.T) {
 	const events, most = 3000, 5
 	var r publishCache
@@ -75,8 +76,8 @@ func TestPublishCache(t *testing.T) {
 	}
 }
 
-// If there is no room, what is there stays, for it is claimed before what is new; but
-// not for long, for perhaps it is not claimed at all.
+// TestPublishCacheWithoutRoom checks that a full cache keeps its older events, which are claimed
+// before new ones, but only for a limited time, since they may never be claimed.
 func TestPublishCacheWithoutRoom(t *testing.T) {
 	const body = maxPublished/4 - eventBytes
 	var r publishCache
@@ -104,8 +105,8 @@ func TestPublishCacheWithoutRoom(t *testing.T) {
 	holds(60, 70)
 }
 
-// An event that is not claimed, for its webhook is down, does not let the ring grow with
-// all that is published and claimed after it.
+// TestPublishCacheBehindOneThatStays checks that one event that is never claimed, because its
+// webhook is down, does not make the ring grow with every event published and claimed after it.
 func TestPublishCacheBehindOneThatStays(t *testing.T) {
 	const most = maxPublished / eventBytes
 	var r publishCache

@@ -12,20 +12,21 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Purge removes at most left expired rows, decrements left, and returns the deliveries that it
-// ended. If left is then 0 or less, there may be more. The batch must be flushed.
+// Purge removes up to *left expired rows, and subtracts their number from *left. It returns the
+// deliveries that it ended. If *left is then 0 or less, more expired rows may remain. The batch
+// must be flushed.
 func (s *Step) Purge(purge *driver.Purge, left *int) (ended []driver.DeliveryRef, err error) {
 	payloads, attempts, ids := s.log.firstKept(s.tx, purge.Payloads), s.log.firstKept(s.tx, purge.Attempts), s.log.firstKept(s.tx, purge.EventIDs)
 	if segment, err := NewSegments(s.tx).At(attempts); err == nil {
-		attempts = segment.First // first attempts are packed by segment
+		attempts = segment.First // a pack of first attempts belongs to a whole segment
 	}
 	s.AfterCommit(func() { s.log.published.forget(payloads) })
 	for _, step := range []func() error{
 		func() error { ended, err = s.expire(payloads, left); return err },
-		s.writeAttempts, // attempts that expire has added
+		s.writeAttempts, // writes the attempts that expire has added
 		func() error { return s.purgeBodies(payloads, left) },
-		// First attempts are deleted first, because the last attempt determines the delivery's
-		// state.
+		// Delete first attempts first: the last attempt determines the delivery's state, and must
+		// be deleted last.
 		func() error { return s.DeleteBefore(schema.FirstAttempts, attempts, left) },
 		func() error { return s.DeleteBefore(schema.Attempts, attempts, left) },
 		func() error { return s.DeleteBefore(schema.LastAttempts, attempts, left) },
@@ -51,16 +52,17 @@ func (s *Step) Purge(purge *driver.Purge, left *int) (ended []driver.DeliveryRef
 	return ended, nil
 }
 
-// An expiring is a delivery that has been pending for too long.
+// An expiring is a delivery that has been pending for longer than allowed.
 type expiring struct {
 	number  uint64
 	webhook string // empty if unknown
 	attempt int
-	deleted bool // the webhook was deleted
+	deleted bool // whether the webhook was deleted
 }
 
-// expire ends the pending deliveries of events with numbers less than before, even while attempts
-// are under way: see [driver.Purge]. Deliveries of deleted webhooks end without an attempt.
+// expire ends the pending deliveries of events with numbers less than before, even if an attempt
+// is under way: see [driver.Purge]. A delivery to a deleted webhook ends without recording an
+// attempt.
 func (s *Step) expire(before uint64, left *int) (ended []driver.DeliveryRef, err error) {
 	found := NewSegments(s.tx)
 	var old []expiring
@@ -114,8 +116,8 @@ func (s *Step) expire(before uint64, left *int) (ended []driver.DeliveryRef, err
 	return ended, s.DeleteAll(schema.Fresh, damaged)
 }
 
-// purgeBodies deletes the bodies of segments before a number. The rest of their leaves must be
-// rewritten, which counts, too.
+// purgeBodies deletes the bodies of segments before a number. The rows that remain in the same
+// leaves must be rewritten, which also counts toward left.
 func (s *Step) purgeBodies(before uint64, left *int) error {
 	begin := Number(s.tx, schema.MetaBodiesGone)
 	next, kept := begin, 0
@@ -141,17 +143,18 @@ func (s *Step) purgeBodies(before uint64, left *int) error {
 	return s.putNumber(schema.MetaBodiesGone, begin, next)
 }
 
-// writtenAtOnce is the number of bytes that take about as long to write as a record to delete.
+// writtenAtOnce is the number of bytes that take as long to write as one record takes to delete.
 const writtenAtOnce = 16 << 10
 
-// purgeIDs marks the IDs of events before a number as purged.
+// purgeIDs marks the IDs of events with numbers less than before as purged.
 func (s *Step) purgeIDs(before uint64) error {
 	gone := Number(s.tx, schema.MetaIDsGone)
 	return s.putNumber(schema.MetaIDsGone, gone, max(gone, before))
 }
 
-// lastOf is [bbolt.Cursor.Last] for keys that do not begin with eight bytes 0xff. Last treats any
-// page that is not a leaf as a branch, and may loop forever in a damaged file; Seek panics.
+// lastOf replaces [bbolt.Cursor.Last] for buckets without keys that begin with eight bytes 0xff.
+// In a damaged file, Last may loop forever, because it treats any page that is not a leaf as a
+// branch; Seek panics instead.
 func lastOf(c *bbolt.Cursor) (k, v []byte) {
 	_, _ = c.Seek(bytes.Repeat([]byte{0xff}, 8))
 	return c.Prev()

@@ -13,18 +13,19 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// RunSize is the length of a run of numbers. A webhook's deliveries are searched run by run: with
-// the index of a complete run, or else in all segments of the run. An index per run costs a page
-// per webhook and run; an index per event would cost a page per delivery.
+// RunSize is the length of a run of numbers. A webhook's deliveries are searched run by run. A
+// complete run has an index; for the last, incomplete run, all segments are searched. An index per
+// run costs one page per webhook and run; an index per event would cost one page per delivery.
 const RunSize = 8192
 
-// Limits on the work for a page of a list. A page takes some tens of milliseconds at most, because
-// longer transactions pin pages. Costs are in microseconds, rather too high.
+// Limits on the work for one page of a list. A page takes some tens of milliseconds at most,
+// because a longer transaction would keep freed pages from being reused. Costs are in
+// microseconds, estimated high.
 const (
 	maxCost     = 50_000
 	maxStepCost = 5_000 // in a step of the writer, which delays other steps
 	costRecord  = 1     // reading a record
-	costIndex   = 5     // lookup of a run
+	costIndex   = 5     // looking up the index row of a run
 	costDetails = 10    // assembling a delivery
 )
 
@@ -32,7 +33,7 @@ const (
 type walk struct {
 	*View
 	webhook string
-	indexed uint64 // first number without an index
+	indexed uint64 // the first number that is not indexed yet
 	cost    int
 }
 
@@ -40,7 +41,7 @@ func (v *View) walk(webhook string) *walk {
 	return &walk{View: v, webhook: webhook, indexed: Number(v.tx, schema.MetaRuns)}
 }
 
-// within returns the ascending numbers of the webhook's deliveries in the run that begins at run.
+// within returns the numbers of the webhook's deliveries in the run that begins at run, ascending.
 func (w *walk) within(run uint64) ([]uint64, error) {
 	if run < w.indexed {
 		w.cost += costIndex
@@ -51,7 +52,7 @@ func (w *walk) within(run uint64) ([]uint64, error) {
 	return all[w.webhook], nil
 }
 
-// delivery returns a delivery; ok is false if there is none, or it is unreadable.
+// delivery returns a delivery. ok is false if it does not exist or is unreadable.
 func (w *walk) delivery(number uint64) (d driver.Delivery, ok bool) {
 	w.cost += costDetails
 	segment, err := w.segments.At(number)
@@ -81,7 +82,7 @@ func (v *View) ListDeliveries(ctx context.Context, webhook string, query driver.
 		high = min(high, after)
 	}
 	w := v.walk(webhook)
-	whole := query.Failed && len(query.States) == 0 // pages are never cut short
+	whole := query.Failed && len(query.States) == 0 // whether pages are never cut short
 	for high > low {
 		if err := ctx.Err(); err != nil {
 			return driver.DeliveryPage{}, err
@@ -122,8 +123,8 @@ func (v *View) ListDeliveries(ctx context.Context, webhook string, query driver.
 	return page, nil
 }
 
-// Walk visits up to limit deliveries of a webhook that match the query, ascending from a number on.
-// It returns the number to continue with, and whether it has reached the end.
+// Walk calls visit with up to limit deliveries of the webhook that match the query, ascending,
+// starting at from. It returns the number to continue with, and whether it has reached the end.
 func (v *View) Walk(webhook string, query *driver.DeliveryQuery, from uint64, limit int, visit func(number uint64, d *driver.Delivery) error) (next uint64, done bool, err error) {
 	low, high := between(v.tx, query.From, query.To)
 	w := v.walk(webhook)
@@ -157,8 +158,8 @@ func (v *View) Walk(webhook string, query *driver.DeliveryQuery, from uint64, li
 	return next, true, nil
 }
 
-// NextEvent returns the ID of the first event with a delivery to the webhook, from a number on; ""
-// if there is none.
+// NextEvent returns the ID of the first event, from the number from on, that has a delivery to the
+// webhook. It returns "" if there is none.
 func (v *View) NextEvent(webhook string, from uint64) string {
 	gone := Number(v.tx, schema.MetaIDsGone)
 	for segment := range v.segments.from(max(from, gone)) {
@@ -179,7 +180,7 @@ func (v *View) NextEvent(webhook string, from uint64) string {
 	return ""
 }
 
-// between returns the range of numbers of the events published in a time: from low on, and before
+// between returns the range of numbers of events published in a period: from low on and before
 // high.
 func between(tx *bbolt.Tx, from, to time.Time) (low, high uint64) {
 	low, high = bounds(tx)
@@ -192,8 +193,9 @@ func between(tx *bbolt.Tx, from, to time.Time) (low, high uint64) {
 	return low, high
 }
 
-// readRun adds the numbers of a run's deliveries by webhook, only of one webhook unless that is
-// empty, and returns the number of deliveries read.
+// readRun reads a run and adds the numbers of its deliveries to numbers, by webhook. If webhook is
+// not empty, it adds only the deliveries to that webhook. It returns the number of deliveries
+// read.
 func readRun(tx *bbolt.Tx, run uint64, webhook string, numbers map[string][]uint64) (looked int) {
 	for segment := range NewSegments(tx).from(run) {
 		if segment.First >= run+RunSize {
@@ -211,8 +213,8 @@ func readRun(tx *bbolt.Tx, run uint64, webhook string, numbers map[string][]uint
 	return looked
 }
 
-// Index indexes the first complete run without an index, and reports whether there was one. The
-// batch must be flushed.
+// Index indexes the first complete run that is not indexed yet. It reports whether there was such
+// a run. The batch must be flushed.
 func (s *Step) Index() (made bool, err error) {
 	if made, err = s.indexRun(); !made && err == nil {
 		made, err = s.indexEvents()
@@ -220,8 +222,8 @@ func (s *Step) Index() (made bool, err error) {
 	return made, err
 }
 
-// indexRun indexes the first complete run without an index by webhook, and reports whether there
-// was one.
+// indexRun indexes the deliveries of the first complete run that is not indexed yet. It reports
+// whether there was such a run.
 func (s *Step) indexRun() (made bool, err error) {
 	run := Number(s.tx, schema.MetaRuns)
 	if run+RunSize > s.tx.Bucket(schema.Events).Sequence()+1 {

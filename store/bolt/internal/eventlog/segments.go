@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// appendEvent adds an event with its pending and skipped deliveries to the open segment of the
-// batch, and returns its number. It writes a full segment first.
+// appendEvent adds an event with its pending and skipped deliveries to the batch's open segment,
+// and returns the event's number. If the segment is full, it first writes it and begins another.
 func (s *Step) appendEvent(e *Event, active, inactive []string) (number uint64, err error) {
 	s.MarkWritten()
 	segment := &s.writer.segment
@@ -28,7 +28,7 @@ func (s *Step) appendEvent(e *Event, active, inactive []string) (number uint64, 
 	return segment.AppendEvent(e.record, e.Body, active, inactive), nil
 }
 
-// writeSegment writes the open segment, if there is one.
+// writeSegment writes the batch's open segment, if there is one.
 func (s *Step) writeSegment() error {
 	if s.writer.segment.IsEmpty() {
 		return nil
@@ -65,20 +65,20 @@ func (s *Step) writeBuilt(segment *record.SegmentBuilder, withBodies bool) error
 	return nil
 }
 
-// bodiesKey returns the key of a segment's bodies. Bodies are next to their segment, because
-// another bucket would add some pages to each commit.
+// bodiesKey returns the key of a segment's bodies. The bodies are stored next to their segment,
+// because a separate bucket would add some pages to each commit.
 func bodiesKey(segment []byte) []byte { return append(segment[:8:8], 'b') }
 
-// bodiesOf returns the bodies of the segment's events, or nil if they are purged.
+// bodiesOf returns the bodies of the segment's events, or nil if they have been purged.
 func bodiesOf(tx *bbolt.Tx, segment *record.Segment) []byte {
 	return tx.Bucket(schema.Events).Get(bodiesKey(segment.Key))
 }
 
-// errNoSegment is the error if no segment has the number: its event was purged, or erased with its
-// account.
+// errNoSegment is returned if no segment contains a number, because its event was purged, or
+// erased with its account.
 var errNoSegment = fmt.Errorf("%w: no segment", record.ErrCorrupt)
 
-// Segments finds segments, and caches the last one.
+// Segments finds segments, and caches the segment found last.
 type Segments struct {
 	cursor *bbolt.Cursor
 	found  record.Segment
@@ -93,7 +93,7 @@ func (s *Segments) At(number uint64) (*record.Segment, error) {
 		return &s.found, nil
 	}
 	key, value := s.cursor.Seek(record.NumberKey(number))
-	for IsDivider(key, value) { // of an erased segment
+	for IsDivider(key, value) { // the divider of an erased segment
 		key, value = s.cursor.Next()
 	}
 	found, err := record.DecodeSegment(key, value)
@@ -114,7 +114,7 @@ func (s *Segments) from(number uint64) iter.Seq[*record.Segment] {
 	return func(yield func(*record.Segment) bool) {
 		for k, value := s.cursor.Seek(record.NumberKey(number)); k != nil; k, value = s.cursor.Next() {
 			if len(k) != 8 {
-				continue // bodies, or a divider
+				continue // k is the key of bodies or of a divider
 			}
 			var err error
 			if s.found, err = record.DecodeSegment(k, value); err == nil && !yield(&s.found) {
@@ -124,9 +124,9 @@ func (s *Segments) from(number uint64) iter.Seq[*record.Segment] {
 	}
 }
 
-// eventFrom returns when the event with a number, or with a delivery of that number, was published,
-// and the number after its last delivery. If the event is unreadable, it uses the next readable
-// one; end is 0 if there is none.
+// eventFrom returns the publication time of the event to which the number belongs, and the number
+// after its last delivery. If the event is unreadable, it returns those of the next readable
+// event; end is 0 if there is none.
 func (s *Segments) eventFrom(number uint64) (end uint64, published time.Time) {
 	for segment := range s.from(number) {
 		for i := max(0, segment.Index(number)); i < segment.Len(); i++ {
@@ -147,7 +147,7 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 	}
 	c := tx.Bucket(schema.Events).Cursor()
 	last, value := lastOf(c)
-	for IsDivider(last, value) { // the segment before it may be erased
+	for IsDivider(last, value) { // the segment before the dividers may have been erased
 		last, value = c.Prev()
 	}
 	if first == 0 || len(last) < 8 {
@@ -156,8 +156,8 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 	return first, binary.BigEndian.Uint64(last) + 1
 }
 
-// firstSince returns the number of the first event published at that time or later; the number
-// after the last if there is none. All events before it are older.
+// firstSince returns the number of the first event published at or after the given time. If there
+// is none, it returns the number after the last event. All events before the result are older.
 func firstSince(tx *bbolt.Tx, at time.Time) (first uint64) {
 	for low, end := range pieces(tx) {
 		if first = firstWithin(tx, low, end, at); first < end {
@@ -167,9 +167,9 @@ func firstSince(tx *bbolt.Tx, at time.Time) (first uint64) {
 	return first
 }
 
-// firstKept is firstSince for a purge. Events at the end of a piece may have been published under a
-// clock that was ahead. They are older than the first event of the next piece, but their times
-// would keep them, and all events after them.
+// firstKept is like firstSince, for a purge. Events at the end of a piece may have been published
+// while the clock was ahead. They are older than the first event of the next piece, but because of
+// their times firstSince would keep them and all later events.
 func (l *Log) firstKept(tx *bbolt.Tx, at time.Time) (first uint64) {
 	kept := false
 	for low, end := range pieces(tx) {
@@ -184,7 +184,7 @@ func (l *Log) firstKept(tx *bbolt.Tx, at time.Time) (first uint64) {
 	return first
 }
 
-// endBefore returns the number from which on no event was published before that time.
+// endBefore returns a number such that no event from it on was published before the given time.
 func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
 	for low, high := range pieces(tx) {
 		if first := firstWithin(tx, low, high, at); end == 0 || first > low {
@@ -194,10 +194,10 @@ func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
 	return end
 }
 
-// firstWithin returns the number of the first event from low on, and before last, published at that
-// time or later; last if there is none. It searches from the oldest event, in growing strides: if
-// the clock was set back, later events have earlier times, and events before them must not count as
-// older.
+// firstWithin returns the number of the first event, from low on and before last, published at or
+// after the given time; last if there is none. It searches from the oldest event in growing
+// strides. If the clock was set back, later events have earlier times, and the events before them
+// must not count as older.
 func firstWithin(tx *bbolt.Tx, low, last uint64, at time.Time) uint64 {
 	found := NewSegments(tx)
 	older := func(number uint64) (end uint64, older bool) {
@@ -213,7 +213,7 @@ func firstWithin(tx *bbolt.Tx, low, last uint64, at time.Time) uint64 {
 		low = max(end, high+1)
 		high = min(low+stride, last)
 	}
-	for low < high { // events before low are too old, the event at high is not
+	for low < high { // events before low are too old; the event at high is not
 		middle := low + (high-low)/2
 		if end, old := older(middle); old {
 			low = max(end, middle+1)

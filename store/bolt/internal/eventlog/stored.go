@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Stored is an event in its segment.
+// A Stored is an event together with its segment.
 type Stored struct {
 	record.Event
 	segment *record.Segment
 	index   int
 }
 
-// Number returns the number of the event.
+// Number returns the event's number.
 func (e *Stored) Number() uint64 { return e.segment.Number(e.index) }
 
 // DeliveryTo returns the number of the event's delivery to a webhook.
@@ -27,7 +27,7 @@ func (e *Stored) DeliveryTo(webhook string) (number uint64, ok bool) {
 	return e.segment.DeliveryTo(e.index, webhook)
 }
 
-// Body returns the body of an event; nil if it is purged or unreadable.
+// Body returns the body of an event, or nil if it has been purged or is unreadable.
 func (v *View) Body(e *Stored) []byte {
 	pack, err := record.DecodePack(bodiesOf(v.tx, e.segment))
 	if err != nil {
@@ -39,7 +39,7 @@ func (v *View) Body(e *Stored) []byte {
 // HasBody reports whether the body of an event is stored.
 func (v *View) HasBody(e *Stored) bool { return bodiesOf(v.tx, e.segment) != nil }
 
-// Deliveries returns the deliveries of an event, by webhook.
+// Deliveries returns the deliveries of an event, ordered by webhook.
 func (v *View) Deliveries(e *Stored) (list []driver.Delivery, err error) {
 	for number, webhook := range e.segment.Recipients(e.index) {
 		d, err := v.Delivery(e, number, string(webhook))
@@ -54,9 +54,9 @@ func (v *View) Deliveries(e *Stored) (list []driver.Delivery, err error) {
 	return list, nil
 }
 
-// Delivery returns a delivery of the event: pending, otherwise settled, otherwise skipped. A
-// delivery without a State is purged, or was pending for a deleted webhook. Pending rows of deleted
-// webhooks are ignored, and removed later.
+// Delivery returns a delivery of the event, in the state pending, or else settled, or else
+// skipped. The State is empty if the delivery has been purged, or was pending when its webhook was
+// deleted. Such pending rows are ignored, and removed later.
 func (v *View) Delivery(e *Stored, number uint64, webhook string) (driver.Delivery, error) {
 	return v.log.deliveryOf(v.tx, e.segment, &e.Event, number, webhook)
 }

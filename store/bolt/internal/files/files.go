@@ -1,5 +1,5 @@
-// Package files creates files that appear under their name only when complete and durable. It
-// writes them under a temporary name, syncs and publishes them.
+// Package files creates files that appear under their name only when they are complete and
+// durable. It writes a file under a temporary name, syncs it, and then gives it the final name.
 package files
 
 import (
@@ -10,16 +10,18 @@ import (
 	"strings"
 )
 
-// Temporary creates a temporary file next to path. Its name is path's name, the suffix and digits.
+// Temporary creates a temporary file next to path. Its name consists of path's name, the suffix
+// and digits.
 func Temporary(path, suffix string) (*os.File, error) {
 	return os.CreateTemp(filepath.Dir(path), filepath.Base(path)+suffix+"*")
 }
 
-// RemoveTemporary removes the temporary files that a killed process left. It removes only names
-// made by [Temporary]: files of the host may begin with the same name and suffix.
+// RemoveTemporary removes temporary files that killed processes left. It removes only files with
+// names made by [Temporary], since the host may have files whose names begin with the same name
+// and suffix.
 func RemoveTemporary(path, suffix string) {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+suffix
-	entries, _ := os.ReadDir(dir) // unlisted files stay
+	entries, _ := os.ReadDir(dir) // if the directory cannot be listed, the files stay
 	for _, entry := range entries {
 		if random, ok := strings.CutPrefix(entry.Name(), prefix); ok && strings.Trim(random, "0123456789") == "" {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
@@ -27,7 +29,7 @@ func RemoveTemporary(path, suffix string) {
 	}
 }
 
-// Publish gives a durable file its final name. An error wraps [fs.ErrExist] if another file has
+// Publish gives a durable file its final name. The error wraps [fs.ErrExist] if another file has
 // that name.
 func Publish(temporary, path string) error {
 	if err := os.Link(temporary, path); err != nil {
@@ -37,7 +39,7 @@ func Publish(temporary, path string) error {
 		if _, err := os.Lstat(path); err == nil {
 			return &fs.PathError{Op: "rename", Path: path, Err: fs.ErrExist}
 		}
-		if err := os.Rename(temporary, path); err != nil { // the file system has no hard links
+		if err := os.Rename(temporary, path); err != nil { // the file system may have no hard links
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// FreeRoom returns the number of bytes that may be written to the file's file system.
+// FreeRoom returns the number of bytes that can still be written to the file system of the file.
 func FreeRoom(file *os.File) (bytes int64, known bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Fstatfs(int(file.Fd()), &s); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// commit commits a transaction of the given number of steps, and runs its AfterCommit functions.
+// commit commits a transaction of the given number of steps, and then runs its AfterCommit
+// functions.
 func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 	if err := batch.Flush(); err != nil {
 		return fmt.Errorf("write %s: %w", w.db.Path(), err)
@@ -35,13 +36,13 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 		synced = w.sync() == nil
 	}
 	if seen {
-		tx.apply() // keep memory consistent with the file that readers see
+		tx.apply() // memory must match the file that readers see
 	}
 	switch {
 	case synced && !seen:
 		return errInterrupted
 	case synced:
-		// The commit is on disk. But bbolt has rolled it back in memory and treats pages as free
+		// The commit is on disk, but bbolt has rolled it back in memory: it treats pages as free
 		// that readers of the previous commit may still use.
 		w.halt(err)
 		return nil
@@ -52,16 +53,16 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 	return fmt.Errorf("commit to %s: %w: %w", w.db.Path(), auth.ErrUnavailable, err)
 }
 
-// maxInterrupted is the number of consecutive commits that a signal may interrupt before the Writer
-// halts.
+// maxInterrupted is the number of consecutive commits interrupted by signals after which the
+// Writer halts.
 const maxInterrupted = 100
 
-// errInterrupted is the error of a commit whose sync a signal interrupted (fdatasync may do so on a
-// network file system) and that was then synced. Nothing is lost and readers do not see the commit,
-// so its steps run again.
+// errInterrupted is the error of a commit whose sync was interrupted by a signal and then
+// succeeded on a retry. fdatasync may be interrupted on a network file system. Nothing is lost and
+// readers do not see the commit, so its steps run again.
 var errInterrupted = errors.New("a signal interrupted the sync; the steps run again")
 
-// sync syncs the file, and retries a sync that a signal interrupts.
+// sync syncs the file. If a signal interrupts the sync, it tries again.
 func (w *Writer[B]) sync() (err error) {
 	for range maxInterrupted {
 		if err = w.db.Sync(); !errors.Is(err, syscall.EINTR) {
@@ -89,11 +90,11 @@ func (w *Writer[B]) commitTx(tx *Tx) (err error) {
 	return tx.Bolt.Commit()
 }
 
-// Around makes each later commit call around in place of the commit, so that tests can make it
-// fail. Nil restores normal commits.
+// Around makes each later commit call around, which may call commit or not, so that tests can make
+// commits fail. Nil restores normal commits.
 func (w *Writer[B]) Around(around func(commit func() error) error) { w.around.Store(&around) }
 
-// seen reports whether readers see the transaction.
+// seen reports whether readers see the transaction with that ID.
 func (w *Writer[B]) seen(id int) bool {
 	tx, err := w.db.Begin(false)
 	if err != nil {
@@ -103,19 +104,20 @@ func (w *Writer[B]) seen(id int) bool {
 	return tx.ID() >= id
 }
 
-// harmless reports whether a failed commit that readers do not see has left the file unchanged: the
-// system refused to write a page or to extend the file, as on a full disk, or the file would have
-// exceeded bbolt's limit. Pages already written are unused without the meta page.
+// harmless reports whether a failed commit that readers do not see has left the file unchanged.
+// That is so if the system refused to write a page or to extend the file, as on a full disk, or if
+// the file would have exceeded bbolt's limit: pages already written are unused without the meta
+// page.
 //
-// A failed sync is not harmless. The system may have dropped the pages that it could not write, and
-// the next sync succeeds without them.
+// A failed sync is not harmless. The system may have dropped the pages that it could not write,
+// and the next sync may succeed without them.
 func harmless(err error) bool {
 	var refused *fs.PathError
 	return errors.As(err, &refused) && refused.Op == "write" || errors.Is(err, bbolterrors.ErrMaxSizeReached) || strings.HasPrefix(err.Error(), "file resize error: ")
 }
 
-// halt ends all writing after a commit whose effect on the disk is unknown. A later commit could
-// overwrite pages that the file needs if the failed commit is lost after all.
+// halt ends all writing after a commit whose effect on the disk is unknown. If that commit is lost
+// after all, a later commit could already have overwritten pages that the file needs.
 func (w *Writer[B]) halt(cause error) {
 	err := fmt.Errorf("%s: %w: commit failed at %s: %v", w.db.Path(), store.ErrReadOnly, time.Now().UTC().Format(time.RFC3339), cause)
 	w.fault.Store(&err)

@@ -9,9 +9,9 @@ import (
 const (
 	maxBatch = 1024 // maximum steps per commit
 
-	// While at least minCrowd steps arrive per commit, a commit with fewer than enough steps
-	// waits up to maxGather for about as many as recent commits had: small commits cost such
-	// callers more than the wait.
+	// While recent commits had at least minCrowd steps, a commit with fewer than enough steps
+	// waits, up to maxGather, for about as many steps as recent commits had: under such load,
+	// small commits delay callers more than the wait.
 	minCrowd  = 32
 	enough    = 256
 	maxGather = 2 * time.Millisecond
@@ -20,7 +20,7 @@ const (
 // lead commits the waiting steps.
 func (w *Writer[B]) lead() { w.transact(w.gather()) }
 
-// transact commits the steps in one transaction and survives every failure of a step: if a step
+// transact commits the steps in one transaction, and survives every failure of a step. If a step
 // fails after it has written, or ends its goroutine, the transaction is rolled back and the other
 // steps run again in a new one.
 func (w *Writer[B]) transact(steps []*step[B]) {
@@ -38,17 +38,18 @@ func (w *Writer[B]) transact(steps []*step[B]) {
 			go w.transact(steps)
 			return
 		}
-		// First: the next transaction runs while these callers get their results.
+		// Call handOver first, so that the next transaction runs while these callers get their
+		// results.
 		w.handOver(len(steps))
 		for _, s := range steps {
 			s.outcome <- t.outcome(s)
 		}
-		clear(steps) // their array is still referenced by w.waiting
+		clear(steps) // w.waiting still references their array
 	}()
 	t.run()
 }
 
-// handOver starts the next transaction. n is the number of steps in the previous one.
+// handOver starts the next transaction. n is the number of steps of the previous transaction.
 func (w *Writer[B]) handOver(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,9 +62,9 @@ func (w *Writer[B]) handOver(n int) {
 	}
 }
 
-// gather removes the waiting steps from the queue for one commit, once no more are about to arrive.
-// Under recent heavy load it waits up to maxGather for about as many steps as recent commits had. A
-// step whose context has ended gets the context's error.
+// gather takes the steps for one commit from the queue. Under recent heavy load, it first waits up
+// to maxGather for about as many steps as recent commits had. A step whose context has ended gets
+// the context's error.
 func (w *Writer[B]) gather() []*step[B] {
 	w.mu.Lock()
 	defer w.mu.Unlock()

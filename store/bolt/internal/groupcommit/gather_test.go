@@ -11,8 +11,9 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile checks that single steps after a crowd of
-// callers wait a little for others, and stop waiting after some commits.
+// TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile checks single steps after a period of
+// many callers: at first they wait a little for other steps, and after some commits they no longer
+// wait.
 func TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		w, _ := open(t)
@@ -51,7 +52,7 @@ func TestRunAlone_AmongOtherSteps_HasOwnTransaction(t *testing.T) {
 	w, _ := open(t)
 	held, entered := make(chan struct{}), make(chan struct{})
 	go func() { _ = w.Run(context.Background(), func(testBatch) error { close(entered); <-held; return nil }) }()
-	<-entered // steps from now on wait together
+	<-entered // later steps wait for the next commit together
 	var ids [5]int
 	var done sync.WaitGroup
 	for i := range ids {

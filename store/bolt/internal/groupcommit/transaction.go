@@ -10,14 +10,14 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// errEnded is the error of a step whose callback ended its goroutine.
+// errEnded is the error of a step that ended its goroutine.
 var errEnded = errors.New("a callback ended its goroutine (runtime.Goexit)")
 
-// A transaction is one attempt to commit steps together.
+// A transaction is one attempt to commit several steps together.
 type transaction[B Batch] struct {
 	writer  *Writer[B]
 	steps   []*step[B]
-	running *step[B] // the step whose do has not returned
+	running *step[B] // the step whose function has not returned
 	failed  *step[B] // the step that failed after it had written
 
 	done bool  // the steps' changes are committed and their results are valid
@@ -30,14 +30,13 @@ func (t *transaction[B]) outcome(s *step[B]) error {
 	case t.done:
 		return s.own
 	case t.err != nil:
-		// This also replaces the step's own error, which may result from what another step had
-		// written.
+		// This also replaces the step's own error, which may result from changes by another step.
 		return t.err
 	}
 	return errNotDone
 }
 
-// culprit returns the step that forced the rollback, if any, and the other steps.
+// culprit returns the step that forced the rollback, or nil, and the other steps.
 func (t *transaction[B]) culprit() (culprit *step[B], rest []*step[B]) {
 	culprit = t.failed
 	if t.running != nil {
@@ -56,12 +55,12 @@ func (t *transaction[B]) culprit() (culprit *step[B], rest []*step[B]) {
 	return culprit, rest
 }
 
-// again reports whether the steps must run again because a signal interrupted the commit.
+// again reports whether the steps must run again, because a signal interrupted the commit.
 func (t *transaction[B]) again() bool { return !t.done && t.err == errInterrupted }
 
 // run runs the steps and commits their changes.
 func (t *transaction[B]) run() {
-	// A damaged page may point outside the file.
+	// A damaged page may point outside the file: reading there panics.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	w := t.writer
 	if t.err = w.Halted(); t.err != nil || len(t.steps) == 0 {
@@ -76,7 +75,7 @@ func (t *transaction[B]) run() {
 	}
 	defer func() { w.ended(t.done) }()
 	defer recovered(&t.err)
-	defer func() { _ = bolt.Rollback() }() // does nothing after Commit
+	defer func() { _ = bolt.Rollback() }() // has no effect after Commit
 
 	tx := &Tx{Bolt: bolt}
 	batch := w.begin(tx)
@@ -104,14 +103,14 @@ func (t *transaction[B]) run() {
 	t.done = true // the only place that marks steps as done
 }
 
-// attempt runs the step.
+// attempt runs the step's function, and turns a panic into an error.
 func (s *step[B]) attempt(batch B) (err error) {
 	defer recovered(&err)
 	return s.do(batch)
 }
 
-// recovered turns a panic into an error. bbolt panics when it meets damage in the file, and one
-// damaged page must not crash the host.
+// recovered turns a panic into an error. bbolt panics on damage in the file, but one damaged page
+// must not crash the host.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v", p)

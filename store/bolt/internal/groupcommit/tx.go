@@ -7,21 +7,21 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A Tx is the transaction in which steps run. Steps must write through it, so that it records which
-// of them have written; they may read the bbolt transaction directly.
+// A Tx is the transaction in which steps run. Steps must write through it, so that it records
+// which steps have written. They may read the bbolt transaction directly.
 type Tx struct {
 	Bolt    *bbolt.Tx // for reading
-	dirty   bool      // the current step has written
+	dirty   bool      // whether the current step has written
 	applied []func()
 }
 
-// AfterCommit registers apply to run once the transaction is committed, in the order of
-// registration. Changes to in-memory state belong here, so that they happen in the order of
+// AfterCommit registers a function to run after the commit. Functions run in the order of
+// registration. Use it to change state in memory, so that such changes happen in the order of the
 // commits.
 func (t *Tx) AfterCommit(apply func()) { t.applied = append(t.applied, apply) }
 
-// MarkWritten records that the current step has changed data that the batch will flush: if the step
-// fails, the transaction is rolled back.
+// MarkWritten records that the current step has changed data in the batch that Flush will write.
+// If the step fails, the transaction is rolled back.
 func (t *Tx) MarkWritten() { t.dirty = true }
 
 func (t *Tx) Put(bucket, key, value []byte) error {
@@ -29,7 +29,7 @@ func (t *Tx) Put(bucket, key, value []byte) error {
 	return t.Bolt.Bucket(bucket).Put(key, value)
 }
 
-// Append is Put for ascending keys. It fills pages almost completely.
+// Append is like Put, for keys in ascending order. It fills pages almost completely.
 func (t *Tx) Append(bucket, key, value []byte) error {
 	t.dirty = true
 	b := t.Bolt.Bucket(bucket)
@@ -55,7 +55,7 @@ func (t *Tx) DeleteAll(bucket []byte, keys [][]byte) error {
 // DeleteBefore deletes up to *left rows whose keys begin with a number below before, and subtracts
 // the number of deleted rows from *left.
 func (t *Tx) DeleteBefore(bucket []byte, before uint64, left *int) error {
-	var old [][]byte // collected first, because a cursor skips keys after a deletion
+	var old [][]byte // delete after the loop: a cursor skips keys after a deletion
 	c := t.Bolt.Bucket(bucket).Cursor()
 	for k, _ := c.First(); k != nil && *left > 0; k, _ = c.Next() {
 		if len(k) >= 8 && binary.BigEndian.Uint64(k) >= before {
@@ -67,7 +67,7 @@ func (t *Tx) DeleteBefore(bucket []byte, before uint64, left *int) error {
 	return t.DeleteAll(bucket, old)
 }
 
-// PutOrDelete stores a value, or deletes the key if value is nil.
+// PutOrDelete stores a value. If value is nil, it deletes the key.
 func (t *Tx) PutOrDelete(bucket, key, value []byte) error {
 	if value == nil {
 		return t.Delete(bucket, key)

@@ -15,15 +15,15 @@ import (
 
 // A Batch is the state that the steps of one transaction share.
 type Batch interface {
-	// Flush writes the changes that the steps have left to be written together. It is called before
-	// the commit.
+	// Flush writes the changes that the steps have collected in memory. It is called before the
+	// commit.
 	Flush() error
 }
 
-// A Writer commits steps, and commits waiting steps together (group commit). Each transaction runs
-// in its own goroutine, which starts the next one; an idle Writer has no goroutine. No step runs in
-// its caller's goroutine, so a callback that ends its goroutine ends neither another caller nor the
-// commits.
+// A Writer commits steps. Steps that wait at the same time are committed together (group commit).
+// Each transaction runs in its own goroutine, which starts the next one; an idle Writer has no
+// goroutine. No step runs in its caller's goroutine, so a step that ends its goroutine ends
+// neither its caller nor the Writer.
 type Writer[B Batch] struct {
 	db    *bbolt.DB
 	begin func(*Tx) B
@@ -33,13 +33,12 @@ type Writer[B Batch] struct {
 
 	around atomic.Pointer[func(commit func() error) error] // for tests, see Around
 
-	// applied belongs to the last commit. It is closed once that commit's AfterCommit functions
-	// have run.
+	// applied is closed when the AfterCommit functions of the last commit have run.
 	applied atomic.Pointer[chan struct{}]
 
 	fault atomic.Pointer[error] // set when the Writer halts
 
-	// Consecutive commits that signals interrupted; owned by the current transaction.
+	// Consecutive commits interrupted by signals. Only the current transaction may use it.
 	interrupted int
 
 	mu      sync.Mutex
@@ -47,34 +46,35 @@ type Writer[B Batch] struct {
 	leading bool // a transaction is running or about to start
 	crowd   int  // recent number of steps per commit
 	closed  bool
-	idle    chan struct{} // set by Close if steps are left; closed when all are committed
+	idle    chan struct{} // set by Close if steps are left; closed when all of them are committed
 
 	here   chan struct{} // closed when wanted steps are waiting; nil while gather does not wait
 	wanted int
 }
 
-// New returns a Writer for the file. begin returns the batch of a new transaction; there is one at
-// a time. ended is called after each transaction that ran steps, before their callers get results
-// and before the next transaction. If done is false, values read in the transaction may never have
-// been committed; if the Writer is halted, they may have been.
+// New returns a Writer for the file. begin returns the batch of a new transaction; only one batch
+// exists at a time. ended is called after each transaction that ran steps, before the callers get
+// results and before the next transaction. If done is false, the transaction was not committed:
+// values read in it may never become visible. If the Writer is halted, however, they may have been
+// committed.
 func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool)) *Writer[B] {
 	return &Writer[B]{db: db, begin: begin, ended: ended}
 }
 
-// Observe registers a function that is called after each commit, before the callers of its steps
-// get results. Call Observe before the first commit.
+// Observe registers a function that is called after each commit, before the callers get results.
+// Call Observe before the first commit.
 func (w *Writer[B]) Observe(committed func(steps int, took time.Duration, err error)) {
 	w.committed = committed
 }
 
-// errNotDone is the error of a step whose outcome was never determined.
+// errNotDone is the error of a step whose outcome was not determined.
 var errNotDone = errors.New("the step was not done")
 
-// A step is one atomic change. Only the success of its transaction makes it done; see
+// A step is one atomic change. It is done only if its transaction succeeds; see
 // [transaction.outcome].
 type step[B Batch] struct {
 	ctx     context.Context
-	alone   bool // must not share its transaction
+	alone   bool // the step must not share its transaction
 	do      func(B) error
 	own     error      // result of do in the current transaction
 	outcome chan error // receives exactly one value
@@ -84,18 +84,18 @@ func newStep[B Batch](ctx context.Context, do func(B) error) *step[B] {
 	return &step[B]{ctx: ctx, do: do, own: errNotDone, outcome: make(chan error, 1)}
 }
 
-// Run commits a step and returns its error. A step may run several times, each time in a new
-// transaction. If it returns an error, it must do so before it writes, or because the file failed;
+// Run commits a step and returns its error. do may run several times, each time in a new
+// transaction. It must return an error before it writes anything, except if the file fails;
 // otherwise the other steps of the transaction have to run again.
 //
-// If ctx ends before the step is part of a transaction, nothing happens and Run returns the
-// context's error. After that point Run waits for the outcome.
+// If ctx ends before the step has become part of a transaction, nothing happens and Run returns
+// the context's error. After that point, Run waits for the outcome.
 func (w *Writer[B]) Run(ctx context.Context, do func(B) error) error {
 	return w.run(newStep(ctx, do))
 }
 
-// RunAlone is Run in a transaction without other steps, for a step whose commit is more likely to
-// fail than others.
+// RunAlone is like Run, but in a transaction without other steps. Use it for a step whose commit
+// is likely to fail.
 func (w *Writer[B]) RunAlone(ctx context.Context, do func(B) error) error {
 	s := newStep(ctx, do)
 	s.alone = true
@@ -125,7 +125,8 @@ func (w *Writer[B]) run(s *step[B]) error {
 }
 
 // RunTogether commits steps in one transaction, as if they had arrived at the same time, and
-// returns the error of each. Tests use it to check what steps of a batch see of each other.
+// returns the error of each step. Tests use it to check the effect of steps on later steps of the
+// same batch.
 func (w *Writer[B]) RunTogether(ctx context.Context, list ...func(B) error) []error {
 	steps, outcomes := make([]*step[B], len(list)), make([]error, len(list))
 	for i, do := range list {
@@ -140,7 +141,7 @@ func (w *Writer[B]) RunTogether(ctx context.Context, list ...func(B) error) []er
 	return outcomes
 }
 
-// add queues steps to be committed together, or returns why the Writer accepts none.
+// add queues steps to be committed together. It returns an error if the Writer accepts no steps.
 func (w *Writer[B]) add(steps ...*step[B]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +159,7 @@ func (w *Writer[B]) add(steps ...*step[B]) error {
 	return nil
 }
 
-// refuses returns why the Writer accepts no steps, or nil. w.mu must be held.
+// refuses returns an error if the Writer accepts no steps. w.mu must be held.
 func (w *Writer[B]) refuses() error {
 	if w.closed {
 		return store.ErrClosed
@@ -166,15 +167,15 @@ func (w *Writer[B]) refuses() error {
 	return w.Halted()
 }
 
-// Ready returns nil if the Writer accepts steps, or an error if it is closed or halted.
+// Ready returns nil if the Writer accepts steps, or the error if it is closed or halted.
 func (w *Writer[B]) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.refuses()
 }
 
-// withdraw removes a step from the queue. It returns false if the step is already part of a
-// transaction.
+// withdraw removes a step from the queue. It returns false if the step has already become part of
+// a transaction.
 func (w *Writer[B]) withdraw(s *step[B]) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +186,7 @@ func (w *Writer[B]) withdraw(s *step[B]) bool {
 	return i >= 0
 }
 
-// Close waits until the waiting steps are committed, and rejects later ones.
+// Close rejects new steps, and waits until all waiting steps are committed.
 func (w *Writer[B]) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -199,9 +200,9 @@ func (w *Writer[B]) Close() {
 	}
 }
 
-// Applied waits until ctx ends or the AfterCommit functions have run for every commit that was
-// visible to readers of the file at the time of the call. Readers see a commit up to one sync
-// before its AfterCommit functions run.
+// Applied waits until the AfterCommit functions have run for every commit that readers could see
+// at the time of the call, or until ctx ends. Readers may see a commit before its AfterCommit
+// functions run, earlier by up to the time of a sync.
 func (w *Writer[B]) Applied(ctx context.Context) error {
 	applied := w.applied.Load()
 	if applied == nil {

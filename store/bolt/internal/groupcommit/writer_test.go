@@ -17,15 +17,15 @@ import (
 var (
 	bucket  = []byte("bucket")
 	errBad  = errors.New("bad")
-	errFull = &fs.PathError{Op: "write", Path: "storage.db", Err: syscall.ENOSPC} // as bbolt returns it
+	errFull = &fs.PathError{Op: "write", Path: "storage.db", Err: syscall.ENOSPC} // the error that bbolt returns
 )
 
 type testBatch struct{ *Tx }
 
 func (testBatch) Flush() error { return nil }
 
-// open returns a Writer for a new file, and a counter of the transactions that it reported as not
-// done.
+// open returns a Writer for a new file, and the number of transactions that the Writer has
+// reported as not done.
 func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 	db, err := bbolt.Open(filepath.Join(t.TempDir(), "storage.db"), 0o600, nil)
 	if err != nil {
@@ -47,8 +47,8 @@ func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 	return w, undone
 }
 
-// TestRunTogether_SomeStepsFail_OthersCommit runs good steps in one transaction with steps
-// that fail before writing, fail after writing, panic, or end their goroutine.
+// TestRunTogether_SomeStepsFail_OthersCommit runs good steps in one transaction with bad steps,
+// which fail before writing, fail after writing, panic, or end their goroutine.
 func TestRunTogether_SomeStepsFail_OthersCommit(t *testing.T) {
 	w, undone := open(t)
 	write := func(name string) func(testBatch) error {
@@ -98,8 +98,9 @@ func TestRunTogether_SomeStepsFail_OthersCommit(t *testing.T) {
 	}
 }
 
-// TestCommit_Fails_FailsAllSteps: the result of a step may depend on what another step has
-// written and no reader will see.
+// TestCommit_Fails_FailsAllSteps checks that a failed commit fails all its steps, even a step with
+// an error of its own: that error may result from changes by another step, which no reader will
+// see.
 func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 	w, _ := open(t)
 	w.Around(func(func() error) error { return errFull })
@@ -124,7 +125,7 @@ func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 	}
 }
 
-// The context of a step may end while it waits for other steps.
+// TestAdd_ContextEnded_StepDoesNotRun ends the context of a step that waits for other steps.
 func TestAdd_ContextEnded_StepDoesNotRun(t *testing.T) {
 	w, _ := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -138,8 +139,8 @@ func TestAdd_ContextEnded_StepDoesNotRun(t *testing.T) {
 	}
 }
 
-// A signal interrupts the sync before readers see the commit. The steps run again, and the
-// Writer is not halted.
+// TestCommit_SyncInterrupted_StepsRunAgain interrupts a sync by a signal before readers see the
+// commit. The steps must run again, and the Writer must not halt.
 func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
 	w, undone := open(t)
 	commits, runs := 0, 0
@@ -159,8 +160,8 @@ func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
 	}
 }
 
-// The steps are done and on the disk. The Writer halts, because bbolt has rolled the commit
-// back in memory.
+// TestCommit_SyncInterruptedAfterReadersSeeIt_IsDoneAndHalts checks that the steps are done and on
+// disk, and that the Writer halts, because bbolt has rolled the commit back in memory.
 func TestCommit_SyncInterruptedAfterReadersSeeIt_IsDoneAndHalts(t *testing.T) {
 	w, undone := open(t)
 	w.Around(func(commit func() error) error { return errors.Join(commit(), syscall.EINTR) })

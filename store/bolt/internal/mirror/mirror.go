@@ -1,15 +1,15 @@
-// Package mirror caches rows of the file, under one rule of invalidation:
+// Package mirror caches rows of the file. One rule keeps the cache valid:
 //
-//   - A step of the writer marks a key before its commit can be visible: [Mirror.Set],
-//     [Mirror.Drop].
-//   - While a key is marked, readers read the file. Later steps see the value set by the marking
-//     step.
-//   - The end of the transaction applies the set values, or lifts the marks if the transaction was
-//     undone. If its outcome is unknown, the values are dropped and the marks stay, so those keys
-//     are read from the file.
-//   - A fill is a row that a reader has read. It carries the [Mirror.Version] from before the
-//     reader's transaction began. It is dropped if a transaction that marked keys has ended since,
-//     or if its key is marked.
+//   - Before a commit can become visible, its steps mark each key that they change:
+//     [Mirror.Set], [Mirror.Drop].
+//   - While a key is marked, readers read the file. Later steps of the transaction see the value
+//     that the marking step has set.
+//   - When the transaction ends, its values are applied or, if it was undone, discarded; the marks
+//     are lifted. If its outcome is unknown, the values are discarded and the marks stay, so that
+//     readers read those keys from the file.
+//   - A reader may fill the cache with a row that it has read, together with the [Mirror.Version]
+//     from before its transaction began. The fill is ignored if a transaction that marked keys has
+//     ended since, or if the key is marked.
 //
 // So a cached value is always the value that readers of the file see.
 package mirror
@@ -23,56 +23,58 @@ import (
 // Options configure a [Mirror].
 type Options[V any] struct {
 	Max    int         // maximum weight of all values; 0 or less disables the cache
-	Weight func(V) int // weight of a value; nil: each weighs 1
-	// Number of locks, for a mirror with many readers; 0 means 1; Max is divided among them.
+	Weight func(V) int // weight of a value; nil means that each value weighs 1
+	// Number of shards with a lock each, for a mirror with many readers; 0 means 1. Max is divided
+	// among them.
 	Shards int
-	Second bool // Fill stores a value only when its key is offered a second time
+	Second bool // Fill stores a value only if its key was offered before
 }
 
-// A Mirror caches values by key. One transaction runs at a time. Only its steps may call the
-// methods that take a [Step], InStep and Keep; only its writer may call End.
+// A Mirror caches values by key. Only the steps of the running transaction may call InStep, Keep
+// and the methods with a [Step] parameter. Only the writer may call End. One transaction runs at a
+// time.
 type Mirror[K comparable, V any] struct {
 	options Options[V]
 	seed    maphash.Seed
 	shards  []shard[K, V]
-	version atomic.Uint64 // number of ended transactions that marked keys
-	marked  []K           // by the transaction under way
+	version atomic.Uint64 // number of transactions that marked keys and have ended
+	marked  []K           // keys marked by the running transaction
 }
 
 // A Step is the current step of the writer.
 type Step interface {
-	MarkWritten() // undoes the transaction if the step fails
+	MarkWritten() // the transaction is undone if the step fails
 }
 
 type shard[K comparable, V any] struct {
 	mu      sync.RWMutex
 	rows    map[K]*row[V]
-	weight  int      // of the known values
+	weight  int      // sum of the weights of the known values
 	max     int      // maximum weight
-	offered []uint32 // by hash: tags of keys that Fill did not store
+	offered []uint32 // by hash: tags of keys that were offered to Fill and not stored
 }
 
 type row[V any] struct {
 	value V
-	known bool        // value is the file's
-	used  atomic.Bool // since the last pass of evict
-	mark  *mark[V]    // nil: the key is not marked
+	known bool        // value is the value in the file
+	used  atomic.Bool // whether used since evict examined it last
+	mark  *mark[V]    // nil if the key is not marked
 }
 
-// A mark holds a row's value as the steps of the transaction see it.
+// A mark holds the value that the steps of the transaction see for a marked key.
 type mark[V any] struct {
 	value V
 	known bool
 }
 
-// An Outcome is the outcome of a transaction.
+// An Outcome says whether a transaction has taken effect.
 type Outcome int
 
 // The outcomes of a transaction.
 const (
-	Applied Outcome = iota // readers of the file see it
+	Applied Outcome = iota // readers of the file see the transaction
 	Undone                 // no effect
-	// Applied or undone, and the file may still change; no transaction follows.
+	// The transaction may be applied or undone, and this may still change. No transaction follows.
 	Unknown
 )
 
@@ -100,7 +102,7 @@ func (m *Mirror[K, V]) shard(key K) (*shard[K, V], uint64) {
 	return &m.shards[hash%n], hash / n
 }
 
-// Get returns the value of a key as readers of the file see it. ok is false if the value is not
+// Get returns the value that readers of the file see for a key. ok is false if the value is not
 // cached, or the key is marked.
 func (m *Mirror[K, V]) Get(key K) (value V, ok bool) {
 	s, _ := m.shard(key)
@@ -116,10 +118,12 @@ func (m *Mirror[K, V]) Get(key K) (value V, ok bool) {
 	return r.value, true
 }
 
-// Version returns the version for Fill. Call it before the transaction that reads the row begins.
+// Version returns a version to pass to Fill. Call it before the transaction that reads the row
+// begins.
 func (m *Mirror[K, V]) Version() uint64 { return m.version.Load() }
 
-// Fill offers a value that a reader has read. Fill drops it if it may have changed since version.
+// Fill offers a value that a reader has read. Fill ignores it if the value may have changed since
+// the call of Version.
 func (m *Mirror[K, V]) Fill(key K, value V, version uint64) {
 	s, hash := m.shard(key)
 	s.mu.Lock()
@@ -138,7 +142,7 @@ func (m *Mirror[K, V]) Fill(key K, value V, version uint64) {
 	m.put(s, key, value)
 }
 
-// InStep returns the value of a key as steps of the transaction see it, if it is cached.
+// InStep returns the value that the steps of the transaction see for a key, if it is cached.
 func (m *Mirror[K, V]) InStep(key K) (value V, ok bool) {
 	s, _ := m.shard(key)
 	s.mu.RLock()
@@ -154,8 +158,8 @@ func (m *Mirror[K, V]) InStep(key K) (value V, ok bool) {
 	}
 }
 
-// Keep caches a value that a step has read in its transaction. Steps that have written the value
-// must have marked its key.
+// Keep caches a value that a step has read in its transaction. If a step has written the value, it
+// must have marked the key.
 func (m *Mirror[K, V]) Keep(key K, value V) {
 	s, _ := m.shard(key)
 	s.mu.Lock()
@@ -167,11 +171,11 @@ func (m *Mirror[K, V]) Keep(key K, value V) {
 	m.put(s, key, value)
 }
 
-// Set marks a key, and gives it the value once the transaction is applied. Call it before the step
-// writes.
+// Set marks a key. When the transaction is applied, the key gets the value. Call Set before the
+// step writes.
 func (m *Mirror[K, V]) Set(by Step, key K, value V) { m.mark(by, key, mark[V]{value, true}) }
 
-// Drop marks a key and drops its value. Call it before the step writes.
+// Drop marks a key and removes its value. Call Drop before the step writes.
 func (m *Mirror[K, V]) Drop(by Step, key K) { m.mark(by, key, mark[V]{}) }
 
 func (m *Mirror[K, V]) mark(by Step, key K, as mark[V]) {
@@ -190,13 +194,13 @@ func (m *Mirror[K, V]) mark(by Step, key K, as mark[V]) {
 	r.mark = &as
 }
 
-// End ends the transaction. Call it before the steps' callers get their results, and before the
-// next transaction begins.
+// End ends the transaction. Call it before the callers of the steps get their results, and before
+// the next transaction begins.
 func (m *Mirror[K, V]) End(outcome Outcome) {
 	if len(m.marked) == 0 {
 		return
 	}
-	m.version.Add(1) // first: a fill that finds its key unmarked must find the new version
+	m.version.Add(1) // must be first: a fill that finds its key unmarked must see the new version
 	for _, key := range m.marked {
 		m.end(key, outcome)
 	}
@@ -221,7 +225,8 @@ func (m *Mirror[K, V]) end(key K, outcome Outcome) {
 	}
 }
 
-// Clear drops all values, and all fills under way. No transaction may follow.
+// Clear removes all values, and makes later fills by transactions under way ineffective. No
+// transaction may follow.
 func (m *Mirror[K, V]) Clear() {
 	m.version.Add(1)
 	for i := range m.shards {
@@ -232,7 +237,8 @@ func (m *Mirror[K, V]) Clear() {
 	}
 }
 
-// put caches the value of an unmarked key, and evicts others if necessary. s.mu must be held.
+// put caches the value of an unmarked key, and evicts other values if necessary. s.mu must be
+// held.
 func (m *Mirror[K, V]) put(s *shard[K, V], key K, value V) {
 	if old := s.rows[key]; old != nil {
 		m.drop(s, key, old)
@@ -246,7 +252,8 @@ func (m *Mirror[K, V]) put(s *shard[K, V], key K, value V) {
 	s.weight += weight
 }
 
-// drop drops the value of a row, and the row itself unless its key is marked. s.mu must be held.
+// drop removes the value of a row. Unless the key is marked, it removes the row, too. s.mu must be
+// held.
 func (m *Mirror[K, V]) drop(s *shard[K, V], key K, r *row[V]) {
 	if r.known {
 		s.weight -= m.options.Weight(r.value)
@@ -257,8 +264,8 @@ func (m *Mirror[K, V]) drop(s *shard[K, V], key K, r *row[V]) {
 	}
 }
 
-// evict drops values until their weight is at most limit, starting with values not used since its
-// last pass. s.mu must be held.
+// evict removes values until their weight is at most limit. It starts with values that were not
+// used since it examined them last. s.mu must be held.
 func (m *Mirror[K, V]) evict(s *shard[K, V], limit int) {
 	for s.weight > limit {
 		for key, r := range s.rows {

@@ -12,12 +12,12 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 )
 
-// step counts how often it was marked as written.
+// A step counts calls of MarkWritten.
 type step struct{ written int }
 
 func (s *step) MarkWritten() { s.written++ }
 
-// get returns what Get does, or "-".
+// get returns the value that Get returns, or "-" if there is none.
 func get(m *mirror.Mirror[string, string], key string) string {
 	if value, ok := m.Get(key); ok {
 		return value
@@ -32,8 +32,8 @@ func inStep(m *mirror.Mirror[string, string], key string) string {
 	return "-"
 }
 
-// TestEnd ends a transaction that has set one key, dropped another and read a third in each way, and wants what
-// readers and steps get before and after.
+// TestEnd runs a transaction that sets one key, drops another and reads a third, and ends it with
+// each outcome. It checks the values that readers and steps get before and after.
 func TestEnd(t *testing.T) {
 	keys := []string{"set", "dropped", "reread", "new", "untouched"}
 	all := func(get func(*mirror.Mirror[string, string], string) string, m *mirror.Mirror[string, string]) []string {
@@ -46,7 +46,7 @@ func TestEnd(t *testing.T) {
 	for _, test := range []struct {
 		outcome mirror.Outcome
 		want    []string
-		fills   []string // after all keys were offered, as they are in the file by now
+		fills   []string // after all keys were offered with their values in the file
 	}{
 		{mirror.Applied, []string{"set 2", "-", "reread 2", "new 2", "untouched 1"}, []string{"set 2", "filled", "reread 2", "new 2", "untouched 1"}},
 		{mirror.Undone, []string{"set 1", "dropped 1", "reread 1", "-", "untouched 1"}, []string{"set 1", "dropped 1", "reread 1", "filled", "untouched 1"}},
@@ -86,8 +86,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestFill_StraddlesCommit_IsDropped: a reader began before the transaction was applied, and offers what it read after
-// the mark, after the end, and after a later mark.
+// TestFill_StraddlesCommit_IsDropped checks fills by a reader that began before the transaction
+// was applied: after the mark, after the end, and after a later mark.
 func TestFill_StraddlesCommit_IsDropped(t *testing.T) {
 	m := mirror.New[string](mirror.Options[string]{Max: 10})
 	begun := m.Version()
@@ -111,7 +111,7 @@ func TestFill_StraddlesCommit_IsDropped(t *testing.T) {
 }
 
 func TestFill_SecondUse_IsAdmitted(t *testing.T) {
-	m := mirror.New[string](mirror.Options[string]{Max: 1, Second: true}) // one tag: keys take turns in it
+	m := mirror.New[string](mirror.Options[string]{Max: 1, Second: true}) // with one tag, keys replace each other in it
 	var got []string
 	for _, key := range []string{"a", "b", "a", "a", "b", "b"} {
 		m.Fill(key, key, m.Version())
@@ -172,17 +172,18 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// A file is the model: rows as readers see them, and as the transaction under way has left them. No row is a row, too.
+// A file models the file: the rows that readers see, and the rows as the running transaction has
+// left them. A missing row counts as a row, too.
 type file struct{ seen, written map[int]int }
 
-// A reading is a transaction of a reader.
+// A reading models a reader's transaction.
 type reading struct {
 	version uint64
 	rows    map[int]int
 }
 
-// TestMirror_AtRandom takes random steps of a writer and of readers, whose transactions overlap, and wants each answer
-// to be that of the file.
+// TestMirror_AtRandom takes random steps of a writer and of readers with overlapping transactions.
+// Each value from the mirror must be the value in the model of the file.
 func TestMirror_AtRandom(t *testing.T) {
 	hits := 0
 	for seed := range uint64(200) {
@@ -196,7 +197,7 @@ func TestMirror_AtRandom(t *testing.T) {
 			switch action := random.IntN(8); {
 			case action == 0:
 				readings = append(readings, reading{m.Version(), maps.Clone(f.seen)})
-			case action <= 2 && len(readings) > 0: // it reads a row, and may end
+			case action <= 2 && len(readings) > 0: // a reader reads a row, and may end its transaction
 				i := random.IntN(len(readings))
 				m.Fill(key, readings[i].rows[key], readings[i].version)
 				if random.IntN(2) == 0 {
@@ -227,7 +228,7 @@ func TestMirror_AtRandom(t *testing.T) {
 				f.written[key] = n
 			case random.IntN(3) == 0:
 				switch outcome := random.IntN(40); {
-				case outcome == 0: // a failed sync: from now on readers see the commit at times
+				case outcome == 0: // after a failed sync, readers may or may not see the commit
 					m.End(mirror.Unknown)
 					halted = true
 				case outcome < 10:
@@ -245,14 +246,14 @@ func TestMirror_AtRandom(t *testing.T) {
 	}
 }
 
-// TestMirror_BesideReaders: readers at the same time get no value older than what was applied before they asked, and
-// none that is not committed.
+// TestMirror_BesideReaders checks concurrent readers: none may get a value older than the value
+// applied before its call, or a value that is not committed.
 func TestMirror_BesideReaders(t *testing.T) {
 	const keys, commits = 4, 3000
 	m := mirror.New[int](mirror.Options[int64]{Max: keys, Shards: 2})
 	var mu sync.RWMutex
-	var rows [keys]int64        // as readers of the file see them
-	var told [keys]atomic.Int64 // as callers of steps were told
+	var rows [keys]int64        // the rows that readers of the file see
+	var told [keys]atomic.Int64 // the values acknowledged to callers
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	for reader := range 4 {

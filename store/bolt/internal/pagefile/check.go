@@ -9,7 +9,7 @@ import (
 
 // A Problem is damage found by [Check].
 type Problem struct {
-	Bucket string // empty: the whole file, or several buckets
+	Bucket string // empty for the whole file or several buckets
 	Where  string // "page N"; may be empty
 	What   string
 
@@ -25,17 +25,19 @@ type Result struct {
 	Broken    map[string]bool // buckets with a problem; "" for the whole file
 }
 
-// Check reads the list of free pages and all pages in use, and calls report with each problem. Only
-// the root and the parking bucket may contain buckets; those in the parking bucket count as free.
+// Check reads the list of free pages and all pages in use, and calls report with each problem.
+// parking is the name of the bucket with parked pages. Only it and the root may contain buckets.
+// Buckets in the parking bucket count as free pages.
 func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) Result {
 	c := checker{file: file, parking: parking, report: report, result: Result{Broken: make(map[string]bool)}}
 	c.run(size)
 	return c.result
 }
 
-// skim returns an error for fatal damage. It reads the list of free pages, the branches, one leaf of
-// each tree, since all leaves of a tree have the same depth, and the headers of the parked pages: a
-// damaged branch that leads to one finds a page of an old tree there, which may lead back to it.
+// skim returns an error for fatal damage. It reads the list of free pages, all branches, and one
+// leaf of each tree, since all leaves of a tree have the same depth. It also reads the headers of
+// the parked pages: if a damaged branch leads to a parked page, it finds a page of an old tree
+// there, which may lead back to the branch.
 func skim(file io.ReaderAt, size int64, parking string) (err error) {
 	c := checker{file: file, parking: parking, skim: true, result: Result{Broken: make(map[string]bool)}, report: func(p Problem) {
 		if p.Fatal && err == nil {
@@ -53,15 +55,15 @@ type checker struct {
 	skim    bool
 	result  Result
 
-	size   int64 // of a page
+	size   int64 // page size
 	count  uint64
 	used   bitset
 	bucket string // bucket being read; "" in the root
-	parked bool   // within a bucket of the parking bucket
-	leaves int    // skim: depth of the bucket's leaves; 0: unknown
+	parked bool   // whether the page being read belongs to a bucket in the parking bucket
+	leaves int    // for skim: depth of the bucket's leaves; 0 if unknown
 }
 
-// A bitset has a bit for each page.
+// A bitset is a set of pages.
 type bitset []uint64
 
 func (s bitset) has(n uint64) bool { return s[n/64]&(1<<(n%64)) != 0 }
@@ -100,7 +102,7 @@ func (c *checker) run(size int64) {
 	c.freelist(m.freelist)
 }
 
-// meta returns the readable meta page of the newest commit.
+// meta returns the meta page of the newest commit, if it is readable.
 func (c *checker) meta() *meta {
 	first, second := metas(c.file)
 	const damaged = "this meta page is damaged; bbolt uses the other one, which may be of the commit before the last"
@@ -170,8 +172,8 @@ func (c *checker) use(id uint64) bool {
 	return true
 }
 
-// tree reads a page of a tree and all pages below it. Keys must be at least low and less than high;
-// nil is no bound.
+// tree reads a page of a tree and all pages below it. Keys must be at least low and less than
+// high; a nil bound is ignored.
 func (c *checker) tree(id uint64, low, high []byte, depth int) {
 	if depth > maxDepth {
 		c.fatal(id, "is %d levels below its root", depth)
@@ -193,7 +195,7 @@ func (c *checker) tree(id uint64, low, high []byte, depth int) {
 	}
 }
 
-// passesLeaves reports whether the leaves of the tree being read need not be read.
+// passesLeaves reports whether the leaves of the current tree need not be read.
 func (c *checker) passesLeaves() bool {
 	return c.skim && c.bucket != "" && (c.bucket != c.parking || c.parked)
 }
@@ -209,7 +211,7 @@ func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
 		keys[i], _ = p.branch(i)
 		if keys[i] == nil || !ordered(last, keys[i], low, high) {
 			c.problem(id, "branch %d has a key that is not in its place", i)
-			keys[i] = nil // no bound for the pages below
+			keys[i] = nil // the pages below get no bound
 			continue
 		}
 		last = keys[i]
@@ -221,8 +223,8 @@ func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
 	}
 }
 
-// leaf reads the rows of a leaf. The rows of the root and of the parking bucket must be buckets,
-// and all others must not.
+// leaf reads the rows of a leaf. In the root and in the parking bucket, each row must be a bucket;
+// in other buckets, none may be one.
 func (c *checker) leaf(id uint64, p page, low, high []byte) {
 	if c.passesLeaves() {
 		return
@@ -255,7 +257,7 @@ func (c *checker) leaf(id uint64, p page, low, high []byte) {
 	}
 }
 
-// inBucket reads a bucket. A small bucket has its only page inline in its row.
+// inBucket reads a bucket. A small bucket is inline: its row contains its only page.
 func (c *checker) inBucket(id uint64, value []byte) {
 	if len(value) < BucketSize {
 		c.problem(id, "the row of the bucket is cut short")
@@ -274,22 +276,23 @@ func (c *checker) inBucket(id uint64, value []byte) {
 	c.leaf(id, parse(inline), nil, nil)
 }
 
-// ordered reports whether a key is greater than last and within its bounds. nil is no bound.
+// ordered reports whether a key is greater than last, at least low and less than high. A nil bound
+// is ignored.
 func ordered(last, key, low, high []byte) bool {
 	return (last == nil || bytes.Compare(last, key) < 0) &&
 		(low == nil || bytes.Compare(low, key) <= 0) && (high == nil || bytes.Compare(key, high) < 0)
 }
 
-// freelist reads the list of free pages. Each page must be either used or on the list.
+// freelist reads the list of free pages. It reports pages that are neither used nor free, or both.
 func (c *checker) freelist(id uint64) {
 	if id == noFreelist {
-		// bbolt would scan for free pages in its own goroutine, where damage ends the process.
+		// bbolt would scan for free pages in another goroutine, where damage ends the process.
 		if c.skim {
 			c.note(Problem{Where: "the file", What: "has no list of free pages: make one with boltops.Compact", Fatal: true})
 		}
 		return
 	}
-	whole := len(c.result.Broken) == 0 // otherwise the set of used pages is incomplete
+	whole := len(c.result.Broken) == 0 // otherwise some used pages are unknown
 	if id < 2 || id >= c.count || c.used.has(id) {
 		c.fatal(id, "is no list of free pages")
 		return

@@ -11,10 +11,10 @@ import (
 const (
 	// Page header: ID (8), kind (2), number of elements (2), number of overflow pages (4).
 	HeaderSize = 16
-	// Branch: position (4), key size (4), page ID (8); leaf: flags, position, key size, value size
-	// (4 each).
+	// Branch element: position (4), key size (4), page ID (8). Leaf element: flags, position, key
+	// size, value size (4 each).
 	ElementSize = 16
-	BucketSize  = 16 // bucket header, the value of its row: root page (8), sequence (8)
+	BucketSize  = 16 // bucket header, the value of the row: root page (8), sequence (8)
 
 	branchPage, leafPage, freelistPage = 0x01, 0x02, 0x10
 	bucketFlag                         = 0x01 // leaf element: the row is a bucket
@@ -27,12 +27,13 @@ const (
 
 	minPageSize, maxPageSize = 1 << 10, 64 << 10
 
-	maxDepth = 16 // maximum depth of a tree; this library's files have up to 5 levels
-	// Maximum bytes of a tree page with its overflow; this library's pages are far smaller.
+	maxDepth = 16 // maximum depth of a tree; trees of this library have up to 5 levels
+	// Maximum size in bytes of a tree page with its overflow pages; pages of this library are far
+	// smaller.
 	maxTreePage = 64 << 20
 )
 
-// A meta is a meta page.
+// A meta holds the fields of a meta page.
 type meta struct {
 	pageSize                              int64
 	root, freelist, pages, transactionNum uint64
@@ -58,7 +59,7 @@ func metaAt(file io.ReaderAt, at int64) *meta {
 	}
 }
 
-// metas returns both meta pages; nil for damaged ones.
+// metas returns both meta pages. A damaged meta page is nil.
 func metas(file io.ReaderAt) (first, second *meta) {
 	if first = metaAt(file, 0); first != nil {
 		return first, metaAt(file, first.pageSize)
@@ -69,7 +70,7 @@ func metas(file io.ReaderAt) (first, second *meta) {
 	return nil, second
 }
 
-// A page is a page with its overflow.
+// A page is a page together with its overflow pages.
 type page struct {
 	data  []byte
 	kind  uint16
@@ -80,19 +81,21 @@ func parse(data []byte) page {
 	return page{data, binary.NativeEndian.Uint16(data[8:]), int(binary.NativeEndian.Uint16(data[10:]))}
 }
 
-// fits reports whether the page has room for its elements.
+// fits reports whether the page is large enough for its elements.
 func (p page) fits() bool { return HeaderSize+p.count*ElementSize <= len(p.data) }
 
-// element returns the page from an element on: positions in elements are relative to the element.
+// element returns the bytes of the page from element i to the end. Positions in an element are
+// relative to its begin.
 func (p page) element(i int) []byte { return p.data[HeaderSize+i*ElementSize:] }
 
-// branch returns the key and the child of an element; the key is nil if it is outside the page.
+// branch returns the key and the child page of an element. The key is nil if it lies outside the
+// page.
 func (p page) branch(i int) (key []byte, child uint64) {
 	e := p.element(i)
 	return part(e, binary.NativeEndian.Uint32(e), binary.NativeEndian.Uint32(e[4:])), binary.NativeEndian.Uint64(e[8:])
 }
 
-// row returns a row of a leaf; key or value is nil if it is outside the page.
+// row returns a row of a leaf. The key or value is nil if it lies outside the page.
 func (p page) row(i int) (key, value []byte, isBucket bool) {
 	e := p.element(i)
 	at, size := binary.NativeEndian.Uint32(e[4:]), binary.NativeEndian.Uint32(e[8:])
@@ -102,7 +105,7 @@ func (p page) row(i int) (key, value []byte, isBucket bool) {
 	return part(e, at, size), part(e, at+size, binary.NativeEndian.Uint32(e[12:])), binary.NativeEndian.Uint32(e)&bucketFlag != 0
 }
 
-// part returns size bytes at a position, or nil if they are not within b.
+// part returns the size bytes of b at a position, or nil if they lie outside b.
 func part(b []byte, at, size uint32) []byte {
 	end := uint64(at) + uint64(size)
 	if end > uint64(len(b)) {
@@ -111,8 +114,8 @@ func part(b []byte, at, size uint32) []byte {
 	return b[at:end:end]
 }
 
-// mostPages returns the maximum number of pages of a page of that kind with its overflow, in a file
-// of count pages. A list of free pages has at most 8 bytes for each page of the file.
+// mostPages returns the maximum length in pages of a page of that kind with its overflow pages, in
+// a file of count pages. A list of free pages takes at most 8 bytes for each page of the file.
 func mostPages(kind uint16, count uint64, pageSize int64) uint64 {
 	if kind == freelistPage {
 		return 1 + (HeaderSize+8+8*count)/uint64(pageSize)
@@ -120,13 +123,13 @@ func mostPages(kind uint16, count uint64, pageSize int64) uint64 {
 	return maxTreePage / uint64(pageSize)
 }
 
-// freePages returns the page IDs of a list of free pages; nil, false if it is damaged.
+// freePages returns the page IDs in a list of free pages. ok is false if the list is damaged.
 func (p page) freePages() (list []uint64, ok bool) {
 	if p.kind != freelistPage {
 		return nil, false
 	}
 	raw, count := p.data[HeaderSize:], uint64(p.count)
-	if count == math.MaxUint16 { // the first 8 bytes are the count
+	if count == math.MaxUint16 { // the first 8 bytes hold the count
 		count, raw = binary.NativeEndian.Uint64(raw), raw[8:]
 	}
 	if count > uint64(len(raw)/8) {
@@ -139,16 +142,16 @@ func (p page) freePages() (list []uint64, ok bool) {
 	return list, true
 }
 
-// A FreeList has the lengths of the list of free pages, including pages that readers still need,
-// and of the file, in pages.
+// A FreeList describes the list of free pages. Pages is the number of listed pages, including
+// pages that readers still need. End is the length of the file in pages.
 type FreeList struct {
 	Pages int
-	End   uint64 // pages beyond it were never used
+	End   uint64 // pages from here on were never used
 }
 
-// ReadFreeList returns the free list written by transaction tx, which must be one of the last two.
-// It reads the file, because bbolt reports the length only if it also counts each lookup. Only the
-// writer may call it.
+// ReadFreeList reads the length of the free list written by transaction tx, which must be one of
+// the last two. It reads the file, because bbolt reports the length only with statistics, which
+// also count each lookup. Only the writer may call it.
 func ReadFreeList(file io.ReaderAt, pageSize, tx int) (l FreeList, ok bool) {
 	m := metaAt(file, int64(tx%2)*int64(pageSize))
 	if m == nil || m.transactionNum != uint64(tx) {
@@ -166,5 +169,5 @@ func ReadFreeList(file io.ReaderAt, pageSize, tx int) (l FreeList, ok bool) {
 	return FreeList{int(count), m.pages}, p.kind == freelistPage && count < m.pages
 }
 
-// FreeListPage returns the number of free pages that fit on one page of the list.
+// FreeListPage returns the number of free pages that one page of the list can hold.
 func FreeListPage(pageSize int) int { return (pageSize - HeaderSize) / 8 }

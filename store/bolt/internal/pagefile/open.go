@@ -10,7 +10,7 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// DefaultWait is the default time to wait for a file to be closed elsewhere.
+// DefaultWait is the default time to wait for a file that is open elsewhere.
 const DefaultWait = 500 * time.Millisecond
 
 // The errors of this package and of package schema. Package bolt documents them.
@@ -20,12 +20,12 @@ var (
 	ErrForeign = fmt.Errorf("%w: not a storageapi file", ErrSchema)
 )
 
-// Damaged returns the error for a damaged file. The cause may be the value of a panic of bbolt.
+// Damaged returns the error for a damaged file. The cause may be the value of a bbolt panic.
 func Damaged(cause any) error {
 	return fmt.Errorf("%w: damaged, or copied while it was open: %v", ErrSchema, cause)
 }
 
-// Open opens a file with bbolt. It waits until the given time for the file to be closed elsewhere.
+// Open opens a file with bbolt. If the file is open elsewhere, Open waits until the given time.
 // After an error the file is neither open nor locked.
 func Open(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, file *os.File, err error) {
 	defer func() {
@@ -54,15 +54,15 @@ func Open(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, f
 	return db, file, err
 }
 
-// Precheck returns an error for a file that bbolt cannot open or use safely: a file shorter than
-// its pages, since the system kills a process that reads mapped memory beyond the end of the file,
-// or a file with damage that is [Problem.Fatal]. Other damage is left to the readers. The parking
-// bucket is that of [Check].
+// Precheck returns an error for a file that bbolt cannot open or use safely. Such a file has
+// damage that is [Problem.Fatal], or is shorter than its pages: the system kills a process that
+// reads mapped memory beyond the end of the file. Readers find other damage. parking is the name
+// of the parking bucket, see [Check].
 func Precheck(path string, until time.Time, parking string) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return nil
 	}
-	db, file, err := Open(path, until, &bbolt.Options{ReadOnly: true}) // reads the first pages only
+	db, file, err := Open(path, until, &bbolt.Options{ReadOnly: true}) // reads only the first pages
 	if errors.Is(err, ErrLocked) {
 		return err
 	}
@@ -85,14 +85,14 @@ func Precheck(path string, until time.Time, parking string) error {
 	return skim(file, info.Size(), parking)
 }
 
-// Confirm writes the meta pages again and syncs the file. It must be called before the first write
-// of a process.
+// Confirm writes the meta pages again and syncs the file. A process must call it before its first
+// write.
 //
 // The last commit may be in the memory of the system only, if its sync failed or its process was
 // killed before the sync. The next commit would overwrite pages of the commit before the last, and
-// a power loss could then take both. All pages but the meta page were synced before the meta page
-// was written. A sync alone is not enough: the system may consider data written that it failed to
-// write.
+// a power loss could then destroy both commits. Except for the meta page, all pages of the last
+// commit were synced before. But syncing the file is not enough: the system may consider data
+// written that it failed to write. So Confirm writes the meta pages again.
 func Confirm(file *os.File, pageSize int) error {
 	metas := make([]byte, 2*pageSize)
 	if _, err := file.ReadAt(metas, 0); err != nil {

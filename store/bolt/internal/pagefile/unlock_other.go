@@ -4,5 +4,5 @@ package pagefile
 
 import "os"
 
-// unlock does nothing: the lock ends when the file is closed.
+// unlock does nothing: closing the file releases the lock.
 func unlock(*os.File) {}

@@ -8,15 +8,16 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// The kinds of rows of an account in the bucket accounts. IDs of keys ascend, so that the row of a
-// new key is next to the account's row of audit entries, usually on the same page.
+// The kinds of rows that an account has in the bucket accounts. IDs of keys ascend, so the row of
+// a new key is next to the row for the account's audit entries, usually on the same page.
 const (
 	kindKey     = "k"
 	kindEntries = "l"
 	kindTarget  = "t"
 )
 
-// AccountKey returns the key of an API key's row; without an ID, the prefix of all such keys.
+// AccountKey returns the key of an API key's row. If id is empty, it returns the prefix of all
+// such keys of the account.
 func AccountKey(account, id string) []byte { return Prefixed(account, kindKey+id) }
 
 // CutAccountKey splits a key made by AccountKey.
@@ -26,17 +27,18 @@ func CutAccountKey(key []byte) (account, id string, ok bool) {
 	return account, id, ok
 }
 
-// AuditEntriesOf returns the key of the row that leads to the account's last audit entry. It sorts
-// after the account's API keys and before its targets.
+// AuditEntriesOf returns the key of the row that holds the number of the account's last audit
+// entry. It sorts after the account's API keys and before its targets.
 func AuditEntriesOf(account string) []byte { return Prefixed(account, kindEntries) }
 
-// AuditEntriesOfTarget returns the key of the row that leads to a target's last audit entry. For an
-// API key that exists, its own row does.
+// AuditEntriesOfTarget returns the key of the row that holds the number of a target's last audit
+// entry. An existing API key does not have this row: its own row holds the number.
 func AuditEntriesOfTarget(account string, target audit.Target) []byte {
 	return Prefixed(account, kindTarget+string(target.Kind)+":"+target.ID)
 }
 
-// AuditEntriesOfTargets returns the prefix of the results of AuditEntriesOfTarget.
+// AuditEntriesOfTargets returns the prefix of all keys that AuditEntriesOfTarget returns for the
+// account.
 func AuditEntriesOfTargets(account string) []byte { return Prefixed(account, kindTarget) }
 
 // An AccountRow is a row in the bucket accounts.
@@ -56,8 +58,8 @@ func (r AccountRow) Encode() []byte {
 // hashSize is the size of a SHA-256.
 const hashSize = 32
 
-// DecodeAccountRow decodes an AccountRow, which shares memory with the value. The Hash of a damaged
-// row is not that of any key.
+// DecodeAccountRow decodes an AccountRow, which shares memory with the value. If the row is
+// damaged, its Hash belongs to no key.
 func DecodeAccountRow(value []byte) AccountRow {
 	switch len(value) {
 	case 8:

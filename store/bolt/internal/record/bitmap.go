@@ -15,7 +15,7 @@ type Bitmap struct {
 // Reset empties the set and makes first its lowest possible number.
 func (m *Bitmap) Reset(first uint64) { m.First, m.bits = first, m.bits[:0] }
 
-// Has reports whether the number is in the set.
+// Has reports whether the set contains the number.
 func (m *Bitmap) Has(n uint64) bool {
 	i := n - m.First
 	return n >= m.First && i/8 < uint64(len(m.bits)) && m.bits[i/8]&(1<<(i%8)) != 0

@@ -12,15 +12,15 @@ import (
 // Version is the first byte of every record.
 const Version = 1
 
-// ErrCorrupt is returned for a record that cannot be decoded. Its text contains nothing of the
+// ErrCorrupt is returned for a record that cannot be decoded. Its text contains no part of the
 // record.
 var ErrCorrupt = errors.New("stored record is damaged or has an unknown version")
 
-// ErrNewer is the ErrCorrupt for a record that a newer version of the library seems to have
+// ErrNewer is an [ErrCorrupt] for a record that a newer version of the library has probably
 // written. It also wraps [errors.ErrUnsupported].
 var ErrNewer = fmt.Errorf("%w: written by a newer version of the library: %w", ErrCorrupt, errors.ErrUnsupported)
 
-// Empty returns a record without content, for rows whose existence is the information.
+// Empty returns a record without content, for rows that carry no data except their key.
 func Empty() []byte { return newEncoder(0) }
 
 type encoder []byte
@@ -36,13 +36,13 @@ func (e *encoder) string(s string) { e.uint(uint64(len(s))); *e = append(*e, s..
 // ulidLength is the length of the text of a ULID.
 const ulidLength = 26
 
-// id writes an ID. An ID that ends in a ULID, such as this library makes, takes 13 bytes less than
-// as a string: twice the length of what precedes the ULID and 1, that, and the ULID's 16 bytes.
-// Before others is twice their length.
+// id writes an ID. If the ID ends in a ULID, like the IDs that this library makes, id writes twice
+// the length of the rest plus 1, the rest, and the 16 bytes of the ULID. This takes 13 bytes less
+// than a string. For other IDs, it writes twice the length, and then the ID.
 func (e *encoder) id(s string) {
 	prefix := s[:max(len(s)-ulidLength, 0)]
 	u, err := ulid.ParseStrict(s[len(prefix):])
-	if err != nil || u.String() != s[len(prefix):] { // lower case is parsed, too
+	if err != nil || u.String() != s[len(prefix):] { // the parser also accepts lower case
 		e.uint(2 * uint64(len(s)))
 		*e = append(*e, s...)
 		return
@@ -70,9 +70,9 @@ func (e *encoder) time(t time.Time) {
 // A decoder reads a record. After the first missing value it returns zeros, and failed is set.
 type decoder struct {
 	rest   []byte
-	text   string // the whole record, if its strings are to be parts of it instead of copies
+	text   string // the whole record, if decoded strings are to share its memory
 	failed bool
-	newer  bool // failed, because a newer version has written the record
+	newer  bool // the record failed because a newer version has written it
 }
 
 // newDecoder returns a decoder for a record of the current version.
@@ -154,8 +154,7 @@ func (d *decoder) time() time.Time {
 	return time.UnixMilli(d.int()).UTC()
 }
 
-// Prefixed returns the length of head, head and tail: a key that begins with an account or an ID,
-// followed by more.
+// Prefixed returns a key: the length of head, head and tail. head is an account or an ID.
 func Prefixed(head, tail string) []byte {
 	return AppendPrefixed(make([]byte, 0, binary.MaxVarintLen32+len(head)+len(tail)), head, tail)
 }
@@ -176,7 +175,8 @@ func CutPrefixed(key []byte) (head, tail string) {
 // NumberKey returns the key of the event, delivery or segment n.
 func NumberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 0, 8), n) }
 
-// Round returns a time as it will be decoded: in UTC, truncated to milliseconds.
+// Round returns a time in the form in which it is decoded later: in UTC, truncated to
+// milliseconds.
 func Round(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // noTime represents the zero time in fixed-size records, which otherwise hold Unix milliseconds.

@@ -2,10 +2,10 @@ package record
 
 import "time"
 
-// A coder either writes or reads a record, so that the fields of each kind of record are listed
-// only once, in order.
+// A coder either writes or reads a record. So the fields of each kind of record are listed only
+// once, in their order.
 type coder struct {
-	to   *encoder // nil: the coder reads
+	to   *encoder // nil if the coder reads
 	from *decoder
 }
 
@@ -34,7 +34,7 @@ func (c coder) micros(d *time.Duration) {
 	}
 }
 
-// array encodes bytes without their length, which both sides know.
+// array encodes bytes without their length, which writer and reader know.
 func (c coder) array(b []byte) {
 	if c.to != nil {
 		c.to.raw(b)

@@ -22,7 +22,7 @@ func (c coder) entry(n *audit.Entry, given *uint64) {
 }
 
 // EncodeAuditEntry returns the record of an audit entry with its number. The record omits the
-// Account and ID, which AuditRecord has.
+// Account and ID, which are fields of [AuditRecord].
 func EncodeAuditEntry(n *audit.Entry, number uint64) []byte {
 	e := newEncoder(160)
 	coder{to: &e}.entry(n, &number)
@@ -40,8 +40,8 @@ func entryTexts(n *audit.Entry) []*string {
 	return []*string{&n.Target.Name, &n.Target.Hint, &n.Actor.Name, &n.Actor.Hint, &n.Turned}
 }
 
-// DecodeAuditEntry decodes the audit entry stored under the account and ID. Pending has the value
-// from when the entry was stored.
+// DecodeAuditEntry decodes the audit entry of the given account and ID. Its Pending is the value
+// at the time when the entry was stored.
 func DecodeAuditEntry(account, id string, record []byte) (n audit.Entry, number uint64, err error) {
 	d := newDecoder(record)
 	n.Account, n.ID = account, id
@@ -68,7 +68,7 @@ type AuditRecord struct {
 	AuditEntry     []byte // result of EncodeAuditEntry
 }
 
-// GreatestID returns the greatest ID of this entry and the target's earlier ones.
+// GreatestID returns the greatest ID of this entry and of all earlier entries of the target.
 func (n *AuditRecord) GreatestID() string { return max(n.EarlierID, n.ID) }
 
 func (n *AuditRecord) Encode() []byte {
@@ -83,7 +83,8 @@ func (n *AuditRecord) Encode() []byte {
 	return e
 }
 
-// Previous returns the number of the account's previous audit entry, or of the target's.
+// Previous returns the number of the previous audit entry, of the same target or of the same
+// account.
 func (n *AuditRecord) Previous(ofTarget bool) uint64 {
 	if ofTarget {
 		return n.BeforeOfTarget

@@ -11,10 +11,10 @@ import (
 type Event struct {
 	driver.EncodedEvent
 	PublishedAt time.Time
-	Deliveries  int // pending when the event was published
+	Deliveries  int // number of pending deliveries when the event was published
 
-	// NoBody means that the event was imported after its body had been purged, Forgotten that
-	// its ID was no longer known then.
+	// NoBody means that the event was imported after its body had been purged. Forgotten means
+	// that its ID had been purged, too.
 	NoBody, Forgotten bool
 }
 
@@ -39,7 +39,7 @@ func AppendEvent(record []byte, event *driver.EncodedEvent) []byte {
 	return e
 }
 
-// AppendPurged appends a field for the missing parts of an event to its record.
+// AppendPurged appends a field to an event's record that marks the missing parts of the event.
 func AppendPurged(record []byte, noBody, forgotten bool) []byte {
 	flags := byte(0)
 	if noBody {
@@ -56,7 +56,8 @@ func AppendPurged(record []byte, noBody, forgotten bool) []byte {
 	return e
 }
 
-// SetPublished sets the event's time of publication and its number of deliveries pending then.
+// SetPublished sets the event's publication time and its number of deliveries pending at that
+// time.
 func SetPublished(record []byte, at time.Time, deliveries int) {
 	binary.BigEndian.PutUint64(record[1:], uint64(at.UnixMilli()))
 	binary.BigEndian.PutUint32(record[9:], uint32(deliveries))

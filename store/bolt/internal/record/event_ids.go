@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// An IDEntry maps the key of an event ID to the number of the event. Several IDs may have the same
-// key, so the event must be checked.
+// An IDEntry maps the key of an event ID to the number of the event. Several IDs may share a key,
+// so a lookup must check the ID in the event.
 type IDEntry struct{ Key, Number uint64 }
 
 // MaxIDEntries is the maximum number of entries in a row of IDs: four rows fill a page.
@@ -35,8 +35,8 @@ func AppendIDEntries(entries []IDEntry, record []byte) ([]IDEntry, error) {
 	return entries, d.err()
 }
 
-// AppendIDNumbers appends the numbers that the record has for key and that are not in numbers yet.
-// It stops reading after key.
+// AppendIDNumbers appends the numbers that the record has for key, unless numbers already contains
+// them. It reads no entries after key.
 func AppendIDNumbers(numbers []uint64, record []byte, key uint64) ([]uint64, error) {
 	if len(record) == 0 || record[0] != Version {
 		return numbers, ErrCorrupt

@@ -3,8 +3,8 @@ package record
 // MaxFailed is the number of consecutive numbers that one record of failed deliveries covers.
 const MaxFailed = 32 << 10
 
-// EncodeFailed encodes a set of failed deliveries, whose First must be the first of MaxFailed
-// numbers: as deltas if there are few, or else as bits.
+// EncodeFailed encodes a set of failed deliveries, as deltas if there are few, or else as bits.
+// The set's First must be a multiple of MaxFailed.
 func EncodeFailed(m *Bitmap) []byte {
 	few := append(newEncoder(16), 0)
 	last := m.First

@@ -6,16 +6,16 @@ import (
 	"github.com/storageapi/storageapi/internal/fields"
 )
 
-// Records of keys, webhooks, events and audit entries end with optional fields, each encoded as a
-// tag, a length and a value of that length. Those of keys and webhooks are packed by package
-// fields.
+// Records of keys, webhooks, events and audit entries end with optional fields. Each field
+// consists of a tag, a length and a value of that length. Package fields packs those of keys and
+// webhooks.
 //
 // A version that does not know an even tag ignores the field, and keeps it when it rewrites the
-// record. It rejects a record with an unknown odd tag ([ErrNewer]): such a field, for example
-// "disabled", must not be ignored.
+// record. It rejects a record with an unknown odd tag ([ErrNewer]). Use an odd tag for a field
+// that must not be ignored, for example "disabled".
 
-// fields reads the rest of the record as fields. It calls know, unless nil, with each of them, and
-// fails for an odd tag for which know does not return true.
+// fields reads the rest of the record as fields. Unless know is nil, fields calls it with each
+// field. It fails for an odd tag unless know returns true for it.
 func (d *decoder) fields(know func(tag uint64, value []byte) bool) {
 	for len(d.rest) > 0 && !d.failed {
 		tag := d.uint()
@@ -27,7 +27,7 @@ func (d *decoder) fields(know func(tag uint64, value []byte) bool) {
 	}
 }
 
-// unreadable returns the error of this package for an error of package fields.
+// unreadable converts an error of package fields to an error of this package.
 func unreadable(err error) error {
 	if errors.Is(err, fields.ErrNewer) {
 		return ErrNewer

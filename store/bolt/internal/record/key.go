@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// EncodeAlias returns the record stored under a previous hash in place of a key: the current hash.
-// Its first byte differs from every record version.
+// EncodeAlias returns the record stored under a previous hash. Instead of a key it contains the
+// current hash. Its first byte differs from the first byte of all other records.
 func EncodeAlias(current driver.Hash) []byte { return append([]byte{0}, current.Sum[:]...) }
 
 // DecodeAlias returns the current hash, if the record is an alias.
@@ -22,8 +22,8 @@ func DecodeAlias(record []byte) (current []byte, ok bool) {
 
 const aliasSize = 1 + len(driver.Hash{}.Sum)
 
-// DecodeKeyRow decodes the row of a hash. A row with an alias continues with the record of the
-// current hash.
+// DecodeKeyRow decodes the row of a hash. If the row begins with an alias, the record of the
+// current hash follows.
 func DecodeKeyRow(key *driver.Key, hash []byte, row string) error {
 	if len(row) >= aliasSize && row[0] == 0 {
 		return DecodeKeyText(key, []byte(row[1:aliasSize]), row[aliasSize:])
@@ -31,9 +31,9 @@ func DecodeKeyRow(key *driver.Key, hash []byte, row string) error {
 	return DecodeKeyText(key, hash, row)
 }
 
-// A key record is read on every request, so its layout is fast to read: a head of fixed size, the
-// previous hash if there is one, and all strings together, for one allocation. The hash is not
-// repeated, since it is the row's key.
+// A key record is read on every request, so its layout must be fast to read: a head of fixed size,
+// the previous hash if there is one, and all strings together, which need only one allocation. The
+// record omits the hash, since it is the row's key.
 //
 // The packed fields of [driver.Key.Fields] follow the name.
 const (
@@ -82,7 +82,8 @@ func DecodeKey(key *driver.Key, hash, record []byte) error {
 	return DecodeKeyText(key, hash, string(record))
 }
 
-// DecodeKeyText is DecodeKey without an allocation: the key's strings are parts of the record.
+// DecodeKeyText is like DecodeKey, but without an allocation: the key's strings share memory with
+// the record.
 func DecodeKeyText(key *driver.Key, hash []byte, record string) (err error) {
 	var head [keyHead]byte
 	if copy(head[:], record) < keyHead || head[keyVersion] != Version {
@@ -119,7 +120,7 @@ func DecodeKeyText(key *driver.Key, hash []byte, record string) (err error) {
 	return nil
 }
 
-// KeyFields returns the fields of a key's record that this version does not know.
+// KeyFields returns those fields of a key's record that this version does not know.
 func KeyFields(record []byte) []byte {
 	if len(record) < keyHead || record[keyVersion] != Version {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// All strings of a key must share one allocation, and its scopes need none.
+// TestDecodeKey_AllocatesOnce checks that all strings of a key share one allocation, and that its
+// scopes need none.
 func TestDecodeKey_AllocatesOnce(t *testing.T) {
 	at := time.UnixMilli(1234567890123).UTC()
 	want := driver.Key{

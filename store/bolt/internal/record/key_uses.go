@@ -7,11 +7,12 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Uses holds when a key was last used: by any value, by the value of its Hash, and by the value of
-// its Previous.
+// Uses holds the times of a key's last uses: with any value, with the value of its Hash, and with
+// the value of its Previous.
 type Uses struct{ Any, Current, Previous time.Time }
 
-// By returns when the key was last used with hash, if hash belongs to it.
+// By returns the time of the last use of the key with hash, or the zero time if hash is not the
+// key's.
 func (u *Uses) By(key *driver.Key, hash driver.Hash) time.Time {
 	switch hash {
 	case key.Hash:
@@ -40,8 +41,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Encode returns the record. Few keys are rotated, so uses of the current value alone are stored as
-// one time.
+// Encode returns the record. Few keys are ever rotated, so a record with uses of only the current
+// value stores one time.
 func (u *Uses) Encode() []byte {
 	value := binary.BigEndian.AppendUint64(make([]byte, 0, 24), fixedTime(u.Any))
 	if u.Current.Equal(u.Any) && u.Previous.IsZero() {

@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestUses_Encode_Decodes: most keys were never rotated, and have one time.
+// TestUses_Encode_Decodes checks all forms of the record. Most keys were never rotated, and need
+// only one time.
 func TestUses_Encode_Decodes(t *testing.T) {
 	first, second := time.UnixMilli(1_000).UTC(), time.UnixMilli(2_000).UTC()
 	for _, test := range []struct {
@@ -16,7 +17,7 @@ func TestUses_Encode_Decodes(t *testing.T) {
 	}{
 		{Uses{}, 8},
 		{Uses{Any: first, Current: first}, 8},
-		{Uses{Any: second, Current: first}, 24}, // by a value that is neither of its own any longer
+		{Uses{Any: second, Current: first}, 24}, // used with a value that no longer belongs to the key
 		{Uses{Any: second, Current: second, Previous: first}, 24},
 		{Uses{Any: second, Previous: second}, 24},
 	} {

@@ -6,16 +6,16 @@ import (
 	"sort"
 )
 
-// A Pack is a record of several records, each found by its index: bbolt needs about as long for one
-// pack of a hundred as for a single record. The records come first, then a table of their end
-// offsets in 4 bytes each, then their count.
+// A Pack is a record that contains several records, found by index: bbolt needs about as long for
+// a pack of a hundred records as for a single record. The records come first, then a table of
+// their end offsets in 4 bytes each, then their count.
 type Pack struct {
 	ends []byte
 	data []byte
 }
 
-// DecodePack reads a pack, which refers to the record. It does not check the contents: At returns
-// nil for a damaged record.
+// DecodePack decodes a pack, which shares memory with the record. It does not check the contents:
+// At returns nil for a damaged record.
 func DecodePack(record []byte) (Pack, error) {
 	d := newDecoder(record)
 	rest := d.rest
@@ -50,7 +50,7 @@ func (p Pack) At(i int) []byte {
 	return p.data[start:end:end]
 }
 
-// ByNumber returns the record that was added with AppendNumbered under number, or nil. The pack
+// ByNumber returns the record that AppendNumbered added with the given number, or nil. The pack
 // must be sorted by number.
 func (p Pack) ByNumber(number uint64) []byte {
 	key := NumberKey(number)
@@ -61,8 +61,8 @@ func (p Pack) ByNumber(number uint64) []byte {
 	return nil
 }
 
-// Without returns a pack without the records for whose number drop returns true, or nil if none is
-// left. The records must have been added with AppendNumbered.
+// Without returns a copy of the pack that omits the records for whose number drop returns true, or
+// nil if no record is left. All records must have been added with AppendNumbered.
 func (p Pack) Without(drop func(number uint64) bool) []byte {
 	var kept Packer
 	for i := range p.Len() {
@@ -77,8 +77,8 @@ func (p Pack) Without(drop func(number uint64) bool) []byte {
 	return kept.Record()
 }
 
-// A Packer builds packs. Bytes appended to next belong to one record until end is called. Its
-// memory is reused between batches.
+// A Packer builds packs. Bytes appended to the result of next belong to one record until the call
+// of end. The memory is reused between batches.
 type Packer struct {
 	data  encoder
 	ends  []byte

@@ -2,11 +2,11 @@ package record
 
 import "time"
 
-// MaxAttempts exceeds the attempts of every schedule. A record with more is corrupt.
+// MaxAttempts is more than the number of attempts of any schedule. A record with more is corrupt.
 const MaxAttempts = 1 << 20
 
-// A Pending holds when a pending delivery is due, and its earlier attempts. A delivery that is
-// still pending as published has none.
+// A Pending holds the due time of a pending delivery and the number of its attempts. A delivery
+// that has been pending since its publication, without an attempt, has no such record.
 type Pending struct {
 	Due       time.Time // on the steady clock, which is never set
 	Attempts  int       // made so far

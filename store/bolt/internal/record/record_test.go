@@ -70,7 +70,8 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { _, err := DecodeAuditRecord(r); return err },
 }
 
-// testSegment builds a segment of two events with one delivery each: the numbers 7 to 10.
+// testSegment builds a segment of two events with one delivery each, which have the numbers 7 to
+// 10.
 func testSegment(event *driver.EncodedEvent) []byte {
 	var s SegmentBuilder
 	s.Begin(7)
@@ -144,7 +145,7 @@ func TestDecoders_DamagedRecord_ReturnErrCorrupt(t *testing.T) {
 		}
 		newer := append([]byte{Version + 1}, record[1:]...)
 		damages := [][]byte{{}, newer}
-		if len(record) > 10 { // a shorter record may be valid wherever it ends
+		if len(record) > 10 { // a shorter record may be valid after any cut
 			damages = append(damages, []byte{Version}, record[:5])
 		}
 		for _, damaged := range damages {
@@ -170,7 +171,8 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// Numbers of attempts from the file must not become indexes.
+// TestDecodePending_ImpossibleAttempts_ReturnsErrCorrupt checks that numbers of attempts read from
+// the file cannot become invalid indexes.
 func TestDecodePending_ImpossibleAttempts_ReturnsErrCorrupt(t *testing.T) {
 	for _, attempts := range []int{MaxAttempts + 1, 1 << 31, 1<<63 - 1} {
 		if p, err := DecodePending((&Pending{Due: time.Now(), Attempts: attempts}).Encode()); err == nil {
@@ -191,7 +193,8 @@ func TestPack_ByNumber_FindsRecords(t *testing.T) {
 	}
 }
 
-// Fields of later versions may follow the name. Those with an odd tag must be rejected.
+// TestDecodeKey_FieldsOfLaterVersions_AreIgnoredOrRejected checks the fields of later versions,
+// which may follow the name. Fields with an odd tag must be rejected.
 func TestDecodeKey_FieldsOfLaterVersions_AreIgnoredOrRejected(t *testing.T) {
 	for _, set := range []scopes.Set{{}, scopes.All(), scopes.Of("teams:read"), scopes.Of(scopes.FilesRead, "teams:read", scopes.AccountRead)} {
 		key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: set}
@@ -223,7 +226,7 @@ func TestFields_UnknownTags_EvenAreKeptAndOddRejected(t *testing.T) {
 			if err := decode[name](record); (err == nil) != ok || err != nil && !errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s with fields %q: err = %v", name, fields, err)
 			}
-			odd := fields == "\x21\x00" || fields == "\x64\x00\x21\x01x" // written by a newer version
+			odd := fields == "\x21\x00" || fields == "\x64\x00\x21\x01x" // odd tags, written by a newer version
 			if err := decode[name](record); name != "key" && errors.Is(err, errors.ErrUnsupported) != odd {
 				t.Errorf("%s with fields %q: err = %v; want ErrNewer: %v", name, fields, err, odd)
 			}

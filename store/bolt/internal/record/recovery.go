@@ -7,7 +7,7 @@ import (
 // A Recovery is a recovery with its progress.
 type Recovery struct {
 	driver.Recovery
-	Next uint64 // number of the delivery to continue with
+	Next uint64 // number at which to continue
 }
 
 func (c coder) recovery(r *Recovery) {
@@ -29,7 +29,7 @@ func (r *Recovery) Encode() []byte {
 	return e
 }
 
-// DecodeRecovery decodes the recovery stored under id.
+// DecodeRecovery decodes the recovery with the given ID.
 func DecodeRecovery(id string, record []byte) (r Recovery, err error) {
 	d := newDecoder(record)
 	r.ID = id

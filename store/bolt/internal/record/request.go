@@ -2,12 +2,12 @@ package record
 
 import "time"
 
-// A Request is a creation identified by an idempotency key.
+// A Request records a creation that had an idempotency key.
 type Request struct {
 	ID          string // of the created key or webhook
 	Fingerprint [32]byte
 	At          time.Time
-	KeyID       string // of the API key that made the request; empty: none
+	KeyID       string // ID of the API key that made the request, or empty
 }
 
 func (c coder) request(r *Request) {

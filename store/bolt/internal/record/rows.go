@@ -12,7 +12,8 @@ func TimeKey(at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())^1<<63)
 }
 
-// ExpiryKey returns a key that sorts by expiry, account and ID: accounts contain no NUL.
+// ExpiryKey returns a key that sorts by expiry, account and ID. A zero byte ends the account,
+// which contains none.
 func ExpiryKey(e driver.Expiry) []byte {
 	key := append(append(TimeKey(e.At), e.Account...), 0)
 	return append(key, e.ID...)

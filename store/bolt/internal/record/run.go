@@ -1,6 +1,6 @@
 package record
 
-// EncodeRun encodes ascending numbers of the run that begins at run, as deltas.
+// EncodeRun encodes ascending numbers as deltas. They must lie in the run that begins at run.
 func EncodeRun(run uint64, numbers []uint64) []byte {
 	e := newEncoder(2 * len(numbers))
 	for _, n := range numbers {
@@ -10,7 +10,7 @@ func EncodeRun(run uint64, numbers []uint64) []byte {
 	return e
 }
 
-// DecodeRun decodes numbers of the run that begins at run. A nil record has no numbers.
+// DecodeRun decodes the numbers of the run that begins at run. A nil record has no numbers.
 func DecodeRun(run uint64, record []byte) (numbers []uint64, err error) {
 	if record == nil {
 		return nil, nil

@@ -6,16 +6,16 @@ import (
 	"sort"
 )
 
-// Events and deliveries are numbered from one sequence: an event is followed by its deliveries. The
-// events of a commit are stored together, as a segment, under its last number. The segment that
-// contains a number is the first one whose key is at least the number, and a segment is too old
-// once its last event is.
+// Events and deliveries share one sequence of numbers: an event is followed by its deliveries. The
+// events of a commit are stored together as a segment, whose key is its last number. So the
+// segment that contains a number is the first one whose key is at least the number. A segment is
+// purged only when its last event is old enough.
 //
-// A segment has two records for each event: its number with the IDs of its webhooks, and the record
-// made by AppendEvent. Bodies are purged earlier, so they are in a separate pack under the same
-// key.
+// A segment has two records for each event: its number with the IDs of its webhooks, and the
+// record made by AppendEvent. Bodies are purged earlier, so they are in a separate pack under the
+// same key.
 
-// A Segment is a decoded segment, which refers to its record.
+// A Segment is a decoded segment, which shares memory with its record.
 type Segment struct {
 	Key         []byte
 	First, Last uint64
@@ -61,7 +61,8 @@ func (s *Segment) End(i int) uint64 {
 	return s.Last + 1
 }
 
-// Index returns the index of the event that has the number or owns the delivery that has it.
+// Index returns the index of the event to which the number belongs: the event's own number or the
+// number of one of its deliveries.
 func (s *Segment) Index(number uint64) int {
 	return sort.Search(s.Len(), func(i int) bool { return s.Number(i) > number }) - 1
 }

@@ -1,13 +1,13 @@
 package record
 
-// MaxSegment and MaxSegmentBodies limit the numbers and the bytes of bodies in a segment, unless a
-// single event has more.
+// MaxSegment and MaxSegmentBodies limit a segment: its count of numbers, and the size of its
+// bodies in bytes. A single event may exceed them.
 const (
 	MaxSegment       = 4096
 	MaxSegmentBodies = 32 << 10
 )
 
-// A SegmentBuilder builds segments, one after the other. Its memory is reused between batches.
+// A SegmentBuilder builds one segment after another. Its memory is reused between batches.
 type SegmentBuilder struct {
 	Pending, Skipped Bitmap // deliveries
 	first, next      uint64 // the first number, and the number after the last
@@ -16,21 +16,21 @@ type SegmentBuilder struct {
 
 func (s *SegmentBuilder) IsEmpty() bool { return s.events.len() == 0 }
 
-// IsFull reports whether the segment has no room for an event with the body and this number of
+// IsFull reports whether the segment has no room for an event with this body and number of
 // deliveries.
 func (s *SegmentBuilder) IsFull(deliveries int, body []byte) bool {
 	return !s.IsEmpty() && (s.next+1+uint64(deliveries)-s.first > MaxSegment || len(s.bodies.data)+len(body) > MaxSegmentBodies)
 }
 
-// Begin begins an empty segment, whose first event will get the number first.
+// Begin begins an empty segment. Its first event will get the number first.
 func (s *SegmentBuilder) Begin(first uint64) {
 	s.first, s.next = first, first
 	s.Pending.Reset(first)
 	s.Skipped.Reset(first)
 }
 
-// AppendEvent adds an event by its record and body, and returns its number. Its deliveries are
-// pending for the active webhooks, skipped for the inactive ones, and neither for the others, which
+// AppendEvent adds an event with the given record and body, and returns its number. Its deliveries
+// are pending for active webhooks, skipped for inactive ones, and neither for the others, which
 // come last.
 func (s *SegmentBuilder) AppendEvent(record, body []byte, active, inactive []string, others ...string) (number uint64) {
 	number = s.next

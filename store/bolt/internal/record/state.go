@@ -9,8 +9,8 @@ func EncodeAlert(state []byte) []byte {
 	return e
 }
 
-// DecodeAlert returns an alert's state. An undecodable state is treated as missing, so that the
-// next step replaces it.
+// DecodeAlert returns an alert's state. It treats an unreadable state as missing, so that the next
+// step replaces it.
 func DecodeAlert(record []byte) (state []byte) {
 	if d := newDecoder(record); !d.failed {
 		state = d.rest

@@ -27,8 +27,8 @@ func DecodeWebhook(account, id string, record []byte, key *signing.DataKey) (dri
 	return w, nil
 }
 
-// InspectWebhook is like DecodeWebhook, but returns the rest of a webhook whose secrets cannot be
-// opened.
+// InspectWebhook is like DecodeWebhook, but if the secrets cannot be opened, it also returns the
+// rest of the webhook.
 func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w driver.Webhook, err error) {
 	d := newDecoder(record)
 	d.text = string(record)
@@ -79,7 +79,7 @@ func WebhookVersion(record []byte) uint64 {
 	return d.uint()
 }
 
-// WebhookFields returns the fields of a webhook's record that this version does not know.
+// WebhookFields returns those fields of a webhook's record that this version does not know.
 func WebhookFields(record []byte) []byte {
 	var w driver.Webhook
 	d := newDecoder(record)

@@ -15,9 +15,9 @@ import (
 // Version is the version of the layout.
 const Version = 1
 
-// The buckets. Rows written for each event or attempt have ascending keys, because random keys in a
-// large tree cost a page each. Rows that come by the hundred are packed, see record.Pack.
-// "prefixed": preceded by its length, since more follows.
+// The buckets. Rows written for each event or attempt have ascending keys, because each random key
+// in a large tree costs a page. Rows that are written by the hundred are packed, see record.Pack.
+// "prefixed" means that a part of a key is preceded by its length, because more parts follow.
 var (
 	Meta = []byte("meta") // "format" → Version
 
@@ -102,7 +102,8 @@ var Buckets = [][]byte{
 	Audit, AuditPending, AuditRoutine,
 }
 
-// Check returns an error for a file of another program or another version of the layout.
+// Check returns an error for a file that another program made, or that has another version of the
+// layout.
 func Check(tx *bbolt.Tx) error {
 	meta := tx.Bucket(Meta)
 	switch {
@@ -123,7 +124,7 @@ func Check(tx *bbolt.Tx) error {
 	return nil
 }
 
-// Of returns the version of the layout of a file, or 0 if it has none.
+// Of returns the version of a file's layout, or 0 if it has none.
 func Of(tx *bbolt.Tx) uint64 {
 	if meta := tx.Bucket(Meta); meta != nil {
 		if value := meta.Get(MetaSchema); len(value) == 8 {

@@ -15,7 +15,7 @@ type Config[T comparable] struct {
 	Bytes   int         // maximum number of bytes in a batch, not counting its last value
 	Size    func(T) int // size of a value in bytes
 
-	// Send stores a batch. It must call take in any case, and should do so once it is ready to
+	// Send stores a batch. It must always call take, and should do so only once it is ready to
 	// store the values.
 	Send func(take func() []T)
 }
@@ -65,7 +65,7 @@ func (g *Group[T]) Enter() bool {
 	return true
 }
 
-// Leave ends a sender.
+// Leave ends the sender that Enter began.
 func (g *Group[T]) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

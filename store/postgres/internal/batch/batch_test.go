@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/batch"
 )
 
-// A store keeps the batches of a group of strings. Each is stored once open is closed.
+// A store records the batches of a group of strings. A batch is stored only after open is closed.
 type store struct {
 	open chan struct{}
 

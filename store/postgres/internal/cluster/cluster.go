@@ -39,19 +39,19 @@ type Cluster struct {
 }
 
 // Start makes a cluster and starts its server with settings such as "fsync=off". The caller must
-// stop it. This process's user runs the server. If that is root, which PostgreSQL refuses, the user
-// postgres or the user named nobody runs it.
+// stop it. This process's user runs the server. PostgreSQL refuses to run as root, so for root the
+// user postgres, or else the user nobody, runs it.
 func Start(settings ...string) (*Cluster, error) {
 	return start(settings, func(c *Cluster) error {
 		return c.run(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 	})
 }
 
-// Standby makes and starts a synchronous streaming standby of the cluster, for which it kills and
-// restarts the cluster. From now on commits wait for the standby.
+// Standby makes and starts a synchronous streaming standby of the cluster. To copy the files it
+// kills and restarts the cluster. Afterwards commits wait for the standby.
 func (c *Cluster) Standby() (*Cluster, error) {
 	standby, err := start([]string{"primary_conninfo=" + c.DSN("postgres")}, func(s *Cluster) error {
-		c.Kill() // its files then stand still, in the state of one moment
+		c.Kill() // so that its files stay consistent while they are copied
 		err := s.run("/bin/sh", "-c", `cp -Rp "$1" "$2" && touch "$2/standby.signal"`, "sh", c.data(), s.data())
 		return errors.Join(err, c.Restart())
 	})
@@ -150,8 +150,8 @@ func (c *Cluster) run(name string, args ...string) error {
 
 // Restart starts the server again after Kill, and waits until it answers.
 func (c *Cluster) Restart() error {
-	// The shell ends the server when its standard input ends. A server that was
-	// killed leaves processes behind for a moment, with which another cannot start.
+	// The shell ends the server when its standard input ends. A killed server leaves processes
+	// behind for a moment, and a new server cannot start until they are gone.
 	const script = `
 		exec 3<&0
 		(while read -r line <&3; do :; done; kill -QUIT 0) &

@@ -1,6 +1,6 @@
-// Package cockroach has tests only. CockroachDB's own parser reads each statement of
-// store/postgres that does not stand in its file plain.go, and what they use is known to
-// CockroachDB. That is not to say that it runs them: nothing here is a server.
+// Package cockroach has only tests. They check that CockroachDB's parser accepts every statement of
+// store/postgres outside plain.go, and that CockroachDB has the functions that the statements use.
+// They do not run the statements, since there is no server.
 package cockroach
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/cockroachdb/cockroachdb-parser/pkg/sql/sem/tree"
 )
 
-// functions are those that statements may call, beside those of the schema. PostgreSQL 14 and
-// CockroachDB have them.
+// functions lists the functions that statements may call, in addition to the schema's functions.
+// PostgreSQL 14 and CockroachDB have all of them.
 var functions = []string{
 	"array_agg", "bool_or", "count", "lag", "max", "min", "row_number", "sum",
 	"cardinality", "extract", "generate_series", "greatest", "jsonb_to_recordset", "least", "octet_length", "split_part", "unnest",
@@ -27,15 +27,17 @@ var functions = []string{
 	"current_setting", "nextval", "setval", "to_regclass",
 }
 
-// twice are the statements that change a table twice, by the file that sends them. CockroachDB
-// refuses that unless the session sets enable_multiple_modifications_of_table.
+// twice lists the statements that change a table twice: the file that sends the statement and the
+// table. CockroachDB rejects such statements unless the session sets
+// enable_multiple_modifications_of_table.
 var twice = []string{
-	"erase.go: storageapi.keys", // a key, and the rows of those that replaced it
+	"erase.go: storageapi.keys", // a key and the rows of its previous hash
 	"settle.go: storageapi.pending",
 }
 
-// TestStatements: CockroachDB's parser reads all statements, and they use nothing that is
-// particular to PostgreSQL. What migrate.go sends to make a schema is exempt, as migrations are.
+// TestStatements checks that CockroachDB's parser accepts all statements and that they use nothing
+// specific to PostgreSQL. Migrations, and the statements with which migrate.go creates a schema,
+// are exempt.
 func TestStatements(t *testing.T) {
 	s := load(t)
 	list, unknown := s.statements()
@@ -78,7 +80,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestParticular: what only PostgreSQL has is found wherever it stands in a statement.
+// TestParticular checks that features specific to PostgreSQL are detected anywhere in a statement.
 func TestParticular(t *testing.T) {
 	for text, want := range map[string]string{
 		"select pg_notify($1, $2)":                                                            "the function pg_notify",
@@ -103,8 +105,9 @@ func TestParticular(t *testing.T) {
 	}
 }
 
-// TestNoneIsMissed: what looks like a statement in the package's source is part of one that is
-// sent, and each file of queries is.
+// TestNoneIsMissed checks that the other tests cover all statements: each literal in the package's
+// source that looks like a statement, and each query file, must be part of a statement that the
+// package sends.
 func TestNoneIsMissed(t *testing.T) {
 	s := load(t)
 	list, _ := s.statements()
@@ -140,7 +143,7 @@ func TestNoneIsMissed(t *testing.T) {
 	}
 }
 
-// verbs are the words that statements begin with.
+// verbs lists the words with which statements begin.
 var verbs = []string{"select", "insert", "update", "delete", "with", "lock", "set", "truncate", "create", "drop", "alter", "begin", "listen", "notify", "copy"}
 
 func fileOf(where string) string {
@@ -148,13 +151,13 @@ func fileOf(where string) string {
 	return file
 }
 
-// uses is what a statement uses.
+// uses records the functions and features that a statement uses.
 type uses struct {
-	particular []string       // what only PostgreSQL has
-	changed    map[string]int // how often each table is changed
+	particular []string       // features that only PostgreSQL has
+	changed    map[string]int // number of changes by table
 }
 
-// walk adds what a part of a statement uses.
+// walk records the uses in one node of a statement's syntax tree, and in its children.
 func (u *uses) walk(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

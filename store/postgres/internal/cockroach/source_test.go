@@ -18,33 +18,33 @@ import (
 	"strings"
 	"testing"
 
-	_ "github.com/storageapi/storageapi/store/postgres" // its source is read: a change of it is one of the tests
+	_ "github.com/storageapi/storageapi/store/postgres" // imported so that its changes invalidate cached test results
 )
 
-// The package whose statements are parsed, and its file of those that are not.
+// The package whose statements are parsed, and its file whose statements are exempt.
 const (
 	root  = "../.."
 	plain = "plain.go"
 )
 
-// A statement is a text that the package sends.
+// A statement is the text of a statement that the package sends.
 type statement struct {
 	text  string
-	where string // it is sent
-	plain bool   // all of it stands in the file plain
+	where string // source position that sends it
+	plain bool   // all of its text is in the file plain
 }
 
-// A source is the package's source, with what the type checker knows of it.
+// A source holds the package's syntax trees and type information.
 type source struct {
 	files []*ast.File
 	fset  *token.FileSet
 	info  types.Info
 
-	params  map[types.Object]param           // by the parameter
-	calls   map[types.Object][]*ast.CallExpr // by the function, or the variable with a literal
-	returns map[types.Object][][]ast.Expr    // by the function
-	values  map[types.Object][]value         // by the variable, or the field
-	open    map[types.Object]bool            // those that are being evaluated
+	params  map[types.Object]param           // keyed by the parameter
+	calls   map[types.Object][]*ast.CallExpr // keyed by the function, or the variable with a function literal
+	returns map[types.Object][][]ast.Expr    // keyed by the function
+	values  map[types.Object][]value         // keyed by the variable or field
+	open    map[types.Object]bool            // objects that are being evaluated, to stop recursion
 }
 
 // A param is a parameter of a function of the package.
@@ -53,10 +53,10 @@ type param struct {
 	index int
 }
 
-// A value is what a variable is set to, or what is added to it.
+// A value is an expression that is assigned or appended to a variable.
 type value struct {
 	expr   ast.Expr
-	result int // which, of a call
+	result int // index of the result, if the expression is a call
 	added  bool
 }
 
@@ -103,7 +103,7 @@ func load(t *testing.T) *source {
 	return s
 }
 
-// object returns what a name stands for.
+// object returns the object to which a name refers.
 func (s *source) object(e ast.Expr) types.Object {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -117,7 +117,7 @@ func (s *source) object(e ast.Expr) types.Object {
 	return nil
 }
 
-// index notes what parameters, variables and fields are set to.
+// index records the values of parameters, variables and fields.
 func (s *source) index() {
 	s.params, s.calls, s.returns = make(map[types.Object]param), make(map[types.Object][]*ast.CallExpr), make(map[types.Object][][]ast.Expr)
 	s.values, s.open = make(map[types.Object][]value), make(map[types.Object]bool)
@@ -186,10 +186,10 @@ func (s *source) index() {
 	}
 }
 
-// fields notes what a literal sets a structure's fields to.
+// fields records the values that a composite literal gives to the fields of a struct.
 func (s *source) fields(n *ast.CompositeLit) {
 	of := s.info.Types[n].Type.Underlying()
-	if p, ok := of.(*types.Pointer); ok { // an element of a literal of pointers
+	if p, ok := of.(*types.Pointer); ok { // an element of a literal whose elements are pointers
 		of = p.Elem().Underlying()
 	}
 	structure, ok := of.(*types.Struct)
@@ -207,7 +207,8 @@ func (s *source) fields(n *ast.CompositeLit) {
 	}
 }
 
-// statements returns what the package sends, and what it sends that cannot be told.
+// statements returns the statements that the package sends, and the positions of statements whose
+// text cannot be determined.
 func (s *source) statements() (list []statement, unknown []string) {
 	send := func(e ast.Expr) {
 		where := strings.TrimPrefix(s.fset.Position(e.Pos()).String(), root+"/")
@@ -238,12 +239,12 @@ func (s *source) statements() (list []statement, unknown []string) {
 	return list, unknown
 }
 
-// sends returns which argument of a function of pgx is a statement, -1 if none is.
+// sends returns the index of the argument of a pgx function that is a statement, or -1.
 func sends(f *types.Func) int {
 	if f == nil || f.Pkg() == nil || f.Signature().Recv() == nil {
 		return -1
 	}
-	ours := f.Pkg().Path() == "postgres" && (f.Name() == "Query" || f.Name() == "QueryRow") // as a querier
+	ours := f.Pkg().Path() == "postgres" && (f.Name() == "Query" || f.Name() == "QueryRow") // the methods of querier
 	if !ours && !strings.HasPrefix(f.Pkg().Path(), "github.com/jackc/pgx/") {
 		return -1
 	}
@@ -256,8 +257,8 @@ func sends(f *types.Func) int {
 	return -1
 }
 
-// texts returns all that an expression can be, and whether that is known. What a parameter can
-// be is what callers give it.
+// texts returns all possible values of an expression, and whether they could be determined. The
+// values of a parameter are the callers' arguments.
 func (s *source) texts(e ast.Expr) (list []statement, ok bool) {
 	e = ast.Unparen(e)
 	if v := s.info.Types[e].Value; v != nil && v.Kind() == constant.String {
@@ -293,8 +294,8 @@ func joined(left, right []statement) (list []statement) {
 	return list
 }
 
-// called returns what a result of a call can be: that of query is a file, that of sql and in their
-// argument in another schema.
+// called returns the possible values of a call's result. The result of query is a file; the results
+// of sql and in are their argument, for another schema.
 func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bool) {
 	o := s.object(call.Fun)
 	if o == nil || o.Pkg() == nil || s.open[o] {
@@ -304,7 +305,7 @@ func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bo
 	case o.Pkg().Path() == "strings" && name == "ReplaceAll" || name == "Replace":
 		return s.replaced(call)
 	case o.Pkg().Path() == "postgres" && s.inPlain(o.Pos()):
-		return nil, true // a statement that is made there
+		return nil, true // the statement is assembled in that package
 	case o.Pkg().Path() != "postgres":
 		return nil, false
 	case name == "query" || name == "queryWithout":
@@ -325,7 +326,7 @@ func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bo
 	return list, ok
 }
 
-// file returns the text of a file of queries, maybe without a part.
+// file returns the text of a query file that a call names, possibly without a part.
 func (s *source) file(call *ast.CallExpr) (list []statement, ok bool) {
 	args := make([]string, 2)
 	for i, arg := range call.Args {
@@ -356,7 +357,7 @@ func (s *source) replaced(call *ast.CallExpr) (list []statement, ok bool) {
 	return list, true
 }
 
-// named returns what a variable, a field or a parameter can be.
+// named returns the possible values of a variable, field or parameter.
 func (s *source) named(o types.Object) (list []statement, ok bool) {
 	if o == nil || s.open[o] {
 		return nil, false
@@ -366,7 +367,7 @@ func (s *source) named(o types.Object) (list []statement, ok bool) {
 	ok = true
 	if p, is := s.params[o]; is {
 		if f, is := p.of.(*types.Func); is && sends(f) == p.index {
-			return nil, true // callers send it
+			return nil, true // the caller sends it
 		}
 		for _, call := range s.calls[p.of] {
 			texts, known := s.texts(call.Args[p.index])

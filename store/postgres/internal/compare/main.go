@@ -1,7 +1,7 @@
 //go:build unix
 
 // Compare runs the queues of this library and of River, https://riverqueue.com, alternately on a
-// PostgreSQL server of its own that syncs to disk:
+// separate PostgreSQL server that syncs to disk:
 //
 //	go run . -n 50000 -rounds 3
 //
@@ -9,8 +9,8 @@
 //
 // # What each does
 //
-// Both store a payload of 210 bytes, hand it out under a concurrency limit, do nothing with it, and
-// record the result. Each does all the work that it does for its users:
+// Both store a payload of 210 bytes, hand it to a worker that does nothing, under a concurrency
+// limit, and record the result. Each does all the work that it does for its users:
 //
 //   - An event here is three rows (the event, its body, and the delivery to the one subscribed
 //     webhook), and its id can be published only once. A River job is one row. Inserting many in a
@@ -24,7 +24,7 @@
 //     time per job rather than the nodes'.
 //
 // River polls and fetches as in its own benchmark: at most every 2 ms, and at least every 20 ms. A
-// job counts as worked when that is recorded.
+// job counts as worked once its result is recorded.
 package main
 
 import (

@@ -128,8 +128,8 @@ func (q *ours) work(ctx context.Context, n, nodes, slots int) error {
 	return group.Wait()
 }
 
-// settle settles tasks, and returns how many were this node's. Another node has taken over the
-// webhooks of the other tasks, and claims them again.
+// settle settles tasks, and returns how many it settled. The other tasks are stale: another node
+// has taken over their webhooks and claims them again.
 func settle(ctx context.Context, s *postgres.Store, tasks []storetest.Task) (int, error) {
 	var list []storetest.Settlement
 	for _, task := range tasks {

@@ -27,7 +27,7 @@ const (
 //   - polling: the node reads at an interval. The interval is PollEvery while the node does not
 //     listen, and while transactions of publishing hosts may be open, because no notification
 //     follows their commit. It is busyInterval while much is published; then the node's heartbeat
-//     reports to the other nodes that it needs no notifications.
+//     also announces to the other nodes that it needs no notifications.
 //
 // Times are compared by the monotonic clock, so that setting the wall clock changes nothing.
 type PollPolicy struct {
@@ -45,7 +45,7 @@ type PollPolicy struct {
 
 	found     int       // transactions with changes, since counted
 	counted   time.Time // when a heartbeat last asked whether the node is busy
-	busy      bool      // the answer
+	busy      bool      // the latest result
 	busyUntil time.Time // until when other nodes may believe that the node is busy
 }
 

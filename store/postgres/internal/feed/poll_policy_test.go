@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/feed"
 )
 
-// A node that listens reads the change feed seldom, but as often as PollEvery says while hosts publish in
-// transactions, and while a transaction of that time is open.
+// A listening node reads the change feed once a second. While hosts publish in transactions, and
+// until the transactions of that time have ended, it reads within PollEvery.
 func TestPollPolicy_HostPublishes_ReadsWithinPollEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const poll = 100 * time.Millisecond
@@ -72,7 +72,7 @@ func TestPollPolicy_ManyChanges_PollsInsteadOfBeingNotified(t *testing.T) {
 		time.Sleep(time.Second / 2)
 		want("between two decisions", true, busy)
 		second(29)
-		want("29 changes in 1.5 s", false, busy) // others may still believe that it is busy
+		want("29 changes in 1.5 s", false, busy) // other nodes may still believe that it is busy
 		time.Sleep(5 * time.Second)
 		want("6 s after the last busy heartbeat", false, time.Second)
 	})

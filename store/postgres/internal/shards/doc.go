@@ -1,5 +1,5 @@
-// Package shards distributes 256 shards of accounts over the live nodes. It has no SQL: [Database]
-// has the state that all nodes share, and [Host] has a node's memory of its shards.
+// Package shards distributes 256 shards of accounts over the live nodes. It contains no SQL: a
+// [Database] stores the state that all nodes share, and a [Host] keeps a node's shards in memory.
 //
 // There is no leader. Each heartbeat reads all nodes and owners (a [View]), and each node computes
 // the same shares from it: a node with more than its share releases some shards, and a node with
@@ -7,8 +7,9 @@
 //
 // # Terms
 //
-// A node owns shards for a term, from its registration, under a new number, until its row is gone.
-// The row is the fence: settlements lock it first, and find no row once the term is over.
+// A node owns shards during a term. A term begins when the node registers, under a new number, and
+// is over once its row is gone. The row is the fence: settlements lock it first, and find no row
+// once the term is over.
 //
 //	             registered
 //	┌───────────┐          ┌─────────┐  heartbeat not answered   ┌──────────┐
@@ -25,7 +26,7 @@
 //
 // Attempts begin only in a current term. In a doubtful term other nodes may have removed the node.
 // So it begins no attempts, and sends no heartbeat until it has read that its row still exists.
-// After a term the next begins, with a new number, unless the node has stopped delivering.
+// After a term the node begins another, with a new number, unless it has stopped delivering.
 //
 // A term also ends if one kind of its work gets no answer for too long although its heartbeats
 // arrive, so that another node takes the shards.

@@ -23,8 +23,8 @@ const (
 	leavePause = 50 * time.Millisecond
 )
 
-// A term's number is the base of its node, which is constant while the Store is open, and a
-// counter.
+// The number of a term consists of its node's base, which is constant while the Store is open, and
+// a counter of baseShift bits.
 const baseShift = 12
 
 // BaseOf returns the part of the number that all terms of a node share.
@@ -47,7 +47,7 @@ type Heartbeat struct {
 	Busy  bool          // it polls changes so often that it needs no notifications
 }
 
-// A View is the result of one statement, of a single moment.
+// A View is the state that all nodes share, read in one statement and so at a single moment.
 type View struct {
 	Nodes, Beats []int64   // the registered terms, and the counters of their heartbeats
 	Expired      []bool    // which terms have expired by the database's clock
@@ -61,11 +61,12 @@ func (v *View) gone() []int64 {
 	return slices.DeleteFunc(append(slices.Clone(v.Owners), 0), func(owner int64) bool { return slices.Contains(v.Nodes, owner) })
 }
 
-// A Database has the state that all nodes share. Each call takes at most a third of Node.Lasts. If
-// it fails or its result is unknown, nothing is undone: the next view shows the state.
+// A Database stores the state that all nodes share. Each call takes at most a third of Node.Lasts.
+// A call that fails may have taken effect, and nothing is rolled back: the next view shows the
+// state.
 type Database interface {
-	// Prove returns nil once packets of all sizes pass both ways. Some networks pass only small
-	// packets: a node there would take shards and deliver nothing.
+	// Prove returns nil if large packets pass in both directions. In a network that passes only
+	// small packets, a node would take shards and deliver nothing.
 	Prove(ctx context.Context) error
 
 	// View writes a beat and reads a view, in one transaction. It returns ErrNoTerm if the term to

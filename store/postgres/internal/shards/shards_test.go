@@ -84,13 +84,13 @@ func (d *database) Remove(_ context.Context, term int64, beat *int64) error {
 	return nil
 }
 
-// A host is a node's memory. Its database is cut off while cut is set.
+// A host is a fake of a node's memory. While cut is set, the node cannot reach its database.
 type host struct {
 	*database
 	mu     sync.Mutex
 	cut    bool
 	served map[int16]bool
-	busy   map[int16]int // which does not change
+	busy   map[int16]int // constant
 }
 
 var errCut = errors.New("cut off")
@@ -131,7 +131,7 @@ func (h *host) set(list []int16, served bool) {
 	}
 }
 
-// join starts a node, which ends with the test.
+// join starts a node that stops at the end of the test.
 func join(t *testing.T, d *database) (*shards.Node, *host) {
 	h := &host{database: d, served: make(map[int16]bool)}
 	n := shards.New(h, h)
@@ -140,7 +140,8 @@ func join(t *testing.T, d *database) (*shards.Node, *host) {
 	return n, h
 }
 
-// owned checks that each node serves what it owns by the table, and how many that is.
+// owned checks that each node serves exactly the shards that it owns in the database, and that
+// their number is as wanted.
 func owned(t *testing.T, d *database, nodes map[*shards.Node]*host, want int) {
 	t.Helper()
 	synctest.Wait()
@@ -234,7 +235,7 @@ func TestNode_CutOff_OwnsNothingUntilItIsAnswered(t *testing.T) {
 		}
 		cut(false)
 		time.Sleep(2 * time.Second)
-		if got := a.Current(); got != term { // no other has removed it
+		if got := a.Current(); got != term { // no other node has removed it
 			t.Errorf("Current once it is answered = %d, want %d", got, term)
 		}
 		cut(true)

@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/pause"
 )
 
-// The states of a shard in a term. A shard that is not absent is in memory.
+// The states of a shard in a term. Served and paused shards are in memory.
 const (
 	absent = iota
 	served
-	paused // nothing is claimed there, and it will be released
+	paused // nothing is claimed in the shard, and it will be released
 )
 
-// A term is a node from its registration until its row is gone.
+// A term is the period from a node's registration until its row is gone.
 type term struct {
 	*Node
 	id   int64
@@ -66,16 +66,17 @@ func (t *term) current() bool {
 // once the term is over: ctx has ended, the registration failed, the term's work gets no answers,
 // its row is gone, or the server restarted, perhaps without its last commits.
 //
-// A heartbeat whose answers never arrive must not keep the shards, so a doubtful term only reads
-// until a read is answered.
+// A heartbeat whose answers never arrive must not keep the shards, so a doubtful term sends only
+// reads until one is answered.
 func (t *term) live(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	var began time.Time // when the server started
 	write, confirmed, answered := Register, time.Now(), true
-	// The second pause is there because notifications come in bursts.
+	// The second pause merges bursts of notifications.
 	for next := confirmed; pause.Sleep(ctx, t.beatNow, time.Until(next)); pause.Sleep(ctx, nil, t.Lasts/60) {
-		// Lock before reading the view, which this node must not change meanwhile.
+		// Lock before reading the view, since this node must not change owners between the read and
+		// its use.
 		shares := t.sharing.TryLock()
 		if t.isStuck() {
 			break
@@ -186,7 +187,8 @@ func (t *term) share(ctx context.Context, v View) {
 	}
 }
 
-// balance brings memory in line with a view, and then takes or releases shards.
+// balance unloads shards that the node does not own according to the view, takes or releases shards
+// to reach the node's share, and loads the node's other shards.
 func (t *term) balance(ctx context.Context, v View) error {
 	alive := t.removeDead(ctx, v)
 	rank, _ := slices.BinarySearch(alive, t.id)
@@ -201,7 +203,8 @@ func (t *term) balance(ctx context.Context, v View) error {
 	}
 	err := t.leave(ctx, leave)
 	if err == nil && len(keep) < share {
-		// Nodes of different ranks start at different shards, so that they seldom try the same.
+		// Nodes start at different shards according to their rank, so that they seldom try to take
+		// the same shard.
 		free := which(func(shard int16) bool { return !slices.Contains(alive, v.Owners[shard]) })
 		at := rank * len(free) / len(alive)
 		free = slices.Concat(free[at:], free[:at])
