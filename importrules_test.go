@@ -67,7 +67,7 @@ var importRules = map[string][]string{
 	"internal/heap":      {},
 	"internal/hostcode":  {},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
-	"internal/input":     {},
+	"internal/input":     {"apierr"},
 	"internal/jitter":    {},
 	"internal/jsontext":  {},
 	"internal/lasting":   {},

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // An Amount is an exact amount of SUI in MIST: 1 SUI is 10⁹ MIST. Its range exceeds the total
@@ -33,7 +35,7 @@ func ParseAmount(s string) (Amount, error) {
 	return Amount(mist), nil
 }
 
-func badAmount(reason string) error { return invalid("amount", reason) }
+func badAmount(reason string) error { return input.Invalid("amount", reason) }
 
 func isDigits(s string) bool {
 	for i := range len(s) {

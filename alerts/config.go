@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts/internal/alerting"
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // Config configures an [AlertService]: which events it publishes, and when. The zero Config works.
@@ -65,15 +66,15 @@ func (c *Config) check() error {
 	}
 	switch {
 	case slices.ContainsFunc(c.ApproachingRatios, func(r float64) bool { return !(r >= 1e-6 && r < 1) || alerting.Level(r) >= alerting.Reached }): // NaN, too
-		return invalid("ApproachingRatios", "must be more than 0 and less than 1")
+		return input.Invalid("ApproachingRatios", "must be more than 0 and less than 1")
 	case len(c.ApproachingRatios) > 20:
-		return invalid("ApproachingRatios", "must be at most 20")
+		return input.Invalid("ApproachingRatios", "must be at most 20")
 	case len(c.FileLeads) == 0 || len(c.FileLeads) > 20:
-		return invalid("FileLeads", "must be from 1 to 20")
+		return input.Invalid("FileLeads", "must be from 1 to 20")
 	case slices.ContainsFunc(c.FileLeads, func(d time.Duration) bool { return d <= 0 || d > maxLead }):
-		return invalid("FileLeads", fmt.Sprintf("must be positive, and at most %v", maxLead))
+		return input.Invalid("FileLeads", fmt.Sprintf("must be positive, and at most %v", maxLead))
 	case c.FileScanInterval < time.Second:
-		return invalid("FileScanInterval", "must be at least a second")
+		return input.Invalid("FileScanInterval", "must be at least a second")
 	}
 	return nil
 }

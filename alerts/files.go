@@ -36,7 +36,7 @@ const (
 // [*apierr.ValidationError], some may not be stored. Report again: no file is notified twice. The
 // deduplication key of a file is kept until a day after the file has expired.
 func (s *AlertService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
-	if err := checkAccount(account); err != nil {
+	if err := input.Account(account); err != nil {
 		return err
 	}
 	var due []dueFile
@@ -81,10 +81,10 @@ type dueFile struct {
 // due validates a file and reports whether to notify about it now. Errors call the file name.
 func (s *AlertService) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
 	if field, problem := f.check(); problem != "" {
-		return due, false, invalid(name+field, problem)
+		return due, false, input.Invalid(name+field, problem)
 	}
 	if len(f.ID) > maxFileID || !input.PlainText(f.ID) {
-		return due, false, invalid(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))
+		return due, false, input.Invalid(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))
 	}
 	expires := f.ExpiresAt.UTC().Truncate(time.Millisecond)
 	lead, isDue := s.policy.Lead(expires, now)
@@ -96,7 +96,7 @@ func (s *AlertService) due(f *ExpiringFile, name string, now time.Time) (due due
 	case err != nil:
 		return due, false, err
 	case len(text) > maxFileBytes:
-		return due, false, invalid(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
+		return due, false, input.Invalid(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
 	}
 	return dueFile{f, len(text), driver.DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/jsontext"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -70,7 +71,7 @@ func appendPayload(b []byte, data webhooks.Data) ([]byte, error) {
 	case TransactionsLimitReached:
 		err = d.check()
 	default:
-		err = invalid("data", "must be a value of one of the payload types, such as alerts.BalanceLow")
+		err = input.Invalid("data", "must be a value of one of the payload types, such as alerts.BalanceLow")
 	}
 	if err != nil {
 		return nil, err
@@ -188,11 +189,11 @@ func (TransactionsLimitReached) EventType() webhooks.EventType { return TypeTran
 
 func (d FilesExpiring) check() error {
 	if len(d.Files) == 0 {
-		return invalid("data.files", "must name at least one file")
+		return input.Invalid("data.files", "must name at least one file")
 	}
 	for i := range d.Files {
 		if field, problem := d.Files[i].check(); problem != "" {
-			return invalid(fmt.Sprintf("data.files[%d]%s", i, field), problem)
+			return input.Invalid(fmt.Sprintf("data.files[%d]%s", i, field), problem)
 		}
 	}
 	return nil
@@ -230,16 +231,16 @@ func (d TransactionsLimitReached) check() error { return checkUsage(d.Used, d.Li
 func checkUsage(used, limit int64, period string) error {
 	switch {
 	case used < 0 || limit < 0:
-		return invalid("data", "must not have a negative use or limit")
+		return input.Invalid("data", "must not have a negative use or limit")
 	case !utf8.ValidString(period):
-		return invalid("data.period", "must be UTF-8")
+		return input.Invalid("data.period", "must be UTF-8")
 	}
 	return nil
 }
 
 func checkRatio(ratio float64) error {
 	if !(ratio >= 0 && ratio <= 1) { // rejects NaN, too
-		return invalid("data.ratio", "must be from 0 to 1")
+		return input.Invalid("data.ratio", "must be from 0 to 1")
 	}
 	return nil
 }

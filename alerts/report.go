@@ -89,16 +89,16 @@ func (s *AlertService) ReportTransactions(ctx context.Context, account string, u
 func (s *AlertService) reportUsage(ctx context.Context, account string, metric Metric, used, limit int64, period string, data func(level uint32) webhooks.Data) error {
 	switch {
 	case used < 0:
-		return invalid("used", "must not be negative")
+		return input.Invalid("used", "must not be negative")
 	case limit < 0:
-		return invalid("limit", "must not be negative; 0 is no limit")
+		return input.Invalid("limit", "must not be negative; 0 is no limit")
 	case period == "" || len(period) > 64 || !input.PlainText(period):
-		return invalid("period", "must be 1 to 64 bytes of UTF-8 without control characters")
+		return input.Invalid("period", "must be 1 to 64 bytes of UTF-8 without control characters")
 	}
 	return s.report(ctx, account, metric, func(step *driver.AlertStep) error {
 		decision, refused := s.policy.ReportUsage(step.State, alerting.Usage{Used: used, Limit: limit, Period: period}, s.now)
 		if refused != "" {
-			return invalid("period", refused)
+			return input.Invalid("period", refused)
 		}
 		step.State = decision.State
 		for _, level := range decision.Levels {
@@ -118,7 +118,7 @@ func (s *AlertService) reportUsage(ctx context.Context, account string, metric M
 // After any other error the reports may or may not be cleared: call it again.
 func (s *AlertService) ForgetPeriod(ctx context.Context, account string, metric Metric) error {
 	if metric != MetricBandwidth && metric != MetricTransactions {
-		return cmp.Or(checkAccount(account), invalid("metric", fmt.Sprintf("must be %q or %q", MetricBandwidth, MetricTransactions)))
+		return cmp.Or(input.Account(account), input.Invalid("metric", fmt.Sprintf("must be %q or %q", MetricBandwidth, MetricTransactions)))
 	}
 	return s.report(ctx, account, metric, func(step *driver.AlertStep) error {
 		step.State = nil
@@ -128,7 +128,7 @@ func (s *AlertService) ForgetPeriod(ctx context.Context, account string, metric 
 
 // report changes the alert state of a metric by change, in one transaction with its events.
 func (s *AlertService) report(ctx context.Context, account string, metric Metric, change func(*driver.AlertStep) error) error {
-	if err := checkAccount(account); err != nil {
+	if err := input.Account(account); err != nil {
 		return err
 	}
 	begun := time.Now()

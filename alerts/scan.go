@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts/internal/alerting"
 	"github.com/storageapi/storageapi/internal/hostcode"
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // A FileSource yields the files of all accounts that expire before the given time, and optionally
@@ -102,7 +103,7 @@ func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 			return err
 		}
 		if len(file.Cursor) > maxCursor {
-			return invalid("Cursor", fmt.Sprintf("must have at most %d bytes", maxCursor))
+			return input.Invalid("Cursor", fmt.Sprintf("must have at most %d bytes", maxCursor))
 		}
 		next := file.Cursor
 		step.add(s.service, &file)
@@ -132,7 +133,7 @@ type scanned struct {
 
 func (s *scanned) add(service *AlertService, f *StoredFile) {
 	s.looked++
-	err := checkAccount(f.Account)
+	err := input.Account(f.Account)
 	isDue := false
 	if err == nil {
 		_, isDue, err = service.due(&f.File, "file", service.now())

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/alerts/internal/alerting"
-	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/hostcode"
-	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -99,16 +97,4 @@ func (s *AlertService) logFailure(message string, err error, again time.Duration
 		return
 	}
 	s.logger.Error(message, "error", err, "again_in", again)
-}
-
-// invalid returns a [*apierr.ValidationError].
-func invalid(field, reason string) error {
-	return &apierr.ValidationError{Field: field, Reason: reason}
-}
-
-func checkAccount(account string) error {
-	if reason := input.Account(account); reason != "" {
-		return invalid("account", reason)
-	}
-	return nil
 }

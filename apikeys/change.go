@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // UpdateParams are the changes to a key. Nil fields stay unchanged.
@@ -49,7 +50,7 @@ type RotateParams struct {
 // sees the key either before or after the rotation.
 func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params RotateParams) (Key, Token, error) {
 	if params.Grace < 0 {
-		return Key{}, Token{}, invalid("Grace", "must not be negative")
+		return Key{}, Token{}, input.Invalid("Grace", "must not be negative")
 	}
 	token := newToken(s.prefix)
 	until := s.now().UTC().Add(params.Grace).Truncate(time.Millisecond)

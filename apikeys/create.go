@@ -65,7 +65,7 @@ type CreateParams struct {
 // [apierr.ErrIdempotencyMismatch]. Of several concurrent calls, one creates the key.
 func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
-	if err := checkAccount(account); err != nil {
+	if err := input.Account(account); err != nil {
 		return Key{}, Token{}, err
 	}
 	if wrong := s.validate(&params, now); len(wrong) > 0 {
@@ -168,13 +168,13 @@ func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*apierr.V
 	known := s.scopes.Resolve(p.Scopes)
 	switch unknown := known.Unknown(); {
 	case len(unknown) > 0:
-		refuse(invalid("scopes", fmt.Sprintf("must be declared; unknown scope %.32q", unknown[0])))
+		refuse(input.Invalid("scopes", fmt.Sprintf("must be declared; unknown scope %.32q", unknown[0])))
 	case known.IsEmpty():
-		refuse(invalid("scopes", "must name at least one scope"))
+		refuse(input.Invalid("scopes", "must name at least one scope"))
 	}
 	refuse(checkExpiry(p.ExpiresAt, now))
 	if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
-		refuse(invalid("Idempotency-Key", reason))
+		refuse(input.Invalid("Idempotency-Key", reason))
 	}
 	return wrong
 }
@@ -184,9 +184,9 @@ func checkExpiry(at, now time.Time) error {
 	switch {
 	case at.IsZero():
 	case !at.Truncate(time.Millisecond).After(now):
-		return invalid("expiresAt", "must be in the future")
+		return input.Invalid("expiresAt", "must be in the future")
 	case at.UTC().Year() > 9999:
-		return invalid("expiresAt", "must be before the year 10000")
+		return input.Invalid("expiresAt", "must be before the year 10000")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -117,11 +118,11 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 // imported returns the Key to store for k.
 func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
-	if err := checkAccount(account); err != nil {
+	if err := input.Account(account); err != nil {
 		return Key{}, err
 	}
 	if legacyOf(s.legacy, k.Kind) == nil {
-		return Key{}, invalid("Kind", "must be that of one of Config.Legacy")
+		return Key{}, input.Invalid("Kind", "must be that of one of Config.Legacy")
 	}
 	digest, err := parseDigest(k.Digest)
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	case k.CreatedAt.IsZero():
 		created = now
 	case created.After(now) || created.Year() < 1970:
-		return Key{}, invalid("CreatedAt", "must be in the past, and not before 1970")
+		return Key{}, input.Invalid("CreatedAt", "must be in the past, and not before 1970")
 	}
 	return Key{
 		ID: keyID, Account: account, Name: k.Name, Scopes: k.Scopes, Hash: hash,
@@ -164,13 +165,13 @@ var slowDigests = map[string]string{
 func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 	if len(text) == sha256.Size {
 		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // random bytes are all printable once in 10¹³
-			return sum, invalid("Digest", "must be 32 bytes, which 32 characters of text are not: no key can be found by an MD5 in hex")
+			return sum, input.Invalid("Digest", "must be 32 bytes, which 32 characters of text are not: no key can be found by an MD5 in hex")
 		}
 		return [sha256.Size]byte([]byte(text)), nil
 	}
 	for begin, name := range slowDigests {
 		if strings.HasPrefix(text, begin) {
-			return sum, invalid("Digest", "must not be of "+name+": it is salted, so that no key can be found by its value. Have the key's owner create a new one")
+			return sum, input.Invalid("Digest", "must not be of "+name+": it is salted, so that no key can be found by its value. Have the key's owner create a new one")
 		}
 	}
 	decoded, err := hex.DecodeString(text)
@@ -179,7 +180,7 @@ func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 		decoded, err = base64.RawStdEncoding.Strict().DecodeString(unpadded)
 	}
 	if err != nil || len(decoded) != sha256.Size {
-		return sum, invalid("Digest", "must be 32 bytes, as they are, in hex or in base64")
+		return sum, input.Invalid("Digest", "must be 32 bytes, as they are, in hex or in base64")
 	}
 	return [sha256.Size]byte(decoded), nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -52,24 +53,24 @@ type legacy struct {
 // newLegacies validates the Legacy list of a Config.
 func newLegacies(registered []Legacy) ([]legacy, error) {
 	if len(registered) > maxLegacy {
-		return nil, invalid("Legacy", fmt.Sprintf("must be at most %d, not %d", maxLegacy, len(registered)))
+		return nil, input.Invalid("Legacy", fmt.Sprintf("must be at most %d, not %d", maxLegacy, len(registered)))
 	}
 	list := make([]legacy, len(registered))
 	for i, l := range registered {
 		field := fmt.Sprintf("Legacy[%d]", i)
 		switch {
 		case l.Kind == "" || len(l.Kind) > 32 || strings.Trim(l.Kind, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "":
-			return nil, invalid(field+".Kind", `must be 1 to 32 lower-case letters, digits, "-" and "_"`)
+			return nil, input.Invalid(field+".Kind", `must be 1 to 32 lower-case letters, digits, "-" and "_"`)
 		case legacyOf(list[:i], l.Kind) != nil:
-			return nil, invalid(field+".Kind", fmt.Sprintf("must be registered once: %q", l.Kind))
+			return nil, input.Invalid(field+".Kind", fmt.Sprintf("must be registered once: %q", l.Kind))
 		case l.Alphabet == "":
-			return nil, invalid(field+".Alphabet", "must name the bytes that a value consists of after its prefix")
+			return nil, input.Invalid(field+".Alphabet", "must name the bytes that a value consists of after its prefix")
 		case l.MinLength < 16 || l.MinLength <= len(l.Prefix):
-			return nil, invalid(field+".MinLength", "must be 16 or more, and more than the prefix has: shorter values can be guessed")
+			return nil, input.Invalid(field+".MinLength", "must be 16 or more, and more than the prefix has: shorter values can be guessed")
 		case l.MaxLength < l.MinLength || l.MaxLength > maxLegacyLength:
-			return nil, invalid(field+".MaxLength", fmt.Sprintf("must be MinLength to %d", maxLegacyLength))
+			return nil, input.Invalid(field+".MaxLength", fmt.Sprintf("must be MinLength to %d", maxLegacyLength))
 		case l.Digest != nil && len(l.Pepper) > 0:
-			return nil, invalid(field+".Pepper", "must not be given with Digest")
+			return nil, input.Invalid(field+".Pepper", "must not be given with Digest")
 		}
 		l.Pepper = append([]byte(nil), l.Pepper...)
 		list[i].Legacy = l

@@ -50,9 +50,9 @@ const maxExamined = 1000
 func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (KeyPage, error) {
 	switch {
 	case query.Limit < 1:
-		return KeyPage{}, invalid("limit", "must be at least 1")
+		return KeyPage{}, input.Invalid("limit", "must be at least 1")
 	case !utf8.ValidString(query.Name) || utf8.RuneCountInString(query.Name) > 128:
-		return KeyPage{}, invalid("name", "must be at most 128 characters of UTF-8")
+		return KeyPage{}, input.Invalid("name", "must be at most 128 characters of UTF-8")
 	case query.Name == "" && query.Scopes.IsEmpty() && query.UnusedSince.IsZero():
 		return s.list(ctx, account, query.After, query.Limit)
 	}

@@ -13,26 +13,26 @@ import (
 func checkName(name string) error {
 	const rule = "must be 1 to 128 characters, without control characters"
 	if !utf8.ValidString(name) {
-		return invalid("name", "must be valid UTF-8")
+		return input.Invalid("name", "must be valid UTF-8")
 	}
 	if !input.PlainText(name) {
-		return invalid("name", rule)
+		return input.Invalid("name", rule)
 	}
 	if n := utf8.RuneCountInString(name); n < 1 || n > 128 {
-		return invalid("name", fmt.Sprintf("%s, not %d", rule, n))
+		return input.Invalid("name", fmt.Sprintf("%s, not %d", rule, n))
 	}
 	for _, r := range name {
 		switch {
 		case unicode.In(r, unicode.Zl, unicode.Zp):
-			return invalid("name", fmt.Sprintf("must be one line, without the separator %U", r))
+			return input.Invalid("name", fmt.Sprintf("must be one line, without the separator %U", r))
 		case unicode.Is(unicode.Bidi_Control, r), r == zeroWidthSpace:
-			return invalid("name", fmt.Sprintf("must not hold %U, which is invisible and changes how the name looks", r))
+			return input.Invalid("name", fmt.Sprintf("must not hold %U, which is invisible and changes how the name looks", r))
 		}
 	}
 	first, _ := utf8.DecodeRuneInString(name)
 	last, _ := utf8.DecodeLastRuneInString(name)
 	if unicode.IsSpace(first) || unicode.IsSpace(last) {
-		return invalid("name", "must not begin or end with a space")
+		return input.Invalid("name", "must not begin or end with a space")
 	}
 	return checkVisible(name)
 }
@@ -64,13 +64,13 @@ func checkVisible(name string) error {
 	case joining != 0:
 		return misplaced(joining)
 	case !visible:
-		return invalid("name", "must have at least one visible character")
+		return input.Invalid("name", "must have at least one visible character")
 	}
 	return nil
 }
 
 func misplaced(joiner rune) error {
-	return invalid("name", fmt.Sprintf("must have joiners, such as %U, only between visible characters", joiner))
+	return input.Invalid("name", fmt.Sprintf("must have joiners, such as %U, only between visible characters", joiner))
 }
 
 // isJoiner reports whether r is an invisible character that joins or separates its

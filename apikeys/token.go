@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -158,7 +159,7 @@ func checkPrefix(prefix string) error {
 	const rule = "must be 1 to 16 characters, lower-case letters, digits and underscores, and start with a letter"
 	if prefix == "" || len(prefix) > maxPrefix || strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" ||
 		prefix[0] < 'a' {
-		return invalid("Prefix", rule)
+		return input.Invalid("Prefix", rule)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
@@ -168,7 +169,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("SignatureHeader: %w", err)
 	}
 	if reserved(c.SignatureHeader) {
-		return c, invalid("SignatureHeader", "must not be a header with a meaning of its own")
+		return c, input.Invalid("SignatureHeader", "must not be a header with a meaning of its own")
 	}
 	return c, nil
 }
@@ -183,9 +184,9 @@ func (r *RetryPolicy) check() error {
 	setDefault(&r.DisableAfter, 5*day)
 	switch {
 	case slices.ContainsFunc(r.Delays, func(d time.Duration) bool { return d < 0 }):
-		return invalid("Retry.Delays", "must not be negative")
+		return input.Invalid("Retry.Delays", "must not be negative")
 	case !(r.Jitter <= 1): // rejects NaN, too
-		return invalid("Retry.Jitter", "must be at most 1")
+		return input.Invalid("Retry.Jitter", "must be at most 1")
 	}
 	r.Jitter = max(r.Jitter, 0)
 	return nil
@@ -198,11 +199,11 @@ func (c *Concurrency) check() error {
 	setDefault(&c.PerAccount, min(max(c.Total/2, c.PerWebhook), c.Total))
 	switch {
 	case c.Total < 1 || c.Total > 100_000:
-		return invalid("Concurrency.Total", "must be from 1 to 100,000")
+		return input.Invalid("Concurrency.Total", "must be from 1 to 100,000")
 	case c.PerAccount < 1 || c.PerAccount > c.Total:
-		return invalid("Concurrency.PerAccount", fmt.Sprintf("must be from 1 to Concurrency.Total, which is %d", c.Total))
+		return input.Invalid("Concurrency.PerAccount", fmt.Sprintf("must be from 1 to Concurrency.Total, which is %d", c.Total))
 	case c.PerWebhook < 1 || c.PerWebhook > c.PerAccount:
-		return invalid("Concurrency.PerWebhook", fmt.Sprintf("must be from 1 to Concurrency.PerAccount, which is %d", c.PerAccount))
+		return input.Invalid("Concurrency.PerWebhook", fmt.Sprintf("must be from 1 to Concurrency.PerAccount, which is %d", c.PerAccount))
 	}
 	return nil
 }
@@ -215,13 +216,13 @@ func (o *Outbound) check() error {
 	o.AllowNetworks = slices.Clone(o.AllowNetworks)
 	switch {
 	case o.Timeout < 0:
-		return invalid("Outbound.Timeout", "must be positive")
+		return input.Invalid("Outbound.Timeout", "must be positive")
 	case o.MaxIdleConns > 1_000_000:
-		return invalid("Outbound.MaxIdleConns", "must be at most 1,000,000")
+		return input.Invalid("Outbound.MaxIdleConns", "must be at most 1,000,000")
 	case slices.ContainsFunc(o.AllowNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is4In6() }):
-		return invalid("Outbound.AllowNetworks", "must hold valid prefixes only, IPv4 ones as such")
+		return input.Invalid("Outbound.AllowNetworks", "must hold valid prefixes only, IPv4 ones as such")
 	case slices.ContainsFunc(o.AllowHosts, func(host string) bool { return !outbound.IsHostName(host) }):
-		return invalid("Outbound.AllowHosts", "must hold host names only, such as hooks.internal; addresses belong into Outbound.AllowNetworks")
+		return input.Invalid("Outbound.AllowHosts", "must hold host names only, such as hooks.internal; addresses belong into Outbound.AllowNetworks")
 	}
 	return nil
 }

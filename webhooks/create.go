@@ -63,7 +63,7 @@ type CreateParams struct {
 // [apierr.ErrCreatedThenDeleted] if it was deleted. For other params it returns
 // [apierr.ErrIdempotencyMismatch]. Of several concurrent calls, one creates the webhook.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
-	if err := checkAccount(account); err != nil {
+	if err := input.Account(account); err != nil {
 		return Webhook{}, err
 	}
 	if wrong := s.Validate(params); len(wrong) > 0 {
@@ -130,7 +130,7 @@ func (s *WebhookService) Validate(params CreateParams) (wrong []*apierr.Validati
 	_, err := s.events.check(params.Events, nil)
 	refuse(err)
 	if reason := input.IdempotencyKey(params.IdempotencyKey); reason != "" {
-		refuse(invalid("Idempotency-Key", reason))
+		refuse(input.Invalid("Idempotency-Key", reason))
 	}
 	return wrong
 }

@@ -3,8 +3,6 @@ package webhooks
 import (
 	"errors"
 
-	"github.com/storageapi/storageapi/apierr"
-	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -19,15 +17,3 @@ var ErrBodyGone = errors.New("the body of the event is not kept any more")
 // ErrHeld is returned by [WebhookService.SendTest] if the webhook is on hold, see [Webhook.Held].
 // It must be released first.
 var ErrHeld = errors.New("webhook is on hold")
-
-// invalid returns a [*apierr.ValidationError].
-func invalid(field, reason string) error {
-	return &apierr.ValidationError{Field: field, Reason: reason}
-}
-
-func checkAccount(account string) error {
-	if reason := input.Account(account); reason != "" {
-		return invalid("account", reason)
-	}
-	return nil
-}

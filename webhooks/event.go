@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/jsontext"
 )
 
@@ -45,14 +46,14 @@ const maxBody = 256 << 10
 
 // encode validates an event against the known types and encodes it.
 func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
-	if err := checkAccount(e.Account); err != nil {
+	if err := input.Account(e.Account); err != nil {
 		return EncodedEvent{}, err
 	}
 	if !validEventID(e.ID) {
-		return EncodedEvent{}, invalid("id", "must be 1 to 64 letters, digits, underscores and hyphens")
+		return EncodedEvent{}, input.Invalid("id", "must be 1 to 64 letters, digits, underscores and hyphens")
 	}
 	if !validTraceContext(e.TraceContext) {
-		return EncodedEvent{}, invalid("traceContext", "must be at most 64 visible ASCII characters")
+		return EncodedEvent{}, input.Invalid("traceContext", "must be at most 64 visible ASCII characters")
 	}
 	declared, err := known.of(e.Data)
 	if err != nil {
@@ -60,7 +61,7 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	}
 	at := e.Timestamp.UTC().Truncate(time.Millisecond)
 	if !writable(at) {
-		return EncodedEvent{}, invalid("timestamp", "must be in the years 0 to 9999")
+		return EncodedEvent{}, input.Invalid("timestamp", "must be in the years 0 to 9999")
 	}
 	encoded, err := newEncodedEvent(e.ID, e.Account, declared.Type, at, func(body []byte) ([]byte, error) { return declared.append(body, e.Data) })
 	if err != nil {
@@ -68,7 +69,7 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	}
 	encoded.TraceContext = e.TraceContext
 	if n := len(encoded.Body); n > maxBody {
-		return EncodedEvent{}, invalid("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
+		return EncodedEvent{}, input.Invalid("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
 	}
 	return encoded, nil
 }
@@ -91,7 +92,7 @@ func newEncodedEvent(id, account string, t EventType, at time.Time, appendData f
 func (d *EventDeclaration) append(body []byte, data Data) (appended []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			appended, err = nil, invalid("data", fmt.Sprintf("must encode to a JSON object: %T panics", data))
+			appended, err = nil, input.Invalid("data", fmt.Sprintf("must encode to a JSON object: %T panics", data))
 		}
 	}()
 	begin := len(body)
@@ -105,11 +106,11 @@ func (d *EventDeclaration) append(body []byte, data Data) (appended []byte, err 
 	}
 	switch {
 	case err != nil:
-		return nil, invalid("data", "must encode to a JSON object: "+err.Error())
+		return nil, input.Invalid("data", "must encode to a JSON object: "+err.Error())
 	case len(appended) <= begin || appended[begin] != '{':
-		return nil, invalid("data", fmt.Sprintf("must encode to a JSON object, which %T does not", data))
+		return nil, input.Invalid("data", fmt.Sprintf("must encode to a JSON object, which %T does not", data))
 	case !utf8.Valid(appended[begin:]): // json does not check MarshalJSON output
-		return nil, invalid("data", fmt.Sprintf("must encode to UTF-8, which %T does not", data))
+		return nil, input.Invalid("data", fmt.Sprintf("must encode to UTF-8, which %T does not", data))
 	}
 	return appended, nil
 }
@@ -118,7 +119,7 @@ func (d *EventDeclaration) append(body []byte, data Data) (appended []byte, err 
 func typeOf(data Data) (t EventType, err error) {
 	defer func() {
 		if recover() != nil { // data is nil, or a nil pointer
-			t, err = "", invalid("data", "must be a payload of a declared type, not nil")
+			t, err = "", input.Invalid("data", "must be a payload of a declared type, not nil")
 		}
 	}()
 	return data.EventType(), nil

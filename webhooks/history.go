@@ -17,7 +17,7 @@ import (
 // first, or [apierr.ErrNotFound].
 func (s *WebhookService) ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error) {
 	if query.Limit < 1 {
-		return DeliveryPage{}, invalid("limit", "must be at least 1")
+		return DeliveryPage{}, input.Invalid("limit", "must be at least 1")
 	}
 	var err error
 	if query.States, err = checkStates(query.States, Pending, Delivered, Dead, Skipped); err != nil {
@@ -148,11 +148,11 @@ func (p RecoverParams) check() (RecoverParams, error) {
 	}
 	switch {
 	case !p.To.IsZero() && !p.From.Before(p.To):
-		return p, invalid("from", "must be before to")
+		return p, input.Invalid("from", "must be before to")
 	case p.From.After(now):
-		return p, invalid("from", "must not be in the future")
+		return p, input.Invalid("from", "must not be in the future")
 	case p.To.After(now):
-		return p, invalid("to", "must not be in the future")
+		return p, input.Invalid("to", "must not be in the future")
 	}
 	return p, nil
 }
@@ -175,7 +175,7 @@ func checkStates(states []DeliveryState, allowed ...DeliveryState) (folded []Del
 	for _, state := range states {
 		switch {
 		case !slices.Contains(allowed, state):
-			return nil, invalid("states", fmt.Sprintf("must be one or more of %s; unknown: %.32q", strings.Join(namesOf(allowed), ", "), state))
+			return nil, input.Invalid("states", fmt.Sprintf("must be one or more of %s; unknown: %.32q", strings.Join(namesOf(allowed), ", "), state))
 		case !slices.Contains(folded, state):
 			folded = append(folded, state)
 		}
@@ -223,7 +223,7 @@ func (s *WebhookService) Event(ctx context.Context, account, eventID string) (En
 // query.Limit must be at least 1. If ctx ends, the page is lost; the same query returns it again.
 func (s *WebhookService) ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error) {
 	if query.Limit < 1 {
-		return EventPage{}, invalid("limit", "must be at least 1")
+		return EventPage{}, input.Invalid("limit", "must be at least 1")
 	}
 	page, err := s.store.ListEvents(ctx, account, query)
 	if err != nil {

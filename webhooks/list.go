@@ -28,7 +28,7 @@ type WebhookPage struct {
 // List returns a page of the account's webhooks, newest first. Past the end the page is empty.
 func (s *WebhookService) List(ctx context.Context, account string, query WebhookQuery) (WebhookPage, error) {
 	if query.Limit < 1 {
-		return WebhookPage{}, invalid("limit", "must be at least 1")
+		return WebhookPage{}, input.Invalid("limit", "must be at least 1")
 	}
 	return s.list(query, "the account's", func(query driver.ListQuery) ([]Webhook, error) { return s.store.ListWebhooks(ctx, account, query) })
 }

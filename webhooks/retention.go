@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // Retention sets how long records of events are kept after their publication; negative: forever.
@@ -46,13 +48,13 @@ func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retent
 	all := longest(retries, jitter)
 	switch payloads := lifetime(r.Payloads); {
 	case payloads <= all:
-		return r, invalid("Retention.Payloads", fmt.Sprintf("must be longer than all Retry.Delays together, which are up to %v", all))
+		return r, input.Invalid("Retention.Payloads", fmt.Sprintf("must be longer than all Retry.Delays together, which are up to %v", all))
 	case lifetime(r.Attempts) < payloads:
-		return r, invalid("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
+		return r, input.Invalid("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
 	case lifetime(r.EventIDs) < payloads:
-		return r, invalid("Retention.EventIDs", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
+		return r, input.Invalid("Retention.EventIDs", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
 	case lifetime(r.Audit) < 14*day: // a shorter time would repeat the notices of apikeys.ExpiryLeads
-		return r, invalid("Retention.Audit", "must be at least 14 days (336h)")
+		return r, input.Invalid("Retention.Audit", "must be at least 14 days (336h)")
 	}
 	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -69,7 +70,7 @@ type RotateParams struct {
 // when it begins, even if its event was published earlier.
 func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, params RotateParams) (Webhook, error) {
 	if params.Grace < 0 {
-		return Webhook{}, invalid("Grace", "must not be negative")
+		return Webhook{}, input.Invalid("Grace", "must not be negative")
 	}
 	secret := signing.NewSecret()
 	until := s.now().UTC().Add(params.Grace).Truncate(time.Millisecond)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
@@ -14,7 +15,7 @@ const maxURL = 2048
 // 2,048 characters, and no address that the guard would refuse to dial. It does not resolve
 // names, because their addresses are checked at every dial.
 func checkURL(text string, guard *outbound.Guard) error {
-	bad := func(reason string) error { return invalid("url", reason) }
+	bad := func(reason string) error { return input.Invalid("url", reason) }
 	switch {
 	case text == "":
 		return bad("is required: the https address that receives the events")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -54,10 +55,12 @@ type vocabulary struct {
 func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*vocabulary, error) {
 	v := &vocabulary{scopes: known, declared: make(map[EventType]*EventDeclaration, len(declared))}
 	if len(declared) > MaxEventTypes {
-		return nil, invalid("Events", fmt.Sprintf("must be at most %d, not %d", MaxEventTypes, len(declared)))
+		return nil, input.Invalid("Events", fmt.Sprintf("must be at most %d, not %d", MaxEventTypes, len(declared)))
 	}
 	for _, d := range declared {
-		refuse := func(field, reason string) error { return invalid(fmt.Sprintf("Events[%q].%s", d.Type, field), reason) }
+		refuse := func(field, reason string) error {
+			return input.Invalid(fmt.Sprintf("Events[%q].%s", d.Type, field), reason)
+		}
 		switch {
 		case !validEventType(d.Type):
 			return nil, refuse("Type", `must be words of lower-case letters, digits and "_" with full stops between, such as "teams.created"`)
@@ -116,7 +119,7 @@ func (v *vocabulary) has(t EventType) bool { return v.declared[t] != nil }
 func (v *vocabulary) of(data Data) (*EventDeclaration, error) {
 	t, err := typeOf(data)
 	if err == nil && !v.has(t) {
-		err = invalid("data", fmt.Sprintf("must be of a type that is declared in Config.Events, not of %.64q", t))
+		err = input.Invalid("data", fmt.Sprintf("must be of a type that is declared in Config.Events, not of %.64q", t))
 	}
 	return v.declared[t], err
 }
@@ -143,7 +146,7 @@ func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	if len(unknown) > 0 {
 		reason += "; unknown: " + strings.Join(unknown, ", ")
 	}
-	return nil, invalid("events", reason)
+	return nil, input.Invalid("events", reason)
 }
 
 // list returns the types as text for people.

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/apierr"
 )
 
 // PlainText reports whether s is UTF-8 without control characters.
@@ -28,13 +30,18 @@ func Folded(text string) string {
 	}, text)
 }
 
-// Account validates the name of an account, which the host chooses. It returns "" or the reason
-// for rejecting it.
-func Account(name string) (reason string) {
+// Invalid returns a [*apierr.ValidationError].
+func Invalid(field, reason string) error {
+	return &apierr.ValidationError{Field: field, Reason: reason}
+}
+
+// Account returns a [*apierr.ValidationError] if name is not valid as the name of an account, which
+// the host chooses.
+func Account(name string) error {
 	if name == "" || len(name) > 128 || !PlainText(name) {
-		return "must be 1 to 128 bytes of UTF-8 without control characters"
+		return Invalid("account", "must be 1 to 128 bytes of UTF-8 without control characters")
 	}
-	return ""
+	return nil
 }
 
 // ID reports whether s may be passed to a store as an ID. Callers treat other strings as not found.
