@@ -114,7 +114,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
-	s.onChange(ctx, webhook)
+	s.changed(ctx, webhook)
 	return webhook, nil
 }
 

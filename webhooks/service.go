@@ -40,7 +40,7 @@ type WebhookService struct {
 	tests      testgate.Gate
 	running    atomic.Bool
 	asker      asker // for Health
-	onChange   func(context.Context, Webhook)
+	onChange   []func(context.Context, Webhook)
 }
 
 // An Option configures [New]. Package storageapi passes the same options to all its services.
@@ -91,7 +91,6 @@ func New(store driver.WebhookStore, config Config, options ...Option) (*WebhookS
 		dispatcher: dispatcher,
 		entries:    dispatcher.entries,
 		asker:      asker{store: store, scheduler: dispatcher.scheduler},
-		onChange:   func(context.Context, Webhook) {},
 	}
 	for _, warning := range store.Capabilities().Warnings {
 		config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)
@@ -222,10 +221,18 @@ func (s *WebhookService) Published(ctx context.Context, p observe.Publication) {
 	}
 }
 
-// OnChange sets a function that is called after each creation and update of a webhook by this
-// service, before Create or Update returns. It replaces the previous function; call OnChange
-// before using the service. After a crash or an error of the store the call may be missing.
-func (s *WebhookService) OnChange(changed func(context.Context, Webhook)) { s.onChange = changed }
+// OnChange adds a function that is called after each creation and update of a webhook by this
+// service, before Create or Update returns. Call OnChange before using the service. After a crash
+// or an error of the store the call may be missing.
+func (s *WebhookService) OnChange(changed func(context.Context, Webhook)) {
+	s.onChange = append(s.onChange, changed)
+}
+
+func (s *WebhookService) changed(ctx context.Context, webhook Webhook) {
+	for _, changed := range s.onChange {
+		changed(ctx, webhook)
+	}
+}
 
 // NewEventID returns a new ID for an [Event], for hosts that need it before publishing.
 func (s *WebhookService) NewEventID() string { return s.ids.New(id.Event, s.now()) }

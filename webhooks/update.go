@@ -51,7 +51,7 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 	if turned := params.Active != nil || params.URL != nil; turned && webhook.Claimable() {
 		s.dispatcher.retrust(ctx, account, webhookID)
 	}
-	s.onChange(ctx, webhook)
+	s.changed(ctx, webhook)
 	return webhook, nil
 }
 

@@ -1,6 +1,7 @@
 package webhooks_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -262,4 +263,21 @@ func TestEventsChangeForWhatIsPublishedLater(t *testing.T) {
 			t.Errorf("it is sent %+v", list)
 		}
 	})
+}
+
+// A host that adds a function must not take the notices of package alerts away.
+func TestOnChange_TwoFunctions_BothAreCalled(t *testing.T) {
+	service := newClocked(t)
+	var got []string
+	for _, name := range []string{"first", "second"} {
+		service.OnChange(func(_ context.Context, w webhooks.Webhook) { got = append(got, name+" "+w.URL) })
+	}
+	made := subscribe(t, service, anyURL)
+	if _, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: new("https://example.org/other")}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"first " + anyURL, "second " + anyURL, "first https://example.org/other", "second https://example.org/other"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
 }
