@@ -78,6 +78,7 @@ var importRules = map[string][]string{
 	"internal/testclock":  {},
 	"internal/testbubble": {},
 	"internal/testdir":    {},
+	"internal/testlog":    {},
 	"internal/testhook":   {},
 
 	// The load program and the examples import only packages that hosts can import.

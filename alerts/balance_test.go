@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
@@ -194,14 +195,14 @@ func TestBalanceWritesLittle(t *testing.T) {
 // If the process died or the store failed before a notification, Run makes up for it.
 func TestBalanceLeftDue(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		box, log := newTeller(), &logbook{}
-		s := newService(t, box, testConfig{Logger: log.logger()})
+		box, log := newTeller(), &testlog.Book{}
+		s := newService(t, box, testConfig{Logger: log.Logger()})
 		report(t, s, "5")
 		box.fail = errors.New("no disk")
 		box.Store = failingReview{box.Store}
 		w := watch(t, s, "10") // Create notifies it
 		box.want(t, "a webhook, while the store fails")
-		if len(log.lines("not told yet", w.ID)) != 1 {
+		if len(log.Lines("not told yet", w.ID)) != 1 {
 			t.Errorf("the log has %s", log)
 		}
 		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}) // nothing is sent by this service

@@ -15,6 +15,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -151,12 +152,12 @@ func TestScanGoesOn(t *testing.T) {
 				files.all = true
 				files.breaks, files.panics = 25_000, panics
 				files.files[5].File.ID = "" // breaks a rule
-				box, log := newTeller(), &logbook{}
-				config := testConfig{Alerts: alerts.Config{Files: files.source}, Logger: log.logger()}
+				box, log := newTeller(), &testlog.Book{}
+				config := testConfig{Alerts: alerts.Config{Files: files.source}, Logger: log.Logger()}
 				stop := start(t, newService(t, box, config))
 				time.Sleep(time.Second)
 				stop()
-				if len(log.lines("interrupted")) != 1 || len(log.lines("break a rule", "files=1", "file.id is required")) != 1 {
+				if len(log.Lines("interrupted")) != 1 || len(log.Lines("break a rule", "files=1", "file.id is required")) != 1 {
 					t.Errorf("the log has %s", log)
 				}
 				stop = start(t, newService(t, box, config))
@@ -194,7 +195,7 @@ func TestScanAfterFailure(t *testing.T) {
 		files := newShelf(1, 10, func(int) time.Time { return soon })
 		files.breaks = 5
 		box := newTeller()
-		start(t, newService(t, box, testConfig{Alerts: alerts.Config{Files: files.source}, Logger: new(logbook).logger()}))
+		start(t, newService(t, box, testConfig{Alerts: alerts.Config{Files: files.source}, Logger: new(testlog.Book).Logger()}))
 		time.Sleep(59 * time.Second)
 		box.wantFiles(t, "the failure")
 		time.Sleep(2 * time.Second)
@@ -294,12 +295,12 @@ func TestFilesThatDoNotReturn(t *testing.T) {
 			calls.Add(1)
 			return func(func(alerts.StoredFile, error) bool) { (*do.Load())() }
 		}
-		logs := new(logbook)
+		logs := new(testlog.Book)
 		exit := runtime.Goexit
 		do.Store(&exit)
-		stop := start(t, newService(t, memory.New(), testConfig{Alerts: alerts.Config{Files: files}, Logger: logs.logger()}))
+		stop := start(t, newService(t, memory.New(), testConfig{Alerts: alerts.Config{Files: files}, Logger: logs.Logger()}))
 		time.Sleep(10*time.Minute + time.Second)
-		if n := calls.Load(); n < 5 || len(logs.lines("level=ERROR", "ended its goroutine")) != int(n) {
+		if n := calls.Load(); n < 5 || len(logs.Lines("level=ERROR", "ended its goroutine")) != int(n) {
 			t.Errorf("%d scans, logged\n%s", n, logs)
 		}
 		hung := make(chan struct{})
@@ -312,7 +313,7 @@ func TestFilesThatDoNotReturn(t *testing.T) {
 		if took := time.Since(begun); took > 2*time.Second {
 			t.Errorf("Run returned after %v", took)
 		}
-		if lines := logs.lines("level=ERROR", "task still running", "Config.Alerts.Files"); len(lines) != 1 {
+		if lines := logs.Lines("level=ERROR", "task still running", "Config.Alerts.Files"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 	})

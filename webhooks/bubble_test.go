@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -23,7 +24,7 @@ type bubble struct {
 	*testing.T
 	store   *flaky
 	service *webhooks.WebhookService
-	logs    *logbook
+	logs    *testlog.Book
 	hits    hits
 	dial    dialer // to the receivers
 }
@@ -35,7 +36,7 @@ type dialer = func(ctx context.Context, network, address string) (net.Conn, erro
 func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble), options ...webhooks.Option) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
-		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+		b := &bubble{T: t, store: newFlaky(), logs: &testlog.Book{}}
 		config.MaxPerAccount = -1
 		b.dial = b.serve(handler)
 		b.service = b.newService(b.store, config, options...)
@@ -46,7 +47,7 @@ func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, te
 // newService returns a service that reaches the bubble's receivers.
 func (b *bubble) newService(store driver.WebhookStore, config webhooks.Config, options ...webhooks.Option) *webhooks.WebhookService {
 	b.Helper()
-	config.Logger = b.logs.logger()
+	config.Logger = b.logs.Logger()
 	service := newService(b, store, config, options...)
 	service.SpeakPlain()
 	service.DialThrough(b.dial)

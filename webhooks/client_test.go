@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
@@ -23,7 +24,7 @@ func TestARequestIsSigned(t *testing.T) {
 		t.Run(header, func(t *testing.T) {
 			receiver := newReceiver(t, status(http.StatusNoContent))
 			box := &outbox{WebhookStore: newLedger()}
-			config := reaching(&logbook{})
+			config := reaching(&testlog.Book{})
 			config.SignatureHeader = header
 			service := newService(t, box, config)
 			webhook := subscribe(t, service, receiver.url("hooks.example.com"))
@@ -153,7 +154,7 @@ func TestRetryAfterLengthensTheWait(t *testing.T) {
 // 410 Gone means that the receiver wants no more events.
 func TestGoneTurnsTheWebhookOff(t *testing.T) {
 	t.Parallel()
-	store, logs := newLedger(), &logbook{}
+	store, logs := newLedger(), &testlog.Book{}
 	service := newService(t, store, reaching(logs))
 	webhook := subscribe(t, service, newReceiver(t, status(http.StatusGone)).url("hooks.example.com"))
 	stop := start(t, service)
@@ -166,7 +167,7 @@ func TestGoneTurnsTheWebhookOff(t *testing.T) {
 	if got := delivery(t, service, event); got.State != webhooks.Dead || got.Attempts[0].Status != 410 {
 		t.Errorf("the delivery is %+v", got)
 	}
-	if lines := logs.lines("level=WARN", "turned off", webhook.ID); len(lines) != 1 {
+	if lines := logs.Lines("level=WARN", "turned off", webhook.ID); len(lines) != 1 {
 		t.Errorf("logged:\n%s", logs)
 	}
 	if got := delivery(t, service, publish(t, service)); got.State != webhooks.Skipped {
@@ -180,7 +181,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	needsKeptConnections(t)
 	receiver := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "thank you") })
 	store := newLedger()
-	service := newService(t, store, reaching(&logbook{}))
+	service := newService(t, store, reaching(&testlog.Book{}))
 	subscribe(t, service, receiver.url("hooks.example.com"))
 	start(t, service)
 	for range 10 {
@@ -234,7 +235,7 @@ func TestURLsArriveAsTheyWereRegistered(t *testing.T) {
 func TestOurOwnFailures(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
-	config, broken := reaching(&logbook{}), false
+	config, broken := reaching(&testlog.Book{}), false
 	config.Now = func() time.Time {
 		if broken {
 			panic("SENTINEL")

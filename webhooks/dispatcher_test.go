@@ -204,7 +204,7 @@ func TestRunWithADeadline(t *testing.T) {
 			t.Errorf("Run returned %v after %v", err, time.Since(begun))
 		}
 		b.wantState(event, webhooks.Delivered, 1)
-		if lines := b.logs.lines("level=ERROR"); len(lines) > 0 {
+		if lines := b.logs.Lines("level=ERROR"); len(lines) > 0 {
 			t.Errorf("logged: %s", lines)
 		}
 	})

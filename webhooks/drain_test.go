@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -162,7 +163,7 @@ func TestDeleteDoesNotWaitForADial(t *testing.T) {
 func TestRunLeavesNothingBehind(t *testing.T) {
 	hanging, quick := newTCPReceiver(t, hang), newReceiver(t, status(http.StatusOK))
 	before := runtime.NumGoroutine()
-	config, store := reaching(&logbook{}), newLedger()
+	config, store := reaching(&testlog.Book{}), newLedger()
 	config.Outbound.DrainTimeout = -1
 	service := newService(t, store, config)
 	subscribe(t, service, quick.url("hooks.example.com"))

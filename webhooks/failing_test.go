@@ -96,9 +96,9 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 				warned != (len(failing) == 1) || turnedOff != (len(off) == 1) {
 				t.Fatalf("after %v: warned %d times, off %d times, %+v", time.Since(begun), len(failing), len(off), got)
 			}
-			if warned != (len(b.logs.lines("level=WARN", "will be turned off", webhook.ID)) == 1) ||
-				turnedOff != (len(b.logs.lines("level=WARN", "turned off: its attempts have all failed", webhook.ID)) == 1) {
-				t.Fatalf("after %v logged %q", time.Since(begun), b.logs.lines("turned off"))
+			if warned != (len(b.logs.Lines("level=WARN", "will be turned off", webhook.ID)) == 1) ||
+				turnedOff != (len(b.logs.Lines("level=WARN", "turned off: its attempts have all failed", webhook.ID)) == 1) {
+				t.Fatalf("after %v logged %q", time.Since(begun), b.logs.Lines("turned off"))
 			}
 			want := begun.Add(5 * day)
 			if turnedOff {
@@ -309,8 +309,8 @@ func TestGoneIsToldOnce(t *testing.T) {
 		if failing, off := diary.told(); len(failing) != 0 || len(off) != 1 || off[0].Reason != string(webhooks.OffGone) || off[0].Target.ID != webhook.ID {
 			t.Errorf("told %+v and %+v", failing, off)
 		}
-		if len(b.hits.of("a")) != 2 || len(b.logs.lines("410 Gone")) != 1 {
-			t.Errorf("%d requests, logged %q", len(b.hits.of("a")), b.logs.lines("410 Gone"))
+		if len(b.hits.of("a")) != 2 || len(b.logs.Lines("410 Gone")) != 1 {
+			t.Errorf("%d requests, logged %q", len(b.hits.of("a")), b.logs.Lines("410 Gone"))
 		}
 	})
 }
@@ -356,7 +356,7 @@ func TestAnObserverThatPanics(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.wantState(event, webhooks.Dead, 1)
 		// Created, published, attempted, turned off.
-		if lines := b.logs.lines("level=ERROR", "panicked"); len(lines) != 4 || strings.Contains(b.logs.String(), "SENTINEL") {
+		if lines := b.logs.Lines("level=ERROR", "panicked"); len(lines) != 4 || strings.Contains(b.logs.String(), "SENTINEL") {
 			t.Errorf("logged:\n%s", b.logs)
 		}
 	})

@@ -77,7 +77,7 @@ func TestAnOutageOfTheHost(t *testing.T) {
 							t.Errorf("%s is failing since %v, %v", w.ID, got.FailingSince, err)
 						}
 					}
-					if lines := b.logs.lines("level=ERROR", pausing); len(lines) != 1 || len(b.logs.lines("level=ERROR")) != 1 {
+					if lines := b.logs.Lines("level=ERROR", pausing); len(lines) != 1 || len(b.logs.Lines("level=ERROR")) != 1 {
 						t.Errorf("logged %q", lines)
 					}
 					if n := dials.Load(); n > 1000 {
@@ -141,7 +141,7 @@ func TestOneReceiverThatCannotBeReached(t *testing.T) {
 					b.start()
 					b.publish() // the first attempt may find that no receiver was reached yet
 					time.Sleep(time.Minute)
-					began := len(b.logs.lines(pausing))
+					began := len(b.logs.Lines(pausing))
 					for range 5 {
 						begun := time.Now()
 						event := b.publish()
@@ -159,7 +159,7 @@ func TestOneReceiverThatCannotBeReached(t *testing.T) {
 					if got, err := b.service.Get(b.Context(), account, dead.ID); err != nil || got.FailingSince.IsZero() {
 						t.Errorf("it is not failing: %+v, %v", got, err)
 					}
-					if n := len(b.logs.lines(pausing)) - began; n > 0 {
+					if n := len(b.logs.Lines(pausing)) - began; n > 0 {
 						t.Errorf("logged %d times that deliveries pause", n)
 					}
 				})
@@ -239,7 +239,7 @@ func TestADeletionWhileThereIsDoubt(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if lines := b.logs.lines(pausing); len(lines) > 0 {
+		if lines := b.logs.Lines(pausing); len(lines) > 0 {
 			t.Errorf("logged %q", lines)
 		}
 	})
@@ -308,7 +308,7 @@ func TestOutage_ReceiversOfOneAccountFail_OthersGoOn(t *testing.T) {
 							}
 						}
 					}
-					if lines := b.logs.lines(pausing); len(lines) > 0 {
+					if lines := b.logs.Lines(pausing); len(lines) > 0 {
 						t.Errorf("logged %q, want no pause", lines)
 					}
 					if n := dials.Load(); n > 0 && !busy {

@@ -53,7 +53,7 @@ func TestRun_DeliverFails_BeginsAgainAndRepeatsNoAttempt(t *testing.T) {
 		if got := b.service.Health(b.Context()).WriteError; !errors.Is(got, errOutage) {
 			t.Errorf("WriteError = %v while nothing is reported, want %v", got, errOutage)
 		}
-		if lines := b.logs.lines("level=ERROR", "step=deliver", errOutage.Error()); len(lines) != 1 {
+		if lines := b.logs.Lines("level=ERROR", "step=deliver", errOutage.Error()); len(lines) != 1 {
 			t.Errorf("logged %q, want one line", lines)
 		}
 		time.Sleep(5 * time.Minute)

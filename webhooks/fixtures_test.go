@@ -4,9 +4,8 @@
 //	helpers_test.go        newService, newClocked: a service, with a clock that stands at noon
 //	helpers_test.go        account, noon, anyURL, lowBalance, onBalance: what most tests need one of
 //	helpers_test.go        subscribe, publish, deliveries, delivery: steps that must succeed
-//	helpers_test.go        start: runs it until the test ends
+//	helpers_test.go        start: runs it until the test ends; internal/testlog collects what it logs
 //	helpers_test.go        wantInvalid, noError, must: errors and values
-//	helpers_test.go        logbook: what it logs
 //	failing_test.go        diary, day: what its hooks tell
 //	event_test.go          encode, mustSeal, file: events as they are stored
 //

@@ -16,6 +16,7 @@ import (
 
 	"code.dny.dev/ssrf"
 
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -60,7 +61,7 @@ func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
 // service that created the webhook did.
 func TestTheGuardRefusesStoredAddresses(t *testing.T) {
 	t.Parallel()
-	receiver, store, logs := newReceiver(t, status(http.StatusOK)), newLedger(), &logbook{}
+	receiver, store, logs := newReceiver(t, status(http.StatusOK)), newLedger(), &testlog.Book{}
 	lax := newService(t, store, reaching(logs))
 	named := subscribe(t, lax, receiver.url("127.0.0.1")).ID
 	subscribe(t, lax, receiver.url("localhost"))
@@ -232,7 +233,7 @@ func TestRebinding(t *testing.T) {
 func TestAllowHosts(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
-	config := reaching(&logbook{})
+	config := reaching(&testlog.Book{})
 	config.Outbound.AllowNetworks, config.Outbound.AllowHosts = nil, []string{"Hooks.Example.COM", "azure.example.com.", "localhost", "six.example.com"}
 	service := newService(t, memory.New(), config)
 	for _, host := range []string{"hooks.example.com", "HOOKS.example.com", "hooks.example.com."} {
@@ -263,7 +264,7 @@ func TestAllowHosts(t *testing.T) {
 func TestConnectionsOfOpenHostsAreTheirs(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
-	config := reaching(&logbook{})
+	config := reaching(&testlog.Book{})
 	config.Outbound.AllowNetworks, config.Outbound.AllowHosts = nil, []string{"hooks.example.com"}
 	service := newService(t, memory.New(), config)
 	for range 3 {
@@ -281,7 +282,7 @@ func TestConnectionsOfOpenHostsAreTheirs(t *testing.T) {
 func TestUserInformationIsNotSent(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
-	service := newService(t, memory.New(), reaching(&logbook{}))
+	service := newService(t, memory.New(), reaching(&testlog.Book{}))
 	url := strings.Replace(receiver.url("hooks.example.com"), "https://", "https://user:SENTINEL@", 1)
 	if got := try(t, service, url); got.Error != "" {
 		t.Fatalf("%+v", got)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -91,7 +92,7 @@ func TestHealthOfAnIdleService(t *testing.T) {
 func TestHealthOfAStuckLoop(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &hanging{WebhookStore: memory.New(), until: make(chan struct{})}
-		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+		b := &bubble{T: t, store: newFlaky(), logs: &testlog.Book{}}
 		b.dial = b.serve(status(http.StatusOK))
 		b.service = b.newService(store, webhooks.Config{})
 		b.subscribe("a")
@@ -235,7 +236,7 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 func TestHealthOfAStoreWhoseWritesHang(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &slowSettler{WebhookStore: memory.New(), until: make(chan struct{})}
-		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+		b := &bubble{T: t, store: newFlaky(), logs: &testlog.Book{}}
 		b.dial = b.serve(status(http.StatusOK))
 		b.service = b.newService(store, webhooks.Config{})
 		b.subscribe("a")

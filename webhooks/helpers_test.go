@@ -1,13 +1,10 @@
 package webhooks_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -131,40 +128,4 @@ func start(tb testing.TB, s *webhooks.WebhookService) (stop func()) {
 	})
 	tb.Cleanup(stop)
 	return stop
-}
-
-// A logbook collects log output of every level.
-type logbook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-// lines returns the log lines that contain all of the given texts.
-func (l *logbook) lines(texts ...string) (found []string) {
-	for line := range strings.Lines(l.String()) {
-		missing := false
-		for _, text := range texts {
-			missing = missing || !strings.Contains(line, text)
-		}
-		if !missing {
-			found = append(found, line)
-		}
-	}
-	return found
-}
-
-func (l *logbook) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -47,7 +47,7 @@ func TestAnObserverThatDoesNotReturn(t *testing.T) {
 					t.Errorf("Run returned after %v", took)
 				}
 				b.wantState(event, webhooks.Delivered, 1)
-				if lines := b.logs.lines("level=ERROR", "does not return"); len(lines) != 1 || told.Load() != 1 {
+				if lines := b.logs.Lines("level=ERROR", "does not return"); len(lines) != 1 || told.Load() != 1 {
 					t.Errorf("told %d times, logged %q", told.Load(), lines)
 				}
 			})
@@ -73,7 +73,7 @@ func TestAnObserverThatEndsItsGoroutine(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		synctest.Wait()
-		if told.Load() != 12 || len(b.logs.lines("level=ERROR", "ended its goroutine")) != 6 {
+		if told.Load() != 12 || len(b.logs.Lines("level=ERROR", "ended its goroutine")) != 6 {
 			t.Errorf("told %d times, logged\n%s", told.Load(), b.logs)
 		}
 		b.wantAllDelivered(4 * 3)

@@ -140,7 +140,7 @@ func TestTheShareOfTheSlow(t *testing.T) {
 		if now := hangers.gauge.current("slow"); now < 10 || now > 20 {
 			t.Errorf("%d slots are held, want 10 to 20", now)
 		}
-		cut := len(b.logs.lines("cut short"))
+		cut := len(b.logs.Lines("cut short"))
 		if cut == 0 || cut > 30*2 {
 			t.Errorf("%d attempts were cut short", cut)
 		}
@@ -149,7 +149,7 @@ func TestTheShareOfTheSlow(t *testing.T) {
 		if now := hangers.gauge.current("slow"); now == 0 || now > 10 {
 			t.Errorf("%d slots are held, want 1 to 10", now)
 		}
-		if later := len(b.logs.lines("cut short")); later != cut {
+		if later := len(b.logs.Lines("cut short")); later != cut {
 			t.Errorf("%d more attempts were cut short, with slots to spare", later-cut)
 		}
 		attempts := 0
@@ -246,7 +246,7 @@ func TestASlowReceiverIsServed(t *testing.T) {
 		if got := gauge.peak("working.example.com"); got < 10 || got > 16 {
 			t.Errorf("%d at a time", got)
 		}
-		if lines := b.logs.lines("cut short"); len(lines) > 0 {
+		if lines := b.logs.Lines("cut short"); len(lines) > 0 {
 			t.Errorf("%d attempts were cut short, with slots to spare", len(lines))
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -108,7 +109,7 @@ func TestObservedAfterALongDrain(t *testing.T) {
 		const events = 3
 		var attempted atomic.Int64
 		store := &slowSettler{WebhookStore: memory.New(), until: make(chan struct{})}
-		b := &bubble{T: t, logs: &logbook{}}
+		b := &bubble{T: t, logs: &testlog.Book{}}
 		b.dial = b.serve(status(http.StatusOK))
 		b.service = b.newService(store, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: time.Second}, Observe: observe.Observer{Attempted: func(observe.Attempt) {
 			time.Sleep(100 * time.Millisecond)

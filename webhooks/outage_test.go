@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
@@ -47,7 +48,7 @@ func TestAnOutageOfClaims(t *testing.T) {
 		if n := len(claims); n < 100 || n > 150 {
 			t.Errorf("%d claims in an outage of 10 minutes", n)
 		}
-		if lines := b.logs.lines("level=ERROR", errOutage.Error()); len(lines) != len(claims) {
+		if lines := b.logs.Lines("level=ERROR", errOutage.Error()); len(lines) != len(claims) {
 			t.Errorf("%d failures logged of %d", len(lines), len(claims))
 		}
 		b.store.fail(nil, nil)
@@ -64,7 +65,7 @@ func TestAStoreThatHalts(t *testing.T) {
 		b.store.halts(errOutage)
 		b.publish()
 		time.Sleep(time.Hour)
-		if lines := b.logs.lines("level=ERROR"); len(lines) != 1 || !strings.Contains(lines[0], "restart") || !strings.Contains(lines[0], errOutage.Error()) {
+		if lines := b.logs.Lines("level=ERROR"); len(lines) != 1 || !strings.Contains(lines[0], "restart") || !strings.Contains(lines[0], errOutage.Error()) {
 			t.Errorf("%d lines in an hour: %q", len(lines), lines)
 		}
 		if stats, err := b.service.Stats(b.Context()); err != nil || !errors.Is(stats.Halted, errOutage) {
@@ -294,14 +295,14 @@ func (hung) Settle(ctx context.Context, _ []driver.AttemptResult, _ []driver.Hea
 // If Run ends during a claim, this is not logged as a failure.
 func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		logs := &logbook{}
-		service := newService(t, hung{newFlaky().Store}, webhooks.Config{Logger: logs.logger()})
+		logs := &testlog.Book{}
+		service := newService(t, hung{newFlaky().Store}, webhooks.Config{Logger: logs.Logger()})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := service.Run(ctx); err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		if lines := logs.lines("level=ERROR"); len(lines) > 0 {
+		if lines := logs.Lines("level=ERROR"); len(lines) > 0 {
 			t.Errorf("logged %q", lines)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -225,7 +226,7 @@ func TestWithdrawnEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	service = newService(t, store, reaching(new(logbook)))
+	service = newService(t, store, reaching(new(testlog.Book)))
 	start(t, service)
 	if got := store.next(t); got.Attempt.Error != "" {
 		t.Errorf("what was pending is settled as %+v", got)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
@@ -31,8 +32,8 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook we
 		t.Run(name, func(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {
 				o := &outage{hangs: hangs, gauge: newGauge()}
-				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &logbook{}}
-				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Logger: b.logs.logger()})
+				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &testlog.Book{}}
+				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Logger: b.logs.Logger()})
 				b.service.SpeakPlain()
 				b.service.DialThrough(b.serve(o.handle))
 				webhook := b.subscribe("a")

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
@@ -206,16 +207,16 @@ func (l *ledger) next(tb testing.TB) result {
 const unhurried = time.Minute
 
 // reaching returns a config that reaches the tests' receivers.
-func reaching(logs *logbook) webhooks.Config {
+func reaching(logs *testlog.Book) webhooks.Config {
 	return webhooks.Config{
-		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}}, Logger: logs.logger(),
+		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}}, Logger: logs.Logger(),
 	}
 }
 
 // attempt publishes an event to a webhook at the URL and returns the result of the first attempt.
 func attempt(t *testing.T, url string, change func(*webhooks.Config)) result {
 	t.Helper()
-	store, logs := newLedger(), &logbook{}
+	store, logs := newLedger(), &testlog.Book{}
 	config := reaching(logs)
 	if change != nil {
 		change(&config)
@@ -232,7 +233,7 @@ func attempt(t *testing.T, url string, change func(*webhooks.Config)) result {
 			t.Errorf("the URL or the secret is shown: %s", text)
 		}
 	}
-	if len(logs.lines("webhook="+webhook.ID, "event="+event, "attempt=1")) != 1 {
+	if len(logs.Lines("webhook="+webhook.ID, "event="+event, "attempt=1")) != 1 {
 		t.Errorf("the attempt is not logged, or more than once:\n%s", logs)
 	}
 	return settlement

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -13,7 +14,7 @@ import (
 // RequestHeader returns the header that the receiver got, except for the signatures.
 func TestRequestHeader(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusTeapot))
-	config := reaching(&logbook{})
+	config := reaching(&testlog.Book{})
 	config.SignatureHeader = "x-signed-by-us"
 	service := newService(t, memory.New(), config)
 	webhook := subscribe(t, service, receiver.url("hooks.example.com"))

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -26,7 +27,7 @@ func FuzzResponse(f *testing.F) {
 	}
 	var answer atomic.Value
 	receiver := newRawReceiver(f, func(conn net.Conn) { say(answer.Load().(string))(conn) })
-	store, logs := newLedger(), &logbook{}
+	store, logs := newLedger(), &testlog.Book{}
 	config := reaching(logs)
 	config.Outbound.Timeout, config.Logger = time.Second, nil
 	service := newService(f, store, config)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
@@ -127,7 +128,7 @@ func TestResponsesHoldNoSecrets(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 				_, _ = io.WriteString(w, echo(r))
 			})
-			service := newService(t, memory.New(), reaching(&logbook{}))
+			service := newService(t, memory.New(), reaching(&testlog.Book{}))
 			got := service.Attempt(t.Context(), &webhooks.Task{
 				Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
 				Webhook: &webhooks.Webhook{ID: "wh_1", URL: receiver.url("hooks.example.com"), Secret: secret}, Attempt: 1,
@@ -152,7 +153,7 @@ func TestResponsesKeepWhatTheyEcho(t *testing.T) {
 	receiver := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s at %s: whsec_, v1, [redacted]", r.Header.Get("Webhook-Id"), r.Header.Get("Content-Type"))
 	})
-	service := newService(t, memory.New(), reaching(&logbook{}))
+	service := newService(t, memory.New(), reaching(&testlog.Book{}))
 	want := "evt_1 at application/json; charset=utf-8: whsec_, v1, [redacted]"
 	if got := try(t, service, receiver.url("hooks.example.com")).Response; got != want {
 		t.Errorf("got %q", got)

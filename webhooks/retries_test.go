@@ -45,7 +45,7 @@ func TestRetriesUntilDead(t *testing.T) {
 					}
 				}
 				b.wantState(event, webhooks.Dead, 1+len(schedule))
-				if lines := b.logs.lines("level=WARN", "given up", event); len(lines) != 1 {
+				if lines := b.logs.Lines("level=WARN", "given up", event); len(lines) != 1 {
 					t.Errorf("logged:\n%s", b.logs)
 				}
 			})

@@ -54,8 +54,8 @@ func TestClockDiffers(t *testing.T) {
 			b.store.isAhead(by)
 			b.start()
 			time.Sleep(90 * time.Minute)
-			said := b.logs.lines("level=WARN", "clock")
-			if text == "" && len(said) > 0 || text != "" && len(b.logs.lines(text, "by=6s")) != 2 {
+			said := b.logs.Lines("level=WARN", "clock")
+			if text == "" && len(said) > 0 || text != "" && len(b.logs.Lines(text, "by=6s")) != 2 {
 				b.Errorf("a store's clock that is %v ahead: said %q in 90 minutes", by, said)
 			}
 		})

@@ -67,7 +67,7 @@ func TestRun_Started_TellsHowManyConnectionsAreKept(t *testing.T) {
 		if got, err := b.service.Stats(b.Context()); err != nil || got.IdleConns != 2 || got.MaxIdleConns != 2 {
 			t.Errorf("%d connections are kept of at most %d, %v; want 2 of 2", got.IdleConns, got.MaxIdleConns, err)
 		}
-		if lines := b.logs.lines("level=INFO", "max_idle_conns=2"); len(lines) != 1 {
+		if lines := b.logs.Lines("level=INFO", "max_idle_conns=2"); len(lines) != 1 {
 			t.Errorf("logged %q, want one line with max_idle_conns=2", lines)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -23,7 +24,7 @@ type storm struct {
 }
 
 func newStorm(t *testing.T, hanging, accounts int, well string) *storm {
-	b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+	b := &bubble{T: t, store: newFlaky(), logs: &testlog.Book{}}
 	s := &storm{bubble: b, hanging: hanging, accounts: accounts, well: well}
 	serve := b.serve(func(http.ResponseWriter, *http.Request) {})
 	b.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -47,7 +48,7 @@ func (s *storm) restart() {
 }
 
 func (*storm) config() webhooks.Config {
-	return webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}, Logger: (&logbook{}).logger()}
+	return webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}, Logger: (&testlog.Book{}).Logger()}
 }
 
 // publishAll publishes an event to all hanging webhooks and then, at the same time, one to the

@@ -16,6 +16,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
@@ -25,7 +26,7 @@ import (
 // A test event is sent like any other event, and its result is returned.
 func TestSendTest(t *testing.T) {
 	receiver := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
-	service := newService(t, memory.New(), reaching(&logbook{}))
+	service := newService(t, memory.New(), reaching(&testlog.Book{}))
 	webhook := subscribe(t, service, receiver.url("hooks.example.com"))
 	got, err := service.SendTest(t.Context(), account, webhook.ID)
 	if err != nil {
@@ -110,7 +111,7 @@ func (fake) Type() webhooks.EventType { return webhooks.TypeTest }
 // The same guard applies to test events.
 func TestSendTestIsGuarded(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusOK))
-	store, config := memory.New(), reaching(&logbook{})
+	store, config := memory.New(), reaching(&testlog.Book{})
 	config.Outbound.AllowNetworks = nil
 	service := newService(t, store, config)
 	webhook := webhooks.Webhook{ID: "wh_1", Account: account, URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}

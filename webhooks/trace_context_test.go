@@ -67,7 +67,7 @@ func TestTraceContextIsKept(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		stop()
-		if lines := b.logs.lines("Config.TraceContext panicked"); len(lines) != 1 || strings.Contains(b.logs.String(), "SENTINEL") {
+		if lines := b.logs.Lines("Config.TraceContext panicked"); len(lines) != 1 || strings.Contains(b.logs.String(), "SENTINEL") {
 			t.Errorf("logged\n%s", b.logs)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -79,8 +80,8 @@ func steps(key, webhook string) []step {
 const internalError = `{"error":{"code":"INTERNAL_ERROR","message":"Something went wrong on our side. Try again later."}}`
 
 func TestFailingStore(t *testing.T) {
-	faults, log := newFaulty(), new(logBuffer)
-	h := serve(t, storageapi.Config{Store: faults, Logger: log.logger()})
+	faults, log := newFaulty(), new(testlog.Book)
+	h := serve(t, storageapi.Config{Store: faults, Logger: log.Logger()})
 	admin := h.admin(alice)
 	key, _ := h.key(alice, scopes.FilesRead)
 	webhook := h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
@@ -183,8 +184,8 @@ func TestStoreErrors_AreMappedToStatuses(t *testing.T) {
 // TestCancelledRequest disconnects the client at each step. The request must have no effect, and no
 // error may be logged.
 func TestCancelledRequest(t *testing.T) {
-	faults, log := newFaulty(), new(logBuffer)
-	h := serve(t, storageapi.Config{Store: faults, Logger: log.logger()})
+	faults, log := newFaulty(), new(testlog.Book)
+	h := serve(t, storageapi.Config{Store: faults, Logger: log.Logger()})
 	admin := h.admin(alice)
 	key, _ := h.key(alice, scopes.FilesRead)
 	webhook := h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
@@ -218,8 +219,8 @@ func TestCancelledRequest(t *testing.T) {
 }
 
 func TestClosedStore(t *testing.T) {
-	log := new(logBuffer)
-	h := serve(t, storageapi.Config{Logger: log.logger()})
+	log := new(testlog.Book)
+	h := serve(t, storageapi.Config{Logger: log.Logger()})
 	admin := h.admin(alice)
 	if err := h.api.Close(); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -153,8 +154,8 @@ func TestFullDiskDuringDelivery(t *testing.T) {
 
 func deliverOnFullDisk(t *testing.T, path string) {
 	r := newReceiver(t)
-	var log logBuffer
-	api := newAPI(t, storageapi.Config{Path: path, Webhooks: r.config(), Logger: log.logger()})
+	var log testlog.Book
+	api := newAPI(t, storageapi.Config{Path: path, Webhooks: r.config(), Logger: log.Logger()})
 	_, err := api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{
 		URL: r.URL, Events: []webhooks.EventType{alerts.TypeFilesExpiring},
 	})

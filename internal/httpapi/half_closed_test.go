@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -21,8 +22,8 @@ import (
 // This applies to the API, to routes behind Require and to the dashboard, before every step of the
 // store.
 func TestHalfClosedConnections(t *testing.T) {
-	faults, log := newFaulty(), new(logBuffer)
-	api := newAPI(t, storageapi.Config{Store: faults, Logger: log.logger()})
+	faults, log := newFaulty(), new(testlog.Book)
+	api := newAPI(t, storageapi.Config{Store: faults, Logger: log.Logger()})
 	pages, err := dashboard.New(dashboard.Config{API: api, Account: func(r *http.Request) (string, error) { return alice, r.Context().Err() }})
 	if err != nil {
 		t.Fatal(err)

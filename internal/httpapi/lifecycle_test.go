@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -156,8 +157,8 @@ func TestRunAndClose(t *testing.T) {
 // TestLogger checks that all parts log to Config.Logger, or to slog.Default without it.
 func TestLogger(t *testing.T) {
 	for _, byDefault := range []bool{false, true} {
-		faults, log := newFaulty(), new(logBuffer)
-		config := storageapi.Config{Store: faults, Logger: log.logger()}
+		faults, log := newFaulty(), new(testlog.Book)
+		config := storageapi.Config{Store: faults, Logger: log.Logger()}
 		if byDefault {
 			before := slog.Default()
 			slog.SetDefault(config.Logger)

@@ -15,14 +15,15 @@ import (
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Searches the log and all responses, except those that must show a secret.
 func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
-	r, faults, log := newReceiver(t), newFaulty(), new(logBuffer)
-	config := storageapi.Config{Store: faults, Logger: log.logger(), Webhooks: r.config()}
+	r, faults, log := newReceiver(t), newFaulty(), new(testlog.Book)
+	config := storageapi.Config{Store: faults, Logger: log.Logger(), Webhooks: r.config()}
 	config.Webhooks.Retry.Delays = []time.Duration{} // one attempt only
 	var mu sync.Mutex
 	var observed []string
