@@ -221,7 +221,7 @@ func (failingReview) UpdateAlert(context.Context, string, string, func(*driver.A
 	return 0, errors.New("no disk")
 }
 
-// If a report returned an error although it was stored, reporting again notifies nobody twice.
+// If a report returned an error although it was stored, a second report sends no second notice.
 func TestReportsAgain(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
