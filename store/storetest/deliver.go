@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
@@ -79,19 +80,20 @@ func deliver(run runner) {
 		const n, goroutines, each = 300, 4, 100
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", n, 1)
-		var f *feed
-		inParallel(goroutines+1, func(i int) {
-			if i == goroutines {
-				f = t.startDeliver()
-				return
-			}
-			for j := range each {
+		f := t.startDeliver()
+		defer f.end()
+		var stored atomic.Int64
+		stored.Store(n)
+		end := time.Now().Add(eventTimeout)
+		inParallel(goroutines, func(i int) {
+			// Steps must run while Deliver reads the backlog, however late it begins to.
+			for j := 0; j < each || len(f.seen()) == 0 && time.Now().Before(end); j++ {
 				_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered(numbered("beside", i), j)))
 				t.wantError("Enqueue", err, nil)
+				stored.Add(1)
 			}
 		})
-		defer f.end()
-		wantAdded(f, "webhook", n+goroutines*each)
+		wantAdded(f, "webhook", int(stored.Load()))
 	})
 
 	run("reports nothing after it has returned, even if steps are running", func(t *tester) {
