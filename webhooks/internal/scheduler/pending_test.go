@@ -3,6 +3,12 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -301,4 +307,86 @@ func BenchmarkLongestWait(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAdd measures what a commit waits for the scheduler: the time of an Add of 64 new
+// deliveries to a scheduler that has many pending, while slots are taken and given back. p50-µs and
+// p99-µs are quantiles of that time. heap-B and resident-B are bytes per pending delivery.
+func BenchmarkAdd(b *testing.B) {
+	for _, pending := range []int{1_000_000, 10_000_000} {
+		b.Run(fmt.Sprint("pending=", pending), func(b *testing.B) {
+			if testing.Short() && pending > 1_000_000 {
+				b.Skip("needs half a GiB of memory: run without -short")
+			}
+			ids := make([]string, 10_000)
+			for i := range ids {
+				ids[i] = fmt.Sprintf("wh_%026d", i)
+			}
+			page := make([]Pending, 1000)
+			fill := func(page []Pending, from int, due time.Time) {
+				for i := range page {
+					n := from + i
+					page[i] = Pending{Number: uint64(n), Due: due, Webhook: Webhook{
+						ID: ids[n%len(ids)], Account: ids[n%100], Version: 1, On: true, Standing: Proven,
+					}}
+				}
+			}
+			heap, resident := memory()
+			s := New(Config{Slots: 256, PerWebhook: 16, PerAccount: 64, MaxUnrecorded: 1024, Timeout: time.Second})
+			for from := 0; from < pending; from += len(page) {
+				fill(page, from, time.Now().Add(time.Hour))
+				s.Add(page)
+			}
+			heapNow, residentNow := memory()
+
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					var begun []*attempt
+					s.Next(64, 64, func() (*Slot, Attempt) { a := new(attempt); begun = append(begun, a); return &a.Slot, a })
+					for _, a := range begun {
+						s.Observe(&a.Slot, Success, time.Millisecond)
+						s.Release(&a.Slot, false)
+						s.End(&a.Slot, Fate{})
+					}
+				}
+			}()
+			var took []time.Duration
+			for b.Loop() {
+				fill(page[:64], pending+len(took)*64, time.Now())
+				begun := time.Now()
+				s.Add(page[:64])
+				took = append(took, time.Since(begun))
+				time.Sleep(time.Millisecond)
+			}
+			close(stop)
+			<-stopped
+			slices.Sort(took)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1000, "p50-µs")
+			b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1000, "p99-µs")
+			b.ReportMetric(float64(heapNow-heap)/float64(pending), "heap-B")
+			b.ReportMetric(float64(residentNow-resident)/float64(pending), "resident-B")
+		})
+	}
+}
+
+// memory returns the heap in use and the resident memory of the process, if the system reports it.
+func memory() (heap, resident int64) {
+	debug.FreeOSMemory()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			resident, _ = strconv.ParseInt(strings.Fields(kib)[0], 10, 64)
+		}
+	}
+	return int64(stats.HeapAlloc), resident << 10
 }
