@@ -44,9 +44,9 @@ func TestHandlerErase(t *testing.T) {
 				ended <- struct{}{}
 			}))
 			defer receiver.Close()
-			testhook.DialThrough(api.Webhooks, func(ctx context.Context, network, _ string) (net.Conn, error) {
+			testhook.SetNetwork(api.Webhooks, testhook.Network{Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, receiver.Listener.Addr().String())
-			}, true)
+			}})
 			ctx, cancel := context.WithCancel(t.Context())
 			running := make(chan error)
 			go func() { running <- api.Run(ctx) }()

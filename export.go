@@ -12,6 +12,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
@@ -103,13 +104,13 @@ func (e *accountExport) settings(kind string, r fields.Record, l line) error {
 func (e *accountExport) record(r transfer.Record) error {
 	switch r := r.(type) {
 	case *transfer.Key:
-		return e.settings("key", r, line{
+		return e.settings("key", (*listed.Key)(&r.Key), line{
 			"id": r.ID, "name": r.Name, "scopes": r.Scopes.Names(), "createdAt": shownTime(r.CreatedAt), "expiresAt": shownTime(r.ExpiresAt),
 			"lastUsedAt": shownTime(r.LastUsedAt), "previousValueExpiresAt": shownTime(r.PreviousExpiresAt), "previousValueUsedAt": shownTime(r.PreviousUsedAt),
 			"hint": r.Hint, "previousValueHint": r.PreviousHint, "createdBy": r.CreatedBy.String(),
 		})
 	case *transfer.Webhook:
-		return e.settings("webhook", r, line{
+		return e.settings("webhook", (*listed.Webhook)(&r.Webhook), line{
 			"id": r.ID, "url": r.URL, "events": r.Events, "active": r.Active, "offReason": r.OffReason, "balanceThreshold": shownThreshold(alerts.Amount(r.Threshold)),
 			"createdAt": shownTime(r.CreatedAt), "previousSecretExpiresAt": shownTime(r.PreviousSecretExpiresAt),
 			"firstDeliveredAt": shownTime(r.ProvenAt), "failingSince": shownTime(r.FailingSince),

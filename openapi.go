@@ -14,25 +14,16 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-// OpenAPI returns the OpenAPI 3.1 document of the API, as JSON: every route, status, code,
-// header and limit, and the events that webhooks receive. It describes a Handler with the
-// default [Config]; use [Handler.OpenAPI] for any other. The caller may modify the result.
-func OpenAPI() []byte { return bytes.Clone(openAPI) }
-
-// OpenAPI returns the document of this Handler. It has the prefix, scopes, event types, signature
-// header and limits of the [Config]. With the defaults it is byte for byte the document of the
-// function [OpenAPI]. The caller may modify the result.
+// OpenAPI returns the OpenAPI 3.1 document of this Handler, as JSON: every route, status, code,
+// header and limit, and the events that webhooks receive. It has the prefix, scopes, event types,
+// signature header and limits of the [Config]. With the defaults it is the file openapi.json of this
+// package. The caller may modify the result.
 func (h *Handler) OpenAPI() []byte { return bytes.Clone(h.document) }
 
-// OpenAPIHandler returns a handler that serves [OpenAPI] without authentication, to GET and
-// HEAD at any path. Caches may store the document but must revalidate it by its ETag.
-func OpenAPIHandler() http.Handler { return serveDocument(openAPI) }
-
-// OpenAPIHandler is like the function [OpenAPIHandler] for the document of this Handler.
-func (h *Handler) OpenAPIHandler() http.Handler { return serveDocument(h.document) }
-
-func serveDocument(document []byte) http.Handler {
-	sum := sha256.Sum256(document)
+// OpenAPIHandler returns a handler that serves [Handler.OpenAPI] without authentication, to GET
+// and HEAD at any path. Caches may store the document but must revalidate it by its ETag.
+func (h *Handler) OpenAPIHandler() http.Handler {
+	sum := sha256.Sum256(h.document)
 	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -45,6 +36,6 @@ func serveDocument(document []byte) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cache-Control", "no-cache")
 		header.Set("ETag", tag)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(document))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(h.document))
 	})
 }

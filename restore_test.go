@@ -155,7 +155,7 @@ func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string)
 		t.Fatal(err)
 	}
 	for _, task := range tasks {
-		end := storetest.Settlement{Task: task, Effect: storetest.Release}
+		end := storetest.Settlement{Task: task, Effect: storetest.Postpone}
 		if task.Event.ID == event {
 			end.Effect, end.Attempt = driver.Deliver, webhooks.Attempt{Number: 1, StartedAt: task.Webhook.CreatedAt, Status: 200}
 		}

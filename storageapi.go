@@ -104,6 +104,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -258,21 +259,19 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Scopes: %w", err)
 	}
-	keyOptions := []apikeys.Option{apikeys.WithScopes(vocabulary)}
-	webhookOptions := []webhooks.Option{webhooks.WithScopes(vocabulary)}
+	options := []driver.Option{driver.WithScopes(vocabulary)}
 	if config.Notify != nil {
-		keyOptions = append(keyOptions, apikeys.WithNotify())
-		webhookOptions = append(webhookOptions, webhooks.WithNotify())
+		options = append(options, driver.WithNotify())
 	}
 	config.Keys.Observe = observe.Join(config.Observe, config.Keys.Observe)
 	config.Webhooks.Observe = observe.Join(config.Observe, config.Webhooks.Observe)
-	keys, err := apikeys.New(config.Store, config.Keys, keyOptions...)
+	keys, err := apikeys.New(config.Store, config.Keys, options...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
 	}
 	hooksConfig := config.Webhooks
 	hooksConfig.Events = slices.Concat(alerts.Events(), hooksConfig.Events)
-	hooks, err := webhooks.New(config.Store, hooksConfig, webhookOptions...)
+	hooks, err := webhooks.New(config.Store, hooksConfig, options...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}

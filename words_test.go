@@ -38,7 +38,7 @@ var retiredWords = []retired{
 	{"respite", "outage", names, nil},
 	{"fly flights", "run; attempts in flight", names, nil},
 	{"landed landing landings", "finished", names, nil},
-	{"vacate vacated", "release", text, nil},
+	{"vacate vacated", "free", text, nil},
 	{"crew", "workerPool", text, nil},
 	{"keeper", "maintainer", text, nil},
 	{"hurry", "wake", text, nil},

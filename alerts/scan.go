@@ -79,7 +79,7 @@ func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 	if err != nil || wait > 0 {
 		return wait, err
 	}
-	if err := s.look(ctx, &at); err != nil {
+	if err := s.scanRest(ctx, &at); err != nil {
 		at.Claim = time.Time{} // another process may continue at once
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), hostcode.Grace)
 		defer cancel()
@@ -90,8 +90,8 @@ func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 	return at.Wait(s.service.now(), s.interval), err
 }
 
-// look checks the remaining files of the scan.
-func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
+// scanRest checks the remaining files of the scan.
+func (s *scanner) scanRest(ctx context.Context, at *alerting.Scan) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errors.New("panic in Config.Alerts.Files") // the value could hold secrets
@@ -107,7 +107,7 @@ func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 		}
 		next := file.Cursor
 		step.add(s.service, &file)
-		if step.looked < scanStep {
+		if step.files < scanStep {
 			continue
 		}
 		if err := s.report(ctx, &step); err != nil {
@@ -125,14 +125,14 @@ func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 
 // scanned is the result of a part of a scan.
 type scanned struct {
-	looked  int
+	files   int
 	due     map[string][]ExpiringFile // by account
 	refused int                       // files that break a rule
 	why     error                     // the error of the first refused file
 }
 
 func (s *scanned) add(service *AlertService, f *StoredFile) {
-	s.looked++
+	s.files++
 	err := input.Account(f.Account)
 	isDue := false
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/internal/listed"
 )
 
 // entry returns a new audit entry about an action on a key, with the key's current name. IDs
@@ -31,7 +32,7 @@ func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) a
 		n.Until = after.PreviousExpiresAt
 		return n
 	}
-	changed := fields.Changed(before, after)
+	changed := fields.Changed((*listed.Key)(before), (*listed.Key)(after))
 	if len(changed) == 0 {
 		return audit.Entry{}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -21,7 +22,7 @@ func TestExpiringKeysAreToldOfOnce(t *testing.T) {
 	store, clock := memory.New(), testclock.At(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	var services []*apikeys.KeyService
 	for range 2 {
-		s, err := apikeys.New(store, apikeys.Config{Now: clock.Now}, apikeys.WithNotify())
+		s, err := apikeys.New(store, apikeys.Config{Now: clock.Now}, driver.WithNotify())
 		if err != nil {
 			t.Fatal(err)
 		}

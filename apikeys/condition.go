@@ -8,6 +8,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/internal/listed"
 )
 
 // A Condition decides whether a key may change from before to after. before is the zero Key for a
@@ -85,7 +86,7 @@ func (s *KeyService) ask(ctx context.Context, account, keyID string, condition C
 		return nil, err
 	}
 	return func(key Key) error {
-		if !fields.Equal(&key, &found, fields.Conditioned) {
+		if !fields.Equal((*listed.Key)(&key), (*listed.Key)(&found), fields.Conditioned) {
 			return errChanged
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -87,7 +88,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err := params.If.ask(Key{}, key); err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
 	}
-	fingerprint, limit := fields.Sum(&key, fields.Created), apierr.LimitError{Resource: "API keys", Limit: s.maxCount, Limited: params.By.Limited}
+	fingerprint, limit := fields.Sum((*listed.Key)(&key), fields.Created), apierr.LimitError{Resource: "API keys", Limit: s.maxCount, Limited: params.By.Limited}
 	if limit.Limited {
 		limit.Limit = input.LimitedCount(s.maxCount)
 	}

@@ -64,30 +64,11 @@ type KeyService struct {
 	uses     uses
 }
 
-// An Option configures [New]. Package storageapi passes the same options to all its services.
-type Option func(*settings)
-
-type settings struct {
-	scopes *scopes.Vocabulary
-	notify bool
-}
-
-// WithScopes adds the host's own scopes to those in section 5 of docs/spec.md.
-func WithScopes(vocabulary *scopes.Vocabulary) Option {
-	return func(s *settings) { s.scopes = vocabulary }
-}
-
-// WithNotify keeps new audit entries pending until [audit.Config.Notify] has accepted them.
-func WithNotify() Option { return func(s *settings) { s.notify = true } }
-
 // New returns a KeyService that keeps its keys in store. The caller closes the store, after the
 // service. New starts no background work. It returns an error for a nil store, and a
 // [*apierr.ValidationError] for an invalid config.
-func New(store driver.KeyStore, config Config, options ...Option) (*KeyService, error) {
-	var wired settings
-	for _, option := range options {
-		option(&wired)
-	}
+func New(store driver.KeyStore, config Config, options ...driver.Option) (*KeyService, error) {
+	shared := driver.Apply(options)
 	if store == nil {
 		return nil, errors.New("apikeys: nil Store")
 	}
@@ -115,9 +96,9 @@ func New(store driver.KeyStore, config Config, options ...Option) (*KeyService, 
 		legacy:   legacies,
 		prefix:   config.Prefix,
 		maxCount: config.MaxPerAccount,
-		scopes:   wired.scopes,
+		scopes:   shared.Scopes,
 		now:      config.Now,
-		notify:   wired.notify,
+		notify:   shared.Notify,
 		observer: observing.NewChanges(config.Observe, config.Logger),
 		uses:     uses{store: store, log: config.Logger, closing: make(chan struct{}), writing: make(chan struct{}, 1)},
 	}, nil

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/testhook"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -260,10 +259,6 @@ func (u *uses) pause(ctx context.Context, d time.Duration) {
 	case <-u.closing:
 	case <-ctx.Done():
 	}
-}
-
-func init() {
-	testhook.WriteUses = func(service any) { _ = service.(*KeyService).WriteUses(context.Background()) }
 }
 
 // close writes the pending uses once and ends recording. A running write continues without

@@ -256,7 +256,7 @@ func set(t *testing.T, names string) scopes.Set {
 	if names == "*" {
 		return scopes.All()
 	}
-	parsed, err := scopes.ParseSet(strings.Fields(names))
+	parsed, err := new(scopes.Vocabulary).ParseSet(strings.Fields(names))
 	if err != nil {
 		t.Fatal(err)
 	}

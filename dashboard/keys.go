@@ -8,6 +8,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 )
 
 // pageSize is the number of keys or deliveries on a page.
@@ -91,7 +92,7 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 
 // keyVersion is the version of a key's value.
 func keyVersion(key *apikeys.Key) string {
-	sum := fields.Sum(key, fields.Value)
+	sum := fields.Sum((*listed.Key)(key), fields.Value)
 	return version("key", key.ID, string(sum[:]))
 }
 

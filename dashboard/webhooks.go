@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -102,7 +103,7 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 
 // webhookVersion is the version of the fields that the forms of a webhook change.
 func webhookVersion(w *webhooks.Webhook) string {
-	sum := fields.Sum(w, fields.Created|fields.Value)
+	sum := fields.Sum((*listed.Webhook)(w), fields.Created|fields.Value)
 	return version("webhook", w.ID, string(sum[:]))
 }
 

@@ -1,7 +1,8 @@
 // Package scopes defines the permissions of API keys: the thirteen scopes in section 5 of
 // docs/spec.md, scopes declared by a host, and sets of scopes.
 //
-//	granted, err := scopes.ParseSet([]string{"files:write", "files:read"})
+//	vocabulary, err := scopes.NewVocabulary()
+//	granted, err := vocabulary.ParseSet([]string{"files:write", "files:read"})
 //	granted.Has(scopes.FilesRead)                 // true
 //	granted.Covers(scopes.Of(scopes.AccountRead)) // false
 //

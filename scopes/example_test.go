@@ -8,8 +8,13 @@ import (
 )
 
 func Example() {
+	vocabulary, err := scopes.NewVocabulary(scopes.Declaration{Scope: "teams:read", Description: "List teams"})
+	if err != nil {
+		panic(err)
+	}
+
 	// The scopes in the client's order.
-	granted, err := scopes.ParseSet([]string{"files:write", "files:read", "files:write"})
+	granted, err := vocabulary.ParseSet([]string{"files:write", "files:read", "files:write"})
 	if err != nil {
 		panic(err)
 	}
@@ -19,7 +24,7 @@ func Example() {
 	// A key may create keys that can do no more than it can.
 	fmt.Println(granted.Covers(scopes.Of(scopes.FilesRead)), granted.Covers(scopes.All()))
 
-	_, err = scopes.ParseSet([]string{"files:read", "files:*"})
+	_, err = vocabulary.ParseSet([]string{"files:read", "files:*"})
 	fmt.Println(err)
 
 	// Output:
@@ -36,9 +41,9 @@ func ExampleSet_UnmarshalJSON() {
 		panic(err)
 	}
 	for scope := range request.Scopes.All() {
-		fmt.Printf("%s: %s\n", scope, scope.Description())
+		fmt.Println(scope)
 	}
 	// Output:
-	// secrets:read: Read secrets
-	// account:read: Read account info and usage
+	// secrets:read
+	// account:read
 }

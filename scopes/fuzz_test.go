@@ -17,7 +17,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("files:*")
 	f.Add("files:read\x00")
 	f.Fuzz(func(t *testing.T, name string) {
-		s, err := scopes.Parse(name)
+		s, err := plain.Parse(name)
 		if err != nil {
 			if s != "" || !errors.Is(err, scopes.ErrUnknown) || len(err.Error()) > 400 {
 				t.Errorf("Parse(%q) = %v, %v", name, s, err)
@@ -37,8 +37,8 @@ func FuzzParseSet(f *testing.F) {
 	f.Add("files:read,files:read,nope,account:read")
 	f.Fuzz(func(t *testing.T, list string) {
 		names := strings.Split(list, ",")
-		set, err := scopes.ParseSet(names)
-		isUnknown := func(name string) bool { _, err := scopes.Parse(name); return err != nil }
+		set, err := plain.ParseSet(names)
+		isUnknown := func(name string) bool { _, err := plain.Parse(name); return err != nil }
 		if slices.ContainsFunc(names, isUnknown) {
 			if !errors.Is(err, scopes.ErrUnknown) || !set.IsEmpty() {
 				t.Errorf("ParseSet(%q) = %q, %v", names, set, err)

@@ -90,9 +90,6 @@ func number(s Scope) int {
 // [errors.Is].
 var ErrUnknown = errors.New("unknown scope")
 
-// Parse is [Vocabulary.Parse] for only the scopes in section 5 of docs/spec.md.
-func Parse(name string) (Scope, error) { return (*Vocabulary)(nil).Parse(name) }
-
 // quote quotes untrusted input, limited to 32 bytes.
 func quote(name string) string {
 	const most = 32
@@ -132,10 +129,6 @@ func (s Scope) Area() string {
 
 // String returns the scope's name.
 func (s Scope) String() string { return string(s) }
-
-// Description returns the description of the scope in section 5 of docs/spec.md, or "" for
-// any other scope. For a host's scopes use [Vocabulary.Description].
-func (s Scope) Description() string { return specified[number(s)].Description }
 
 // MarshalText implements [encoding.TextMarshaler]. For a malformed scope, such as the zero
 // Scope, it returns an error that wraps [ErrUnknown].

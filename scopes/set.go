@@ -28,7 +28,7 @@ type Set struct {
 
 // Of returns the set of the given scopes in their order, without duplicates. It is meant for
 // constants, and panics if a scope is malformed, such as the zero Scope. Use [FromNames] or
-// [ParseSet] for names from input.
+// [Vocabulary.ParseSet] for names from input.
 func Of(members ...Scope) Set {
 	var set Set
 	for _, s := range members {
@@ -45,9 +45,6 @@ func All() Set {
 	}
 	return set
 }
-
-// ParseSet is [Vocabulary.ParseSet] for only the scopes in section 5 of docs/spec.md.
-func ParseSet(names []string) (Set, error) { return (*Vocabulary)(nil).ParseSet(names) }
 
 // FromNames returns the set of the named scopes in their order. Duplicates count once, at
 // their first position. It needs no [Vocabulary], so stores and programs that read granted

@@ -28,7 +28,7 @@ func TestParseSet(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			set, err := scopes.ParseSet(test.names)
+			set, err := plain.ParseSet(test.names)
 			if err != nil || set.String() != test.want {
 				t.Errorf("got %q, %v, want %q", set, err, test.want)
 			}
@@ -37,7 +37,7 @@ func TestParseSet(t *testing.T) {
 }
 
 func TestParseSetNamesEveryUnknownScope(t *testing.T) {
-	set, err := scopes.ParseSet([]string{"files:read", "nope", "account:read", "files:*"})
+	set, err := plain.ParseSet([]string{"files:read", "nope", "account:read", "files:*"})
 	if !errors.Is(err, scopes.ErrUnknown) || !set.IsEmpty() {
 		t.Fatalf("got %q, %v", set, err)
 	}

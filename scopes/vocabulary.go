@@ -76,7 +76,7 @@ func (v *Vocabulary) Description(s Scope) string {
 	if v != nil && number(s) == 0 {
 		return v.permits[s]
 	}
-	return s.Description()
+	return specified[number(s)].Description
 }
 
 // All returns all scopes: first the scopes in section 5 of docs/spec.md in its order, then

@@ -81,7 +81,7 @@ func TestVocabularyHasWhatIsDeclared(t *testing.T) {
 	if s, err := v.Parse("teams:write"); s != "teams:write" || err != nil || v.Description(s) != "Change teams" || s.Area() != "teams" {
 		t.Errorf("got %q, %v, %q", s, err, v.Description(s))
 	}
-	if _, err := scopes.Parse("teams:write"); !errors.Is(err, scopes.ErrUnknown) {
+	if _, err := plain.Parse("teams:write"); !errors.Is(err, scopes.ErrUnknown) {
 		t.Errorf("what one vocabulary has, another has: %v", err)
 	}
 }

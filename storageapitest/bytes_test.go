@@ -61,9 +61,9 @@ func TestSameBytes(t *testing.T) {
 		return tap.take()
 	}
 
-	testhook.DialThrough(api.Webhooks, func(ctx context.Context, _, _ string) (net.Conn, error) {
+	testhook.SetNetwork(api.Webhooks, testhook.Network{TLS: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
-	}, false)
+	}})
 	event := webhooks.Event{ID: "evt_1", Account: "acct_1", Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := api.Webhooks.Publish(t.Context(), event); err != nil {
 		t.Fatal(err)
@@ -73,10 +73,10 @@ func TestSameBytes(t *testing.T) {
 	kit := storageapitest.New(t, storageapitest.Handler(api))
 	receiver := kit.Receiver("hooks.example.com")
 	receiver.Trust(webhook.Secret)
-	testhook.DialThrough(api.Webhooks, func(ctx context.Context, network, address string) (net.Conn, error) {
+	testhook.SetNetwork(api.Webhooks, testhook.Network{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := kit.Dial(ctx, network, address)
 		return tapped{conn, &tap, true}, err
-	}, true)
+	}})
 	if err := api.Webhooks.Redeliver(t.Context(), "acct_1", webhook.ID, "evt_1"); err != nil {
 		t.Fatal(err)
 	}

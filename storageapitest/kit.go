@@ -79,7 +79,7 @@ func New(t testing.TB, opts ...Option) *Kit {
 	if k.API == nil {
 		k.API = newHandler(t, o.config)
 	}
-	testhook.DialThrough(k.API.Webhooks, k.network.dial, true)
+	testhook.SetNetwork(k.API.Webhooks, testhook.Network{Dial: k.network.dial})
 	testhook.Seed(k.API.Webhooks, o.seed)
 	k.header = k.API.Webhooks.SignatureHeader()
 	t.Cleanup(k.network.close)

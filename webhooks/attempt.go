@@ -22,7 +22,9 @@ type sender struct {
 
 func newSender(guard *outbound.Guard, config Config) *sender {
 	return &sender{
-		client:  outbound.New(guard, config.Outbound.RootCAs, config.Outbound.MaxIdleConns),
+		client: outbound.New(outbound.Config{
+			Dial: guard.Dial, RootCAs: config.Outbound.RootCAs, MaxIdle: config.Outbound.MaxIdleConns,
+		}),
 		header:  http.CanonicalHeaderKey(config.SignatureHeader),
 		timeout: config.Outbound.Timeout,
 		now:     config.Now,

@@ -7,6 +7,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/listed"
 )
 
 // An entryMaker makes audit entries about webhooks.
@@ -43,7 +44,7 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 		n.Until = after.PreviousSecretExpiresAt
 		return n
 	}
-	changed := fields.Changed(before, after)
+	changed := fields.Changed((*listed.Webhook)(before), (*listed.Webhook)(after))
 	if len(changed) == 0 {
 		return audit.Entry{}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -98,7 +99,7 @@ func TestAuditEntriesOfFailing(t *testing.T) {
 		if actions(list) != "webhook.off webhook.off" || list[0].Reason != "failing" || list[0].Since.IsZero() {
 			t.Errorf("told %+v", list)
 		}
-	}, webhooks.WithNotify())
+	}, driver.WithNotify())
 }
 
 // A gone receiver causes one audit entry, even if several attempts get 410.
@@ -112,7 +113,7 @@ func TestAuditEntryOfGone(t *testing.T) {
 		if actions(list) != "webhook.created webhook.off" || list[1].Reason != "gone" {
 			t.Errorf("told %+v", list)
 		}
-	}, webhooks.WithNotify())
+	}, driver.WithNotify())
 }
 
 // A failure of the store causes one audit entry once the store can be written again.
@@ -140,5 +141,5 @@ func TestAuditEntryOfTheStore(t *testing.T) {
 		if n := list[0]; n.Since.Sub(begun) > time.Minute || n.Until.Sub(begun) < time.Hour || n.Until.Sub(begun) > time.Hour+2*time.Minute {
 			t.Errorf("from %v to %v", n.Since.Sub(begun), n.Until.Sub(begun))
 		}
-	}, webhooks.WithNotify())
+	}, driver.WithNotify())
 }

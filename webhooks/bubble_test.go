@@ -33,7 +33,7 @@ type dialer = func(ctx context.Context, network, address string) (net.Conn, erro
 
 // inBubble runs test. The handler answers for every name of example.com, and may sleep. There is
 // no TLS, which would take most of the time.
-func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble), options ...webhooks.Option) {
+func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble), options ...driver.Option) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
 		b := &bubble{T: t, store: newFlaky(), logs: &testlog.Book{}}
@@ -45,11 +45,10 @@ func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, te
 }
 
 // newService returns a service that reaches the bubble's receivers.
-func (b *bubble) newService(store driver.WebhookStore, config webhooks.Config, options ...webhooks.Option) *webhooks.WebhookService {
+func (b *bubble) newService(store driver.WebhookStore, config webhooks.Config, options ...driver.Option) *webhooks.WebhookService {
 	b.Helper()
 	config.Logger = b.logs.Logger()
 	service := newService(b, store, config, options...)
-	service.SpeakPlain()
 	service.DialThrough(b.dial)
 	return service
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/internal/listed"
 )
 
 // A Condition decides whether a webhook may change from before to after. before is the zero
@@ -46,7 +47,7 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 				}
 			}
 			old := *w
-			fields.Copy(&old)
+			fields.Copy((*listed.Webhook)(&old))
 			apply(w)
 			stored = s.entries.change(ctx, &old, w)
 			*entry = stored
@@ -86,7 +87,7 @@ func (s *WebhookService) ask(ctx context.Context, account, webhookID string, con
 		return nil, err
 	}
 	return func(w Webhook) error {
-		if !fields.Equal(&w, &found, fields.Conditioned) {
+		if !fields.Equal((*listed.Webhook)(&w), (*listed.Webhook)(&found), fields.Conditioned) {
 			return errChanged
 		}
 		return nil

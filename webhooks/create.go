@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -88,7 +89,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err := params.If.ask(Webhook{}, webhook); err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
-	fingerprint, limit := fields.Sum(&webhook, fields.Created), apierr.LimitError{Resource: "webhooks", Limit: s.maxCount, Limited: params.By.Limited}
+	fingerprint, limit := fields.Sum((*listed.Webhook)(&webhook), fields.Created), apierr.LimitError{Resource: "webhooks", Limit: s.maxCount, Limited: params.By.Limited}
 	if limit.Limited {
 		limit.Limit = input.LimitedCount(s.maxCount)
 	}

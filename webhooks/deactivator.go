@@ -41,14 +41,14 @@ func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 	if warned.IsZero() { // the host is warned at half the time, or now if that is past
 		warned = d.config.Now()
 	}
-	if told := warned.Add(d.entry()); told.After(at) {
-		return told
+	if earliest := warned.Add(d.entry()); earliest.After(at) {
+		return earliest
 	}
 	return at
 }
 
-// look checks some of the webhooks that have failed for a long time.
-func (d *deactivator) look(ctx context.Context) (more bool, err error) {
+// check evaluates some of the webhooks that have failed for a long time.
+func (d *deactivator) check(ctx context.Context) (more bool, err error) {
 	if d.config.Retry.DisableAfter < 0 {
 		return false, nil
 	}
@@ -60,7 +60,7 @@ func (d *deactivator) look(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	for i := range list {
-		if err := d.judge(ctx, &list[i], now, sure); err != nil {
+		if err := d.evaluate(ctx, &list[i], now, sure); err != nil {
 			return false, err
 		}
 	}
@@ -80,20 +80,20 @@ func (d *deactivator) doubt() time.Duration {
 }
 
 // errOther reports that a webhook has changed since it was read.
-var errOther = errors.New("the webhook is not as it was when it was judged")
+var errOther = errors.New("the webhook has changed since it was read")
 
-// judge warns the host about a webhook, or disables the webhook, if it is time. It does neither
+// evaluate warns the host about a webhook, or disables the webhook, if it is time. It does neither
 // if the webhook has changed since it was read, for example by a successful attempt.
-func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time.Time) error {
-	warns := judged.WarnedAt.IsZero()
-	if !warns && (sure.Sub(judged.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(judged.WarnedAt) < d.entry()) {
+func (d *deactivator) evaluate(ctx context.Context, read *Webhook, now, sure time.Time) error {
+	warns := read.WarnedAt.IsZero()
+	if !warns && (sure.Sub(read.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(read.WarnedAt) < d.entry()) {
 		return nil
 	}
 	var stored audit.Entry
-	changed, err := d.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook, entry *audit.Entry) error {
+	changed, err := d.store.UpdateWebhook(ctx, read.Account, read.ID, func(current *Webhook, entry *audit.Entry) error {
 		switch {
-		case !current.Claimable() || !current.FailedAgain || current.URL != judged.URL,
-			!current.FailingSince.Equal(judged.FailingSince), !current.WarnedAt.Equal(judged.WarnedAt):
+		case !current.Claimable() || !current.FailedAgain || current.URL != read.URL,
+			!current.FailingSince.Equal(read.FailingSince), !current.WarnedAt.Equal(read.WarnedAt):
 			return errOther
 		case warns:
 			current.WarnedAt = now
@@ -110,7 +110,7 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 	switch {
 	case errors.Is(err, errOther), errors.Is(err, apierr.ErrNotFound):
 		return nil
-	case err != nil && !d.happened(ctx, judged, warns, now, &changed):
+	case err != nil && !d.happened(ctx, read, warns, now, &changed):
 		return err
 	}
 	message := "storageapi: webhook turned off: its attempts have all failed for too long"
@@ -124,9 +124,9 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 
 // happened reports whether the change was stored although the store returned an error. It reads
 // the webhook's current state into changed.
-func (d *deactivator) happened(ctx context.Context, judged *Webhook, warns bool, now time.Time, changed *Webhook) bool {
+func (d *deactivator) happened(ctx context.Context, read *Webhook, warns bool, now time.Time, changed *Webhook) bool {
 	var err error
-	if *changed, err = d.store.WebhookByID(ctx, judged.Account, judged.ID); err != nil {
+	if *changed, err = d.store.WebhookByID(ctx, read.Account, read.ID); err != nil {
 		return false
 	}
 	return warns && changed.WarnedAt.Equal(now) || !warns && changed.OffReason == OffFailing

@@ -34,7 +34,7 @@ type dispatcher struct {
 	// The run loop owns these buffers.
 	claimed  []*inflight          // reused by claims
 	refs     []driver.DeliveryRef // reused by claims
-	finished []*inflight          // reused by release
+	finished []*inflight          // reused by freeSlots
 	free     []*inflight          // recorded, for reuse
 }
 
@@ -117,7 +117,7 @@ func (d *dispatcher) deliver(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case f := <-finished:
-				d.release(f, finished, settler.results)
+				d.freeSlots(f, finished, settler.results)
 			case batch := <-settler.recorded:
 				d.recorded(batch)
 			case batch := <-settler.rejected:
@@ -140,7 +140,7 @@ func (d *dispatcher) deliver(ctx context.Context) {
 			tooLate = nil
 			d.scheduler.CancelAll()
 		case f := <-finished:
-			d.release(f, finished, settler.results)
+			d.freeSlots(f, finished, settler.results)
 		case batch := <-settler.recorded:
 			d.recorded(batch)
 		case batch := <-settler.rejected:
@@ -149,9 +149,9 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	}
 }
 
-// release frees the slots of f and of all other finished attempts, and passes them on to be
+// freeSlots frees the slots of f and of all other finished attempts, and passes them on to be
 // recorded. Other attempts may use the slots meanwhile.
-func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results chan<- *inflight) {
+func (d *dispatcher) freeSlots(f *inflight, finished <-chan *inflight, results chan<- *inflight) {
 	runtime.Gosched() // lets attempts that are about to finish share a claim
 	batch := append(d.finished[:0], f)
 	for more := true; more; {
@@ -164,10 +164,10 @@ func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results cha
 	}
 	for _, f := range batch {
 		s := &f.settlement
-		d.scheduler.Observe(&f.slot, s.shows(), s.Attempt.Duration)
+		d.scheduler.Observe(&f.slot, s.evidence(), s.Attempt.Duration)
 	}
 	for _, f := range batch {
-		d.scheduler.Release(&f.slot, f.settlement.Deactivate != "")
+		d.scheduler.FreeSlot(&f.slot, f.settlement.Deactivate != "")
 	}
 	for _, f := range batch {
 		results <- f

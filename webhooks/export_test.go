@@ -3,15 +3,13 @@ package webhooks
 import (
 	"context"
 	"net"
+
+	"github.com/storageapi/storageapi/internal/testhook"
 )
 
-// DialThrough makes the service reach its receivers through dial, bypassing the guard. In a
-// bubble of testing/synctest the receivers must be in memory.
+// DialThrough makes the service reach its receivers through dial, without TLS, bypassing the guard.
+// In a bubble of testing/synctest the receivers must be in memory. If dial is nil, the service
+// dials as usual.
 func (s *WebhookService) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	s.dispatcher.sender.client.DialThrough(dial)
-}
-
-// SpeakPlain makes the service speak HTTP without TLS.
-func (s *WebhookService) SpeakPlain() {
-	s.dispatcher.sender.client.SpeakPlain()
+	setNetwork(s, testhook.Network{Dial: dial})
 }

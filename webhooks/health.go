@@ -85,7 +85,7 @@ func (s *WebhookService) Health(ctx context.Context) Health {
 		LastRound: a.at(&a.round), LastClaim: a.at(&a.claimed), LastAttempt: a.at(&a.attempt),
 		WriteError: a.writeError(run.state), Halted: d.halt.cause(),
 	}
-	h.OldestDue, h.ReadError = s.asker.ask(ctx)
+	h.OldestDue, h.ReadError = s.storeCheck.result(ctx)
 	if f := a.last.Load(); f != nil {
 		h.LastError, h.LastErrorAt = f.err, f.at
 	}
@@ -106,51 +106,51 @@ func (a *activity) writeError(state RunState) error {
 }
 
 const (
-	answerGood = time.Second            // how long a result of the store is reused
-	answerIn   = 700 * time.Millisecond // maximum wait: Kubernetes gives a probe a second
+	checkReuse = time.Second            // how long a result of the store is reused
+	checkWait  = 700 * time.Millisecond // maximum wait: Kubernetes gives a probe a second
 )
 
-// An asker queries the store for the fields of [Health] that depend on it.
-type asker struct {
+// A storeCheck queries the store for the fields of [Health] that depend on it.
+type storeCheck struct {
 	store     driver.WebhookStore
 	scheduler *scheduler.Scheduler
 	mu        sync.Mutex
-	last      *answer
+	last      *checkResult
 }
 
-// An answer holds the result of a query of the store. It is complete once done is closed.
-type answer struct {
-	asked time.Time
+// A checkResult holds the result of a query of the store. It is complete once done is closed.
+type checkResult struct {
+	begun time.Time
 	done  chan struct{}
 	wait  time.Duration
 	err   error
 }
 
-// ask returns the result of the running query, or the last result if it is recent, or else of a
-// new query. While the store hangs, ask starts no further query, so a hanging store costs one
+// result returns the result of the running query, or the last result if it is recent, or else of a
+// new query. While the store hangs, it starts no further query, so a hanging store costs one
 // goroutine.
-func (k *asker) ask(ctx context.Context) (time.Duration, error) {
+func (k *storeCheck) result(ctx context.Context) (time.Duration, error) {
 	k.mu.Lock()
 	a := k.last
-	if a == nil || a.over() && time.Since(a.asked) >= answerGood {
-		a = &answer{asked: time.Now(), done: make(chan struct{})}
+	if a == nil || a.over() && time.Since(a.begun) >= checkReuse {
+		a = &checkResult{begun: time.Now(), done: make(chan struct{})}
 		k.last = a
 		go k.fetch(a)
 	}
 	k.mu.Unlock()
 	if !a.over() {
-		timed, cancel := context.WithTimeout(ctx, answerIn)
+		timed, cancel := context.WithTimeout(ctx, checkWait)
 		defer cancel()
 		select {
 		case <-a.done:
 		case <-timed.Done():
-			return 0, fmt.Errorf("the store has not answered for %v", time.Since(a.asked).Round(time.Millisecond))
+			return 0, fmt.Errorf("the store has not answered for %v", time.Since(a.begun).Round(time.Millisecond))
 		}
 	}
 	return a.wait, a.err
 }
 
-func (k *asker) fetch(a *answer) {
+func (k *storeCheck) fetch(a *checkResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	if a.err = k.store.Ping(ctx); a.err == nil {
@@ -159,7 +159,7 @@ func (k *asker) fetch(a *answer) {
 	close(a.done)
 }
 
-func (a *answer) over() bool {
+func (a *checkResult) over() bool {
 	select {
 	case <-a.done:
 		return true

@@ -32,7 +32,7 @@ var (
 	onBalance  = []webhooks.EventType{alerts.TypeBalanceLow}
 )
 
-func newService(tb testing.TB, store driver.WebhookStore, config webhooks.Config, options ...webhooks.Option) *webhooks.WebhookService {
+func newService(tb testing.TB, store driver.WebhookStore, config webhooks.Config, options ...driver.Option) *webhooks.WebhookService {
 	tb.Helper()
 	config.Events = slices.Concat(alerts.Events(), config.Events)
 	service, err := webhooks.New(store, config, options...)

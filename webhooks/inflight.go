@@ -27,13 +27,13 @@ func (d *dispatcher) run(f *inflight) {
 	}
 	res := d.sender.attempt(&f.Canceler, &f.settlement.Task)
 	f.End()
-	d.judge(&f.settlement, res)
-	d.heed(res)
+	d.decide(&f.settlement, res)
+	d.noteReachability(res)
 }
 
-// heed pauses or resumes claims after an attempt that shows whether this host can reach any
+// noteReachability pauses or resumes claims after an attempt that shows whether this host can reach any
 // receiver.
-func (d *dispatcher) heed(res result) {
+func (d *dispatcher) noteReachability(res result) {
 	switch {
 	case res.canceled, res.fault == outbound.Busy:
 	case res.fault != outbound.Theirs:
@@ -47,8 +47,8 @@ func (d *dispatcher) heed(res result) {
 	}
 }
 
-// shows returns the outcome from which the limiter learns about the receiver.
-func (s *settlement) shows() scheduler.Outcome {
+// evidence returns what the limiter learns about the receiver.
+func (s *settlement) evidence() scheduler.Evidence {
 	switch {
 	case s.delivers():
 		return scheduler.Success

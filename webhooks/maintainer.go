@@ -64,7 +64,7 @@ func (m *maintainer) run(ctx context.Context) {
 	trial := time.NewTicker(trialInterval)
 	defer trial.Stop()
 	for {
-		steps := []maintenance{{"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}, {"tell of its failing", m.tellRecovered}}
+		steps := []maintenance{{"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.check}, {"tell of its failing", m.tellRecovered}}
 		for len(steps) > 0 { // steps take turns, so that none blocks the others
 			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
 			select {

@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/testlog"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -54,13 +55,13 @@ var (
 )
 
 // withTeams returns a Config that declares the event, and the Option that declares its scope.
-func withTeams(tb testing.TB) (webhooks.Config, webhooks.Option) {
+func withTeams(tb testing.TB) (webhooks.Config, driver.Option) {
 	tb.Helper()
 	vocabulary, err := scopes.NewVocabulary(readTeams)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return webhooks.Config{Events: []webhooks.EventDeclaration{declaredTeam}}, webhooks.WithScopes(vocabulary)
+	return webhooks.Config{Events: []webhooks.EventDeclaration{declaredTeam}}, driver.WithScopes(vocabulary)
 }
 
 func newTeamService(tb testing.TB) *webhooks.WebhookService {

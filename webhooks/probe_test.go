@@ -34,7 +34,6 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook we
 				o := &outage{hangs: hangs, gauge: newGauge()}
 				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &testlog.Book{}}
 				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Logger: b.logs.Logger()})
-				b.service.SpeakPlain()
 				b.service.DialThrough(b.serve(o.handle))
 				webhook := b.subscribe("a")
 				var events []string

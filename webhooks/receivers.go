@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
@@ -49,7 +50,7 @@ func newReceiver(webhook *Webhook, header string, at time.Time) (*receiver, erro
 // is reports whether r is still valid for the webhook at the given time.
 func (r *receiver) is(webhook *Webhook, at time.Time) bool {
 	if last := r.webhook.Load(); last != webhook {
-		if !fields.Equal(last, webhook, fields.Sent) {
+		if !fields.Equal((*listed.Webhook)(last), (*listed.Webhook)(webhook), fields.Sent) {
 			return false
 		}
 		r.webhook.Store(webhook)

@@ -62,7 +62,7 @@ func (r *reporter) logUnsupported(s *settlement) {
 
 // attempted reports an attempt to the Observer.
 func (r *reporter) attempted(s *settlement) {
-	if r.observer.Attempted != nil && !s.Release {
+	if r.observer.Attempted != nil && !s.Postponed {
 		r.tellAttempted(s)
 	}
 }
@@ -160,7 +160,7 @@ func (r *reporter) isOff(s *settlement) bool {
 
 func (r *reporter) count(s *settlement) {
 	switch {
-	case s.Release:
+	case s.Postponed:
 	case s.Effect == driver.Deliver:
 		r.delivered.Add(1)
 	case s.Effect == driver.Retry:
@@ -172,8 +172,8 @@ func (r *reporter) count(s *settlement) {
 }
 
 // resultOf returns the observe.Result for an effect.
-func resultOf(outcome driver.Effect) observe.Result {
-	switch outcome {
+func resultOf(effect driver.Effect) observe.Result {
+	switch effect {
 	case driver.Deliver:
 		return observe.Delivered
 	case driver.GiveUp:
@@ -186,7 +186,7 @@ func resultOf(outcome driver.Effect) observe.Result {
 func (r *reporter) logAttempt(s *settlement) {
 	level, message := slog.LevelDebug, "storageapi: webhook delivered"
 	switch {
-	case s.Release:
+	case s.Postponed:
 		message = "storageapi: webhook attempt cut short"
 	case s.Effect == driver.GiveUp:
 		level, message = slog.LevelWarn, "storageapi: webhook delivery given up"

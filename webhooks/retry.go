@@ -33,16 +33,16 @@ func isUnsupported(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, signing.ErrSealed)
 }
 
-// judge decides the outcome of a delivery after an attempt.
-func (d *dispatcher) judge(s *settlement, res result) {
+// decide determines the outcome of a delivery after an attempt.
+func (d *dispatcher) decide(s *settlement, res result) {
 	s.Attempt = res.attempt
 	switch {
 	case isUnsupported(s.Task.Err):
-		s.Release, s.RetryAfter = true, unsupportedRetry
+		s.Postponed, s.RetryAfter = true, unsupportedRetry
 	case res.attempt.Error == "":
 		s.Effect = driver.Deliver
 	case res.canceled, res.fault != outbound.Theirs:
-		s.Release = true
+		s.Postponed = true
 	case res.gone:
 		s.Effect, s.Deactivate = driver.GiveUp, OffGone
 	default:

@@ -13,7 +13,6 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/observe"
-	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 	"github.com/storageapi/storageapi/webhooks/internal/testgate"
@@ -39,34 +38,15 @@ type WebhookService struct {
 	maintainer *maintainer
 	tests      testgate.Gate
 	running    atomic.Bool
-	asker      asker // for Health
+	storeCheck storeCheck // for Health
 	onChange   []func(context.Context, Webhook)
 }
-
-// An Option configures [New]. Package storageapi passes the same options to all its services.
-type Option func(*settings)
-
-type settings struct {
-	scopes *scopes.Vocabulary
-	notify bool
-}
-
-// WithScopes adds the host's own scopes to those in section 5 of docs/spec.md.
-func WithScopes(vocabulary *scopes.Vocabulary) Option {
-	return func(s *settings) { s.scopes = vocabulary }
-}
-
-// WithNotify keeps new audit entries pending until [audit.Config.Notify] has accepted them.
-func WithNotify() Option { return func(s *settings) { s.notify = true } }
 
 // New returns a WebhookService that keeps its records in store. The caller closes the store after
 // Run has returned. New starts nothing: see [WebhookService.Run]. The error names the invalid
 // field of config.
-func New(store driver.WebhookStore, config Config, options ...Option) (*WebhookService, error) {
-	var wired settings
-	for _, option := range options {
-		option(&wired)
-	}
+func New(store driver.WebhookStore, config Config, options ...driver.Option) (*WebhookService, error) {
+	shared := driver.Apply(options)
 	if store == nil {
 		return nil, errors.New("webhooks: nil Store")
 	}
@@ -74,12 +54,12 @@ func New(store driver.WebhookStore, config Config, options ...Option) (*WebhookS
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
-	events, err := newVocabulary(config.Events, wired.scopes)
+	events, err := newVocabulary(config.Events, shared.Scopes)
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
 	guard := outbound.NewGuard(config.Outbound.AllowNetworks, config.Outbound.AllowHosts)
-	dispatcher := newDispatcher(store, newSender(guard, config), config, wired.notify)
+	dispatcher := newDispatcher(store, newSender(guard, config), config, shared.Notify)
 	s := &WebhookService{
 		store:      store,
 		guard:      guard,
@@ -90,7 +70,7 @@ func New(store driver.WebhookStore, config Config, options ...Option) (*WebhookS
 		trace:      config.TraceContext,
 		dispatcher: dispatcher,
 		entries:    dispatcher.entries,
-		asker:      asker{store: store, scheduler: dispatcher.scheduler},
+		storeCheck: storeCheck{store: store, scheduler: dispatcher.scheduler},
 	}
 	for _, warning := range store.Capabilities().Warnings {
 		config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)

@@ -69,7 +69,7 @@ func (s *settling) settle(ctx context.Context) error {
 func (s *settling) results() (results []driver.AttemptResult, of []int) {
 	results, of = make([]driver.AttemptResult, 0, len(s.batch)), make([]int, 0, len(s.batch))
 	for i, f := range s.batch {
-		if e := &f.settlement; !e.Release {
+		if e := &f.settlement; !e.Postponed {
 			results = append(results, driver.AttemptResult{
 				DeliveryRef: driver.DeliveryRef{WebhookID: f.slot.Webhook(), Number: f.slot.Number()},
 				Effect:      e.Effect, Attempt: e.Attempt, RetryAfter: e.RetryAfter,
@@ -85,7 +85,7 @@ func fateOf(s *settlement, stale bool) scheduler.Fate {
 	switch {
 	case stale:
 		return scheduler.Fate{Stale: true}
-	case s.Release:
+	case s.Postponed:
 		return scheduler.Fate{Pending: true, After: s.RetryAfter}
 	case s.Effect == driver.Retry:
 		return scheduler.Fate{Pending: true, After: s.RetryAfter, Attempts: s.Attempt.Number, Asked: s.Asked}

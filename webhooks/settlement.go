@@ -19,12 +19,12 @@ type task struct {
 
 // A settlement is the outcome of an attempt, and its effect on the delivery.
 type settlement struct {
-	Task    task
-	Release bool          // the attempt does not count: the delivery stays pending, and is due after RetryAfter
-	Effect  driver.Effect // the effect on the delivery, unless Release
-	Attempt Attempt
+	Task      task
+	Postponed bool          // the attempt does not count: the delivery stays pending, and is due after RetryAfter
+	Effect    driver.Effect // the effect on the delivery, unless Postponed
+	Attempt   Attempt
 
-	RetryAfter time.Duration // until the next attempt, for Retry and Release
+	RetryAfter time.Duration // until the next attempt, for Retry and Postponed
 	Asked      bool          // the receiver asked for this wait: do not shorten it
 	Deactivate OffReason     // why to disable the webhook; empty: leave it on
 
@@ -34,17 +34,17 @@ type settlement struct {
 }
 
 // delivers reports whether the receiver has accepted the event.
-func (s *settlement) delivers() bool { return !s.Release && s.Effect == driver.Deliver }
+func (s *settlement) delivers() bool { return !s.Postponed && s.Effect == driver.Deliver }
 
 // fails reports whether the receiver failed, which begins or continues the webhook's run of
 // failures.
 func (s *settlement) fails() bool {
-	return !s.Release && s.Effect != driver.Deliver && !s.Attempt.Class.Ours()
+	return !s.Postponed && s.Effect != driver.Deliver && !s.Attempt.Class.Ours()
 }
 
 // after returns the health of the webhook after the attempt.
 func (s *settlement) after(h driver.WebhookHealth) driver.WebhookHealth {
-	if s.Release {
+	if s.Postponed {
 		return h
 	}
 	return h.After(s.Effect, &s.Attempt, s.Task.Event.ID, s.Deactivate)

@@ -43,7 +43,6 @@ func (s *storm) account(i int) string { return fmt.Sprint("hanging", i%s.account
 // restart creates another service with the same store.
 func (s *storm) restart() {
 	s.service = newService(s, s.store, s.config())
-	s.service.SpeakPlain()
 	s.service.DialThrough(s.dial)
 }
 

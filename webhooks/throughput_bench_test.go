@@ -253,7 +253,7 @@ func (c *throughput) start(b *testing.B) {
 		Concurrency: webhooks.Concurrency{Total: benchWorkers, PerWebhook: benchWorkers, PerAccount: benchWorkers},
 	})
 	if c.plain {
-		c.api.SpeakPlain()
+		c.api.DialThrough(nil)
 	}
 	for i := range len(c.urls) + c.others {
 		c.accounts = append(c.accounts, fmt.Sprint("acct_", i))

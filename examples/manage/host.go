@@ -54,7 +54,7 @@ func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/v2/", api)
-	mux.Handle("GET /v2/openapi.json", storageapi.OpenAPIHandler())
+	mux.Handle("GET /v2/openapi.json", api.OpenAPIHandler())
 	mux.Handle("POST /v2/spend", api.Auth.Require(scopes.FilesWrite, spending(api.Webhooks)))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(listener) }()

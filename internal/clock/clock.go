@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	tolerance = time.Minute    // a smaller change is no jump
-	hold      = 24 * time.Hour // how long a jump must hold to be believed
-	absence   = time.Hour      // a shorter absence is no jump
+	tolerance    = time.Minute    // a smaller change is no jump
+	confirmation = 24 * time.Hour // how long a jump must last to be believed
+	absence      = time.Hour      // a shorter absence is no jump
 )
 
 // A Clock watches the system's clock. The zero Clock is ready to use and starts watching
@@ -70,7 +70,7 @@ func (c *Clock) Time() time.Time {
 // than a day ahead. Such a time was read from a wrong clock, and does not restrict later events.
 func (c *Clock) Published(last time.Time) time.Time {
 	now := c.Time()
-	if now.Before(last) && last.Sub(now) <= hold {
+	if now.Before(last) && last.Sub(now) <= confirmation {
 		return last
 	}
 	return now
@@ -78,7 +78,7 @@ func (c *Clock) Published(last time.Time) time.Time {
 
 // Ahead reports whether a time is more than a day ahead. Then the clock was wrong when the time
 // was read, or is wrong now.
-func (c *Clock) Ahead(t time.Time) bool { return t.Sub(c.Time()) > hold }
+func (c *Clock) Ahead(t time.Time) bool { return t.Sub(c.Time()) > confirmation }
 
 // Watch starts watching.
 func (c *Clock) Watch() { c.Doubt() }
@@ -139,7 +139,7 @@ func (c *Clock) readClock() (wall time.Time) {
 		}
 		c.jumped = monotonic
 	}
-	if monotonic-c.jumped >= hold {
+	if monotonic-c.jumped >= confirmation {
 		c.doubt = 0
 	}
 	return wall

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +38,11 @@ type operation struct {
 
 func load(t testing.TB) *document {
 	t.Helper()
-	d := parse(t, storageapi.OpenAPI())
+	text, err := os.ReadFile("../../openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := parse(t, text)
 	d.prefix = "/v2"
 	return d
 }

@@ -1,7 +1,7 @@
 // Package fields derives many operations on a record from a single list of its fields: storing,
 // export, import, copying, comparing, hashing and auditing.
 //
-// A type lists its fields once:
+// A type lists its fields once, as in package listed:
 //
 //	func (k *Key) Fields(w *fields.Walk) {
 //		fields.Text(w, "hint", 2, 0, &k.Hint)

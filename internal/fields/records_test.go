@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
@@ -29,12 +30,12 @@ type kind struct {
 
 var kinds = map[string]kind{
 	"apikeys.Key": {
-		record: func() fields.Record { return new(apikeys.Key) },
+		record: func() fields.Record { return new(listed.Key) },
 		create: apikeys.CreateParams{}, update: apikeys.UpdateParams{},
 		omitted: []string{"CreatedBy.Name", "CreatedBy.Hint"}, // only audit entries have them
 	},
 	"webhooks.Webhook": {
-		record: func() fields.Record { return new(webhooks.Webhook) },
+		record: func() fields.Record { return new(listed.Webhook) },
 		create: webhooks.CreateParams{}, update: webhooks.UpdateParams{},
 		omitted:  []string{"Version"}, // each store counts its own changes
 		unsummed: []string{"Secret"},  // a repeated request may omit it
@@ -108,7 +109,7 @@ func TestFields_ListEveryField(t *testing.T) {
 			before := object(t, r)
 			set(t, v, field)
 			if object(t, r) == before {
-				t.Errorf("%s.%s is not in the list of fields: add a line with the next tag to its method Fields", name, field)
+				t.Errorf("%s.%s is not in the list of fields: add a line with the next tag to its method Fields in internal/listed", name, field)
 			}
 		})
 		if t.Failed() {

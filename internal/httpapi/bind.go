@@ -6,6 +6,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -76,7 +77,7 @@ func (a *api) ifMatchKey(target *apikeys.Condition) header {
 			if before.ID == c.caller.KeyID && !a.credential(c).Matches(before.Hash.Sum, before.Previous.Sum) {
 				return auth.ErrCredentialChanged
 			}
-			return match.check(etag(&before))
+			return match.check(etag((*listed.Key)(&before)))
 		}
 		return nil
 	}
@@ -107,7 +108,7 @@ func (a *api) ifMatchWebhook(target *webhooks.Condition) header {
 			if err := may(before, after); err != nil {
 				return err
 			}
-			return match.check(etag(&before))
+			return match.check(etag((*listed.Webhook)(&before)))
 		}
 		return nil
 	}

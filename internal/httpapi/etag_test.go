@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -100,13 +100,13 @@ func FuzzIfMatch(f *testing.F) {
 }
 
 func TestETag(t *testing.T) {
-	first := etag(&apikeys.Key{Name: "a"})
+	first := etag(&listed.Key{Name: "a"})
 	if condition, err := parseIfMatch(first); err != nil || condition.check(first) != nil || len(first) != 24 {
 		t.Errorf("%s is no tag of 128 bits: %v", first, err)
 	}
-	again := etag(&apikeys.Key{Name: "a", LastUsedAt: time.Now()})
-	renamed := etag(&apikeys.Key{Name: "b"})
-	rotated := etag(&apikeys.Key{Name: "a", Hash: driver.Hash{Sum: [32]byte{1}}})
+	again := etag(&listed.Key{Name: "a", LastUsedAt: time.Now()})
+	renamed := etag(&listed.Key{Name: "b"})
+	rotated := etag(&listed.Key{Name: "a", Hash: driver.Hash{Sum: [32]byte{1}}})
 	if again != first || renamed == first || rotated == first || rotated == renamed {
 		t.Errorf("tags of one state %s and %s, of others %s and %s", first, again, renamed, rotated)
 	}

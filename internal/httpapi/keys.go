@@ -8,6 +8,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -62,7 +63,7 @@ func viewKeyRead(key apikeys.Key) keyReadView {
 func showKey(key apikeys.Key, value string) (answer, error) {
 	view := viewKeyRead(key)
 	view.Key = value
-	return tagged(etag(&key), view)
+	return tagged(etag((*listed.Key)(&key)), view)
 }
 
 func (a *api) createKey(c *call) (answer, error) {

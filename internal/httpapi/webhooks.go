@@ -6,6 +6,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -54,7 +55,7 @@ func orNull[T comparable](value T) *T {
 func showWebhook(webhook *webhooks.Webhook, secret string) (answer, error) {
 	view := viewWebhookRead(*webhook)
 	view.Secret = secret
-	return tagged(etag(webhook), view)
+	return tagged(etag((*listed.Webhook)(webhook)), view)
 }
 
 func viewWebhook(webhook webhooks.Webhook) webhookView {

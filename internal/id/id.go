@@ -3,9 +3,9 @@ package id
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
-	"encoding/binary"
-	mathrand "math/rand/v2"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -25,17 +25,12 @@ const (
 // A Generator creates IDs that sort in the order of their creation, even within a millisecond and
 // after the clock was set back. The zero Generator is ready to use. It is safe for concurrent use.
 type Generator struct {
-	mu      sync.Mutex
-	entropy *ulid.MonotonicEntropy
-	last    uint64
-}
+	// Random is the source of the random part of the IDs. Default: crypto/rand.
+	Random io.Reader
 
-// Seed makes the IDs depend only on the seed and the times passed to New, so that they can be
-// guessed. Only tests may call it, before the first New.
-func (g *Generator) Seed(seed uint64) {
-	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], seed)
-	g.entropy = ulid.Monotonic(mathrand.NewChaCha8(key), 0)
+	mu      sync.Mutex
+	entropy *ulid.MonotonicEntropy // reads Random
+	last    uint64
 }
 
 // New returns prefix followed by a new ULID of the given time.
@@ -43,7 +38,7 @@ func (g *Generator) New(prefix string, at time.Time) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.entropy == nil {
-		g.entropy = ulid.Monotonic(bufio.NewReader(rand.Reader), 0)
+		g.entropy = ulid.Monotonic(bufio.NewReader(cmp.Or(g.Random, rand.Reader)), 0)
 	}
 	g.last = max(g.last, uint64(max(at.UnixMilli(), 0))) // ULIDs start in 1970
 	u, err := ulid.New(g.last, g.entropy)

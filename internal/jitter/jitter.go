@@ -10,22 +10,30 @@ import (
 	"time"
 )
 
-// A Source produces jitter. The nil and the zero Source are random. The jitter of a seeded source
-// depends only on the seed and the key, so that a test has the same waits in each run, regardless
-// of the order of its goroutines. A Source is safe for concurrent use after Seed.
+// A Source produces jitter. The nil and the zero Source are random. A Source is safe for concurrent
+// use.
 type Source struct {
-	seed   uint64
-	seeded bool
+	float func(key []string) float64 // returns a number from 0 to 1; nil: random
 }
 
-// Seed makes the source deterministic. Only tests may call it, before the source is used.
-func (s *Source) Seed(seed uint64) { s.seed, s.seeded = seed, true }
+// Seeded returns a Source whose jitter depends only on the seed and the key, regardless of the
+// order of calls.
+func Seeded(seed uint64) Source {
+	return Source{func(key []string) float64 {
+		sum := fnv.New64a()
+		for _, k := range key {
+			_, _ = sum.Write([]byte(k))
+			_, _ = sum.Write([]byte{0})
+		}
+		return rand.New(rand.NewPCG(seed, sum.Sum64())).Float64()
+	}}
+}
 
 // Vary returns d varied at random by at most ±part of it: 0.2 is ±20 %. part is from 0 to 1. The
 // key identifies the duration in a seeded source.
 func (s *Source) Vary(d time.Duration, part float64, key ...string) time.Duration {
 	var at float64
-	if s == nil || !s.seeded {
+	if s == nil || s.float == nil {
 		at = rand.Float64()
 	} else {
 		at = s.float(key)
@@ -34,14 +42,4 @@ func (s *Source) Vary(d time.Duration, part float64, key ...string) time.Duratio
 		return other
 	}
 	return d
-}
-
-// float returns the key's number from 0 to 1.
-func (s *Source) float(key []string) float64 {
-	sum := fnv.New64a()
-	for _, k := range key {
-		_, _ = sum.Write([]byte(k))
-		_, _ = sum.Write([]byte{0})
-	}
-	return rand.New(rand.NewPCG(s.seed, sum.Sum64())).Float64()
 }

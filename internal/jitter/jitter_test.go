@@ -10,9 +10,8 @@ import (
 
 func TestVary_AnySource_StaysWithinPart(t *testing.T) {
 	var random jitter.Source
-	seeded := new(jitter.Source)
-	seeded.Seed(7)
-	for name, source := range map[string]*jitter.Source{"nil": nil, "zero": &random, "seeded": seeded} {
+	seeded := jitter.Seeded(7)
+	for name, source := range map[string]*jitter.Source{"nil": nil, "zero": &random, "seeded": &seeded} {
 		low, high := time.Duration(math.MaxInt64), time.Duration(0)
 		for i := range 2000 {
 			d := source.Vary(time.Hour, 0.2, "wh_1", string(rune('a'+i)))
@@ -35,8 +34,7 @@ func TestVary_AnySource_StaysWithinPart(t *testing.T) {
 
 func TestVary_SeededSource_DependsOnSeedAndKeyOnly(t *testing.T) {
 	vary := func(seed uint64, keys ...string) map[string]time.Duration {
-		var source jitter.Source
-		source.Seed(seed)
+		source := jitter.Seeded(seed)
 		got := make(map[string]time.Duration)
 		for _, key := range keys {
 			got[key] = source.Vary(time.Hour, 0.2, "wh_1", key)

@@ -14,6 +14,8 @@ import (
 type disk struct {
 	path string
 
+	faults boltfault.Disk
+
 	mu    sync.Mutex
 	store store.Store // the open store on the disk; nil: none
 	fails string      // the kind of failure; empty: none
@@ -51,13 +53,13 @@ func (d *disk) fail(how string, failed func()) bool {
 	var once sync.Once
 	switch how {
 	case full:
-		boltfault.Around(d.store, func(func() error) error { failed(); return errFull })
+		d.faults.Around(func(func() error) error { failed(); return errFull })
 	case readOnly:
 		if !d.misdirect(d.path) {
 			return false
 		}
 	case syncBefore, syncAfter:
-		boltfault.Around(d.store, func(commit func() error) (err error) {
+		d.faults.Around(func(commit func() error) (err error) {
 			err = errSync
 			once.Do(func() {
 				if failed(); how == syncAfter {
@@ -78,7 +80,7 @@ func (d *disk) mend() {
 	if d.fails == readOnly {
 		d.redirect()
 	} else if d.fails != "" && d.store != nil {
-		boltfault.Around(d.store, nil)
+		d.faults.Around(nil)
 	}
 	d.fails = ""
 }

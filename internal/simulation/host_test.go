@@ -103,8 +103,7 @@ func (w *world) start() {
 		panic(err)
 	}
 	h.api = api
-	testhook.DialThrough(api.Webhooks, w.receivers.dial(h.link), true)
-	testhook.LookUpThrough(api.Webhooks, w.receivers.lookUp)
+	testhook.SetNetwork(api.Webhooks, testhook.Network{Dial: w.receivers.dial(h.link), Resolve: w.receivers.lookUp})
 	go func() {
 		defer close(h.ended)
 		// A host may be closed before the goroutine calls Run.

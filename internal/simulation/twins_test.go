@@ -387,7 +387,7 @@ func (d *deeds) claim() deed {
 				}
 			}
 			if left[id] == 0 {
-				t.worker.Release(task)
+				t.worker.Postpone(task)
 				continue
 			}
 			left[id]--
@@ -425,7 +425,7 @@ func (d *deeds) settle() deed {
 		r := rand.New(rand.NewPCG(seed, 4))
 		return d.settles(t, func(task storetest.Task) (s storetest.Settlement, ok bool) {
 			s = storetest.Settlement{Task: task, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Status: 200}}
-			s.Effect = pick(r, storetest.Release, driver.Retry, driver.Retry, driver.Deliver, driver.Deliver, driver.GiveUp)
+			s.Effect = pick(r, storetest.Postpone, driver.Retry, driver.Retry, driver.Deliver, driver.Deliver, driver.GiveUp)
 			if s.Effect == driver.Retry || s.Effect == driver.GiveUp {
 				s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = 500, webhooks.ClassStatus, "status 500"
 			}
@@ -443,7 +443,7 @@ func (d *deeds) settle() deed {
 // release releases all claimed tasks.
 func (d *deeds) release(t *twin) any {
 	return d.settles(t, func(task storetest.Task) (storetest.Settlement, bool) {
-		return storetest.Settlement{Task: task, Effect: storetest.Release}, true
+		return storetest.Settlement{Task: task, Effect: storetest.Postpone}, true
 	})
 }
 

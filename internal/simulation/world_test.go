@@ -365,7 +365,7 @@ func (w *world) openStore() {
 		return
 	}
 	w.backups.check()
-	kept, err := bolt.Open(w.path, boltfault.SystemClock(w.system.Now).(bolt.Option))
+	kept, err := bolt.Open(w.path, w.disk.faults.Option, boltfault.SystemClock(w.system.Now))
 	if err != nil {
 		w.breach("a file opens again", nil, "%v", err)
 		panic(fmt.Sprintf("seed %d: %v", w.seed, err))

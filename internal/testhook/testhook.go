@@ -1,5 +1,5 @@
-// Package testhook gives tests of other packages access that the public API must not offer. Only
-// tests may use it.
+// Package testhook gives package storageapitest, the kit for the tests of hosts, and simulations
+// access to a WebhookService that the public API must not offer. Package webhooks sets the functions.
 package testhook
 
 import (
@@ -8,23 +8,23 @@ import (
 	"net/netip"
 )
 
-// Dial connects to a host and port, as [net.Dialer.DialContext] does.
-type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+// A Network replaces the one by which a WebhookService reaches its receivers.
+type Network struct {
+	// Dial connects to a host and port, as [net.Dialer.DialContext] does. It bypasses the guard,
+	// since receivers in a testing/synctest bubble must be in memory. Default: the guard's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// DialThrough makes a *webhooks.WebhookService connect to its receivers through dial, bypassing the
-// guard, since receivers in a testing/synctest bubble must be in memory. If plain is set, the
-// service uses HTTP without TLS. Call it before the service is used. Package webhooks sets it.
-var DialThrough func(service any, dial Dial, plain bool)
+	// Resolve resolves names before Dial is called, within the limits on lookups. Default: Dial
+	// resolves names.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 
-// LookUpThrough makes a *webhooks.WebhookService resolve its receivers' names through resolve
-// before it calls the function given to DialThrough. Call it after DialThrough, and before the
-// service is used. Package webhooks sets it.
-var LookUpThrough func(service any, resolve func(ctx context.Context, name string) ([]netip.Addr, error))
+	// TLS requires TLS, with the roots of the service's Config. Default: plain HTTP.
+	TLS bool
+}
+
+// SetNetwork gives a *webhooks.WebhookService a network. Call it before the service is used.
+var SetNetwork func(service any, network Network)
 
 // Seed makes the jitter and the IDs of a *webhooks.WebhookService deterministic. Call it before the
-// service is used. Package webhooks sets it.
+// service is used.
 var Seed func(service any, seed uint64)
-
-// WriteUses makes an *apikeys.KeyService write the pending last uses, as it does once a minute, and
-// returns when they are written. Package apikeys sets it.
-var WriteUses func(service any)

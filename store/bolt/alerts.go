@@ -12,6 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/driver"
@@ -149,7 +150,7 @@ func (s *engine) readableWebhooks(b *batch, account string) []driver.Webhook {
 	for _, w := range s.accountWebhooks(b, account).list {
 		if w.err == nil {
 			webhook := w.Webhook
-			fields.Copy(&webhook)
+			fields.Copy((*listed.Webhook)(&webhook))
 			list = append(list, webhook)
 		}
 	}

@@ -139,7 +139,7 @@ func (s *engine) copyTo(ctx context.Context, to *os.File, info *BackupInfo) erro
 // leaveRoom returns an error if writing the given number of bytes to file would leave less than
 // leftRoom free on its disk.
 func (s *engine) leaveRoom(file *os.File, bytes int64) error {
-	free, known := s.freeRoom(file)
+	free, known := s.options.System.FreeRoom(file)
 	if !known || free >= bytes+leftRoom {
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/storageapi/storageapi/internal/boltoption"
 )
 
 // TestBackup_WithoutRoom_LeavesItToPublishers checks that Backup keeps free the disk space that
@@ -14,7 +16,10 @@ import (
 // the space.
 func TestBackup_WithoutRoom_LeavesItToPublishers(t *testing.T) {
 	dir := t.TempDir()
-	s := mustOpen(t, filepath.Join(dir, "storage.db"))
+	var freeRoom func(*os.File) (int64, bool)
+	s := mustOpen(t, filepath.Join(dir, "storage.db"), func(o *boltoption.Options) {
+		o.System.FreeRoom = func(to *os.File) (int64, bool) { return freeRoom(to) }
+	})
 	defer func() { _ = s.Close() }()
 	for i := range 30 {
 		if _, err := s.Enqueue(t.Context(), testEvent(i, 100<<10)); err != nil {
@@ -38,7 +43,7 @@ func TestBackup_WithoutRoom_LeavesItToPublishers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			written, asked := int64(0), 0
-			s.freeRoom = func(to *os.File) (int64, bool) {
+			freeRoom = func(to *os.File) (int64, bool) {
 				if len(test.free) == 0 {
 					return 0, false
 				}

@@ -297,11 +297,12 @@ func TestBackupRemovesLeftovers(t *testing.T) {
 // TestBackupOfAStoreThatHalted checks that a halted store can be backed up, and a closed store
 // cannot.
 func TestBackupOfAStoreThatHalted(t *testing.T) {
-	s := open(t, t.TempDir()).(*bolt.Store)
+	var disk boltfault.Disk
+	s := openWith(t, t.TempDir(), disk.Option).(*bolt.Store)
 	if err := publishTo(s, "before"); err != nil {
 		t.Fatal(err)
 	}
-	boltfault.Around(s, func(func() error) error { return errors.New("the disk failed") })
+	disk.Around(func(func() error) error { return errors.New("the disk failed") })
 	if err := publishTo(s, "never"); err == nil || s.Halted() == nil {
 		t.Fatalf("the store is not halted: %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
-	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/internal/boltoption"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/internal/observing"
@@ -42,10 +42,8 @@ var ErrSchema = pagefile.ErrSchema
 // An engine stores everything in one bbolt file.
 type engine struct {
 	db       *bbolt.DB
-	file     *os.File         // the open file of db; Backup reads it
-	wait     time.Duration    // how long Open waits while the file is open elsewhere
-	left     bool             // open the file even if it was left for another store
-	sealer   signing.Sealer   // nil: none
+	file     *os.File // the open file of db; Backup reads it
+	options  boltoption.Options
 	dataKey  *signing.DataKey // nil: secrets are stored in plain text
 	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
@@ -71,15 +69,14 @@ type engine struct {
 	clock   clock.Clock
 	// copies counts the copies of the file that have begun. It starts at 1, since the file may
 	// have been copied before Open.
-	copies   atomic.Uint64
-	freeRoom func(*os.File) (bytes int64, known bool) // files.FreeRoom, except in tests
+	copies atomic.Uint64
 
 	auditLease auditLease
 
 	cursors cursor.Key // encrypts the delivery numbers in cursors
 
 	// Only steps may use the following fields; the writer runs one step at a time.
-	recovered    []byte     // the webhook whose recovery advanced last
+	lastRecovery []byte     // the webhook whose recovery advanced last
 	marked       clock.Mark // the clock mark in the file
 	copiesMarked uint64     // value of copies at the last mark, see [engine.markCopies]
 }
@@ -90,7 +87,7 @@ var (
 )
 
 // An Option changes how a file is opened.
-type Option func(*engine)
+type Option func(*boltoption.Options)
 
 // Sealed encrypts the webhooks' signing secrets with a data key. The file stores the data key in
 // sealed form; sealer seals and opens it. A sealer is a [signing.Keyring], or the host's own
@@ -100,31 +97,37 @@ type Option func(*engine)
 // To replace a key of a Keyring, put the new key before the old one, open the file once, and
 // remove the old key. A backup needs the key with which it was made. Free pages of the file may
 // contain secrets in plain text until they are reused. A sealed file stays sealed.
-func Sealed(sealer signing.Sealer) Option { return func(s *engine) { s.sealer = sealer } }
+func Sealed(sealer signing.Sealer) Option {
+	return func(o *boltoption.Options) { o.Sealer = sealer }
+}
 
 // Wait makes [Open] wait up to d while the file is open elsewhere. Use it if a host may start
 // before its predecessor has ended, and choose a longer time than the shutdown takes. Open
 // continues as soon as the file is closed. If d is 0 or less, Open does not wait. Default: half a
 // second.
-func Wait(d time.Duration) Option { return func(s *engine) { s.wait = d } }
+func Wait(d time.Duration) Option { return func(o *boltoption.Options) { o.Wait = d } }
 
 func open(path string, options ...Option) (*engine, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
+	o := boltoption.Options{
+		Wait: pagefile.DefaultWait, CachedKeys: defaultCachedKeys, Logger: slog.Default(),
+		System: boltoption.System{Commit: (*bbolt.Tx).Commit, FreeRoom: files.FreeRoom},
+	}
+	for _, option := range options {
+		option(&o)
+	}
 	s := &engine{
-		wait: pagefile.DefaultWait, freeRoom: files.FreeRoom,
-		keyRows: newKeyRows(defaultCachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows(),
+		options: o, observer: newObserver(o.Observer, o.Logger), clock: clock.Clock{Now: o.System.Now},
+		keyRows: newKeyRows(o.CachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows(),
 		keyCounts: newCounts(), requests: newRequests(),
 	}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	for _, option := range options {
-		option(s)
-	}
 	// A damaged page may point outside the file: reading there panics. prepare and pagefile.Open
 	// turn the panic into an error.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	until := time.Now().Add(s.wait)
+	until := time.Now().Add(o.Wait)
 	if err := pagefile.Precheck(path, until, string(bucketSpare)); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -156,7 +159,7 @@ func (s *engine) prepare(file *os.File) (err error) {
 	if err := initialize(s.db); err != nil {
 		return err
 	}
-	if !s.left {
+	if !s.options.Left {
 		if err := checkLeft(s.db); err != nil {
 			return err
 		}
@@ -177,13 +180,18 @@ func (s *engine) prepare(file *os.File) (err error) {
 		return fmt.Errorf("read the ids of the newest events: %w", err)
 	}
 	s.log = log
-	s.writer = groupcommit.New(s.db, func(tx *groupcommit.Tx) *batch { return s.newBatch(tx, logWriter) }, func(done bool) {
-		logWriter.Ended(done)
-		s.ended(done)
-	})
-	if s.observer != nil {
-		s.writer.Observe(s.observer.committed)
+	config := groupcommit.Config[*batch]{
+		Begin:  func(tx *groupcommit.Tx) *batch { return s.newBatch(tx, logWriter) },
+		Commit: s.options.System.Commit,
+		Ended: func(done bool) {
+			logWriter.Ended(done)
+			s.ended(done)
+		},
 	}
+	if s.observer != nil {
+		config.Committed = s.observer.committed
+	}
+	s.writer = groupcommit.New(s.db, config)
 	if err := s.openDataKey(); err != nil {
 		return err
 	}
@@ -200,18 +208,18 @@ func (s *engine) prepare(file *os.File) (err error) {
 // committed.
 func (s *engine) ended(done bool) {
 	s.parking.ended(done)
-	outcome := mirror.Applied
+	ending := mirror.Applied
 	switch {
 	case !done && s.writer.Halted() != nil:
-		outcome = mirror.Unknown
+		ending = mirror.Unknown
 	case !done:
-		outcome = mirror.Undone
+		ending = mirror.Undone
 	}
-	s.keyRows.End(outcome)
-	s.webhookRows.End(outcome)
-	s.accountRows.End(outcome)
-	s.keyCounts.rows.End(outcome)
-	s.requests.rows.End(outcome)
+	s.keyRows.End(ending)
+	s.webhookRows.End(ending)
+	s.accountRows.End(ending)
+	s.keyCounts.rows.End(ending)
+	s.requests.rows.End(ending)
 }
 
 func (s *engine) Close() error {
@@ -235,16 +243,6 @@ func (s *engine) Halted() error { return s.writer.Halted() }
 // Capabilities implements [store.Store].
 func (s *engine) Capabilities() capability.Set {
 	return capability.Set{Halted: s.Halted, Doubt: s.Doubt, FileSize: s.FileSize, Backup: s.Backup, Leave: s.Leave}
-}
-
-func init() {
-	boltfault.Around = func(s any, around func(func() error) error) {
-		if outer, ok := s.(*Store); ok {
-			s = outer.engine
-		}
-		s.(*engine).writer.Around(around)
-	}
-	boltfault.SystemClock = func(now func() time.Time) any { return Option(func(s *engine) { s.clock.Now = now }) }
 }
 
 // view begins a short read transaction. The caller must end it with [engine.done] or Rollback.
@@ -284,24 +282,30 @@ func closed(err error) error {
 
 // An observer reports commits to an [observe.Observer].
 type observer struct {
-	told  func(observe.Commit)
-	queue *observing.Queue
+	report func(observe.Commit)
+	queue  *observing.Queue
 }
 
 // Observe calls o for each commit of the file: see [observe.Observer.Committed]. Failures of the
 // observer are logged to logger; nil means [slog.Default]. storageapi.NewHandler sets this option
 // for a file that it opens.
 func Observe(o observe.Observer, logger *slog.Logger) Option {
+	return func(options *boltoption.Options) {
+		options.Observer = o
+		if logger != nil {
+			options.Logger = logger
+		}
+	}
+}
+
+func newObserver(o observe.Observer, logger *slog.Logger) *observer {
 	if o.Committed == nil {
-		return func(*engine) {}
+		return nil
 	}
-	if logger == nil {
-		logger = slog.Default()
-	}
-	return func(s *engine) { s.observer = &observer{o.Committed, observing.NewQueue(logger, o.Lost)} }
+	return &observer{o.Committed, observing.NewQueue(logger, o.Lost)}
 }
 
 func (o *observer) committed(steps int, took time.Duration, err error) {
 	c := observe.Commit{Steps: steps, Duration: took, Err: err}
-	o.queue.Add(func() { o.told(c) })
+	o.queue.Add(func() { o.report(c) })
 }

@@ -14,9 +14,12 @@ import (
 
 // open opens the file in dir. At the end of the test, it verifies the file, and restores a backup
 // of it: of the open store if the test has not closed it, otherwise of the closed file.
-func open(t *testing.T, dir string) store.Store {
+func open(t *testing.T, dir string) store.Store { return openWith(t, dir) }
+
+// openWith is open with options.
+func openWith(t *testing.T, dir string, options ...bolt.Option) store.Store {
 	path := filepath.Join(dir, "storage.db")
-	s := openUnverified(t, path)
+	s := openUnverified(t, path, options...)
 	t.Cleanup(func() {
 		if err := s.(*bolt.Store).Halted(); err == nil {
 			var copied bytes.Buffer
@@ -33,8 +36,8 @@ func open(t *testing.T, dir string) store.Store {
 }
 
 // openUnverified opens a file without verifying it at the end, because the test damages it.
-func openUnverified(t *testing.T, path string) store.Store {
-	s, err := bolt.Open(path)
+func openUnverified(t *testing.T, path string, options ...bolt.Option) store.Store {
+	s, err := bolt.Open(path, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

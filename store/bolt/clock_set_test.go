@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store/driver"
@@ -267,18 +268,19 @@ func TestPublish_AfterATransactionThatFailed_GoesOnByTheClock(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {
 		var system testclock.Clock
-		s := openTemp(t, systemClock(&system))
+		var disk boltfault.Disk
+		s := openTemp(t, systemClock(&system), disk.Option)
 		publish := func(i int) error { _, err := s.Enqueue(t.Context(), testEvent(i, 10)); return err }
 		system.RunAhead(year)
 		if err := publish(0); err != nil {
 			t.Fatal(err)
 		}
 		system.RunAhead(0)
-		s.writer.Around(func(func() error) error { return errFull })
+		disk.Around(func(func() error) error { return errFull })
 		if err := publish(1); err == nil {
 			t.Fatal("the commit did not fail")
 		}
-		s.writer.Around(nil)
+		disk.Around(nil)
 		if err := publish(2); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
@@ -48,7 +49,7 @@ func BenchmarkCreateManyKeys(b *testing.B) {
 				}
 			}
 			start := time.Now()
-			for _, err := range s.writer.RunTogether(b.Context(), steps...) {
+			for _, err := range boltfault.Together(b.Context(), s.writer.Run, steps...) {
 				if err != nil {
 					b.Fatal(err)
 				}

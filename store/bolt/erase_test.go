@@ -77,7 +77,7 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 		var list []storetest.Settlement
 		for i, task := range tasks {
 			list = append(list, storetest.Settlement{
-				Task: task, Effect: []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, storetest.Release}[i%4],
+				Task: task, Effect: []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, storetest.Postpone}[i%4],
 				Attempt: driver.Attempt{Number: task.Attempt, Response: task.Webhook.Account, Error: task.Webhook.Account, StartedAt: time.Now()},
 			})
 		}
@@ -229,23 +229,24 @@ func TestEraseWithFailingCommits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s := open(t, dir)
+			var disk boltfault.Disk
+			s := openWith(t, dir, disk.Option)
 			want := erasable(t, s, 100)
 			var erased store.Receipt
 			calls := 0
 			for more := true; more; calls++ {
 				if calls%3 == 0 {
-					boltfault.Around(s, fail)
+					disk.Around(fail)
 				}
 				got, left, err := s.EraseAccount(t.Context(), "SECRETacct", 30)
-				boltfault.Around(s, nil)
+				disk.Around(nil)
 				if err == nil {
 					erased, more = got, left
 					continue
 				}
 				if s.(*bolt.Store).Halted() != nil {
 					_ = s.Close()
-					s = open(t, dir)
+					s = openWith(t, dir, disk.Option)
 				}
 				if calls > 1000 {
 					t.Fatal("it does not end")

@@ -16,7 +16,7 @@ import (
 func (s *engine) Enqueue(ctx context.Context, event driver.EncodedEvent) (deliveries int, err error) {
 	// Prepare the event outside the step, so that other steps do not wait.
 	e := s.log.NewEvent(&event)
-	defer e.Release()
+	defer e.Recycle()
 	err = s.writer.Run(ctx, func(b *batch) error {
 		deliveries, _, err = s.enqueue(b, e, "")
 		return err
@@ -130,7 +130,7 @@ func (s *engine) UnseenKeys(ctx context.Context, account string, dedupKeys []dri
 // EnqueueOnce implements [driver.WebhookStore].
 func (s *engine) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, dedupKeys []driver.DedupKey) (deliveries int, err error) {
 	e, keys := s.log.NewEvent(&event), make([][]byte, len(dedupKeys))
-	defer e.Release()
+	defer e.Recycle()
 	for i := range dedupKeys {
 		keys[i] = dedupKeyOf(event.Account, &dedupKeys[i])
 	}

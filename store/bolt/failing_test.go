@@ -61,12 +61,13 @@ func TestFailingCommits(t *testing.T) {
 
 func failingStore(t *testing.T, around func(commit func() error) error) storetest.FailingStore {
 	dir := t.TempDir()
-	s := open(t, dir)
+	var disk boltfault.Disk
+	s := openWith(t, dir, disk.Option)
 	return storetest.FailingStore{
 		Store: s,
-		Fail:  func() { boltfault.Around(s, around) },
+		Fail:  func() { disk.Around(around) },
 		Mend: func() store.Store {
-			boltfault.Around(s, nil)
+			disk.Around(nil)
 			err := s.DeleteKey(t.Context(), "nobody", "nothing", nil, audit.Entry{})
 			if !errors.Is(err, store.ErrReadOnly) && !errors.Is(err, store.ErrClosed) {
 				return s
@@ -85,7 +86,8 @@ func failingStore(t *testing.T, around func(commit func() error) error) storetes
 // that it can still be read, and that it writes again after it was closed and opened.
 func TestFailedSyncEndsWriting(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
-	s := open(t, dir).(*bolt.Store)
+	var disk boltfault.Disk
+	s := openWith(t, dir, disk.Option).(*bolt.Store)
 	key := driver.Key{ID: "key", Account: "acct", Hash: driver.Hash{Sum: [32]byte{1}}}
 	webhook := driver.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", WebhookHealth: driver.WebhookHealth{Active: true}, Events: []driver.EventType{alerts.TypeBalanceLow}}
 	event := func(id string) driver.EncodedEvent {
@@ -107,11 +109,11 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	if s.Halted() != nil {
 		t.Error("it has halted")
 	}
-	boltfault.Around(s, func(commit func() error) error { return errors.Join(commit(), errDisk) })
+	disk.Around(func(commit func() error) error { return errors.Join(commit(), errDisk) })
 	if _, err := s.Enqueue(ctx, event("unsure")); !errors.Is(err, errDisk) || errors.Is(err, store.ErrReadOnly) {
 		t.Errorf("the step whose commit failed: %v", err)
 	}
-	boltfault.Around(s, nil)
+	disk.Around(nil)
 
 	keep := func(state string, deferred bool) error {
 		_, err := s.UpdateAlert(ctx, "acct", "metric", func(step *driver.AlertStep) error {
@@ -156,7 +158,8 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 // On a full disk, nothing was done. After a failed sync, the change may have been done, and the
 // store is read-only.
 func TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
-	s := open(t, t.TempDir())
+	var disk boltfault.Disk
+	s := openWith(t, t.TempDir(), disk.Option)
 	defer func() { _ = s.Close() }()
 	api, err := storageapi.NewHandler(storageapi.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
@@ -173,12 +176,12 @@ func TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
 			t.Errorf("POST: %d, Retry-After %q, %s, want %d and %q", w.Code, w.Header().Get("Retry-After"), w.Body, code, says)
 		}
 	}
-	boltfault.Around(s, func(func() error) error { return errFull })
+	disk.Around(func(func() error) error { return errFull })
 	post(503, "Nothing was done.")
-	boltfault.Around(s, nil)
+	disk.Around(nil)
 	post(201, "")
-	boltfault.Around(s, func(commit func() error) error { return errors.Join(commit(), errDisk) })
+	disk.Around(func(commit func() error) error { return errors.Join(commit(), errDisk) })
 	post(503, "may have been done.")
-	boltfault.Around(s, nil)
+	disk.Around(nil)
 	post(503, "Nothing was done.")
 }

@@ -27,11 +27,11 @@ func openTemp(tb testing.TB, options ...Option) *engine {
 }
 
 // systemClock makes the store read the system's clock from c.
-func systemClock(c *testclock.Clock) Option { return boltfault.SystemClock(c.Now).(Option) }
+func systemClock(c *testclock.Clock) Option { return boltfault.SystemClock(c.Now) }
 
 // together commits steps in one batch and returns the error of each.
 func together(tb testing.TB, s *engine, list ...func(*batch) error) []error {
-	return s.writer.RunTogether(tb.Context(), list...)
+	return boltfault.Together(tb.Context(), s.writer.Run, list...)
 }
 
 // CheckSound checks that Verify finds no problem in the store's file, and that restoring a backup

@@ -1,10 +1,10 @@
 package bolt
 
 import (
-	"path/filepath"
 	"syscall"
 	"testing"
 
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -19,19 +19,16 @@ func TestCommit_Interrupted_StepsRunAgain(t *testing.T) {
 	}
 	interrupted := 0
 	storetest.Run(t, func(t *testing.T) store.Store {
-		s, err := open(filepath.Join(t.TempDir(), "storage.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		n := 0
-		s.writer.Around(func(commit func() error) error {
+		var disk boltfault.Disk
+		disk.Around(func(commit func() error) error {
 			if n++; n%2 == 0 {
 				return commit()
 			}
 			interrupted++
 			return syscall.EINTR
 		})
-		return s
+		return openTemp(t, disk.Option)
 	})
 	if interrupted < 100 {
 		t.Errorf("%d commits were interrupted, want at least 100", interrupted)

@@ -134,6 +134,7 @@ var errSync = errors.New("sync failed")
 // pause at random, even in the middle of a read or a commit.
 type keyWorld struct {
 	store    *engine
+	disk     boltfault.Disk
 	services [5]*apikeys.KeyService // by hour of their clocks
 	tokens   [4]apikeys.Token
 	clock    atomic.Int64 // orders calls and returns
@@ -255,10 +256,11 @@ func (w *keyWorld) change(op keyOp) error {
 // keyHistory runs some clients, and returns their operations with the outcomes that they got.
 func keyHistory(t *testing.T, seed uint64, tokens [4]apikeys.Token, prepare func(*keyWorld)) []porcupine.Operation {
 	const writers, readers, changes, reads = 2, 4, 10, 20
-	w := &keyWorld{store: openTemp(t), tokens: tokens, random: rand.New(rand.NewPCG(seed, 0))}
+	w := &keyWorld{tokens: tokens, random: rand.New(rand.NewPCG(seed, 0))}
+	w.store = openTemp(t, w.disk.Option)
 	w.store.db.NoSync = true
 	w.store.keyRows = newKeyRows(4) // so few that hashes evict each other
-	boltfault.Around(w.store, w.commit)
+	w.disk.Around(w.commit)
 	prepare(w)
 	testbubble.Run(t, func(t *testing.T) {
 		for now := range w.services {
@@ -312,7 +314,7 @@ func TestKeysAreLinearizable(t *testing.T) {
 		"no key in memory":   {func(w *keyWorld) { w.store.keyRows = newKeyRows(0) }, true, 5},
 		"old reads are kept": {func(w *keyWorld) { w.lateVersions = true }, false, 1000},
 		"marks are lifted before the commit": {func(w *keyWorld) {
-			boltfault.Around(w.store, func(commit func() error) error {
+			w.disk.Around(func(commit func() error) error {
 				w.store.keyRows.End(mirror.Applied)
 				return w.commit(commit)
 			})

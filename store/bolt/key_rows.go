@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 
+	"github.com/storageapi/storageapi/internal/boltoption"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/driver"
@@ -16,7 +17,7 @@ const defaultCachedKeys = 1 << 18
 // 250 bytes once it has been used twice, and more if it has many host-defined scopes. 0 or less
 // disables the cache. Default: 262,144, which takes some 61 MiB when full. Raise it if more keys
 // are in use at a time.
-func CacheKeys(count int) Option { return func(s *engine) { s.keyRows = newKeyRows(count) } }
+func CacheKeys(count int) Option { return func(o *boltoption.Options) { o.CachedKeys = count } }
 
 // keyRows caches rows of the bucket of keys, by current or previous hash, in the form that
 // [record.DecodeKeyRow] expects.

@@ -20,12 +20,14 @@ import (
 // A oneKeyStore is a store that has one key.
 type oneKeyStore struct {
 	*engine
-	t   *testing.T
-	key driver.Key
+	t    *testing.T
+	disk boltfault.Disk
+	key  driver.Key
 }
 
 func storeOneKey(t *testing.T) *oneKeyStore {
-	s := &oneKeyStore{engine: openTemp(t), t: t}
+	s := &oneKeyStore{t: t}
+	s.engine = openTemp(t, s.disk.Option)
 	s.key = driver.Key{ID: "key", Account: "acct", Name: "old", Hash: hashNumber(1)}
 	if err := s.CreateKey(t.Context(), s.key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -94,8 +96,8 @@ func TestKeysAreInMemory(t *testing.T) {
 			})
 		}, true, true},
 		{"failed commit", func() error {
-			boltfault.Around(s.engine, func(func() error) error { return errFull })
-			defer boltfault.Around(s.engine, nil)
+			s.disk.Around(func(func() error) error { return errFull })
+			defer s.disk.Around(nil)
 			return s.rename("newer", func() {})
 		}, true, true},
 	}
@@ -118,7 +120,7 @@ func TestKeysAreInMemory(t *testing.T) {
 func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
-	boltfault.Around(s.engine, func(commit func() error) error { return errors.Join(commit(), errBad) })
+	s.disk.Around(func(commit func() error) error { return errors.Join(commit(), errBad) })
 	_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *driver.Key, _ *audit.Entry) error {
 		k.Hash, k.Previous = hashNumber(2), hashNumber(3)
 		return nil

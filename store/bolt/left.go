@@ -11,9 +11,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/store/bolt/internal/schema"
-
+	"github.com/storageapi/storageapi/internal/boltoption"
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
 // ErrLeft is wrapped by the error of [Open] if the file was left for another store, which holds
@@ -22,7 +22,7 @@ var ErrLeft = errors.New("this file was left")
 
 // Left lets [Open] open a file that was left, to read it again. Changes made to it are missing in
 // the store for which it was left.
-func Left() Option { return func(s *engine) { s.left = true } }
+func Left() Option { return func(o *boltoption.Options) { o.Left = true } }
 
 // A departure is the row in meta that records the store for which the file was left.
 type departure struct {

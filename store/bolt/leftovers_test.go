@@ -258,7 +258,7 @@ func retrySome(t *testing.T, s *engine, webhook string, n int) {
 	}
 	var settlements []storetest.Settlement
 	for _, task := range tasks {
-		s := storetest.Settlement{Task: task, Effect: storetest.Release}
+		s := storetest.Settlement{Task: task, Effect: storetest.Postpone}
 		if task.Webhook.ID == webhook {
 			s.Effect, s.RetryAfter, s.Attempt = driver.Retry, time.Hour, driver.Attempt{Number: 1, Status: 500}
 		}

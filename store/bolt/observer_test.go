@@ -1,10 +1,10 @@
 package bolt
 
 import (
-	"path/filepath"
 	"sync"
 	"testing"
 
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/observe"
 )
 
@@ -13,17 +13,15 @@ import (
 func TestCommitsAreObserved(t *testing.T) {
 	var mu sync.Mutex
 	var told []observe.Commit
-	s, err := open(filepath.Join(t.TempDir(), "storage.db"), Observe(observe.Observer{Committed: func(c observe.Commit) {
+	var disk boltfault.Disk
+	s := openTemp(t, disk.Option, Observe(observe.Observer{Committed: func(c observe.Commit) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, c)
 	}}, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
 	write := func(b *batch) error { return b.Put(bucketMeta, []byte("test"), []byte("x")) }
 	together(t, s, write, write, write)
-	s.writer.Around(func(func() error) error { return errFull })
+	disk.Around(func(func() error) error { return errFull })
 	together(t, s, write)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

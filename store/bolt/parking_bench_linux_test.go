@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -154,7 +155,8 @@ func BenchmarkFailingCommits(b *testing.B) {
 	if testing.Short() {
 		size = 20 << 20
 	}
-	s := openTemp(b)
+	var disk boltfault.Disk
+	s := openTemp(b, disk.Option)
 	if err := s.CreateWebhook(b.Context(), benchWebhook(0), driver.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -165,7 +167,7 @@ func BenchmarkFailingCommits(b *testing.B) {
 	fail := func(name string) {
 		b.Run(name, func(b *testing.B) {
 			var took, used []time.Duration
-			s.writer.Around(func(commit func() error) error {
+			disk.Around(func(commit func() error) error {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
 				began, before := time.Now(), processorTime(b)
@@ -174,7 +176,7 @@ func BenchmarkFailingCommits(b *testing.B) {
 				took, used = append(took, time.Since(began)), append(used, processorTime(b)-before)
 				return err
 			})
-			defer s.writer.Around(nil)
+			defer disk.Around(nil)
 			for b.Loop() {
 				_ = s.writer.RunAlone(b.Context(), func(batch *batch) error {
 					return batch.Put(bucketMeta, []byte("large"), make([]byte, 4<<20)) // does not fit

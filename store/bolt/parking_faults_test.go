@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/internal/boltfault"
 )
 
 // TestParking_KilledInCommit_FileIsWhole purges a file and publishes to it. It opens the file as a
@@ -15,7 +17,8 @@ import (
 func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := open(path)
+	var disk boltfault.Disk
+	s, err := open(path, disk.Option)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +27,7 @@ func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
 	metas := 2 * s.parking.pageSize
 	spared := 0
 	commits := 0
-	s.writer.Around(func(commit func() error) error {
+	disk.Around(func(commit func() error) error {
 		before, err := os.ReadFile(path)
 		if err != nil {
 			t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/internal/boltfault"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 	"github.com/storageapi/storageapi/store/driver"
@@ -106,9 +107,9 @@ func purgeEverything(tb testing.TB, s *engine) {
 }
 
 // newPurged returns a store whose file was filled and purged, and the path of the file.
-func newPurged(t *testing.T) (*engine, string) {
+func newPurged(t *testing.T, options ...Option) (*engine, string) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := open(path)
+	s, err := open(path, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,13 +259,14 @@ func TestParking_BesideReader_WaitsForIt(t *testing.T) {
 // TestParking_CommitFails_ChangesNothing checks that a failed commit neither parks nor frees
 // pages.
 func TestParking_CommitFails_ChangesNothing(t *testing.T) {
-	s, path := newPurged(t)
+	var disk boltfault.Disk
+	s, path := newPurged(t, disk.Option)
 	before := spareOf(t, s)
 	for _, fail := range []func(commit func() error) error{
 		func(func() error) error { return errFull },
 		func(commit func() error) error { panic("in a commit") },
 	} {
-		s.writer.Around(fail)
+		disk.Around(fail)
 		for i := range 10 {
 			if _, err := s.Enqueue(t.Context(), spareEvent(6000+i)); err == nil {
 				t.Error("a commit that failed was acknowledged")
@@ -274,7 +276,7 @@ func TestParking_CommitFails_ChangesNothing(t *testing.T) {
 			t.Errorf("after failed commits %+v, before %+v", state, before)
 		}
 	}
-	s.writer.Around(nil)
+	disk.Around(nil)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -291,8 +293,8 @@ func TestParking_CommitFails_ChangesNothing(t *testing.T) {
 // TestParking_DiskFull_ParksLater checks that a purge succeeds even if parking fails, and that the
 // next purge parks.
 func TestParking_DiskFull_ParksLater(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := open(path)
+	var disk boltfault.Disk
+	s, err := open(filepath.Join(t.TempDir(), "storage.db"), disk.Option)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,11 +306,11 @@ func TestParking_DiskFull_ParksLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.writer.Around(func(func() error) error { return errFull })
+	disk.Around(func(func() error) error { return errFull })
 	if s.park(t.Context(), false) {
 		t.Error("parking on a full disk reports success")
 	}
-	s.writer.Around(nil)
+	disk.Around(nil)
 	if state := spareOf(t, s); state.spare != 0 || state.listed < 1000 {
 		t.Errorf("with a full disk: %+v", state)
 	}

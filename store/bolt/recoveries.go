@@ -69,13 +69,13 @@ func (s *engine) AdvanceRecovery(ctx context.Context, limit int) (advanced bool,
 	again := false
 	err = s.writer.Run(ctx, func(b *batch) error {
 		if !again { // a repeated step must not skip a recovery
-			last, again = s.recovered, true
+			last, again = s.lastRecovery, true
 		}
 		webhook, id := nextRecovery(b.tx, last)
 		if advanced = webhook != nil; !advanced {
 			return nil
 		}
-		s.recovered = webhook
+		s.lastRecovery = webhook
 		if err := b.Flush(); err != nil {
 			return err
 		}

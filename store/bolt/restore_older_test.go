@@ -37,7 +37,7 @@ func newCopier(t *testing.T) *copier {
 
 func (c *copier) open() {
 	c.t.Helper()
-	s, err := bolt.Open(c.path, boltfault.SystemClock(c.system.Now).(bolt.Option))
+	s, err := bolt.Open(c.path, boltfault.SystemClock(c.system.Now))
 	noError(c.t, err)
 	c.s = s
 }

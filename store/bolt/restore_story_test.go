@@ -262,7 +262,7 @@ func (s *story) deliver(ctx context.Context, to store.Store) error {
 		return err
 	}
 	var list []storetest.Settlement
-	outcomes := []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, storetest.Release}
+	outcomes := []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, storetest.Postpone}
 	for _, task := range tasks {
 		end := storetest.Settlement{Task: task, Effect: outcomes[s.rand.IntN(len(outcomes))]}
 		end.Attempt = driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Response: "response"}

@@ -90,7 +90,7 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 		for _, task := range tasks {
 			end := storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}}
 			if slices.Contains(except, task.Event.ID) {
-				end.Effect = storetest.Release
+				end.Effect = storetest.Postpone
 			}
 			settled = append(settled, end)
 		}
@@ -641,7 +641,7 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	noError(t, os.Remove(h.path()))
 
 	var system testclock.Clock
-	s, err = bolt.Open(h.abandoned, boltfault.SystemClock(system.Now).(bolt.Option))
+	s, err = bolt.Open(h.abandoned, boltfault.SystemClock(system.Now))
 	noError(t, err)
 	system.RunAhead(time.Hour) // so that the clock is marked
 	for more := true; more; {

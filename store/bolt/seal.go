@@ -28,20 +28,20 @@ func (s *engine) openDataKey() error {
 		return err
 	case sealed == nil && mark != nil:
 		return fmt.Errorf("data key is missing: %w", signing.ErrDamaged)
-	case sealed == nil && s.sealer == nil:
+	case sealed == nil && s.options.Sealer == nil:
 		return nil
 	}
 	ctx := context.Background()
 	stale := sealed == nil
 	if stale {
 		s.dataKey = signing.NewDataKey()
-	} else if s.dataKey, stale, err = signing.OpenDataKey(ctx, s.sealer, sealed); err != nil {
+	} else if s.dataKey, stale, err = signing.OpenDataKey(ctx, s.options.Sealer, sealed); err != nil {
 		return err
 	}
 	if !stale {
 		return nil
 	}
-	if sealed, err = s.dataKey.SealedBy(ctx, s.sealer); err != nil {
+	if sealed, err = s.dataKey.SealedBy(ctx, s.options.Sealer); err != nil {
 		return err
 	}
 	return s.writer.Run(ctx, func(b *batch) error { return b.Put(bucketMeta, keyDataKey, sealed) })

@@ -300,7 +300,7 @@ func settleSome(ctx context.Context, s *engine) error {
 	}
 	var settlements []storetest.Settlement
 	for i, task := range tasks {
-		outcome := []driver.Effect{driver.Deliver, driver.Retry, driver.GiveUp, storetest.Release}[i%4]
+		outcome := []driver.Effect{driver.Deliver, driver.Retry, driver.GiveUp, storetest.Postpone}[i%4]
 		settlements = append(settlements, settlementOf(task, outcome))
 	}
 	_, err = storetest.WorkerOf(s).Settle(ctx, settlements)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/internal/testhook"
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
@@ -37,7 +36,9 @@ func BenchmarkUses(b *testing.B) {
 			}
 		}
 		before := written(b)
-		testhook.WriteUses(service)
+		if err := service.WriteUses(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 		bytes += written(b) - before
 	}
 	b.ReportMetric(0, "ns/op")

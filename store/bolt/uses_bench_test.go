@@ -10,7 +10,6 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/internal/testhook"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/driver"
@@ -81,7 +80,12 @@ func BenchmarkPublishBesideUses(b *testing.B) {
 				}
 			}
 			ended = make(chan struct{})
-			go func() { testhook.WriteUses(keys); close(ended) }()
+			go func() {
+				defer close(ended)
+				if err := keys.WriteUses(b.Context()); err != nil {
+					b.Error(err)
+				}
+			}()
 			add(&with, publishAt(b, hooks, ended))
 		}
 		median := func(took []time.Duration) float64 {

@@ -20,7 +20,8 @@ import (
 // TestWebhookRows changes webhooks at random, in batches of which some steps and commits fail.
 // After each batch, the webhooks in memory must equal those in the file.
 func TestWebhookRows(t *testing.T) {
-	s := openTemp(t)
+	var disk boltfault.Disk
+	s := openTemp(t, disk.Option)
 	random := rand.New(rand.NewPCG(1, 2))
 	id := func() int { return 1 + random.IntN(5) }
 	step := func() func(*batch) error {
@@ -61,7 +62,7 @@ func TestWebhookRows(t *testing.T) {
 	fails, held := 0, 0
 	for range 200 {
 		commitFails := random.IntN(10) == 0
-		boltfault.Around(s, func(commit func() error) error {
+		disk.Around(func(commit func() error) error {
 			if commitFails {
 				fails++
 				return errFull
@@ -73,6 +74,7 @@ func TestWebhookRows(t *testing.T) {
 			steps = append(steps, step())
 		}
 		_ = together(t, s, steps...) // some steps fail intentionally
+		disk.Around(nil)
 		if random.IntN(3) == 0 {
 			claimAtRandom(t, s, random)
 		}
@@ -88,7 +90,6 @@ func TestWebhookRows(t *testing.T) {
 
 // claimAtRandom claims the pending deliveries of an event, and settles some of them.
 func claimAtRandom(t *testing.T, s *engine, random *rand.Rand) {
-	boltfault.Around(s, nil)
 	event := testEvent(random.Int(), 10)
 	event.Account = fmt.Sprint("acct", random.IntN(2))
 	if _, err := s.Enqueue(t.Context(), event); err != nil {
@@ -154,12 +155,13 @@ func urls(list []*indexedWebhook) (urls []string) {
 // TestWebhooksInDoubtAreReadFromTheFile checks that a webhook changed by a commit with unknown
 // outcome is read from the file, as its readers see it.
 func TestWebhooksInDoubtAreReadFromTheFile(t *testing.T) {
-	s := openTemp(t)
+	var disk boltfault.Disk
+	s := openTemp(t, disk.Option)
 	webhook := testWebhook(1)
 	if err := s.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	boltfault.Around(s, func(commit func() error) error { return errors.Join(commit(), errBad) })
+	disk.Around(func(commit func() error) error { return errors.Join(commit(), errBad) })
 	_, err := s.UpdateWebhook(t.Context(), webhook.Account, webhook.ID, func(w *driver.Webhook, _ *audit.Entry) error {
 		w.URL = "https://after.example.com/"
 		return nil

@@ -4,11 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A Webhook is an endpoint that receives an account's events.
+// A Webhook is an endpoint that receives an account's events. Package internal/listed lists its
+// fields.
 type Webhook struct {
 	ID      string // "wh_" and a ULID; later webhooks have greater IDs
 	Account string // the account that owns the webhook
@@ -44,34 +44,6 @@ type Webhook struct {
 	// PreviousSecretExpiresAt. Zero if there is none.
 	PreviousSecret          signing.Secret
 	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
-}
-
-// Fields lists the fields of a webhook for the stores of this module, for exports, and for the
-// comparisons of the service. A new field needs a line here with the next even tag, or an odd one
-// if older versions must not send to a webhook that has the field set; the stores need no other
-// change to keep it. Version is not listed, because each store counts its own changes.
-func (w *Webhook) Fields(walk *fields.Walk) {
-	if !walk.Packed() {
-		fields.Text(walk, "account", fields.Placed, 0, &w.Account)
-		fields.Text(walk, "id", fields.Placed, 0, &w.ID)
-		fields.Text(walk, "url", fields.Placed, fields.Setting|fields.Created|fields.Sent, &w.URL)
-		fields.Texts(walk, "events", fields.Placed, fields.Setting|fields.Created, &w.Events)
-		fields.Bool(walk, "active", fields.Placed, fields.Setting, &w.Active)
-		fields.Bool(walk, "held", fields.Placed, fields.Setting, &w.Held)
-		fields.Text(walk, "offReason", fields.Placed, fields.Guarded, &w.OffReason)
-		fields.Time(walk, "offAt", fields.Placed, 0, &w.OffAt)
-		fields.Time(walk, "provenAt", fields.Placed, 0, &w.ProvenAt)
-		fields.Time(walk, "failingSince", fields.Placed, 0, &w.FailingSince)
-		fields.Text(walk, "failingEvent", fields.Placed, 0, &w.FailingEvent)
-		fields.Bool(walk, "failedAgain", fields.Placed, 0, &w.FailedAgain)
-		fields.Time(walk, "warnedAt", fields.Placed, 0, &w.WarnedAt)
-		fields.Formatted(walk, "secret", fields.Placed, fields.Value|fields.Sent, &w.Secret, signing.Secret.Reveal, signing.ParseSecret)
-		fields.Time(walk, "createdAt", fields.Placed, 0, &w.CreatedAt)
-		fields.Formatted(walk, "previousSecret", fields.Placed, fields.Guarded, &w.PreviousSecret, signing.Secret.Reveal, signing.ParseSecret)
-	}
-	fields.Number(walk, "threshold", 2, fields.Setting|fields.Created, &w.Threshold)
-	fields.Time(walk, "previousSecretExpiresAt", 4, fields.Guarded, &w.PreviousSecretExpiresAt)
-	fields.Texts(walk, "pastEvents", 6, fields.Guarded, &w.PastEvents)
 }
 
 // A WebhookHealth is the part of a [Webhook] that results of attempts change.

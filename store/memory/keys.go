@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -249,6 +250,6 @@ func (s *Store) unindex(k *key) {
 // copyOfKey returns a deep copy of a key, with times in UTC truncated to milliseconds.
 func copyOfKey(key driver.Key) driver.Key {
 	copier := fields.Copier()
-	key.Fields(&copier)
+	(*listed.Key)(&key).Fields(&copier)
 	return key
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -133,7 +134,7 @@ func (s *Store) change(w driver.Webhook) *driver.Webhook {
 
 // copyOf returns a deep copy of w, with times in UTC truncated to milliseconds.
 func copyOf(w driver.Webhook) driver.Webhook {
-	fields.Copy(&w)
+	fields.Copy((*listed.Webhook)(&w))
 	return w
 }
 

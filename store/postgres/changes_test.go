@@ -239,7 +239,7 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 				if task.Event.ID == want {
 					found = append(found, task)
 				} else {
-					storetest.WorkerOf(owner).Release(task)
+					storetest.WorkerOf(owner).Postpone(task)
 				}
 			}
 			return len(found) > 0

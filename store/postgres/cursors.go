@@ -16,7 +16,7 @@ type cursors struct{ events, deliveries, entries positions.Key }
 
 // loadCursors derives the keys from the key that all nodes share.
 func (s *Store) loadCursors(ctx context.Context) error {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	var shared []byte
 	err := s.pool.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'cursors'`)).Scan(&shared)

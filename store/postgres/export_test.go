@@ -144,13 +144,10 @@ func (o Owning) Node() int64               { return o.s.node.Current() }
 func (o Owning) Newest() int64             { return o.s.node.Newest() }
 func (o Owning) OwnerOf(shard int16) int64 { owner, _ := o.s.node.OwnerOf(shard); return owner }
 func (o Owning) Gone(term int64)           { o.s.node.Gone(term) }
-func (o Owning) Kill()                     { o.s.node.Abandon() }
+func (o Owning) Kill()                     { o.s.Kill() }
 
 // Settling returns the lock that settlements read-lock.
 func (o Owning) Settling() *sync.RWMutex { return &o.s.settling }
-
-// Runs reports whether the node owns shards, in background goroutines.
-func (o Owning) Runs() bool { return o.s.node.Delivers() }
 
 // Listen listens until ctx is done. It calls wake when it begins to listen and at each
 // notification.
@@ -171,10 +168,8 @@ func (s *Store) Listen(ctx context.Context, wake func()) {
 	}
 }
 
-// Listening reports whether the node listens.
-func (s *Store) Listening() bool {
-	return s.owned.reader.polls.Listens()
-}
+// Listening reports whether the node listens, and no host publishes in transactions.
+func (s *Store) Listening() bool { return s.owned.reader.polls.Interval(0) > 0 }
 
 // Lasts sets how long the node stays alive without a heartbeat. Call it before Deliver.
 func (s *Store) Lasts(d time.Duration) { s.node.Lasts = d }
@@ -188,8 +183,17 @@ func (s *Store) ReadsEvery(ctx context.Context) (time.Duration, error) {
 	return s.owned.reader.polls.Interval(s.options.poll), nil
 }
 
-// Kill ends the ownership of shards as if the process had ended.
-func (s *Store) Kill() { s.node.Abandon() }
+// Kill ends the node's work as if the process had ended: other nodes remove its term.
+func (s *Store) Kill() {
+	s.node.Stop()
+	s.node.Wait()
+	s.node.Database = killed{s.node.Database}
+}
+
+// A killed node does not deregister.
+type killed struct{ shards.Database }
+
+func (killed) Remove(context.Context, int64, *int64) error { return nil }
 
 // CheckParts makes the next publication check whether parts run out.
 func (s *Store) CheckParts() { s.sparePartsAt.Store(0) }

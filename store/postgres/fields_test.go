@@ -7,6 +7,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -61,9 +62,9 @@ func TestFields_OfNewerNode_AreKeptOrRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		count++
-		var record fields.Record = new(driver.Key)
+		var record fields.Record = new(listed.Key)
 		if count == 3 {
-			record = new(driver.Webhook)
+			record = new(listed.Webhook)
 		}
 		if unknown := fields.Unknown(nil, string(packed), record); string(unknown) != "\x64\x01x" {
 			t.Errorf("row %d keeps %q of %q", count, unknown, packed)

@@ -12,6 +12,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -66,7 +67,7 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key driver.Key, err error) {
 	}
 	walk := fields.Unpacker(string(packed))
 	for walk.More() {
-		key.Fields(&walk)
+		(*listed.Key)(&key).Fields(&walk)
 	}
 	return key, walk.Err()
 }
@@ -161,7 +162,7 @@ func (s *Store) queueKey(batch *pgx.Batch, key *driver.Key, hash, next, previous
 func keyValues(key *driver.Key, hash, next, previous driver.Hash, unknown []byte) []any {
 	return []any{
 		sum(hash), sum(next), key.Account, key.ID, key.Name, key.Scopes.Names(), utc(key.CreatedAt), stored(key.ExpiresAt), sum(previous),
-		stored(key.PreviousExpiresAt), packed(key, unknown),
+		stored(key.PreviousExpiresAt), packed((*listed.Key)(key), unknown),
 	}
 }
 
@@ -208,9 +209,9 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err != nil {
 			return err
 		}
-		unknown := fields.Unknown(nil, string(newer), new(driver.Key))
+		unknown := fields.Unknown(nil, string(newer), new(listed.Key))
 		key := old
-		fields.Copy(&key)
+		fields.Copy((*listed.Key)(&key))
 		var entry audit.Entry
 		if err := change(&key, &entry); err != nil {
 			return err
@@ -221,7 +222,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		batch.Queue(s.sql(`
 			update storageapi.keys set hash = $3, name = $4, scopes = $5, expires_at = $6, previous = $7, previous_expires_at = $8, fields = $9
 			where account = $1 and id = $2 and next is null`), account, id,
-			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt), packed(&key, unknown))
+			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt), packed((*listed.Key)(&key), unknown))
 		s.queuePrevious(batch, &key, unknown)
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash not in ('', $3) and hash is distinct from $4`),
 			account, id, sum(key.Hash), sum(key.Previous))

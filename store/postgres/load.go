@@ -53,7 +53,7 @@ func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.L
 		}
 		return l.list, nil
 	}
-	l.judge()
+	l.setStates()
 	l.checkPayloads(ctx)
 	return l.list, nil
 }
@@ -168,8 +168,8 @@ func (l *loader) scanRows(row pgx.Row) error {
 	return nil
 }
 
-// judge sets the state and content of each delivery in the list.
-func (l *loader) judge() {
+// setStates sets the state and content of each delivery in the list.
+func (l *loader) setStates() {
 	for i := range l.rows {
 		r, event := &l.rows[i], l.events[l.rows[i].event]
 		to := &l.list[r.place]

@@ -46,7 +46,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (driver.Key, er
 		defer s.lookups.Leave()
 		return s.lookUpAlone(ctx, hash)
 	}
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	l := &lookup{hash: hash, done: make(chan struct{})}
 	s.lookups.Add(l)

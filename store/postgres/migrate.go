@@ -100,7 +100,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		return err
 	}
 	steps := statements(o.migrations, o.names)
-	short, cancel := within(ctx, patience)
+	short, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	ctx, cancel = within(ctx, migrating)
 	defer cancel()

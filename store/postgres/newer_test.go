@@ -49,7 +49,7 @@ func TestClaim_SecretSealedByAnotherNode_IsErrSealed(t *testing.T) {
 	if !errors.Is(task.Err, signing.ErrSealed) {
 		t.Errorf("Task.Err = %v, want ErrSealed", task.Err)
 	}
-	if stale, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{Task: task, Effect: storetest.Release, RetryAfter: time.Hour}}); err != nil || len(stale) > 0 {
+	if stale, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{Task: task, Effect: storetest.Postpone, RetryAfter: time.Hour}}); err != nil || len(stale) > 0 {
 		t.Errorf("Settle = %v, %v", stale, err)
 	}
 	if n := len(claimed(t, s)); n != 0 {

@@ -89,7 +89,7 @@ func (w *notifier) send() {
 	clear(w.waiting)
 	w.sending, w.last = false, time.Now()
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	ctx, cancel := context.WithTimeout(context.Background(), minTimeout)
 	defer cancel()
 	if err := w.store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		_, err := conn.Exec(ctx, notifiesAll, channels, payloads)
@@ -141,7 +141,7 @@ func (s *Store) listen(ctx context.Context) (listened bool) {
 	s.notifier.group.Add(1)
 	defer s.notifier.group.Done()
 	s.steps.RUnlock()
-	short, cancel := within(ctx, patience)
+	short, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	conn, err := s.pool.Acquire(short)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Store) listen(ctx context.Context) (listened bool) {
 	defer conn.Release()
 	own := conn.Conn()
 	defer func() { // a listening connection must not return to the pool
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), minTimeout)
 		defer cancel()
 		_ = own.Close(closing)
 	}()
@@ -191,7 +191,7 @@ func hear(ctx context.Context, conn *pgx.Conn, ask time.Duration) (*pgconn.Notif
 	if err == nil || waiting.Err() == nil || ctx.Err() != nil {
 		return heard, err
 	}
-	asking, cancel := context.WithTimeout(ctx, grace)
+	asking, cancel := context.WithTimeout(ctx, minTimeout)
 	defer cancel()
 	return nil, conn.Ping(asking)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/feed"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
@@ -256,7 +257,7 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 // updated reports a webhook that this node has just changed, if it is known: running attempts end
 // soon, and the scheduler must evaluate their results by the new state.
 func (o *ownedShards) updated(webhook driver.Webhook) {
-	fields.Copy(&webhook)
+	fields.Copy((*listed.Webhook)(&webhook))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w := o.byID[webhook.ID]; w != nil && w.version < webhook.Version && o.scheduler != nil {

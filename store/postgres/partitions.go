@@ -116,7 +116,7 @@ func (s *Store) checkParts() {
 	now := time.Now()
 	if at := s.sparePartsAt.Load(); now.UnixNano() >= at && s.sparePartsAt.CompareAndSwap(at, now.Add(time.Minute).UnixNano()) {
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
 			defer cancel()
 			// Until it succeeds, the clock of events stands still, and Purge fails, too.
 			_ = s.makeSpareParts(ctx)

@@ -171,7 +171,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	short, cancel := within(ctx, patience)
+	short, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	var encoding, isolation, commit, sync string
 	var now time.Time

@@ -67,7 +67,7 @@ func (p *publisher) start(s *Store) {
 // batch. An event that its batches did not store is stored alone. While it waits for a transaction
 // of the host, it is retried and other events are stored.
 func (p *publisher) publish(ctx context.Context, encoded *driver.EncodedEvent) (deliveries int, err error) {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	event := &publication{EncodedEvent: encoded, done: make(chan struct{})}
 	if p.group.Enter() {
@@ -116,7 +116,7 @@ func (p *publisher) share(ctx context.Context, event *publication) error {
 	if p.group.Withdraw(event) || p.retries.Withdraw(event) {
 		return event.failure(failure(ctx, ctx.Err()))
 	}
-	more := grace
+	more := minTimeout
 	if failure(ctx, ctx.Err()) == errSilent {
 		more = 0
 	}

@@ -26,7 +26,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Past data is hidden as soon as Purge has moved the marks, but uses disk space until its part is
 // dropped, see dropParts.
 func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	_, confirmed, err := s.observeClock(ctx)
 	if err != nil {

@@ -94,7 +94,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 		}
 		other(func() error { // claims that are never settled
 			tasks, err := storetest.WorkerOf(nodes[2]).Claim(t.Context(), 3)
-			storetest.WorkerOf(nodes[2]).Release(tasks...)
+			storetest.WorkerOf(nodes[2]).Postpone(tasks...)
 			return err
 		})
 		other(func() error { // has an effect only on settled deliveries
@@ -125,7 +125,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 					var list []storetest.Settlement
 					for _, task := range tasks {
 						list = append(list, storetest.Settlement{
-							Task: task, Effect: []driver.Effect{driver.Retry, driver.Deliver, driver.GiveUp, storetest.Release}[rand.N(4)],
+							Task: task, Effect: []driver.Effect{driver.Retry, driver.Deliver, driver.GiveUp, storetest.Postpone}[rand.N(4)],
 							RetryAfter: time.Microsecond,
 							Attempt:    driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: driver.ClassConnect},
 						})

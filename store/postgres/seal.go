@@ -52,7 +52,7 @@ func (s *Store) openDataKey(ctx context.Context) error {
 
 // storedDataKey returns the sealed data key and the mark; each is nil if it does not exist.
 func (s *Store) storedDataKey(ctx context.Context) (sealed, mark []byte, err error) {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	err = s.pool.QueryRow(ctx, s.sql(`select (select seal from storageapi.marks where name = 'data_key'),
 		(select seal from storageapi.marks where name = 'seal')`)).Scan(&sealed, &mark)
@@ -62,7 +62,7 @@ func (s *Store) storedDataKey(ctx context.Context) (sealed, mark []byte, err err
 // swapDataKey replaces the sealed data key if it still equals old. A nil old means that there is
 // none yet.
 func (s *Store) swapDataKey(ctx context.Context, old, renewed []byte) (swapped bool, err error) {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	tag, err := s.pool.Exec(ctx, s.sql(`insert into storageapi.marks as m (name, seal) values ('data_key', $2)
 		on conflict (name) do update set seal = excluded.seal where m.seal = $1`), old, renewed)
@@ -75,7 +75,7 @@ func (s *Store) reseal(ctx context.Context) error {
 		return nil
 	}
 	for from, done := int64(0), false; !done; {
-		ctx, cancel := within(ctx, patience)
+		ctx, cancel := within(ctx, defaultTimeout)
 		err := pgx.BeginTxFunc(ctx, s.pool, s.transaction(), func(tx pgx.Tx) (err error) {
 			from, done, err = s.resealFrom(ctx, tx, from)
 			return err

@@ -37,9 +37,9 @@ const (
 )
 
 const (
-	maxTries = 10               // maximum tries of a step that conflicts with others
-	patience = 10 * time.Second // the timeout of a step without a deadline
-	grace    = 5 * time.Second  // the minimum timeout of a step that changes something
+	maxTries       = 10               // maximum tries of a step that conflicts with others
+	defaultTimeout = 10 * time.Second // the timeout of a step without a deadline
+	minTimeout     = 5 * time.Second  // the minimum timeout of a step that changes something
 )
 
 // code returns the PostgreSQL code of an error, or "".
@@ -51,10 +51,10 @@ func code(err error) string {
 }
 
 // errSilent is the error of a step without a deadline that got no answer and changed nothing.
-var errSilent = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrUnavailable, patience)
+var errSilent = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrUnavailable, defaultTimeout)
 
 // errUnsure is like errSilent, for a step that may have happened.
-var errUnsure = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrInterrupted, patience)
+var errUnsure = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrInterrupted, defaultTimeout)
 
 // within returns ctx, with the timeout d if it has no deadline: connections can go silent without
 // an error.
@@ -65,12 +65,12 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, d, errSilent)
 }
 
-// waited handles a step that began at begun and got no answer. After at least grace it closes the
-// idle connections, which are probably silent as well.
+// waited handles a step that began at begun and got no answer. After at least minTimeout it closes
+// the idle connections, which are probably silent as well.
 func (s *Store) waited(begun time.Time) {
 	now := time.Now()
 	last := s.reset.Load()
-	if now.Sub(begun) >= grace && (last == nil || now.Sub(*last) >= patience) && s.reset.CompareAndSwap(last, &now) {
+	if now.Sub(begun) >= minTimeout && (last == nil || now.Sub(*last) >= defaultTimeout) && s.reset.CompareAndSwap(last, &now) {
 		s.pool.Reset()
 	}
 }
@@ -90,14 +90,14 @@ func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Co
 }
 
 // write runs a step that is one statement, batch or transaction. Cancelling ctx has no effect on a
-// running step: the server's answer decides. Without an answer by the deadline, or within grace if
-// that is later, the error wraps auth.ErrInterrupted: the step may have happened.
+// running step: the server's answer decides. Without an answer by the deadline, or within
+// minTimeout if that is later, the error wraps auth.ErrInterrupted: the step may have happened.
 func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	return s.run(ctx, true, step)
 }
 
 func (s *Store) run(ctx context.Context, writes bool, step func(context.Context, *pgxpool.Conn) error) error {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 			return failure(ctx, err)
 		}
 		end, _ := ctx.Deadline()
-		if least := begun.Add(grace); end.Before(least) {
+		if least := begun.Add(minTimeout); end.Before(least) {
 			end = least
 		}
 		lasting, cancel = context.WithDeadline(context.WithoutCancel(ctx), end)

@@ -227,7 +227,7 @@ func (s *story) deliver(ctx context.Context, n *storyNode) {
 			if err == nil {
 				s.settled(list, stale)
 			} else {
-				storetest.WorkerOf(n.store).Release(tasks...)
+				storetest.WorkerOf(n.store).Postpone(tasks...)
 			}
 			continue
 		}

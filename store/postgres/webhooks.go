@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 )
@@ -41,7 +42,7 @@ func (r *webhookRow) columns() []any {
 
 // unknown returns the packed fields that this version does not know.
 func (r *webhookRow) unknown() []byte {
-	return fields.Unknown(nil, string(r.packed), new(driver.Webhook))
+	return fields.Unknown(nil, string(r.packed), new(listed.Webhook))
 }
 
 // webhook returns the webhook of a row, or an error if a secret or the packed fields cannot be read.
@@ -49,7 +50,7 @@ func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 	w = r.Webhook
 	walk := fields.Unpacker(string(r.packed))
 	for walk.More() {
-		w.Fields(&walk)
+		(*listed.Webhook)(&w).Fields(&walk)
 	}
 	if err = walk.Err(); err == nil {
 		w.Secret, err = s.dataKey.Open(r.secret, w.ID)
@@ -72,7 +73,7 @@ func (s *Store) values(w *driver.Webhook, unknown []byte) []any {
 	return []any{
 		w.URL, texts(w.Events), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
 		s.dataKey.Seal(w.Secret, w.ID), s.dataKey.Seal(w.PreviousSecret, w.ID),
-		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt), packed(w, unknown),
+		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt), packed((*listed.Webhook)(w), unknown),
 	}
 }
 
@@ -165,7 +166,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			return entry, err
 		}
 		w := old
-		fields.Copy(&w)
+		fields.Copy((*listed.Webhook)(&w))
 		if err := change(&w, &entry); err != nil {
 			return entry, err
 		}

@@ -49,7 +49,7 @@ func accountSizes(run runner) {
 		t.createWebhooks(newWebhook("acct", "one"), newWebhook("acct", "two"))
 		t.enqueueMany("acct", 2, 2)
 		tasks := t.claimAll(4)
-		t.settle(settlement(tasks[0], driver.Deliver), settlement(tasks[1], Release))
+		t.settle(settlement(tasks[0], driver.Deliver), settlement(tasks[1], Postpone))
 		t.setActive("acct", tasks[1].Webhook.ID, false)
 		want(t, store.AccountSize{Account: "acct", Keys: 2, Webhooks: 2, Pending: 3})
 		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, audit.Entry{}))

@@ -171,7 +171,7 @@ func contexts(run runner) {
 			if got := t.claimAll(1)[0]; got.Event.ID != "pending" || got.Attempt != 1 {
 				t.Errorf("claimed attempt %d of %q, want the first of the other delivery", got.Attempt, got.Event.ID)
 			}
-			t.settle(settlement(task, Release))
+			t.settle(settlement(task, Postpone))
 		})
 	}
 

@@ -113,7 +113,7 @@ func (h *history) settle(n int) {
 	h.Helper()
 	var settlements []Settlement
 	for i, task := range h.claim(n) {
-		settlements = append(settlements, settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, Release}[i%3]))
+		settlements = append(settlements, settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, Postpone}[i%3]))
 	}
 	wantSame(h.tester, "number of tasks", len(settlements), n)
 	h.tester.settle(settlements...)

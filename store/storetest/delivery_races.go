@@ -90,7 +90,7 @@ func deliveryRaces(run runner) {
 					tasks, err := t.worker().Claim(t.Context(), 6)
 					check("Claim", err)
 					settle(tasks, func(i int) driver.Effect {
-						return []driver.Effect{Release, driver.Retry, driver.Deliver, driver.GiveUp}[(i+worker)%4]
+						return []driver.Effect{Postpone, driver.Retry, driver.Deliver, driver.GiveUp}[(i+worker)%4]
 					})
 				case 3:
 					if err := t.store.Redeliver(t.Context(), "acct", id, event, audit.Entry{}); err != nil {

@@ -111,7 +111,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			if task.Event.ID == "settled" {
 				t.settle(settlement(task, driver.Deliver))
 			} else {
-				t.settle(settlement(task, Release))
+				t.settle(settlement(task, Postpone))
 			}
 		}
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, audit.Entry{}))
@@ -165,7 +165,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		}
 		for _, task := range t.await(5) {
 			end := settlement(task, map[string]driver.Effect{
-				"new": Release, "tried": driver.Retry, "later": driver.Retry, "delivered": driver.Deliver, "dead": driver.GiveUp,
+				"new": Postpone, "tried": driver.Retry, "later": driver.Retry, "delivered": driver.Deliver, "dead": driver.GiveUp,
 			}[task.Event.ID])
 			if task.Event.ID == "later" {
 				end.RetryAfter = 20 * time.Minute

@@ -92,7 +92,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 			if task.Event.ID == "dead" {
 				t.settle(settlement(task, driver.Retry))
 			} else {
-				t.settle(settlement(task, Release))
+				t.settle(settlement(task, Postpone))
 			}
 		}
 		again = t.delivery("acct", "dead")

@@ -59,7 +59,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 		t.createRecoveries(newRecovery("a", "a", "recovery", driver.Dead))
 		t.advance(9)
 		for i, task := range t.claimAll(4) {
-			t.settle(settlement(task, []driver.Effect{driver.Retry, Release}[i%2]))
+			t.settle(settlement(task, []driver.Effect{driver.Retry, Postpone}[i%2]))
 		}
 		time.Sleep(3 * time.Millisecond)
 		t.enqueue(newEvent("a", "live 1"), 1)

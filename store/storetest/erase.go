@@ -245,7 +245,7 @@ func erasing(run runner) {
 			t.enqueue(newEvent("other", numbered("event", i)), 1)
 			if i%3 == 0 {
 				for _, task := range t.claim(9) {
-					t.settle(settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, Release}[i%2]))
+					t.settle(settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, Postpone}[i%2]))
 				}
 			} else if i%3 == 1 {
 				t.claim(9)

@@ -17,7 +17,7 @@ func eventDeliveries(run runner) {
 		t.enqueue(newEvent("acct", "other"), 6)
 		var settlements []Settlement
 		for _, task := range t.claimAll(12) {
-			outcome := map[string]driver.Effect{"a": driver.Deliver, "b": driver.GiveUp, "c": driver.Retry, "d": Release}
+			outcome := map[string]driver.Effect{"a": driver.Deliver, "b": driver.GiveUp, "c": driver.Retry, "d": Postpone}
 			if to, ok := outcome[task.Webhook.ID]; ok && task.Event.ID == "event" {
 				settlements = append(settlements, settlement(task, to))
 			}
@@ -95,7 +95,7 @@ func eventDeliveries(run runner) {
 				t.settle(settlement(task, driver.Retry))
 				want["dead"][0].Attempts = append(want["dead"][0].Attempts, attemptOf(task))
 			default:
-				t.settle(settlement(task, Release))
+				t.settle(settlement(task, Postpone))
 			}
 		}
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, audit.Entry{}))

@@ -59,7 +59,7 @@ func failedDeliveries(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "released"), 1)
-		t.end(Release)
+		t.end(Postpone)
 		t.claimAll(1)
 		t.enqueue(newEvent("acct", "new"), 1)
 		wantFailed(t, "pending", "skipped", "dead")
@@ -208,7 +208,7 @@ func failedDeliveries(run runner) {
 			default:
 				var ends []Settlement
 				for _, task := range t.claim(3) {
-					s := settlement(task, []driver.Effect{driver.Deliver, driver.Retry, driver.GiveUp, Release}[random.IntN(4)])
+					s := settlement(task, []driver.Effect{driver.Deliver, driver.Retry, driver.GiveUp, Postpone}[random.IntN(4)])
 					if s.Effect == driver.Deliver {
 						s.Attempt.Class, s.Attempt.Error = "", ""
 					}

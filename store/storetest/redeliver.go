@@ -121,12 +121,12 @@ func redeliver(run runner) {
 			d.NextAttemptAt = got.NextAttemptAt // a store may set this to now
 			wantSame(t, "EventDeliveries", got, d)
 			t.claimAll(0)
-			end := settlement(task, []driver.Effect{Release, driver.Retry, driver.Deliver, driver.GiveUp}[i])
+			end := settlement(task, []driver.Effect{Postpone, driver.Retry, driver.Deliver, driver.GiveUp}[i])
 			if end.Effect == driver.Retry {
 				end.RetryAfter = time.Hour
 			}
 			t.settle(end)
-			if end.Effect == Release {
+			if end.Effect == Postpone {
 				released := t.claimAll(1)[0]
 				wantSame(t, "Task.Attempt and Before", []int{released.Attempt, released.Before}, []int{1, 0})
 			}
@@ -138,7 +138,7 @@ func redeliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, driver.Deliver)
 		again(t, "event")
-		for i, outcome := range []driver.Effect{Release, driver.Retry, driver.GiveUp} {
+		for i, outcome := range []driver.Effect{Postpone, driver.Retry, driver.GiveUp} {
 			task := t.await(1)[0]
 			wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{2 + i/2, 1})
 			t.settle(settlement(task, outcome))

@@ -131,7 +131,7 @@ func (t *tester) everyKind() {
 		t.enqueue(event, 1)
 	}
 	for i, task := range t.claimAll(12) {
-		end := settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, Release}[i%4])
+		end := settlement(task, []driver.Effect{driver.Deliver, driver.GiveUp, driver.Retry, Postpone}[i%4])
 		if end.Effect == driver.Retry {
 			end.RetryAfter = time.Duration(i/4*60) * time.Minute
 		}

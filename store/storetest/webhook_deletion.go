@@ -76,7 +76,7 @@ func deleteWebhook(run runner) {
 		}
 		t.wantError("DeleteWebhook", remove(fmt.Errorf("wrapped: %w", errChange)), errChange)
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
-		t.settle(settlement(t.claimAll(1)[0], Release))
+		t.settle(settlement(t.claimAll(1)[0], Postpone))
 		t.must(remove(nil))
 		calls := len(given) // check may run more than once
 		for _, g := range given {

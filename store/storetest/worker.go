@@ -40,16 +40,16 @@ type Task struct {
 	Err     error           // see [driver.LoadedDelivery.Err]
 }
 
-// Release is a [Settlement.Effect] for an attempt that was not made.
-const Release = driver.Effect(math.MaxUint8)
+// Postpone is a [Settlement.Effect] for an attempt that was not made.
+const Postpone = driver.Effect(math.MaxUint8)
 
 // A Settlement ends a claim.
 type Settlement struct {
 	Task       Task
-	Effect     driver.Effect    // Retry, Deliver, GiveUp or Release
-	Attempt    driver.Attempt   // unused with Release
-	RetryAfter time.Duration    // used with Retry and Release
-	Deactivate driver.OffReason // why the webhook is disabled; empty: it is not; ignored with Release
+	Effect     driver.Effect    // Retry, Deliver, GiveUp or Postpone
+	Attempt    driver.Attempt   // unused with Postpone
+	RetryAfter time.Duration    // used with Retry and Postpone
+	Deactivate driver.OffReason // why the webhook is disabled; empty: it is not; ignored with Postpone
 }
 
 // An underWay is a claimed delivery.
@@ -330,8 +330,8 @@ func (w *Worker) end(ref driver.DeliveryRef, attempt int, after time.Duration, p
 	}
 }
 
-// Release ends claims without results; the deliveries are then due again.
-func (w *Worker) Release(tasks ...Task) {
+// Postpone ends claims without results; the deliveries are then due again.
+func (w *Worker) Postpone(tasks ...Task) {
 	for _, task := range tasks {
 		w.end(task.Ref, task.Attempt, 0, true)
 	}
@@ -352,7 +352,7 @@ func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []
 	var indexes []int // settlements with results
 	for i := range settlements {
 		s := &settlements[i]
-		if s.Effect == Release {
+		if s.Effect == Postpone {
 			continue
 		}
 		indexes = append(indexes, i)
@@ -386,7 +386,7 @@ func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []
 		case isStale: // the next Load returns its state
 			w.end(s.Task.Ref, s.Task.Attempt, 0, true)
 		default:
-			w.end(s.Task.Ref, s.Task.Attempt, s.RetryAfter, s.Effect == Release || s.Effect == driver.Retry)
+			w.end(s.Task.Ref, s.Task.Attempt, s.RetryAfter, s.Effect == Postpone || s.Effect == driver.Retry)
 		}
 	}
 	return stale, nil
@@ -402,7 +402,7 @@ func (w *Worker) current(settlements []Settlement) map[string][]*Settlement {
 		s := &settlements[i]
 		ref := s.Task.Ref
 		u, known := w.underWay[ref], w.known[ref.WebhookID]
-		if s.Effect != Release && u != nil && u.attempt == s.Task.Attempt && !seen[ref] && known != nil && known.URL == s.Task.Webhook.URL {
+		if s.Effect != Postpone && u != nil && u.attempt == s.Task.Attempt && !seen[ref] && known != nil && known.URL == s.Task.Webhook.URL {
 			of[ref.WebhookID] = append(of[ref.WebhookID], s)
 		}
 		seen[ref] = true

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -74,7 +75,7 @@ func first(errs ...error) error {
 }
 
 func (r *Key) check() error {
-	if err := first(ids("account", r.Account, "id", r.ID), fields.Check(r, checkText)); err != nil {
+	if err := first(ids("account", r.Account, "id", r.ID), fields.Check((*listedKey)(r), checkText)); err != nil {
 		return err
 	}
 	if r.Hash.IsZero() {
@@ -84,7 +85,7 @@ func (r *Key) check() error {
 }
 
 func (r *Webhook) check() error {
-	return first(ids("account", r.Account, "id", r.ID), fields.Check(r, checkText))
+	return first(ids("account", r.Account, "id", r.ID), fields.Check((*listed.Webhook)(&r.Webhook), checkText))
 }
 
 func (r *Request) check() error {

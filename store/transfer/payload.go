@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
 // payloads maps each kind to the parser of its payload.
 var payloads = map[Kind]func([]byte) (Record, error){
-	KindKey:        parseFields[Key],
-	KindWebhook:    parseFields[Webhook],
+	KindKey:        parseKey,
+	KindWebhook:    parseWebhook,
 	KindRequest:    parse[requestPayload],
 	KindAlert:      parse[alertPayload],
 	KindDedupKey:   parse[dedupKeyPayload],
@@ -38,9 +39,9 @@ func parse[P payload](b []byte) (Record, error) {
 func encode(r Record) ([]byte, error) {
 	switch r := r.(type) {
 	case *Key:
-		return fields.JSON(r, 0)
+		return fields.JSON((*listedKey)(r), 0)
 	case *Webhook:
-		return fields.JSON(r, 0)
+		return fields.JSON((*listed.Webhook)(&r.Webhook), 0)
 	case *Request:
 		return json.Marshal(requestPayload{r.Account, r.Webhook, r.IdempotencyKey, millis{r.At}, r.Made.ID, hash(r.Made.Fingerprint), r.KeyID})
 	case *Alert:
@@ -88,14 +89,17 @@ func (h *hash) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// parseFields returns a parser for records that list their fields.
-func parseFields[R any, P interface {
-	*R
-	Record
-	fields.Record
-}](b []byte) (Record, error) {
-	r := P(new(R))
-	if err := fields.FromJSON(b, r); err != nil {
+func parseKey(b []byte) (Record, error) {
+	r := new(Key)
+	if err := fields.FromJSON(b, (*listedKey)(r)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	return r, nil
+}
+
+func parseWebhook(b []byte) (Record, error) {
+	r := new(Webhook)
+	if err := fields.FromJSON(b, (*listed.Webhook)(&r.Webhook)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	return r, nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -41,9 +42,11 @@ type Key struct {
 	UsedAt time.Time
 }
 
-// Fields lists the fields of the record.
-func (r *Key) Fields(w *fields.Walk) {
-	r.Key.Fields(w)
+// A listedKey is a Key with a list of its fields.
+type listedKey Key
+
+func (r *listedKey) Fields(w *fields.Walk) {
+	(*listed.Key)(&r.Key).Fields(w)
 	fields.Time(w, "usedAt", fields.Placed, 0, &r.UsedAt)
 }
 

@@ -35,9 +35,9 @@ func (c *Canceler) Canceled() bool {
 	return c.canceled
 }
 
-// hold sets the closer that Cancel closes; nil means none. It returns false if the Post has
+// setCloser sets the closer that Cancel closes; nil means none. It returns false if the Post has
 // already been canceled.
-func (c *Canceler) hold(held io.Closer) bool {
+func (c *Canceler) setCloser(held io.Closer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held = held
@@ -47,10 +47,10 @@ func (c *Canceler) hold(held io.Closer) bool {
 // until returns a context that ends at the deadline or when Cancel is called.
 func (c *Canceler) until(deadline time.Time) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
-	if !c.hold(closer(cancel)) {
+	if !c.setCloser(closer(cancel)) {
 		cancel()
 	}
-	return ctx, func() { c.hold(nil); cancel() }
+	return ctx, func() { c.setCloser(nil); cancel() }
 }
 
 // closer makes a function an [io.Closer].

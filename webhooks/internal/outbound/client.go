@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"math/rand/v2"
 	"net"
-	"net/netip"
 	"time"
 )
 
@@ -13,53 +13,42 @@ const bodyTimeout = time.Second
 
 // A Client makes POSTs over a shared pool of connections.
 type Client struct {
-	dial     func(ctx context.Context, by caller, address string) (net.Conn, error)
-	tls      *tls.Config // nil means plain HTTP, in tests only
+	dial     func(ctx context.Context, by Caller, address string) (net.Conn, error)
+	tls      *tls.Config // nil: plain HTTP
 	pool     pool
 	sessions sessions
 	reach    reach
-
-	keepsAll bool // in tests only: keep connections that cannot be polled, too
 }
 
-// New returns a client that dials through the guard and verifies receivers against roots; nil
-// means the system's. It keeps up to maxIdle connections and twice as many TLS sessions for later
-// requests. It closes idle connections while all connections together would exceed three quarters
-// of the process's file descriptors, because the host needs some for itself.
-func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
-	return &Client{
-		dial:     guard.dial,
-		tls:      &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
-		pool:     pool{max: maxIdle, maxOpen: maxOpen(descriptors())},
-		sessions: sessions{max: max(2*maxIdle, 1)},
+// A Config configures a [Client].
+type Config struct {
+	// Dial connects to a host and port, such as [Guard.Dial].
+	Dial func(ctx context.Context, by Caller, address string) (net.Conn, error)
+
+	// RootCAs verify receivers. Default: the system's.
+	RootCAs *x509.CertPool
+
+	// Plain sends requests without TLS, for a network that ends in this process. Default: TLS.
+	Plain bool
+
+	// MaxIdle is the number of connections that are kept for later requests. TLS sessions are kept
+	// for twice as many. Idle connections are closed while all connections together would exceed
+	// three quarters of the process's file descriptors, because the host needs some for itself.
+	MaxIdle int
+}
+
+// New returns a client.
+func New(config Config) *Client {
+	c := &Client{
+		dial:     config.Dial,
+		pool:     pool{max: config.MaxIdle, maxOpen: maxOpen(descriptors()), random: rand.IntN},
+		sessions: sessions{max: max(2*config.MaxIdle, 1)},
 	}
-}
-
-func (c *Client) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	c.dial = func(ctx context.Context, _ caller, address string) (net.Conn, error) {
-		return dial(ctx, "tcp", address)
+	if !config.Plain {
+		c.tls = &tls.Config{RootCAs: config.RootCAs, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	}
-	c.keepsAll = true
+	return c
 }
-
-// LookUpThrough makes the client resolve each name through resolve before it calls the function
-// given to [Client.DialThrough]. It is for tests. The limits on lookups still apply.
-func (c *Client) LookUpThrough(resolve func(ctx context.Context, name string) ([]netip.Addr, error)) {
-	dial, names := c.dial, &lookups{resolve: resolve}
-	c.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
-		name, _, err := net.SplitHostPort(address)
-		if err == nil {
-			_, err = names.addresses(ctx, by, name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return dial(ctx, by, address)
-	}
-}
-
-// SpeakPlain makes the client speak HTTP without TLS. It is for tests.
-func (c *Client) SpeakPlain() { c.tls = nil }
 
 // CloseIdle closes the idle connections. It keeps their TLS sessions.
 func (c *Client) CloseIdle() { c.pool.close() }
@@ -90,8 +79,8 @@ const (
 	Proven                  // a request succeeded, and none has failed since
 )
 
-// A caller identifies the owner and the standing of the target for which a connection is made.
-type caller struct {
+// A Caller identifies the owner and the standing of the target for which a connection is made.
+type Caller struct {
 	owner    string
 	standing Standing
 }
@@ -103,7 +92,7 @@ type Field struct{ Name, Value string }
 // caused, Post takes up to two seconds beyond the deadline to find the cause. It sets
 // [Response.Status] if any HTTP response came, and [Response.Failure] otherwise.
 func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
-	by := caller{r.Owner, r.Standing}
+	by := Caller{r.Owner, r.Standing}
 	request := compose(r.Target, r.Header, r.Body)
 	defer request.release()
 	conn, head, err := c.send(cancel, by, r.Target.address, request.bytes, r.Deadline)
@@ -131,7 +120,7 @@ func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 
 // send sends a request and returns the connection used and the head of the response. If the
 // receiver closes a reused connection before it answers, send retries once on a new connection.
-func (c *Client) send(cancel *Canceler, by caller, address string, request []byte, deadline time.Time) (*conn, head, error) {
+func (c *Client) send(cancel *Canceler, by Caller, address string, request []byte, deadline time.Time) (*conn, head, error) {
 	for again := false; ; again = true {
 		var conn *conn
 		if !again {
@@ -144,7 +133,7 @@ func (c *Client) send(cancel *Canceler, by caller, address string, request []byt
 				return nil, head{}, err
 			}
 		}
-		if !cancel.hold(conn.transport) {
+		if !cancel.setCloser(conn.transport) {
 			c.pool.drop(conn)
 			return nil, head{}, errCanceled
 		}
@@ -166,7 +155,7 @@ func (c *Client) send(cancel *Canceler, by caller, address string, request []byt
 
 // connect returns a new connection. If the host has run out of a resource such as file
 // descriptors, connect closes idle connections and tries again.
-func (c *Client) connect(cancel *Canceler, by caller, address string, deadline time.Time) (*conn, error) {
+func (c *Client) connect(cancel *Canceler, by Caller, address string, deadline time.Time) (*conn, error) {
 	ctx, release := cancel.until(deadline)
 	defer release()
 	c.pool.begin()
@@ -187,7 +176,7 @@ func (c *Client) connect(cancel *Canceler, by caller, address string, deadline t
 
 // dialTLS dials and does the TLS handshake. Some receivers break off a handshake that offers a
 // session. So if such a handshake fails, dialTLS dials again without a session.
-func (c *Client) dialTLS(ctx context.Context, by caller, address string) (*conn, error) {
+func (c *Client) dialTLS(ctx context.Context, by Caller, address string) (*conn, error) {
 	resumption := &session{all: &c.sessions, address: address}
 	for {
 		raw, err := c.dial(ctx, by, address)
@@ -218,8 +207,8 @@ func (c *Client) dialTLS(ctx context.Context, by caller, address string) (*conn,
 
 // done returns a connection to the pool, or closes it if it cannot be used for another request.
 func (c *Client) done(cancel *Canceler, conn *conn, whole bool) {
-	active := cancel.hold(nil)
-	if conn.end(whole) && active && conn.isFrugal() && (conn.transport.canPoll() || c.keepsAll) {
+	active := cancel.setCloser(nil)
+	if conn.end(whole) && active && conn.isFrugal() && conn.transport.canPoll() {
 		c.pool.put(conn)
 	} else {
 		c.pool.drop(conn)

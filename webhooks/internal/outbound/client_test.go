@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -49,25 +50,27 @@ func serve(conn net.Conn) {
 	}
 }
 
-// countDials connects the client to receivers in memory, and returns the number of dials.
-func countDials(client *Client) *atomic.Int64 {
+// newInMemory returns a client of receivers in memory, and the number of its dials.
+func newInMemory(maxIdle int) (*Client, *atomic.Int64) {
 	var dials atomic.Int64
-	client.SpeakPlain()
-	client.DialThrough(func(context.Context, string, string) (net.Conn, error) {
+	return New(Config{Plain: true, MaxIdle: maxIdle, Dial: func(context.Context, Caller, string) (net.Conn, error) {
 		dials.Add(1)
 		local, remote := net.Pipe()
 		go serve(remote)
-		return local, nil
-	})
-	return &dials
+		return pipe{local}, nil
+	}}), &dials
 }
+
+// A pipe is a connection in memory on which nothing unexpected arrives.
+type pipe struct{ net.Conn }
+
+func (pipe) Poll([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
 func TestClient_ManyHosts_ConnectsOnceToEach(t *testing.T) {
 	t.Parallel()
 	const hosts, goroutines = 2000, 8
-	client := New(NewGuard(nil, nil), nil, hosts)
+	client, dials := newInMemory(hosts)
 	defer client.CloseIdle()
-	dials := countDials(client)
 	for range 3 {
 		var group sync.WaitGroup
 		for g := range goroutines {
@@ -87,13 +90,12 @@ func TestClient_ManyHosts_ConnectsOnceToEach(t *testing.T) {
 // Idle connections give up their descriptors to concurrent deliveries.
 func TestClient_OutOfDescriptors_ClosesIdleConnections(t *testing.T) {
 	t.Parallel()
-	client := New(NewGuard(nil, nil), nil, 1000)
+	client, _ := newInMemory(1000)
 	defer client.CloseIdle()
-	countDials(client)
 	const descriptors, goroutines = 128, 16
 	var open atomic.Int64
 	through := client.dial
-	client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
+	client.dial = func(ctx context.Context, by Caller, address string) (net.Conn, error) {
 		for {
 			n := open.Load()
 			if n == descriptors {
@@ -132,6 +134,8 @@ type descriptor struct {
 	open *atomic.Int64
 	once sync.Once
 }
+
+func (*descriptor) Poll([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
 func (d *descriptor) Close() error {
 	d.once.Do(func() { d.open.Add(-1) })
@@ -176,7 +180,8 @@ func newTLSReceiver(t *testing.T, maxIdle int, config *tls.Config) (*tlsReceiver
 	t.Cleanup(r.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
-	client := New(NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil), roots, maxIdle)
+	guard := NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
+	client := New(Config{Dial: guard.Dial, RootCAs: roots, MaxIdle: maxIdle})
 	t.Cleanup(client.CloseIdle)
 	return r, client
 }
@@ -293,12 +298,11 @@ func TestClient_ReceiverWithLargeTLSState_ConnectionIsNotKept(t *testing.T) {
 // An answer on an idle connection shows that this host can reach the network.
 func TestClient_AnswerOnIdleConnectionAfterFailure_ReceiverIsToBlame(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		client := New(NewGuard(nil, nil), nil, 8)
+		client, _ := newInMemory(8)
 		defer client.CloseIdle()
-		countDials(client)
 		through := client.dial
 		down, standing := false, Proven
-		client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
+		client.dial = func(ctx context.Context, by Caller, address string) (net.Conn, error) {
 			if down {
 				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ENETUNREACH}
 			}
@@ -352,13 +356,12 @@ func TestClient_AnswerOnIdleConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 func TestClient_ManyConnectionsInUse_ClosesIdleConnections(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const kept, hanging, most = 100, 100, 150
-		client := New(NewGuard(nil, nil), nil, kept)
+		client, _ := newInMemory(kept)
 		client.pool.maxOpen = most
 		defer client.CloseIdle()
-		countDials(client)
 		var open atomic.Int64
 		through := client.dial
-		client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
+		client.dial = func(ctx context.Context, by Caller, address string) (net.Conn, error) {
 			open.Add(1)
 			if strings.HasPrefix(address, "hangs") {
 				<-ctx.Done()

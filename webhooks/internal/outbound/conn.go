@@ -10,7 +10,7 @@ import (
 // goroutine that makes the POST reads and writes by itself. An [http.Transport] has two more
 // goroutines per connection, and passing data between the three costs as much as everything else.
 type conn struct {
-	net.Conn  // TLS, except in tests
+	net.Conn  // TLS, or the transport if requests are plain
 	transport *transport
 	session   *session // nil without TLS
 	address   string   // host:port

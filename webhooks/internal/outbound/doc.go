@@ -1,6 +1,6 @@
 // Package outbound makes guarded POSTs to URLs that strangers chose and that may point anywhere.
 //
-//	client := outbound.New(outbound.NewGuard(nil, nil), nil, outbound.DefaultMaxIdle())
+//	client := outbound.New(outbound.Config{Dial: outbound.NewGuard(nil, nil).Dial, MaxIdle: outbound.DefaultMaxIdle()})
 //	target, err := outbound.NewTarget("https://example.com/hooks", http.Header{"Content-Type": {"application/json"}})
 //	response := client.Post(new(outbound.Canceler), outbound.Request{Target: target, Body: body, Deadline: deadline})
 //

@@ -65,7 +65,7 @@ func suspect(err error) suspicion {
 }
 
 // blame returns the failure of a Post and the side that caused it.
-func (c *Client) blame(cancel *Canceler, err error, by caller, address string) (Failure, Fault) {
+func (c *Client) blame(cancel *Canceler, err error, by Caller, address string) (Failure, Fault) {
 	failure := classify(err)
 	switch s := suspect(err); s {
 	case clientBusy:

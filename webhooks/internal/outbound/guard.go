@@ -25,7 +25,7 @@ var (
 type Guard struct {
 	addresses *ssrf.Guardian
 	names     map[string]bool // allowed, as returned by plainHost
-	lookups   lookups
+	lookups   *Lookups
 }
 
 // NewGuard returns a guard that allows the networks and the host names. IPv4 networks must not be
@@ -39,7 +39,7 @@ func NewGuard(networks []netip.Prefix, names []string) *Guard {
 			v6 = append(v6, prefix)
 		}
 	}
-	g := &Guard{names: make(map[string]bool), addresses: ssrf.New(
+	g := &Guard{names: make(map[string]bool), lookups: NewLookups(SystemResolver), addresses: ssrf.New(
 		ssrf.WithAnyPort(),
 		ssrf.WithAllowedV4Prefixes(v4...),
 		ssrf.WithAllowedV6Prefixes(v6...),
@@ -57,9 +57,9 @@ func (g *Guard) Refuses(addr netip.Addr) bool { return g.addresses.SafeAddr(addr
 // allowsName reports whether a host may be dialed at any address.
 func (g *Guard) allowsName(host string) bool { return g.names[plainHost(host)] }
 
-// dial connects to a host and port. It checks each address of a name just before it dials the
+// Dial connects to a host and port. It checks each address of a name just before it dials the
 // address, when the address can no longer change.
-func (g *Guard) dial(ctx context.Context, by caller, address string) (net.Conn, error) {
+func (g *Guard) Dial(ctx context.Context, by Caller, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (g *Guard) dial(ctx context.Context, by caller, address string) (net.Conn, 
 		conn, err = dialer.DialContext(ctx, "tcp", address)
 	} else {
 		var addrs []netip.Addr
-		if addrs, err = g.lookups.addresses(ctx, by, host); err == nil && len(addrs) == 0 {
+		if addrs, err = g.lookups.Addresses(ctx, by, host); err == nil && len(addrs) == 0 {
 			err = errNoAddress
 		}
 		if err == nil {

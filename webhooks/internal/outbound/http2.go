@@ -13,7 +13,7 @@ var errHTTP2 = Failure{KindProtocol, "the receiver speaks HTTP/2 only; HTTP/1.1 
 // only speaks HTTP/2. Most such receivers refuse in the handshake or answer with an HTTP/2 frame,
 // but some just close. If the receiver did not select HTTP/1.1, which was offered, needsHTTP2
 // offers HTTP/2 on another connection.
-func (c *Client) needsHTTP2(cancel *Canceler, by caller, conn *conn, deadline time.Time) bool {
+func (c *Client) needsHTTP2(cancel *Canceler, by Caller, conn *conn, deadline time.Time) bool {
 	secure, isTLS := conn.Conn.(*tls.Conn)
 	if !isTLS || secure.ConnectionState().NegotiatedProtocol != "" {
 		return false

@@ -23,12 +23,12 @@ var maxLookups = [...]int{Failing: 64, Untried: 128, Proven: 256}
 
 var errCrowded = Failure{KindInternal, "too many host names are being looked up"}
 
-// lookups resolves host names. Concurrent callers for the same name share a lookup. No owner can
+// Lookups resolves host names. Concurrent callers for the same name share a lookup. No owner can
 // delay the others: an owner may use a fraction of the free slots, and the owner with the fewest
 // running lookups goes first. Names whose last lookup failed, such as names of a dead name
-// server, get fewer slots than new names. The zero lookups is ready to use.
-type lookups struct {
-	resolve func(ctx context.Context, name string) ([]netip.Addr, error) // nil: the system's resolver
+// server, get fewer slots than new names.
+type Lookups struct {
+	resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 
 	mu      sync.Mutex
 	byName  map[string]*lookup // waiting and running
@@ -49,8 +49,18 @@ type lookup struct {
 	err      error
 }
 
-// addresses resolves a name. It returns errCrowded if the lookup did not start before ctx ended.
-func (l *lookups) addresses(ctx context.Context, by caller, name string) ([]netip.Addr, error) {
+// NewLookups returns Lookups that call resolve for each name, such as [SystemResolver].
+func NewLookups(resolve func(ctx context.Context, name string) ([]netip.Addr, error)) *Lookups {
+	return &Lookups{resolve: resolve, byName: make(map[string]*lookup), owners: make(map[string]int), found: make(map[string]bool)}
+}
+
+// SystemResolver resolves a name with the system's resolver.
+func SystemResolver(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+}
+
+// Addresses resolves a name. It returns errCrowded if the lookup did not start before ctx ended.
+func (l *Lookups) Addresses(ctx context.Context, by Caller, name string) ([]netip.Addr, error) {
 	l.mu.Lock()
 	entry := l.join(by, name)
 	entry.waiters++
@@ -77,10 +87,7 @@ func (l *lookups) addresses(ctx context.Context, by caller, name string) ([]neti
 
 // join returns the current lookup of a name, or a new one. A waiting lookup moves to the caller's
 // owner if it starts sooner there.
-func (l *lookups) join(by caller, name string) *lookup {
-	if l.byName == nil {
-		l.byName, l.owners, l.found = make(map[string]*lookup), make(map[string]int), make(map[string]bool)
-	}
+func (l *Lookups) join(by Caller, name string) *lookup {
 	standing := by.standing
 	switch found, seen := l.found[name]; {
 	case found:
@@ -106,7 +113,7 @@ func (l *lookups) join(by caller, name string) *lookup {
 }
 
 // beginNext starts waiting lookups until no more may start.
-func (l *lookups) beginNext() {
+func (l *Lookups) beginNext() {
 	for {
 		var next *lookup
 		for _, entry := range l.waiting {
@@ -121,14 +128,14 @@ func (l *lookups) beginNext() {
 	}
 }
 
-func (l *lookups) begin(entry *lookup) {
+func (l *Lookups) begin(entry *lookup) {
 	l.dequeue(entry)
 	entry.begun = true
 	l.count(entry, 1)
 	go l.run(entry)
 }
 
-func (l *lookups) dequeue(entry *lookup) {
+func (l *Lookups) dequeue(entry *lookup) {
 	if i := slices.Index(l.waiting, entry); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
@@ -136,7 +143,7 @@ func (l *lookups) dequeue(entry *lookup) {
 
 // mayBegin reports whether a slot is free for a lookup, and its owner runs fewer lookups than
 // its share: an eighth of the free slots, at most maxOwnerLookups.
-func (l *lookups) mayBegin(entry *lookup) bool {
+func (l *Lookups) mayBegin(entry *lookup) bool {
 	room := maxLookups[Proven]
 	for s := entry.standing; s <= Proven; s++ {
 		room = min(room, maxLookups[s]-l.running[s])
@@ -144,7 +151,7 @@ func (l *lookups) mayBegin(entry *lookup) bool {
 	return room > 0 && l.owners[entry.owner] < max(1, min(maxOwnerLookups, room/8))
 }
 
-func (l *lookups) count(entry *lookup, n int) {
+func (l *Lookups) count(entry *lookup, n int) {
 	for s := entry.standing; s <= Proven; s++ {
 		l.running[s] += n
 	}
@@ -153,18 +160,12 @@ func (l *lookups) count(entry *lookup, n int) {
 	}
 }
 
-func (l *lookups) run(entry *lookup) {
+func (l *Lookups) run(entry *lookup) {
 	// Do not cancel the lookup when its callers have gone, since its thread would stay blocked
 	// anyway.
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
-	resolve := l.resolve
-	if resolve == nil {
-		resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-		}
-	}
-	addrs, err := resolve(ctx, entry.name)
+	addrs, err := l.resolve(ctx, entry.name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entry.addrs, entry.err = addrs, err

@@ -39,15 +39,15 @@ func (n *nameServer) resolve(ctx context.Context, name string) ([]netip.Addr, er
 }
 
 // look looks up a name for an owner, and returns the time taken.
-func look(l *lookups, owner, name string) (time.Duration, error) {
-	return lookAs(l, caller{owner: owner, standing: Untried}, name)
+func look(l *Lookups, owner, name string) (time.Duration, error) {
+	return lookAs(l, Caller{owner: owner, standing: Untried}, name)
 }
 
-func lookAs(l *lookups, by caller, name string) (time.Duration, error) {
+func lookAs(l *Lookups, by Caller, name string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	begun := time.Now()
-	_, err := l.addresses(ctx, by, name)
+	_, err := l.Addresses(ctx, by, name)
 	return time.Since(begun), err
 }
 
@@ -60,7 +60,7 @@ func TestLookups_DeadNameServer_OtherOwnersDoNotWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {
 				var server nameServer
-				l := &lookups{resolve: server.resolve}
+				l := NewLookups(server.resolve)
 				for i := range 100 {
 					if _, err := look(l, "healthy", fmt.Sprint("w", i)); err != nil {
 						t.Fatal(err)
@@ -106,7 +106,7 @@ func TestLookups_DeadNameServer_OtherOwnersDoNotWait(t *testing.T) {
 func TestLookups_ConcurrentCallersOfOneName_ShareALookup(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var server nameServer
-		l := &lookups{resolve: server.resolve}
+		l := NewLookups(server.resolve)
 		for range 50 {
 			go func() {
 				if took, err := look(l, "a", "slow"); err != nil || took != time.Second {
@@ -126,13 +126,13 @@ func TestLookups_ConcurrentCallersOfOneName_ShareALookup(t *testing.T) {
 
 func TestLookups_CallerStopsWaiting_ErrorSaysWhy(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		l := &lookups{resolve: new(nameServer).resolve}
+		l := NewLookups(new(nameServer).resolve)
 		if took, err := look(l, "a", "dead"); classify(err) != errTimeout || suspect(err) != likelyHost || took != 15*time.Second {
 			t.Errorf("past the deadline: got %v after %v, want a timeout after 15s", err, took)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if _, err := l.addresses(ctx, caller{owner: "a"}, "dead"); !errors.Is(err, context.Canceled) {
+		if _, err := l.Addresses(ctx, Caller{owner: "a"}, "dead"); !errors.Is(err, context.Canceled) {
 			t.Errorf("canceled: got %v, want %v", err, context.Canceled)
 		}
 		for i := range maxOwnerLookups {
@@ -148,13 +148,13 @@ func TestLookups_CallerStopsWaiting_ErrorSaysWhy(t *testing.T) {
 
 // flood makes accounts look up dead names repeatedly until stop is called. stop waits for the
 // last lookups.
-func flood(l *lookups, accounts, names int, standing Standing) (stop func()) {
+func flood(l *Lookups, accounts, names int, standing Standing) (stop func()) {
 	var stopped atomic.Bool
 	for a := range accounts {
 		for n := range names {
 			go func() {
 				for !stopped.Load() {
-					_, _ = lookAs(l, caller{fmt.Sprint("a", a), standing}, fmt.Sprint("dead", a, "-", n))
+					_, _ = lookAs(l, Caller{fmt.Sprint("a", a), standing}, fmt.Sprint("dead", a, "-", n))
 				}
 			}()
 		}
@@ -167,7 +167,7 @@ func flood(l *lookups, accounts, names int, standing Standing) (stop func()) {
 
 func TestLookups_DeadNameServersOfTenAccounts_NewNamesOfOthersDoNotWait(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		l := &lookups{resolve: new(nameServer).resolve}
+		l := NewLookups(new(nameServer).resolve)
 		stop := flood(l, 10, 100, Untried)
 		defer stop()
 		for i := range 600 {
@@ -183,14 +183,14 @@ func TestLookups_DeadNameServersOfTenAccounts_NewNamesOfOthersDoNotWait(t *testi
 // accounts, must not delay other names.
 func TestLookups_ManyFailingReceiversAfterRestart_OthersDoNotWait(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		l := &lookups{resolve: new(nameServer).resolve}
+		l := NewLookups(new(nameServer).resolve)
 		stop := flood(l, 300, 10, Failing)
 		defer stop()
 		for i := range 600 {
 			time.Sleep(100 * time.Millisecond)
 			for _, standing := range []Standing{Untried, Proven} {
 				name := fmt.Sprint("w", i, "-", standing)
-				if took, err := lookAs(l, caller{name, standing}, name); err != nil || took > 0 {
+				if took, err := lookAs(l, Caller{name, standing}, name); err != nil || took > 0 {
 					t.Fatalf("standing %d: lookup took %v, error %v; want no wait", standing, took, err)
 				}
 			}
@@ -202,20 +202,20 @@ func TestLookups_ManyFailingReceiversAfterRestart_OthersDoNotWait(t *testing.T) 
 // does not wait, and a new name of another account waits until one lookup ends.
 func TestLookups_DeadNameServersOfManyAccounts_WaitIsBounded(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		l := &lookups{resolve: new(nameServer).resolve}
+		l := NewLookups(new(nameServer).resolve)
 		stop := flood(l, 100, 10, Untried)
 		defer stop()
 		for i := range 60 {
 			time.Sleep(time.Second)
 			name := fmt.Sprint("proven", i)
-			if took, err := lookAs(l, caller{name, Proven}, name); err != nil || took > 0 {
+			if took, err := lookAs(l, Caller{name, Proven}, name); err != nil || took > 0 {
 				t.Errorf("lookup of a proven receiver's name took %v, error %v; want no wait", took, err)
 			}
 		}
 		for i := range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			begun, name := time.Now(), fmt.Sprint("new", i)
-			if _, err := l.addresses(ctx, caller{name, Untried}, name); err != nil || time.Since(begun) > deadFor {
+			if _, err := l.Addresses(ctx, Caller{name, Untried}, name); err != nil || time.Since(begun) > deadFor {
 				t.Errorf("lookup of another account's new name took %v, error %v; want at most %v", time.Since(begun), err, deadFor)
 			}
 			cancel()
@@ -227,7 +227,7 @@ func TestLookups_DeadNameServersOfManyAccounts_WaitIsBounded(t *testing.T) {
 // does not wait.
 func TestLookups_NameWaitsOnBusyAccount_StartsForAnotherAccount(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		l := &lookups{resolve: new(nameServer).resolve}
+		l := NewLookups(new(nameServer).resolve)
 		stop := flood(l, 1, 100, Untried)
 		defer stop()
 		time.Sleep(time.Second)

@@ -11,14 +11,22 @@ import (
 // A transport is the connection below TLS.
 type transport struct {
 	net.Conn
-	raw     syscall.RawConn // nil if non-blocking reads are not possible
-	polling bool            // Read returns os.ErrDeadlineExceeded instead of blocking
-	polled  polled
+	poller  Poller // nil if non-blocking reads are not possible
+	polling bool   // Read returns os.ErrDeadlineExceeded instead of blocking
+	file    descriptorPoller
 }
 
-// polled holds the arguments and results of a non-blocking read. A closure would be allocated in
-// each exchange.
-type polled struct {
+// A Poller is a connection that can be read without blocking. A connection is kept for later
+// requests only if it is a Poller, or has a file descriptor on a system that can poll it.
+type Poller interface {
+	// Poll reads received bytes. It returns [os.ErrDeadlineExceeded] if there are none.
+	Poll(b []byte) (int, error)
+}
+
+// A descriptorPoller polls a file descriptor. It holds the arguments and results of a read,
+// because a closure would be allocated in each exchange.
+type descriptorPoller struct {
+	raw  syscall.RawConn
 	read func(fd uintptr) (done bool) // into b
 	b    []byte
 	n    int
@@ -26,16 +34,21 @@ type polled struct {
 }
 
 func newTransport(conn net.Conn) *transport {
-	t := &transport{Conn: conn, raw: rawConn(conn)}
-	t.polled.read = t.polled.readOnce
+	t := &transport{Conn: conn}
+	if poller, ok := conn.(Poller); ok {
+		t.poller = poller
+	} else if raw := rawConn(conn); raw != nil {
+		t.file.raw, t.file.read = raw, t.file.readOnce
+		t.poller = &t.file
+	}
 	return t
 }
 
-func (t *transport) canPoll() bool { return t.raw != nil }
+func (t *transport) canPoll() bool { return t.poller != nil }
 
 func (t *transport) Read(b []byte) (int, error) {
-	if t.polling && t.canPoll() {
-		return t.poll(b)
+	if t.polling {
+		return t.poller.Poll(b)
 	}
 	return t.Conn.Read(b)
 }
@@ -51,9 +64,6 @@ func (c *conn) isQuiet(deadline time.Time) bool {
 		return false
 	}
 	c.wake()
-	if !c.transport.canPoll() { // in tests only: done drops such connections
-		return true
-	}
 	c.limited.left = maxResponseHeader
 	c.transport.polling = true
 	_, err := c.reader.Peek(1)

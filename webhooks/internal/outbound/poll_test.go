@@ -73,9 +73,7 @@ func TestClient_ConnectionCannotBePolled_IsNotKept(t *testing.T) {
 				needsPolling(t)
 			}
 			dials := 0
-			client := New(NewGuard(nil, nil), nil, 8)
-			client.SpeakPlain()
-			client.dial = func(context.Context, caller, string) (net.Conn, error) {
+			client := New(Config{Plain: true, MaxIdle: 8, Dial: func(context.Context, Caller, string) (net.Conn, error) {
 				dials++
 				local, remote := connected(t)
 				go func() {
@@ -88,7 +86,7 @@ func TestClient_ConnectionCannotBePolled_IsNotKept(t *testing.T) {
 					return struct{ net.Conn }{local}, nil
 				}
 				return local, nil
-			}
+			}})
 			target, err := NewTarget("https://example.com/", nil)
 			if err != nil {
 				t.Fatal(err)

@@ -18,11 +18,10 @@ func rawConn(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
-// poll reads received bytes without blocking. The read deadline must not have passed.
-func (t *transport) poll(b []byte) (int, error) {
-	p := &t.polled
+// Poll implements [Poller]. The read deadline must not have passed.
+func (p *descriptorPoller) Poll(b []byte) (int, error) {
 	p.b = b
-	closed := t.raw.Read(p.read)
+	closed := p.raw.Read(p.read)
 	p.b = nil
 	switch {
 	case closed != nil:
@@ -37,7 +36,7 @@ func (t *transport) poll(b []byte) (int, error) {
 	return p.n, nil
 }
 
-func (p *polled) readOnce(fd uintptr) (done bool) {
+func (p *descriptorPoller) readOnce(fd uintptr) (done bool) {
 	for {
 		if p.n, p.err = syscall.Read(int(fd), p.b); p.err != syscall.EINTR {
 			return true

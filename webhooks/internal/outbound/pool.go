@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -22,7 +21,7 @@ const (
 type pool struct {
 	max     int
 	maxOpen int             // limit on idle connections and those in use; 0: none
-	random  func(n int) int // returns 0 to n-1; nil: rand.IntN
+	random  func(n int) int // returns 0 to n-1
 
 	mu             sync.Mutex
 	top            map[string]*conn // most recently used idle connection by address
@@ -159,7 +158,7 @@ func (p *pool) add(c *conn) (surplus *conn) {
 // admits reports whether a full pool should keep a new connection to the address.
 func (p *pool) admits(address string) bool {
 	_, again := p.refused[address]
-	if again || p.draw(admitOneIn) == 0 {
+	if again || p.random(admitOneIn) == 0 {
 		delete(p.refused, address)
 		return true
 	}
@@ -168,14 +167,6 @@ func (p *pool) admits(address string) bool {
 	}
 	p.refused[address] = struct{}{}
 	return false
-}
-
-// draw returns a random number from 0 to n-1.
-func (p *pool) draw(n int) int {
-	if p.random != nil {
-		return p.random(n)
-	}
-	return rand.IntN(n)
 }
 
 // remove removes an idle connection.
@@ -211,7 +202,7 @@ func (p *pool) remove(c *conn) {
 
 // removeAny removes a random idle connection. The caller must close it.
 func (p *pool) removeAny() *conn {
-	c := p.idle[p.draw(len(p.idle))]
+	c := p.idle[p.random(len(p.idle))]
 	p.remove(c)
 	return c
 }

@@ -22,7 +22,7 @@ type piped struct {
 
 func newPiped(address string) piped {
 	local, remote := net.Pipe()
-	transport := newTransport(local)
+	transport := newTransport(pipe{local})
 	return piped{newConn(address, transport, transport), remote}
 }
 
@@ -36,7 +36,7 @@ func (p piped) isOpen() bool {
 func TestPool_RandomOperations_MatchModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 5
-		pool := pool{max: most}
+		pool := pool{max: most, random: rand.IntN}
 		defer pool.close()
 		var all, kept, taken []piped
 		refused := "" // the address of the last new connection that was not kept
@@ -73,7 +73,7 @@ func TestPool_RandomOperations_MatchModel(t *testing.T) {
 				if len(taken) == 0 {
 					t.Skip("no connection is taken")
 				}
-				pool.random = nil
+				pool.random = rand.IntN
 				pool.put(taken[0].conn)
 				kept, taken = append(kept, taken[0]), taken[1:]
 			},
@@ -143,7 +143,7 @@ func TestPool_RandomOperations_MatchModel(t *testing.T) {
 func TestPool_ConcurrentPuts_KeepAtMostMax(t *testing.T) {
 	t.Parallel()
 	const most, each, goroutines = 100, 500, 8
-	pool := pool{max: most}
+	pool := pool{max: most, random: rand.IntN}
 	defer pool.close()
 	ends := make([][]piped, goroutines)
 	var group sync.WaitGroup
@@ -183,7 +183,7 @@ func TestPool_ConcurrentPuts_KeepAtMostMax(t *testing.T) {
 func TestPool_BurstToNewHostWhileFull_MakesAtMostTwoConnections(t *testing.T) {
 	t.Parallel()
 	const places = 100
-	pool := pool{max: places}
+	pool := pool{max: places, random: rand.IntN}
 	defer pool.close()
 	for i := range places {
 		pool.put(newPiped(fmt.Sprint(i)).conn)

@@ -63,7 +63,7 @@ func (l *latest) countSince(start time.Time) (n int) {
 }
 
 // connected records a new connection.
-func (r *reach) connected(by caller, address string) {
+func (r *reach) connected(by Caller, address string) {
 	host, _, _ := net.SplitHostPort(address)
 	now := time.Now()
 	r.reached.Store(true)
@@ -90,7 +90,7 @@ func (r *reach) answer() {
 
 // fail records a failure. It returns a channel that the next answer will close, and whether this
 // host is already known to be offline.
-func (r *reach) fail(by caller, address string) (answered <-chan struct{}, offline bool) {
+func (r *reach) fail(by Caller, address string) (answered <-chan struct{}, offline bool) {
 	host, _, _ := net.SplitHostPort(address)
 	now := time.Now()
 	r.mu.Lock()
@@ -127,7 +127,7 @@ func (r *reach) judge(answered <-chan struct{}) (offline bool) {
 
 // isOffline reports whether a Post failed because this host cannot reach the network. Unless
 // that is known already, it waits up to answerTimeout for another Post to reach a receiver.
-func (c *Client) isOffline(cancel *Canceler, s suspicion, by caller, address string) bool {
+func (c *Client) isOffline(cancel *Canceler, s suspicion, by Caller, address string) bool {
 	answered, offline := c.reach.fail(by, address)
 	switch {
 	case offline:

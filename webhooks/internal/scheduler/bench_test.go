@@ -271,13 +271,13 @@ func (b *bench) want(what string, got []string, want ...string) {
 }
 
 // answer ends attempts and frees their slots.
-func (b *bench) answer(outcome Outcome, attempts ...*attempt) {
+func (b *bench) answer(evidence Evidence, attempts ...*attempt) {
 	for _, a := range attempts {
 		a.ended = true
-		b.s.Observe(&a.Slot, outcome, time.Since(a.begun))
+		b.s.Observe(&a.Slot, evidence, time.Since(a.begun))
 	}
 	for _, a := range attempts {
-		b.s.Release(&a.Slot, false)
+		b.s.FreeSlot(&a.Slot, false)
 		if b.running[a.delivery()] == a {
 			delete(b.running, a.delivery())
 		}

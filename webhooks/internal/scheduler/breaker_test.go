@@ -186,7 +186,7 @@ func TestSuspend_WebhookHasNoOtherAttemptUntilEnd(t *testing.T) {
 		b.started(9)
 		made[0].ended = true
 		b.s.Observe(&made[0].Slot, Failure, time.Millisecond)
-		b.s.Release(&made[0].Slot, true)
+		b.s.FreeSlot(&made[0].Slot, true)
 		b.started(9)
 		b.settle(settled, false, made...)
 		b.started(9, "w2")

@@ -290,7 +290,7 @@ func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 		s.request(w.id).from = time.Time{} // skip the pause, since there was no attempt
 	}
 	since := w.since
-	s.release(slot)
+	s.freeSlot(slot)
 	w.since = since // the webhook still waits
 	s.forgetSlot(slot, pending)
 	return nil, false

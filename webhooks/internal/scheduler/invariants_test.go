@@ -148,13 +148,13 @@ func (s *Scheduler) checkSlots(t *testing.T, w *webhook) (c counts) {
 		if slot.suspends {
 			suspends++
 		}
-		if (slot.listed == &s.late) != (slot.late && slot.listed != nil) || (slot.released || slot.cut) && slot.listed != nil {
+		if (slot.listed == &s.late) != (slot.late && slot.listed != nil) || (slot.freed || slot.cut) && slot.listed != nil {
 			t.Fatalf("%s: a slot is in the wrong list: %+v", w.id, slot)
 		}
-		if (slot.released || slot.cut) && (slot.requested || slot.unproven) {
+		if (slot.freed || slot.cut) && (slot.requested || slot.unproven) {
 			t.Fatalf("%s: an ended or canceled attempt is counted: %+v", w.id, slot)
 		}
-		if slot.released {
+		if slot.freed {
 			continue
 		}
 		inFlight++

@@ -112,15 +112,15 @@ func (s *Scheduler) take(l *lane) item {
 }
 
 // remove removes and returns the items that satisfy wanted.
-func (s *Scheduler) remove(w *webhook, wanted func(item) bool) (taken []item) {
+func (s *Scheduler) remove(w *webhook, wanted func(item) bool) (removed []item) {
 	for kind := range w.lanes {
 		l := &w.lanes[kind]
-		taken = append(taken, l.waiting.TakeOut(wanted)...)
+		removed = append(removed, l.waiting.TakeOut(wanted)...)
 		s.arrangeLane(l) // s.later must not contain empty lanes when another lane moves in it
 	}
-	s.waiting -= len(taken)
+	s.waiting -= len(removed)
 	s.arrange(w)
-	return taken
+	return removed
 }
 
 // bringForward makes items that wait for a retry due now, because the receiver has recovered.

@@ -352,7 +352,7 @@ func BenchmarkAdd(b *testing.B) {
 					s.Next(64, 64, func() (*Slot, Attempt) { a := new(attempt); begun = append(begun, a); return &a.Slot, a })
 					for _, a := range begun {
 						s.Observe(&a.Slot, Success, time.Millisecond)
-						s.Release(&a.Slot, false)
+						s.FreeSlot(&a.Slot, false)
 						s.End(&a.Slot, Fate{})
 					}
 				}

@@ -101,7 +101,7 @@ func (s *Scheduler) setRequested(slot *Slot) {
 	n := 0
 	w := slot.webhook
 	for _, other := range w.slots {
-		if other.requested && !other.cut && !other.released {
+		if other.requested && !other.cut && !other.freed {
 			if n++; oldest == nil || other.begun.Before(oldest.begun) {
 				oldest = other
 			}

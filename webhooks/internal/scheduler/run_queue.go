@@ -156,7 +156,7 @@ func (s *Scheduler) pickOne(from *runQueue, r *round) bool {
 func (s *Scheduler) pickFrom(l *lane, r *round) bool {
 	s.moveLane(l, ready)
 	if l.standing != Proven && l.cap == s.firstCap && l.inFlight >= s.perUnproven {
-		return false // the next Release calls arrange again
+		return false // the next FreeSlot calls arrange again
 	}
 	slot := s.begin(l, r)
 	s.arrange(l.webhook)

@@ -21,7 +21,7 @@
 //   - outage.go: a circuit breaker for this host.
 //
 // An attempt goes through five steps: [Scheduler.Next] takes a slot, Loaded decides whether to
-// make the attempt, [Scheduler.Observe] evaluates its outcome, [Scheduler.Release] frees the
+// make the attempt, [Scheduler.Observe] evaluates its outcome, [Scheduler.FreeSlot] frees the
 // slot, and [Scheduler.End] reschedules or forgets the delivery once the result is stored.
 //
 // The scheduler knows IDs, durations and outcomes. It does not know events, requests or the

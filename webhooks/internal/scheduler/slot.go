@@ -30,7 +30,7 @@ type Slot struct {
 	late      bool
 	suspends  bool // no other attempt to the webhook may begin until End
 	loaded    bool // Loaded has let the attempt proceed
-	released  bool // the attempt has ended, but End was not called yet
+	freed     bool // the attempt has ended, but End was not called yet
 
 	// Marks in the pools of all slots, of the account and of unproven webhooks, see pool.mark.
 	mark, accountMark, unprovenMark int
@@ -139,20 +139,20 @@ func (w *webhook) find(number uint64) *Slot {
 	return nil
 }
 
-// An Outcome is what an attempt shows about its receiver.
-type Outcome uint8
+// Evidence is what an attempt shows about its receiver.
+type Evidence uint8
 
-// The outcomes.
+// The kinds of evidence.
 const (
-	Unknown Outcome = iota // nothing
+	Unknown Evidence = iota // nothing
 	Success
 	Failure
 )
 
 // Observe updates the webhook's limit, breaker and latency after an attempt. If several attempts
-// ended together, call Observe for all of them before Release for the first.
-func (s *Scheduler) Observe(slot *Slot, outcome Outcome, took time.Duration) {
-	if outcome == Unknown {
+// ended together, call Observe for all of them before FreeSlot for the first.
+func (s *Scheduler) Observe(slot *Slot, evidence Evidence, took time.Duration) {
+	if evidence == Unknown {
 		return
 	}
 	s.lock()
@@ -165,7 +165,7 @@ func (s *Scheduler) Observe(slot *Slot, outcome Outcome, took time.Duration) {
 		s.unproven.finish(s.now)
 	}
 	switch {
-	case outcome == Failure:
+	case evidence == Failure:
 		s.fail(w, slot)
 	case w.health == open:
 		w.closeBreaker(s.now, s.perWebhook)
@@ -181,12 +181,12 @@ func (s *Scheduler) Observe(slot *Slot, outcome Outcome, took time.Duration) {
 	s.arrange(w)
 }
 
-// Release frees the slot of an attempt that has ended. If suspend is set, no other attempt to the
+// FreeSlot frees the slot of an attempt that has ended. If suspend is set, no other attempt to the
 // webhook begins until End.
-func (s *Scheduler) Release(slot *Slot, suspend bool) {
+func (s *Scheduler) FreeSlot(slot *Slot, suspend bool) {
 	s.lock()
 	defer s.mu.Unlock()
-	s.release(slot)
+	s.freeSlot(slot)
 	s.unrecorded++
 	if suspend {
 		s.suspend(slot)
@@ -194,9 +194,9 @@ func (s *Scheduler) Release(slot *Slot, suspend bool) {
 	s.arrange(slot.webhook)
 }
 
-func (s *Scheduler) release(slot *Slot) {
+func (s *Scheduler) freeSlot(slot *Slot) {
 	w := slot.webhook
-	slot.released = true
+	slot.freed = true
 	slot.unlist()
 	w.inFlight--
 	w.active, w.since = s.now, s.t
@@ -242,7 +242,7 @@ type Fate struct {
 	Stale    bool          // another process may have changed it; load it again
 }
 
-// End ends a released attempt, after its result was stored or given up.
+// End ends an attempt whose slot was freed, after its result was stored or given up.
 func (s *Scheduler) End(slot *Slot, fate Fate) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -343,7 +343,7 @@ func (s *Scheduler) cancel(webhookID, account string, all bool) (attempts []Atte
 			return
 		}
 		for _, slot := range w.slots {
-			if !slot.released {
+			if !slot.freed {
 				slot.attempt.Cancel()
 				attempts = append(attempts, slot.attempt)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
@@ -25,6 +26,7 @@ type logFile struct {
 	writer *eventlog.Writer
 	db     *bbolt.DB
 	steps  *groupcommit.Writer[*eventlog.Step]
+	disk   boltfault.Disk
 }
 
 // openLog opens the log of a file. If there is no file, it creates one as a Store does.
@@ -50,9 +52,11 @@ func openLog(t *testing.T, path string) *logFile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.steps = groupcommit.New(db, func(tx *groupcommit.Tx) *eventlog.Step {
-		return l.writer.Begin(tx, func() error { return nil })
-	}, l.writer.Ended)
+	l.steps = groupcommit.New(db, groupcommit.Config[*eventlog.Step]{
+		Begin:  func(tx *groupcommit.Tx) *eventlog.Step { return l.writer.Begin(tx, func() error { return nil }) },
+		Commit: l.disk.Commit,
+		Ended:  l.writer.Ended,
+	})
 	t.Cleanup(func() { _ = l.close() })
 	return l
 }
@@ -65,7 +69,7 @@ func (l *logFile) close() error {
 // run runs steps in one transaction.
 func (l *logFile) run(t *testing.T, steps ...func(*eventlog.Step) error) {
 	t.Helper()
-	if err := errors.Join(l.steps.RunTogether(t.Context(), steps...)...); err != nil {
+	if err := errors.Join(boltfault.Together(t.Context(), l.steps.Run, steps...)...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
@@ -42,7 +43,7 @@ func TestIDs(t *testing.T) {
 			if commit%5 == 1 { // the other steps run again without it
 				steps = slices.Insert(steps, perCommit/2, publishAndFail(l, ids.randomID()))
 			}
-			if err := errors.Join(l.steps.RunTogether(t.Context(), steps...)...); err != nil && !errors.Is(err, errStep) {
+			if err := errors.Join(boltfault.Together(t.Context(), l.steps.Run, steps...)...); err != nil && !errors.Is(err, errStep) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -257,7 +258,7 @@ func TestIDs_CommitUndone_EventIsNew(t *testing.T) {
 func TestIDs_CommitNotApplied_ReadersFindEvent(t *testing.T) {
 	l := openFewIDs(t, filepath.Join(t.TempDir(), "storage.db"))
 	ids, found := newTestIDs(), 0
-	l.steps.Around(func(commit func() error) error {
+	l.disk.Around(func(commit func() error) error {
 		err := commit()
 		for _, id := range ids.list {
 			if !l.knows(t, "acct", id) {

@@ -45,7 +45,7 @@ func (m *Import) Has(r *transfer.Event, published time.Time) (known bool, err er
 		return m.hasForgotten(r.Account, r.ID, published), nil
 	}
 	e := m.log.NewEvent(&r.EncodedEvent)
-	defer e.Release()
+	defer e.Recycle()
 	if _, err = m.Known(e); errors.Is(err, apierr.ErrNotFound) {
 		return false, nil
 	}
@@ -98,7 +98,7 @@ func (m *Import) Add(r *transfer.Event) error {
 		m.writer.lastPublished = published
 	}
 	e := m.log.NewEvent(&r.EncodedEvent)
-	defer e.Release()
+	defer e.Recycle()
 	e.record = record.AppendPurged(e.record, r.NoBody, r.Forgotten)
 	record.SetPublished(e.record, published, r.Matched)
 	var fresh, skipped, others []string

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
@@ -76,7 +77,7 @@ func TestLog_RandomSteps_MatchesModel(t *testing.T) {
 		if commit%7 == 3 {
 			steps = append(steps, publishAndFail(l, "undone"))
 		}
-		if err := errors.Join(l.steps.RunTogether(t.Context(), steps...)...); err != nil && !errors.Is(err, errStep) {
+		if err := errors.Join(boltfault.Together(t.Context(), l.steps.Run, steps...)...); err != nil && !errors.Is(err, errStep) {
 			t.Fatal(err)
 		}
 		if commit%48 == 47 {

@@ -21,7 +21,7 @@ type Event struct {
 
 var eventPool = sync.Pool{New: func() any { return new(Event) }}
 
-// NewEvent prepares an event to publish. Call Release only after its step has ended.
+// NewEvent prepares an event to publish. Call Recycle only after its step has ended.
 func (l *Log) NewEvent(encoded *driver.EncodedEvent) *Event {
 	e := eventPool.Get().(*Event)
 	e.EncodedEvent = *encoded
@@ -33,8 +33,8 @@ func (l *Log) NewEvent(encoded *driver.EncodedEvent) *Event {
 	return e
 }
 
-// Release recycles the memory of an event.
-func (e *Event) Release() {
+// Recycle reuses the memory of an event.
+func (e *Event) Recycle() {
 	e.EncodedEvent = driver.EncodedEvent{}
 	eventPool.Put(e)
 }

@@ -73,26 +73,19 @@ func (w *Writer[B]) sync() (err error) {
 }
 
 func (w *Writer[B]) observed(tx *Tx, steps int) error {
-	if w.committed == nil {
+	if w.config.Committed == nil {
 		return w.commitTx(tx)
 	}
 	begun := time.Now()
 	err := w.commitTx(tx)
-	w.committed(steps, time.Since(begun), err)
+	w.config.Committed(steps, time.Since(begun), err)
 	return err
 }
 
 func (w *Writer[B]) commitTx(tx *Tx) (err error) {
-	defer recovered(&err)
-	if around := w.around.Load(); around != nil && *around != nil {
-		return (*around)(tx.Bolt.Commit)
-	}
-	return tx.Bolt.Commit()
+	defer catchPanic(&err)
+	return w.config.Commit(tx.Bolt)
 }
-
-// Around makes each later commit call around, which may call commit or not, so that tests can make
-// commits fail. Nil restores normal commits.
-func (w *Writer[B]) Around(around func(commit func() error) error) { w.around.Store(&around) }
 
 // seen reports whether readers see the transaction with that ID.
 func (w *Writer[B]) seen(id int) bool {

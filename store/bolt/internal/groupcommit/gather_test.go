@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
@@ -16,7 +17,7 @@ import (
 // wait.
 func TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		w, _ := open(t)
+		w, _ := open(t, new(boltfault.Disk))
 		wait := func() (longest time.Duration) {
 			began := time.Now()
 			if err := w.Run(t.Context(), func(b testBatch) error { return b.Put(bucket, []byte("a"), []byte("b")) }); err != nil {
@@ -49,7 +50,7 @@ func TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile(t *testing.T) {
 }
 
 func TestRunAlone_AmongOtherSteps_HasOwnTransaction(t *testing.T) {
-	w, _ := open(t)
+	w, _ := open(t, new(boltfault.Disk))
 	held, entered := make(chan struct{}), make(chan struct{})
 	go func() { _ = w.Run(context.Background(), func(testBatch) error { close(entered); <-held; return nil }) }()
 	<-entered // later steps wait for the next commit together

@@ -73,12 +73,12 @@ func (t *transaction[B]) run() {
 		}
 		return
 	}
-	defer func() { w.ended(t.done) }()
-	defer recovered(&t.err)
+	defer func() { w.config.Ended(t.done) }()
+	defer catchPanic(&t.err)
 	defer func() { _ = bolt.Rollback() }() // has no effect after Commit
 
 	tx := &Tx{Bolt: bolt}
-	batch := w.begin(tx)
+	batch := w.config.Begin(tx)
 	changed := false
 	for _, s := range t.steps {
 		tx.dirty = false
@@ -105,13 +105,13 @@ func (t *transaction[B]) run() {
 
 // attempt runs the step's function, and turns a panic into an error.
 func (s *step[B]) attempt(batch B) (err error) {
-	defer recovered(&err)
+	defer catchPanic(&err)
 	return s.do(batch)
 }
 
-// recovered turns a panic into an error. bbolt panics on damage in the file, but one damaged page
+// catchPanic turns a panic into an error. bbolt panics on damage in the file, but one damaged page
 // must not crash the host.
-func recovered(err *error) {
+func catchPanic(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v", p)
 	}

@@ -25,13 +25,8 @@ type Batch interface {
 // goroutine. No step runs in its caller's goroutine, so a step that ends its goroutine ends
 // neither its caller nor the Writer.
 type Writer[B Batch] struct {
-	db    *bbolt.DB
-	begin func(*Tx) B
-	ended func(done bool)
-
-	committed func(steps int, took time.Duration, err error) // nil if unset
-
-	around atomic.Pointer[func(commit func() error) error] // for tests, see Around
+	db     *bbolt.DB
+	config Config[B]
 
 	// applied is closed when the AfterCommit functions of the last commit have run.
 	applied atomic.Pointer[chan struct{}]
@@ -52,19 +47,29 @@ type Writer[B Batch] struct {
 	wanted int
 }
 
-// New returns a Writer for the file. begin returns the batch of a new transaction; only one batch
-// exists at a time. ended is called after each transaction that ran steps, before the callers get
-// results and before the next transaction. If done is false, the transaction was not committed:
-// values read in it may never become visible. If the Writer is halted, however, they may have been
-// committed.
-func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool)) *Writer[B] {
-	return &Writer[B]{db: db, begin: begin, ended: ended}
+// A Config has the functions that a Writer calls.
+type Config[B Batch] struct {
+	// Begin returns the batch of a new transaction; only one batch exists at a time.
+	Begin func(*Tx) B
+
+	// Commit makes a transaction durable. Default: [bbolt.Tx.Commit].
+	Commit func(*bbolt.Tx) error
+
+	// Ended is called after each transaction that ran steps, before the callers get results and
+	// before the next transaction. If done is false, the transaction was not committed: values read
+	// in it may never become visible. If the Writer is halted, however, they may have been committed.
+	Ended func(done bool)
+
+	// Committed is called after each commit, before the callers get results. Default: none.
+	Committed func(steps int, took time.Duration, err error)
 }
 
-// Observe registers a function that is called after each commit, before the callers get results.
-// Call Observe before the first commit.
-func (w *Writer[B]) Observe(committed func(steps int, took time.Duration, err error)) {
-	w.committed = committed
+// New returns a Writer for the file.
+func New[B Batch](db *bbolt.DB, config Config[B]) *Writer[B] {
+	if config.Commit == nil {
+		config.Commit = (*bbolt.Tx).Commit
+	}
+	return &Writer[B]{db: db, config: config}
 }
 
 // errNotDone is the error of a step whose outcome was not determined.
@@ -124,31 +129,14 @@ func (w *Writer[B]) run(s *step[B]) error {
 	}
 }
 
-// RunTogether commits steps in one transaction, as if they had arrived at the same time, and
-// returns the error of each step. Tests use it to check the effect of steps on later steps of the
-// same batch.
-func (w *Writer[B]) RunTogether(ctx context.Context, list ...func(B) error) []error {
-	steps, outcomes := make([]*step[B], len(list)), make([]error, len(list))
-	for i, do := range list {
-		steps[i] = newStep(ctx, do)
-	}
-	err := w.add(steps...)
-	for i, s := range steps {
-		if outcomes[i] = err; err == nil {
-			outcomes[i] = <-s.outcome
-		}
-	}
-	return outcomes
-}
-
-// add queues steps to be committed together. It returns an error if the Writer accepts no steps.
-func (w *Writer[B]) add(steps ...*step[B]) error {
+// add queues a step. It returns an error if the Writer accepts no steps.
+func (w *Writer[B]) add(s *step[B]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.refuses(); err != nil {
 		return err
 	}
-	if w.waiting = append(w.waiting, steps...); w.here != nil && len(w.waiting) >= w.wanted {
+	if w.waiting = append(w.waiting, s); w.here != nil && len(w.waiting) >= w.wanted {
 		close(w.here)
 		w.here = nil
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/internal/boltfault"
 )
 
 var (
@@ -26,7 +28,7 @@ func (testBatch) Flush() error { return nil }
 
 // open returns a Writer for a new file, and the number of transactions that the Writer has
 // reported as not done.
-func open(t *testing.T) (w *Writer[testBatch], undone *int) {
+func open(t *testing.T, disk *boltfault.Disk) (w *Writer[testBatch], undone *int) {
 	db, err := bbolt.Open(filepath.Join(t.TempDir(), "storage.db"), 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -35,10 +37,14 @@ func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 		t.Fatal(err)
 	}
 	undone = new(int)
-	w = New(db, func(tx *Tx) testBatch { return testBatch{tx} }, func(done bool) {
-		if !done {
-			*undone++
-		}
+	w = New(db, Config[testBatch]{
+		Begin:  func(tx *Tx) testBatch { return testBatch{tx} },
+		Commit: disk.Commit,
+		Ended: func(done bool) {
+			if !done {
+				*undone++
+			}
+		},
 	})
 	t.Cleanup(func() {
 		w.Close()
@@ -47,10 +53,10 @@ func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 	return w, undone
 }
 
-// TestRunTogether_SomeStepsFail_OthersCommit runs good steps in one transaction with bad steps,
+// TestRun_SomeStepsOfACommitFail_OthersCommit runs good steps in one transaction with bad steps,
 // which fail before writing, fail after writing, panic, or end their goroutine.
-func TestRunTogether_SomeStepsFail_OthersCommit(t *testing.T) {
-	w, undone := open(t)
+func TestRun_SomeStepsOfACommitFail_OthersCommit(t *testing.T) {
+	w, undone := open(t, new(boltfault.Disk))
 	write := func(name string) func(testBatch) error {
 		return func(b testBatch) error { return b.Put(bucket, []byte(name), []byte("1")) }
 	}
@@ -65,7 +71,7 @@ func TestRunTogether_SomeStepsFail_OthersCommit(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, err := range w.RunTogether(t.Context(),
+	for _, err := range boltfault.Together(t.Context(), w.Run,
 		then("first", nil),
 		func(testBatch) error { return errBad },
 		then("dirty", errBad),
@@ -102,9 +108,10 @@ func TestRunTogether_SomeStepsFail_OthersCommit(t *testing.T) {
 // an error of its own: that error may result from changes by another step, which no reader will
 // see.
 func TestCommit_Fails_FailsAllSteps(t *testing.T) {
-	w, _ := open(t)
-	w.Around(func(func() error) error { return errFull })
-	outcomes := w.RunTogether(t.Context(),
+	var disk boltfault.Disk
+	w, _ := open(t, &disk)
+	disk.Around(func(func() error) error { return errFull })
+	outcomes := boltfault.Together(t.Context(), w.Run,
 		func(b testBatch) error { return b.Put(bucket, []byte("a"), []byte("1")) },
 		func(b testBatch) error {
 			if b.Get(bucket, []byte("a")) != nil {
@@ -119,7 +126,7 @@ func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 			t.Errorf("step %d: err = %v, want %v", i, err, errFull)
 		}
 	}
-	w.Around(nil)
+	disk.Around(nil)
 	if err := w.Run(t.Context(), func(b testBatch) error { return b.Put(bucket, []byte("b"), nil) }); err != nil {
 		t.Errorf("step after the failed commit: %v", err)
 	}
@@ -127,7 +134,7 @@ func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 
 // TestAdd_ContextEnded_StepDoesNotRun ends the context of a step that waits for other steps.
 func TestAdd_ContextEnded_StepDoesNotRun(t *testing.T) {
-	w, _ := open(t)
+	w, _ := open(t, new(boltfault.Disk))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ended := newStep(ctx, func(testBatch) error { t.Error("step ran"); return nil })
@@ -142,9 +149,10 @@ func TestAdd_ContextEnded_StepDoesNotRun(t *testing.T) {
 // TestCommit_SyncInterrupted_StepsRunAgain interrupts a sync by a signal before readers see the
 // commit. The steps must run again, and the Writer must not halt.
 func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
-	w, undone := open(t)
+	var disk boltfault.Disk
+	w, undone := open(t, &disk)
 	commits, runs := 0, 0
-	w.Around(func(commit func() error) error {
+	disk.Around(func(commit func() error) error {
 		if commits++; commits <= 3 {
 			return syscall.EINTR // nothing is committed
 		}
@@ -154,7 +162,7 @@ func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
 	if err != nil || runs != 4 || *undone != 3 || w.Halted() != nil {
 		t.Errorf("Run = %v after %d runs, %d rolled back, Halted = %v; want nil after 4 runs, 3 rolled back, not halted", err, runs, *undone, w.Halted())
 	}
-	w.Around(func(func() error) error { return syscall.EINTR })
+	disk.Around(func(func() error) error { return syscall.EINTR })
 	if err := w.Run(t.Context(), func(b testBatch) error { return b.Put(bucket, []byte("c"), nil) }); err == nil || w.Halted() == nil {
 		t.Errorf("always interrupted: Run = %v, Halted = %v; want errors", err, w.Halted())
 	}
@@ -163,8 +171,9 @@ func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
 // TestCommit_SyncInterruptedAfterReadersSeeIt_IsDoneAndHalts checks that the steps are done and on
 // disk, and that the Writer halts, because bbolt has rolled the commit back in memory.
 func TestCommit_SyncInterruptedAfterReadersSeeIt_IsDoneAndHalts(t *testing.T) {
-	w, undone := open(t)
-	w.Around(func(commit func() error) error { return errors.Join(commit(), syscall.EINTR) })
+	var disk boltfault.Disk
+	w, undone := open(t, &disk)
+	disk.Around(func(commit func() error) error { return errors.Join(commit(), syscall.EINTR) })
 	applied := false
 	err := w.Run(t.Context(), func(b testBatch) error {
 		b.AfterCommit(func() { applied = true })

@@ -5,7 +5,7 @@
 //   - While a key is marked, readers read the file. Later steps of the transaction see the value
 //     that the marking step has set.
 //   - When the transaction ends, its values are applied or, if it was undone, discarded; the marks
-//     are lifted. If its outcome is unknown, the values are discarded and the marks stay, so that
+//     are lifted. If its ending is unknown, the values are discarded and the marks stay, so that
 //     readers read those keys from the file.
 //   - A reader may fill the cache with a row that it has read, together with the [Mirror.Version]
 //     from before its transaction began. The fill is ignored if a transaction that marked keys has
@@ -67,13 +67,13 @@ type mark[V any] struct {
 	known bool
 }
 
-// An Outcome says whether a transaction has taken effect.
-type Outcome int
+// An Ending says whether a transaction has taken effect.
+type Ending int
 
-// The outcomes of a transaction.
+// The endings of a transaction.
 const (
-	Applied Outcome = iota // readers of the file see the transaction
-	Undone                 // no effect
+	Applied Ending = iota // readers of the file see the transaction
+	Undone                // no effect
 	// The transaction may be applied or undone, and this may still change. No transaction follows.
 	Unknown
 )
@@ -196,31 +196,31 @@ func (m *Mirror[K, V]) mark(by Step, key K, as mark[V]) {
 
 // End ends the transaction. Call it before the callers of the steps get their results, and before
 // the next transaction begins.
-func (m *Mirror[K, V]) End(outcome Outcome) {
+func (m *Mirror[K, V]) End(ending Ending) {
 	if len(m.marked) == 0 {
 		return
 	}
 	m.version.Add(1) // must be first: a fill that finds its key unmarked must see the new version
 	for _, key := range m.marked {
-		m.end(key, outcome)
+		m.end(key, ending)
 	}
 	m.marked = nil
 }
 
-func (m *Mirror[K, V]) end(key K, outcome Outcome) {
+func (m *Mirror[K, V]) end(key K, ending Ending) {
 	s, _ := m.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rows[key]
-	if outcome == Unknown {
+	if ending == Unknown {
 		m.drop(s, key, r)
 		return
 	}
 	set := *r.mark
 	r.mark = nil
-	if outcome == Applied && set.known {
+	if ending == Applied && set.known {
 		m.put(s, key, set.value)
-	} else if outcome == Applied || !r.known {
+	} else if ending == Applied || !r.known {
 		m.drop(s, key, r)
 	}
 }

@@ -44,7 +44,7 @@ func TestEnd(t *testing.T) {
 		return values
 	}
 	for _, test := range []struct {
-		outcome mirror.Outcome
+		outcome mirror.Ending
 		want    []string
 		fills   []string // after all keys were offered with their values in the file
 	}{
@@ -147,7 +147,7 @@ func TestMirror_Weights_AreBounded(t *testing.T) {
 	for i := range 500 {
 		m.Fill(i%60, i%50, m.Version())
 		m.Set(new(step), (i+7)%60, i%40)
-		m.End(mirror.Outcome(i % 2))
+		m.End(mirror.Ending(i % 2))
 		if weight := held(); weight > 100 {
 			t.Fatalf("values of weight %d are held, want at most 100", weight)
 		}

@@ -18,8 +18,8 @@ type Problem struct {
 	Fatal bool
 }
 
-// A Result is the result of [Check].
-type Result struct {
+// A Summary is what [Check] finds in a whole file.
+type Summary struct {
 	FreeBytes int64
 	LastLost  bool            // a meta page is damaged: the last commit may be missing
 	Broken    map[string]bool // buckets with a problem; "" for the whole file
@@ -28,10 +28,10 @@ type Result struct {
 // Check reads the list of free pages and all pages in use, and calls report with each problem.
 // parking is the name of the bucket with parked pages. Only it and the root may contain buckets.
 // Buckets in the parking bucket count as free pages.
-func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) Result {
-	c := checker{file: file, parking: parking, report: report, result: Result{Broken: make(map[string]bool)}}
+func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) Summary {
+	c := checker{file: file, parking: parking, report: report, summary: Summary{Broken: make(map[string]bool)}}
 	c.run(size)
-	return c.result
+	return c.summary
 }
 
 // skim returns an error for fatal damage. It reads the list of free pages, all branches, and one
@@ -39,7 +39,7 @@ func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) R
 // the parked pages: if a damaged branch leads to a parked page, it finds a page of an old tree
 // there, which may lead back to the branch.
 func skim(file io.ReaderAt, size int64, parking string) (err error) {
-	c := checker{file: file, parking: parking, skim: true, result: Result{Broken: make(map[string]bool)}, report: func(p Problem) {
+	c := checker{file: file, parking: parking, skim: true, summary: Summary{Broken: make(map[string]bool)}, report: func(p Problem) {
 		if p.Fatal && err == nil {
 			err = Damaged(fmt.Sprintf("%s: %s; boltops.Verify reports more", p.Where, p.What))
 		}
@@ -53,7 +53,7 @@ type checker struct {
 	parking string
 	report  func(Problem)
 	skim    bool
-	result  Result
+	summary Summary
 
 	size   int64 // page size
 	count  uint64
@@ -81,7 +81,7 @@ func (c *checker) fatal(page uint64, format string, args ...any) {
 
 func (c *checker) note(p Problem) {
 	p.Bucket = c.bucket
-	c.result.Broken[c.bucket] = true
+	c.summary.Broken[c.bucket] = true
 	c.report(p)
 }
 
@@ -106,7 +106,7 @@ func (c *checker) run(size int64) {
 func (c *checker) meta() *meta {
 	first, second := metas(c.file)
 	const damaged = "this meta page is damaged; bbolt uses the other one, which may be of the commit before the last"
-	c.result.LastLost = first == nil || second == nil
+	c.summary.LastLost = first == nil || second == nil
 	switch {
 	case first == nil && second == nil:
 		c.fatal(0, "both meta pages are damaged")
@@ -145,7 +145,7 @@ func (c *checker) read(id uint64) (p page, ok bool) {
 		}
 	}
 	if c.parked {
-		c.result.FreeBytes += int64(pages) * c.size
+		c.summary.FreeBytes += int64(pages) * c.size
 	}
 	data := make([]byte, int64(pages)*c.size)
 	if c.skim && c.parked {
@@ -292,7 +292,7 @@ func (c *checker) freelist(id uint64) {
 		}
 		return
 	}
-	whole := len(c.result.Broken) == 0 // otherwise some used pages are unknown
+	whole := len(c.summary.Broken) == 0 // otherwise some used pages are unknown
 	if id < 2 || id >= c.count || c.used.has(id) {
 		c.fatal(id, "is no list of free pages")
 		return
@@ -313,7 +313,7 @@ func (c *checker) freelist(id uint64) {
 			continue
 		}
 		c.used.set(free)
-		c.result.FreeBytes += c.size
+		c.summary.FreeBytes += c.size
 	}
 	for n := uint64(2); whole && !c.skim && n < c.count; n++ {
 		if !c.used.has(n) {

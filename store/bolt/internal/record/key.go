@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -35,7 +36,7 @@ func DecodeKeyRow(key *driver.Key, hash []byte, row string) error {
 // the previous hash if there is one, and all strings together, which need only one allocation. The
 // record omits the hash, since it is the row's key.
 //
-// The packed fields of [driver.Key.Fields] follow the name.
+// The packed fields of [listed.Key.Fields] follow the name.
 const (
 	keyVersion  = 0
 	keyScopes   = 1 // scopes.Set.Pack: the order
@@ -71,7 +72,7 @@ func EncodeKey(key *driver.Key) []byte {
 	record = append(record, key.Account...)
 	record = append(record, names...)
 	record = append(record, key.Name...)
-	return fields.Pack(record, key)
+	return fields.Pack(record, (*listed.Key)(key))
 }
 
 // packedSize is room for the packed fields of most keys and webhooks.
@@ -107,7 +108,7 @@ func DecodeKeyText(key *driver.Key, hash []byte, record string) (err error) {
 	if text[name:] != "" {
 		packed := fields.Unpacker(text[name:])
 		for packed.More() {
-			key.Fields(&packed)
+			(*listed.Key)(key).Fields(&packed)
 		}
 		if err := packed.Err(); err != nil {
 			return unreadable(err)
@@ -132,5 +133,5 @@ func KeyFields(record []byte) []byte {
 	if record[keyPrevious] == 1 {
 		packed += len(driver.Hash{}.Sum)
 	}
-	return fields.Unknown(nil, string(record[min(packed, len(record)):]), new(driver.Key))
+	return fields.Unknown(nil, string(record[min(packed, len(record)):]), new(listed.Key))
 }

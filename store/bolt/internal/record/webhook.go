@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -14,7 +15,7 @@ func EncodeWebhook(w *driver.Webhook, key *signing.DataKey) []byte {
 	secret, previous := key.Seal(w.Secret, w.ID), key.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(packedSize + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
 	coder{to: &e}.webhook(w, &secret, &previous)
-	return fields.Pack(e, w)
+	return fields.Pack(e, (*listed.Webhook)(w))
 }
 
 // DecodeWebhook decodes the webhook stored under account and id. If its secrets cannot be opened,
@@ -40,7 +41,7 @@ func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w 
 	}
 	packed := fields.Unpacker(d.text[len(d.text)-len(d.rest):])
 	for packed.More() {
-		w.Fields(&packed)
+		(*listed.Webhook)(&w).Fields(&packed)
 	}
 	if err := packed.Err(); err != nil {
 		return driver.Webhook{}, unreadable(err)
@@ -54,7 +55,7 @@ func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w 
 	return w, nil
 }
 
-// webhook encodes the placed fields of [driver.Webhook.Fields], with sealed secrets.
+// webhook encodes the placed fields of [listed.Webhook.Fields], with sealed secrets.
 func (c coder) webhook(w *driver.Webhook, secret, previous *[]byte) {
 	number(c, &w.Version)
 	c.time(&w.FailingSince)
@@ -85,5 +86,5 @@ func WebhookFields(record []byte) []byte {
 	d := newDecoder(record)
 	var sealed []byte
 	coder{from: d}.webhook(&w, &sealed, &sealed)
-	return fields.Unknown(nil, string(d.rest), &w)
+	return fields.Unknown(nil, string(d.rest), (*listed.Webhook)(&w))
 }

@@ -78,13 +78,6 @@ func (p *PollPolicy) HostPublishes() {
 	p.hostsUntil = time.Now().Add(2 * AnnounceInterval)
 }
 
-// Listens reports whether a connection listens.
-func (p *PollPolicy) Listens() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.listeners > 0
-}
-
 // Record records the result of a read that began at began: the number of transactions with changes
 // and the snapshot.
 func (p *PollPolicy) Record(began time.Time, transactions int, seen *Snapshot) {

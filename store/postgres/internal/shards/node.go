@@ -165,20 +165,16 @@ func (n *Node) Stop() {
 	n.cancel()
 }
 
+// Wait waits after Stop until the node's work has ended.
+func (n *Node) Wait() { n.group.Wait() }
+
 // Close releases all shards after the running settlements have ended.
 func (n *Node) Close() {
 	n.Stop()
-	n.group.Wait()
+	n.Wait()
 	if n.newest.id != 0 {
 		n.newest.deregister()
 	}
-}
-
-// Abandon stops the node as if its process had ended: other nodes remove its term.
-func (n *Node) Abandon() {
-	n.Stop()
-	n.group.Wait()
-	n.newest = &term{over: true}
 }
 
 // Go runs a function, which must end with its context. Close waits for it.
@@ -193,13 +189,6 @@ func (n *Node) Enter() (leave func(), ok bool) {
 	}
 	n.group.Add(1)
 	return n.group.Done, true
-}
-
-// Delivers reports whether Deliver is running.
-func (n *Node) Delivers() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.running
 }
 
 // Current returns the number of the term, or 0 if there is none or it may have expired. Without a

@@ -185,7 +185,8 @@ func TestNode_OtherDies_TakesItsShardsOnceItsTimeIsOver(t *testing.T) {
 		a, ha := join(t, d)
 		b, _ := join(t, d)
 		time.Sleep(5 * time.Second)
-		b.Abandon()
+		b.Stop() // without Close, like a process that is killed
+		b.Wait()
 		time.Sleep(shards.NodeLasts - 2*time.Second)
 		owned(t, d, map[*shards.Node]*host{a: ha}, shards.Count/2)
 		time.Sleep(4 * time.Second)
