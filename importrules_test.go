@@ -30,6 +30,8 @@ var importRules = map[string][]string{
 	"apikeys":  {"apierr", "store/driver", "audit", "observe", "internal/fields", "internal/listed", "internal/observing", "auth", "scopes", "internal/id", "internal/input"},
 	"webhooks": {"apierr", "store/driver", "audit", "observe", "internal/fields", "internal/listed", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/jsontext", "internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
 
+	"secretscanning": {"apierr", "apikeys"},
+
 	"alerts":                      {"apierr", "store/driver", "observe", "scopes", "webhooks", "internal/hostcode", "internal/id", "internal/input", "internal/jsontext", "alerts/internal/alerting"},
 	"alerts/internal/alerting":    {},
 	"webhooks/internal/outbound":  {"code.dny.dev/ssrf"},

@@ -27,6 +27,7 @@
 //	POST   /v2/api-keys                        create a key
 //	GET    /v2/api-keys                        list keys
 //	GET    /v2/api-keys/self                   get the key of the request
+//	DELETE /v2/api-keys/self                   revoke the value of the request
 //	GET    /v2/api-keys/{id}                   get a key
 //	PATCH  /v2/api-keys/{id}                   rename a key
 //	DELETE /v2/api-keys/{id}                   delete a key

@@ -33,6 +33,9 @@ func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) a
 		return n
 	}
 	changed := fields.Changed((*listed.Key)(before), (*listed.Key)(after))
+	if before.Previous != after.Previous {
+		changed = append(changed, "previous")
+	}
 	if len(changed) == 0 {
 		return audit.Entry{}
 	}

@@ -30,18 +30,23 @@ type Value struct {
 // It covers all accounts, so show its result only to the host's operators, or to a person who has
 // proven to own the value.
 func (s *KeyService) Lookup(ctx context.Context, token string) (Value, error) {
+	value, _, err := s.find(ctx, token)
+	if err != nil {
+		return Value{}, fmt.Errorf("look up API key: %w", err)
+	}
+	return value, nil
+}
+
+// find returns the value and the hash by which it is stored, or [apierr.ErrNotFound].
+func (s *KeyService) find(ctx context.Context, token string) (Value, driver.Hash, error) {
 	var buf [1 + maxLegacy]driver.Hash
 	for _, hash := range s.hashes(token, &buf) {
 		value, err := s.lookUp(ctx, hash)
-		if errors.Is(err, apierr.ErrNotFound) {
-			continue
+		if !errors.Is(err, apierr.ErrNotFound) {
+			return value, hash, err
 		}
-		if err != nil {
-			return Value{}, fmt.Errorf("look up API key: %w", err)
-		}
-		return value, nil
 	}
-	return Value{}, fmt.Errorf("look up API key: %w", apierr.ErrNotFound)
+	return Value{}, driver.Hash{}, apierr.ErrNotFound
 }
 
 func (s *KeyService) lookUp(ctx context.Context, hash driver.Hash) (Value, error) {

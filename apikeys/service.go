@@ -235,7 +235,7 @@ func (s *KeyService) shown(key Key, before unwritten) Key {
 	s.uses.overlay(&key, before)
 	key.Scopes = s.scopes.Resolve(key.Scopes)
 	if !s.now().Before(key.PreviousExpiresAt) {
-		key.Previous, key.PreviousHint, key.PreviousExpiresAt, key.PreviousUsedAt = driver.Hash{}, "", time.Time{}, time.Time{}
+		dropPrevious(&key)
 	}
 	return key
 }

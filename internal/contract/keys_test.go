@@ -38,6 +38,9 @@ func (h *host) testKeys(t *testing.T) {
 		t.Errorf("the key itself: %v", self)
 	}
 	h.do(t, "getOwnKey", 401, as("self"))
+	_, leaked := h.key("leaked", scopes.Of(scopes.FilesRead))
+	h.do(t, "revokeOwnKey", 204, as(leaked))
+	h.do(t, "revokeOwnKey", 401, as(leaked))
 
 	t.Run("changes", func(t *testing.T) { h.testKeyChanges(t, id, value) })
 

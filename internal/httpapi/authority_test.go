@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -171,6 +172,29 @@ func TestKeyDeletesItself(t *testing.T) {
 	id, token := h.key(alice, scopes.SecretsRead)
 	h.do("DELETE", keysPath+"/"+id, token, "").want(204, "")
 	h.do("DELETE", keysPath+"/"+id, token, "").want(401, "UNAUTHORIZED")
+}
+
+func TestRevokeSelf_CurrentValue_DeletesKey(t *testing.T) {
+	h := serve(t, newClock().config())
+	id, token := h.key(alice, scopes.SecretsRead)
+	h.do("DELETE", keysPath+"/self", token, "").want(204, "")
+	h.do("GET", keysPath+"/self", token, "").want(401, "UNAUTHORIZED")
+	h.do("DELETE", keysPath+"/self", token, "").want(401, "UNAUTHORIZED")
+	if _, err := h.api.Keys.Get(t.Context(), alice, id); !errors.Is(err, apierr.ErrNotFound) {
+		t.Errorf("Get: %v, want ErrNotFound", err)
+	}
+}
+
+func TestRevokeSelf_ReplacedValue_KeepsCurrentValue(t *testing.T) {
+	h := serve(t, newClock().config())
+	id, old := h.key(alice, scopes.SecretsRead)
+	_, fresh, err := h.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{Grace: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.do("DELETE", keysPath+"/self", old, "").want(204, "")
+	h.do("GET", keysPath+"/self", old, "").want(401, "UNAUTHORIZED")
+	h.do("GET", keysPath+"/self", fresh.Reveal(), "").want(200, "")
 }
 
 // The key itself never expires, but its replaced value does.

@@ -116,6 +116,18 @@ func (a *api) getSelf(c *call) (answer, error) {
 	})
 }
 
+// revokeSelf revokes the value that the request was sent with.
+func (a *api) revokeSelf(c *call) (answer, error) {
+	_, err := a.keys.RevokeValue(c.Context(), c.Header.Get(auth.HeaderName))
+	if errors.Is(err, apierr.ErrNotFound) { // changed after it was verified
+		return answer{}, auth.ErrUnauthorized
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return noContent(), nil
+}
+
 func (a *api) updateKey(c *call) (answer, error) {
 	var params apikeys.UpdateParams
 	if err := c.bind([]field{patch("name", &params.Name, identity)}, a.ifMatchKey(&params.If)); err != nil {

@@ -21,8 +21,11 @@ type route struct {
 	handle  func(*call) (answer, error)
 }
 
-// readSelf is allowed for every valid key, without calling [Config.Authorize].
-const readSelf auth.Action = "read self"
+// readSelf and revokeSelf are allowed for every valid key, without calling [Config.Authorize].
+const (
+	readSelf   auth.Action = "read self"
+	revokeSelf auth.Action = "revoke self"
+)
 
 // DefaultPrefix starts all patterns in [api.routes].
 const DefaultPrefix = "/v2"
@@ -40,6 +43,7 @@ func (a *api) routes() []route {
 		{"POST", "/v2/api-keys", auth.CreateKey, neededBody, nil, a.createKey},
 		{"GET", "/v2/api-keys", auth.ReadKeys, noBody, keys, a.listKeys},
 		{"GET", "/v2/api-keys/self", readSelf, noBody, nil, a.getSelf}, // before {id}
+		{"DELETE", "/v2/api-keys/self", revokeSelf, noBody, nil, a.revokeSelf},
 		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, noBody, nil, a.getKey},
 		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, neededBody, nil, a.updateKey},
 		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, noBody, nil, a.deleteKey},

@@ -202,6 +202,23 @@ func createKey(run runner) {
 		t.wantKeyAt(key.Previous, key)
 	})
 
+	run("a previous hash that is removed is not found, and is free", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		removed := key.Previous
+		t.createKeys(key)
+		changed, err := t.store.UpdateKey(t.Context(), "acct", "key", func(k *driver.Key, _ *audit.Entry) error {
+			k.Previous, k.PreviousHint, k.PreviousExpiresAt = driver.Hash{}, "", time.Time{}
+			return nil
+		})
+		t.must(err)
+		t.wantNoKeyAt(removed)
+		t.wantKeyAt(key.Hash, changed)
+		other := newKey("acct", "other")
+		other.Hash = removed
+		t.createKeys(other)
+		t.wantKeyAt(removed, other)
+	})
+
 	run("does not store uses", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		used := key
