@@ -218,12 +218,16 @@ func (s *WebhookService) Event(ctx context.Context, account, eventID string) (En
 // ListEvents returns a page of the account's events, newest first or oldest first. It includes
 // events that no webhook was subscribed to, if they are still kept. To follow the list, set
 // OldestFirst and continue with [EventPage.Resume]: this returns each event once, even while
-// events are published.
+// events are published. ListEvents returns [apierr.ErrNotFound] if query.WebhookID is not the ID of a
+// webhook of the account.
 //
 // query.Limit must be at least 1. If ctx ends, the page is lost; the same query returns it again.
 func (s *WebhookService) ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error) {
 	if query.Limit < 1 {
 		return EventPage{}, input.Invalid("limit", "must be at least 1")
+	}
+	if query.WebhookID != "" && !input.ID(query.WebhookID) {
+		return EventPage{}, fmt.Errorf("list events: %w", apierr.ErrNotFound)
 	}
 	page, err := s.store.ListEvents(ctx, account, query)
 	if err != nil {

@@ -15,7 +15,7 @@ func (h *host) testAny(t *testing.T) {
 		h.do(t, op.id, 401, nobody, as(""))
 		h.do(t, op.id, 401, nobody, as("sak_0123456789ABCDEFGHIJKLMNOPQRSTUVabcdef"))
 		h.do(t, op.id, 401, nobody, func(c *call) { c.header.Add("Api-Key", h.admin) })
-		if op.Operation.Responses.Status(http.StatusNotFound) != nil {
+		if op.Operation.Responses.Status(http.StatusNotFound) != nil && strings.Contains(op.Path, "{") { // otherwise an ID in the query is unknown
 			h.do(t, op.id, 404, nobody, exampleBody)
 		}
 		if op.Operation.Responses.Status(http.StatusForbidden) == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -122,14 +123,19 @@ const withdrawn webhooks.EventType = ""
 
 var errEventCursor = invalid("cursor", "must be one nextCursor of this list, unchanged, and with since if that list had it; omit it to start over")
 
-// parseEventQuery parses the optional parameters type (repeatable), from and to, limit and cursor.
-// The list is newest first, or oldest first if since replaces from.
+// parseEventQuery parses the optional parameters type (repeatable), webhook, from and to, limit and
+// cursor. The list is newest first, or oldest first if since replaces from.
 func parseEventQuery(values url.Values) (parsed webhooks.EventQuery, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
 	}
 	if parsed.Types, err = parseTypes(values["type"]); err != nil {
 		return parsed, err
+	}
+	if texts, given := values["webhook"]; given {
+		if parsed.WebhookID = wellFormed(id.Webhook, texts[0]); parsed.WebhookID == "" || len(texts) > 1 {
+			return parsed, invalid("webhook", "must be one id of a webhook")
+		}
 	}
 	if parsed.From, err = parseBoundIn(values, "from"); err != nil {
 		return parsed, err

@@ -259,6 +259,7 @@ func TestEventList(t *testing.T) {
 	newest := h.do("GET", eventsPath+"?limit=1", admin, "").text("nextCursor")
 	for query, want := range map[string]string{
 		"limit=0": "limit must", "type=": "type must be an event type", "type=balance.low%00": "type must", "type=" + strings.Repeat("a", 65): "type must", "type=Balance.low": "type must",
+		"webhook=": "webhook must be one id", "webhook=wh_1": "webhook must", "webhook=wh_" + someULID + "&webhook=wh_" + someULID: "webhook must",
 		"from=x": "from must be an RFC 3339", "to=": "to must", "since=": "since must be an RFC 3339", "since=1969-12-31": "since must not be before 1970",
 		"since=2020-01-01&from=2020-01-01": "since must not be given with from", "since=2020-01-01&since=2020-01-01": "since must be given only once",
 		"from=2020-01-02&to=2020-01-02": "to must be after", "since=2020-01-02&to=2020-01-01": "to must be after",
@@ -272,6 +273,27 @@ func TestEventList(t *testing.T) {
 	for _, id := range []string{"nothing", "%00", strings.Repeat("a", 200), "a%2Fb", "é"} {
 		h.do("GET", eventsPath+"/"+id+"/body", admin, "").want(404, "NOT_FOUND")
 	}
+}
+
+// Two webhooks get an event each when the balance crosses the threshold that they share. A receiver
+// that catches up must be able to list only its own.
+func TestEvents_ByWebhook_ListsThoseForIt(t *testing.T) {
+	h := serve(t, storageapi.Config{})
+	admin, theirs := h.admin(alice), h.admin(bob)
+	one := h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")
+	two := h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")
+	if err := h.api.Alerts.ReportBalance(t.Context(), alice, 1); err != nil {
+		t.Fatal(err)
+	}
+	all := h.do("GET", eventsPath, admin, "").want(200, "").ids("id")
+	ofOne := h.do("GET", eventsPath+"?since=1970-01-01&webhook="+one, admin, "").want(200, "").ids("id")
+	ofTwo := h.do("GET", eventsPath+"?webhook="+two, admin, "").want(200, "").ids("id")
+	if len(all) != 2 || len(ofOne) != 1 || len(ofTwo) != 1 || ofOne[0] == ofTwo[0] {
+		t.Fatalf("got %v of all webhooks, %v and %v of each, want one event for each", all, ofOne, ofTwo)
+	}
+	h.do("GET", webhooksPath+"/"+one+"/deliveries/"+ofOne[0], admin, "").want(200, "")
+	h.do("GET", eventsPath+"?webhook="+one, theirs, "").want(404, "NOT_FOUND")
+	h.do("GET", eventsPath+"?webhook=wh_"+someULID, admin, "").want(404, "NOT_FOUND")
 }
 
 func manyTypes() string {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
@@ -90,6 +92,9 @@ func (s *engine) ListEvents(ctx context.Context, account string, query driver.Ev
 		return page, err
 	}
 	defer s.done(tx, catchFaults(), &err)
+	if query.WebhookID != "" && !s.hasWebhook(tx, account, query.WebhookID) {
+		return page, apierr.ErrNotFound
+	}
 	return s.log.View(tx).ListEvents(ctx, account, query)
 }
 
@@ -100,10 +105,15 @@ func (s *engine) ListDeliveries(ctx context.Context, account, webhookID string, 
 		return page, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	if tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, webhookID)) == nil || s.erasing.has(account) {
+	if !s.hasWebhook(tx, account, webhookID) {
 		return page, apierr.ErrNotFound
 	}
 	return s.log.View(tx).ListDeliveries(ctx, webhookID, query)
+}
+
+// hasWebhook reports whether the account has the webhook, and is not being erased.
+func (s *engine) hasWebhook(tx *bbolt.Tx, account, webhookID string) bool {
+	return tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, webhookID)) != nil && !s.erasing.has(account)
 }
 
 // dedupKeyOf returns the row key of a deduplication key. It begins with the expiry time.

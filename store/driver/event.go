@@ -38,6 +38,7 @@ type StoredEvent struct {
 // An EventQuery selects events of an account.
 type EventQuery struct {
 	Types       []EventType // empty: all
+	WebhookID   string      // only events with a delivery to this webhook; empty: all events
 	From        time.Time   // published then or later; zero: no limit
 	To          time.Time   // published before; zero: no limit
 	OldestFirst bool        // else newest first
@@ -45,7 +46,8 @@ type EventQuery struct {
 	Limit       int         // page size; at least 1
 }
 
-// Matches reports whether the query selects the event, regardless of where the page begins.
+// Matches reports whether the query selects the event, regardless of WebhookID and of where the page
+// begins.
 func (q *EventQuery) Matches(e *StoredEvent) bool {
 	return (len(q.Types) == 0 || slices.Contains(q.Types, e.Type)) &&
 		!e.PublishedAt.Before(q.From) && (q.To.IsZero() || e.PublishedAt.Before(q.To))

@@ -42,7 +42,9 @@ type History interface {
 	// it is purged; concurrent Enqueue calls, clock changes and chosen IDs cause no gaps. An
 	// OldestFirst query whose After is not from a page of the store begins at From, so it repeats
 	// events rather than omits them. Any other query whose After is not from a page of the same
-	// account and order returns an arbitrary page.
+	// account and order returns an arbitrary page. With query.WebhookID it lists the events that have
+	// a delivery to that webhook, pending or settled. An event whose delivery has expired may be
+	// listed or omitted. ListEvents returns ErrNotFound if the account has no webhook with that ID.
 	ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error)
 
 	// Redeliver makes a settled delivery pending and due now, and starts its retries over. A

@@ -30,6 +30,9 @@ func (s *Store) ListEvents(ctx context.Context, account string, query driver.Eve
 		return driver.EventPage{}, err
 	}
 	defer s.mu.Unlock()
+	if query.WebhookID != "" && s.webhooks.find(account, query.WebhookID) == nil {
+		return driver.EventPage{}, apierr.ErrNotFound
+	}
 	log := slices.Clone(s.log)
 	if after, ok := s.cursors.Decode(query.After); ok || query.After != "" && !query.OldestFirst {
 		if at := s.search(after); query.OldestFirst {
@@ -47,7 +50,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query driver.Eve
 	var last uint64
 	for _, e := range log {
 		listed := driver.StoredEvent{ID: e.ID, Type: e.Type, Timestamp: e.Timestamp, PublishedAt: e.published, HasBody: !e.noBody}
-		if e.Account != account || !query.Matches(&listed) {
+		if e.Account != account || !query.Matches(&listed) || query.WebhookID != "" && e.find(query.WebhookID) == nil {
 			continue
 		}
 		if len(page.Events) == query.Limit {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +31,9 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.
 }
 
 var (
-	newestFirst = query("list_events")
-	oldestFirst = strings.ReplaceAll(newestFirst, "event desc", "event asc")
+	listEvents        = query("list_events")
+	listWebhookEvents = query("list_webhook_events")
+	oldestFirst       = strings.NewReplacer("event desc", "event asc")
 )
 
 // ListEvents implements [driver.WebhookStore]. An open transaction of the host that has published,
@@ -51,7 +53,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query driver.Eve
 			to = min(to, after)
 		}
 		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-			page, err = s.eventPage(ctx, conn, account, query, from, to, math.MaxInt64)
+			page, _, err = s.eventPage(ctx, conn, account, query, from, to, math.MaxInt64)
 			return err
 		})
 		return page, err
@@ -62,6 +64,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query driver.Eve
 	until := int64(0)
 	for begun, pause := time.Now(), lookAgain; ; pause = min(2*pause, maxLookAgain) {
 		var settled int64
+		var full bool
 		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 			end, open, err := s.openPublications(ctx, conn)
 			if err != nil {
@@ -71,7 +74,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query driver.Eve
 				until = end
 			}
 			settled = max(min(until, open), from)
-			page, err = s.eventPage(ctx, conn, account, query, from, min(to, until), settled)
+			page, full, err = s.eventPage(ctx, conn, account, query, from, min(to, until), settled)
 			return err
 		})
 		switch {
@@ -80,7 +83,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query driver.Eve
 		case page.Next == "": // complete
 			page.Resume = s.cursors.events.Encode(uint64(max(settled-1, 0)))
 			return page, nil
-		case len(page.Events) == query.Limit || time.Since(begun) > maxWithheld:
+		case full || time.Since(begun) > maxWithheld:
 			page.Resume = page.Next
 			return page, nil
 		}
@@ -97,33 +100,43 @@ const (
 )
 
 // eventPage returns the events with numbers in [from, to) that are below settled. It sets Next if
-// it omits any.
-func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query driver.EventQuery, from, to, settled int64) (page driver.EventPage, err error) {
+// it omits any; full reports whether it does so because of query.Limit. For a webhook it reads
+// Limit events of all types, and returns those of query.Types.
+func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query driver.EventQuery, from, to, settled int64) (page driver.EventPage, full bool, err error) {
 	var types []string
 	if len(query.Types) > 0 {
 		types = texts(query.Types)
 	}
-	sql := newestFirst
+	sql, args := listEvents, []any{account, from, to, types, query.Limit + 1}
+	if query.WebhookID != "" {
+		no, err := s.webhookNo(ctx, s.planned(conn), account, query.WebhookID)
+		if err != nil {
+			return page, false, err
+		}
+		sql, args = listWebhookEvents, []any{no, from, to, query.Limit + 1}
+	}
 	if query.OldestFirst {
-		sql = oldestFirst
+		sql = oldestFirst.Replace(sql)
 	}
-	rows, err := s.with(conn, indexed).Query(ctx, s.sql(sql), account, from, to, types, query.Limit+1)
+	rows, err := s.with(conn, indexed).Query(ctx, s.sql(sql), args...)
 	if err != nil {
-		return page, err
+		return page, false, err
 	}
-	last := max(from-1, 0)
+	read, last := 0, max(from-1, 0)
 	var number int64
 	var e driver.StoredEvent
 	_, err = pgx.ForEachRow(rows, []any{&number, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.HasBody}, func() error {
-		if len(page.Events) == query.Limit || number >= settled {
+		if full = read == query.Limit; full || number >= settled {
 			page.Next = s.cursors.events.Encode(uint64(last))
 			return nil
 		}
 		e.PublishedAt, last = publishedAt(number), number
-		page.Events = append(page.Events, e)
+		if read++; types == nil || slices.Contains(query.Types, e.Type) {
+			page.Events = append(page.Events, e)
+		}
 		return nil
 	})
-	return page, err
+	return page, full, err
 }
 
 // eventClock selects the lowest number that the next event can get, see enqueueMany. It depends on

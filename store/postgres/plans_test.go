@@ -123,6 +123,10 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		_, err := s.ListDeliveries(ctx, of, of, driver.DeliveryQuery{Limit: 9})
 		return err
 	},
+	"ListEvents of a webhook": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.ListEvents(ctx, of, driver.EventQuery{WebhookID: of, Limit: 9})
+		return err
+	},
 	"ListDeliveries of Failed": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.ListDeliveries(ctx, of, of, driver.DeliveryQuery{Failed: true, Limit: 9})
 		return err

@@ -124,6 +124,56 @@ func listEvents(run runner) {
 		}
 	})
 
+	run("filters by webhook", func(t *tester) {
+		two := newWebhook("acct", "two")
+		two.Events = []driver.EventType{eventType}
+		t.createWebhooks(newWebhook("acct", "one"), two, newWebhook("other", "theirs"))
+		t.settleEvent(newEvent("acct", "delivered"), 2, driver.Deliver)
+		t.settleEvent(newEvent("acct", "dead"), 2, driver.GiveUp)
+		only := newEvent("acct", "only-one")
+		only.Type = otherType
+		t.enqueue(only, 1)
+		_, err := t.store.UpdateAlert(t.Context(), "acct", "series", func(step *driver.AlertStep) error {
+			step.Events = []driver.AlertEvent{{EncodedEvent: newEvent("acct", "only-two"), WebhookID: "two"}}
+			return nil
+		})
+		t.must(err)
+		t.setActive("acct", "two", false)
+		t.enqueue(newEvent("acct", "skipped"), 1)
+		t.enqueue(newEvent("other", "theirs"), 1)
+		for _, test := range []struct {
+			webhook string
+			types   []driver.EventType
+			want    []string
+		}{
+			{"one", nil, []string{"delivered", "dead", "only-one", "skipped"}},
+			{"two", nil, []string{"delivered", "dead", "only-two", "skipped"}},
+			{"one", []driver.EventType{otherType}, []string{"only-one"}},
+			{"two", []driver.EventType{otherType}, nil},
+		} {
+			newest := slices.Clone(test.want)
+			slices.Reverse(newest)
+			for _, limit := range []int{1, 2, 4, 9} {
+				query := driver.EventQuery{WebhookID: test.webhook, Types: test.types, Limit: limit}
+				wantSame(t, "newest first", t.events("acct", query), newest)
+				query.OldestFirst = true
+				wantSame(t, "oldest first", t.events("acct", query), test.want)
+			}
+		}
+		follow := driver.EventQuery{WebhookID: "one", Limit: 9, OldestFirst: true}
+		page, err := t.store.ListEvents(t.Context(), "acct", follow)
+		t.must(err)
+		follow.After = page.Resume
+		t.enqueue(newEvent("acct", "later"), 1)
+		wantSame(t, "events after Resume", t.events("acct", follow), []string{"later"})
+		for account, id := range map[string]string{"acct": "theirs", "other": "one", "nobody": "one"} {
+			for _, oldest := range []bool{false, true} {
+				_, err := t.store.ListEvents(t.Context(), account, driver.EventQuery{WebhookID: id, Limit: 9, OldestFirst: oldest})
+				t.wantError("ListEvents for a webhook that the account does not have", err, apierr.ErrNotFound)
+			}
+		}
+	})
+
 	run("filters by From (inclusive) and To (exclusive)", func(t *tester) {
 		t.enqueue(newEvent("acct", "first"), 0)
 		from := t.border()

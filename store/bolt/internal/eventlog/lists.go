@@ -122,12 +122,21 @@ func (w *eventWalk) within(run uint64) (numbers []uint64) {
 func (w *eventWalk) event(number uint64) (listed driver.StoredEvent, ok bool) {
 	w.cost += costDetails
 	segment, err := w.segments.At(number)
-	if err != nil || segment.Number(segment.Index(number)) != number {
+	if err != nil {
 		return listed, false
 	}
-	event, err := segment.Event(segment.Index(number))
+	i := segment.Index(number)
+	if segment.Number(i) != number {
+		return listed, false
+	}
+	event, err := segment.Event(i)
 	if err != nil || event.Account != w.account {
 		return listed, false
+	}
+	if w.query.WebhookID != "" {
+		if _, ok = segment.DeliveryTo(i, w.query.WebhookID); !ok {
+			return listed, false
+		}
 	}
 	listed = driver.StoredEvent{
 		ID: event.ID, Type: event.Type, Timestamp: event.Timestamp, PublishedAt: event.PublishedAt, HasBody: bodiesOf(w.tx, segment) != nil,
