@@ -20,6 +20,10 @@ type Error struct {
 	// Message describes the error and its correction for people. Without a Code it is
 	// the text of the status.
 	Message string
+
+	// Field is the field of the body, query parameter or header that a 400 is about, such as
+	// "expiresAt"; "body" for the body as a whole. It is empty for other errors.
+	Field string
 }
 
 // Error returns the status, the code and the message.
@@ -41,7 +45,7 @@ func DecodeError(response *http.Response) error {
 		return nil
 	}
 	var body struct {
-		Error struct{ Code, Message string }
+		Error struct{ Code, Message, Field string }
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
 	if err == nil {
@@ -50,5 +54,5 @@ func DecodeError(response *http.Response) error {
 	if err != nil || body.Error.Code == "" {
 		return &Error{Status: response.StatusCode, Message: cmp.Or(http.StatusText(response.StatusCode), "Unknown Status")}
 	}
-	return &Error{Status: response.StatusCode, Code: body.Error.Code, Message: body.Error.Message}
+	return &Error{Status: response.StatusCode, Code: body.Error.Code, Message: body.Error.Message, Field: body.Error.Field}
 }

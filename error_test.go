@@ -90,6 +90,16 @@ func TestDecodeErrorText(t *testing.T) {
 	}
 }
 
+func TestDecodeError_InvalidInput_HasTheField(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	auth.WriteInvalid(recorder, "expiresAt", "must be in the future")
+	want := storageapi.Error{Status: 400, Code: auth.CodeValidation, Message: "expiresAt must be in the future.", Field: "expiresAt"}
+	got, is := errors.AsType[*storageapi.Error](storageapi.DecodeError(recorder.Result()))
+	if !is || *got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func FuzzDecodeError(f *testing.F) {
 	f.Add(404, `{"error":{"code":"NOT_FOUND","message":"There is nothing at this path."}}`)
 	f.Add(502, "<html>")

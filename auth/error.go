@@ -11,7 +11,7 @@ import (
 const (
 	CodeUnauthorized         = "UNAUTHORIZED"           // 401: no valid key
 	CodeForbidden            = "FORBIDDEN"              // 403: the key lacks permission
-	CodeValidation           = "VALIDATION_ERROR"       // 400: the message names the invalid field
+	CodeValidation           = "VALIDATION_ERROR"       // 400: the message and the member field name the invalid field
 	CodeNotFound             = "NOT_FOUND"              // 404
 	CodeMethodNotAllowed     = "METHOD_NOT_ALLOWED"     // 405, with Allow
 	CodeConflict             = "CONFLICT"               // 409: the state does not allow it
@@ -36,16 +36,30 @@ var ErrInterrupted = errors.New("the store was interrupted; the change may have 
 // fail in the same shape as the library's. The message is shown to the client and must
 // not contain a secret.
 func WriteError(w http.ResponseWriter, status int, code, message string) {
-	type body struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	}
+	writeError(w, status, errorBody{Code: code, Message: message})
+}
+
+// WriteInvalid answers 400 VALIDATION_ERROR for one field of the body, query parameter or header of
+// a request. The rule follows the field's name in the message: "name is required.". The error body
+// also has the name in its member field.
+func WriteInvalid(w http.ResponseWriter, field, rule string) {
+	writeError(w, http.StatusBadRequest, errorBody{CodeValidation, field + " " + rule + ".", field})
+}
+
+// An errorBody is the member error of an error response.
+type errorBody struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Field   string `json:"field,omitempty"`
+}
+
+func writeError(w http.ResponseWriter, status int, body errorBody) {
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)
 	encoder.SetEscapeHTML(false) // "<" is easier to read unescaped
 	_ = encoder.Encode(struct {
-		Error body `json:"error"`
-	}{body{code, message}}) // two strings always encode
+		Error errorBody `json:"error"`
+	}{body}) // strings always encode
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)

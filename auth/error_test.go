@@ -37,3 +37,12 @@ func TestWriteForbidden(t *testing.T) {
 		t.Errorf("got %d %s, want 403 %s", recorder.Code, recorder.Body, want)
 	}
 }
+
+func TestWriteInvalid_Field_IsInMessageAndMember(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	auth.WriteInvalid(recorder, "name", "is required")
+	const want = `{"error":{"code":"VALIDATION_ERROR","message":"name is required.","field":"name"}}` + "\n"
+	if recorder.Code != http.StatusBadRequest || recorder.Body.String() != want {
+		t.Errorf("got %d %s, want 400 %s", recorder.Code, recorder.Body, want)
+	}
+}

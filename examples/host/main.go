@@ -226,7 +226,7 @@ func (h *host) createTeam(w http.ResponseWriter, r *http.Request) {
 	caller, _ := auth.PrincipalFrom(r.Context())
 	team := teamCreated{TeamID: "team_" + rand.Text()}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&team); err != nil || team.Name == "" {
-		auth.WriteError(w, http.StatusBadRequest, auth.CodeValidation, "name is required.")
+		auth.WriteInvalid(w, "name", "is required")
 		return
 	}
 	// Publish stores the event durably. With store/postgres, PublishTx does so in the same

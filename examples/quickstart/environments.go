@@ -35,7 +35,7 @@ func (e *environments) serveCreate(w http.ResponseWriter, r *http.Request) {
 	var created environment
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&created)
 	if err != nil || strings.TrimSpace(created.Name) == "" {
-		auth.WriteError(w, http.StatusBadRequest, auth.CodeValidation, "name is required")
+		auth.WriteInvalid(w, "name", "is required")
 		return
 	}
 	e.mu.Lock()

@@ -190,7 +190,7 @@ func testDocument(t *testing.T, d *document) {
 				}
 			}
 			for _, content := range response.Value.Content {
-				checkRequired(t, op.id+" "+status, content.Schema, "unknownScopes", "held")
+				checkRequired(t, op.id+" "+status, content.Schema, "unknownScopes", "held", "field")
 			}
 		}
 	}

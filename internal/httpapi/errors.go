@@ -125,8 +125,8 @@ func (a *api) fail(c *call, err error) {
 	case errors.Is(err, auth.ErrForbidden):
 		auth.NoteForbidden(c.Context())
 		auth.WriteForbidden(c.writer, a.refusal(c))
-	case broken != "":
-		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, broken+".")
+	case broken != nil:
+		auth.WriteInvalid(c.writer, broken.field, broken.reason)
 	case full != "":
 		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict, full)
 	case errors.As(err, &method):
@@ -149,17 +149,17 @@ func (c *call) resource() string {
 	return "webhook"
 }
 
-// brokenRule returns the text of a validation error, or "" for any other error.
-func brokenRule(err error) string {
+// brokenRule returns the validation error in err, or nil for any other error.
+func brokenRule(err error) *requestError {
 	var request *requestError
 	var rule *apierr.ValidationError
 	switch {
 	case errors.As(err, &request):
-		return request.Error()
+		return request
 	case errors.As(err, &rule):
-		return rule.Error()
+		return &requestError{rule.Field, rule.Reason}
 	}
-	return ""
+	return nil
 }
 
 // limit returns the message for a reached limit of keys or webhooks, or "" for any other error.

@@ -28,7 +28,7 @@ import (
 // checkRefusal checks that an error can be shown to a client.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
-	if brokenRule(err) == "" {
+	if brokenRule(err) == nil {
 		t.Fatalf("got error %v, want one that is answered 400", err)
 	}
 	if text := err.Error(); len(text) > 2000 || !utf8.ValidString(text) {

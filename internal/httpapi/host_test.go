@@ -187,13 +187,16 @@ func read(t testing.TB, method string, response *http.Response) reply {
 	return got
 }
 
-// checkErrorShape checks that the body is {"error":{"code","message"}} without other fields.
+// checkErrorShape checks that the body is {"error":{"code","message"}}, with the member "field" only
+// if the request is invalid, and without other members.
 func checkErrorShape(t testing.TB, body []byte) {
 	t.Helper()
 	var whole map[string]map[string]string
 	err := json.Unmarshal(body, &whole)
 	failure := whole["error"]
-	if err != nil || len(whole) != 1 || len(failure) != 2 || failure["code"] == "" || failure["message"] == "" {
+	_, hasField := failure["field"]
+	delete(failure, "field")
+	if err != nil || len(whole) != 1 || len(failure) != 2 || failure["code"] == "" || failure["message"] == "" || hasField != (failure["code"] == "VALIDATION_ERROR") {
 		t.Errorf("not the shape of an error: %s", body)
 	}
 }
@@ -210,6 +213,8 @@ func (r reply) want(status int, code string) reply {
 func (r reply) code() string { return r.failure()["code"] }
 
 func (r reply) message() string { return r.failure()["message"] }
+
+func (r reply) field() string { return r.failure()["field"] }
 
 func (r reply) failure() map[string]string {
 	var whole map[string]map[string]string

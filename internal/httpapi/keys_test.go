@@ -120,8 +120,8 @@ func TestCreateKeyFields(t *testing.T) {
 	}
 	for _, test := range bad {
 		got := h.do("POST", keysPath, admin, body(test.field, test.value)).want(400, "VALIDATION_ERROR")
-		if !strings.Contains(got.message(), test.want) {
-			t.Errorf("%s %s: got message %q, want %q", test.field, test.value, got.message(), test.want)
+		if !strings.Contains(got.message(), test.want) || !strings.HasPrefix(got.message(), got.field()+" ") {
+			t.Errorf("%s %s: got field %q, message %q, want %q", test.field, test.value, got.field(), got.message(), test.want)
 		}
 	}
 	for _, body := range []string{" ", `[]`, `null`, `{}`, `{"name":"a"}`, `{"scopes":["files:read"]}`, `{"name":"a","scopes":["files:read"]}x`, "{\"name\":\"\xff\"}"} {

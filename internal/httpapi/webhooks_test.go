@@ -106,8 +106,8 @@ func TestCreateWebhookFields(t *testing.T) {
 		{"balanceThreshold", `null,"URL":"https://example.com"`, `body has an unknown field "URL"`},
 	} {
 		got := h.do("POST", webhooksPath, admin, body(bad.field, bad.value)).want(400, "VALIDATION_ERROR")
-		if !strings.Contains(got.message(), bad.want) {
-			t.Errorf("%s %s: got message %q, want %q", bad.field, bad.value, got.message(), bad.want)
+		if !strings.Contains(got.message(), bad.want) || !strings.HasPrefix(got.message(), got.field()+" ") {
+			t.Errorf("%s %s: got field %q, message %q, want %q", bad.field, bad.value, got.field(), got.message(), bad.want)
 		}
 	}
 	for _, body := range []string{`{}`, `{"url":"https://example.com"}`, `{"events":["balance.low"]}`} {
