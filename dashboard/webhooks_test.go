@@ -254,7 +254,7 @@ func TestTestWebhook(t *testing.T) {
 	received := r.header.Load().(http.Header)
 	got.hides(w.Secret.Reveal(), received.Get("Webhook-Signature"), received.Get("X-Service-Signature")).says(received.Get("Webhook-Id"), received.Get("User-Agent"))
 	r.Close()
-	s.post(path+"/test", nil).want(http.StatusOK).says("could not connect", "No request was sent.")
+	s.post(path+"/test", nil).want(http.StatusOK).says("connection refused by ", "No request was sent.")
 }
 
 func TestDeleteWebhook(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // The reasons why attempts fail before there is a response.
 const (
 	blocked    = "the address is in a private or reserved network"
-	nowhere    = "the host name has no public address"
+	nowhere    = "no such host name, or none of its addresses is public"
 	slow       = "timed out"
 	offline    = "this server cannot reach the network"
 	broke      = "the connection broke"
@@ -28,7 +28,7 @@ const (
 // classes maps reasons to their classes, for reasons with a separate class.
 var classes = map[string]webhooks.ErrorClass{
 	"": "", blocked: webhooks.ClassBlocked, nowhere: webhooks.ClassDNS, "looking up the host name failed": webhooks.ClassDNS,
-	"could not connect": webhooks.ClassConnect, slow: webhooks.ClassTimeout, broke: webhooks.ClassConnection, noHTTP: webhooks.ClassProtocol,
+	slow: webhooks.ClassTimeout, broke: webhooks.ClassConnection, noHTTP: webhooks.ClassProtocol,
 	tlsFailed: webhooks.ClassTLS, tlsUnknown: webhooks.ClassTLS, tlsOther: webhooks.ClassTLS, tlsInvalid: webhooks.ClassTLS,
 }
 
@@ -158,7 +158,11 @@ func TestReceiversThatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	closed := &receiver{}
 	closed.listen(t).Close()
-	fails(t, attempt(t, closed.url("hooks.example.com"), nil), "could not connect")
+	_, port, _ := net.SplitHostPort(closed.address)
+	reason := "connection refused by hooks.example.com:" + port
+	if got := attempt(t, closed.url("hooks.example.com"), nil); got.Effect != driver.Retry || got.Attempt.Class != webhooks.ClassConnect || got.Attempt.Error != reason {
+		t.Errorf("closed port: got %+v, want %q", got, reason)
+	}
 	fails(t, attempt(t, closed.url("nowhere.example.com"), nil), nowhere)
 	fails(t, attempt(t, closed.url("localhost.nowhere.example.com"), nil), nowhere)
 	fails(t, attempt(t, closed.url("servfail.example.com"), nil), "looking up the host name failed")

@@ -197,15 +197,22 @@ func (r *reporter) logAttempt(s *settlement) {
 	if !r.logger.Enabled(ctx, level) {
 		return
 	}
-	r.logger.LogAttrs(ctx, level, message,
+	attrs := []slog.Attr{
 		slog.String("account", s.Task.Webhook.Account),
 		slog.String("webhook", s.Task.Webhook.ID),
 		slog.String("event", s.Task.Event.ID),
 		slog.String("receiver", origin(s.Task.Webhook.URL)),
 		slog.Int("attempt", s.Attempt.Number),
 		slog.Duration("duration", s.Attempt.Duration),
-		slog.Int("status", s.Attempt.Status),
-		slog.String("error", s.Attempt.Error),
-		slog.Duration("retry_after", s.RetryAfter),
-	)
+	}
+	if s.Attempt.Status != 0 {
+		attrs = append(attrs, slog.Int("status", s.Attempt.Status))
+	}
+	if s.Attempt.Error != "" {
+		attrs = append(attrs, slog.String("error", s.Attempt.Error))
+	}
+	if s.RetryAfter > 0 {
+		attrs = append(attrs, slog.Duration("retry_after", s.RetryAfter))
+	}
+	r.logger.LogAttrs(ctx, level, message, attrs...)
 }

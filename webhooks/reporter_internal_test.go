@@ -1,7 +1,10 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +39,26 @@ func TestNoObserverCostsNothing(t *testing.T) {
 		if allocated := testing.AllocsPerRun(1000, func() { tell(r) }); allocated > 0 {
 			t.Errorf("%s: %v allocations", name, allocated)
 		}
+	}
+}
+
+// The log line of an attempt without a response must have no status, and that of the last attempt
+// no wait before the next one.
+func TestLogAttempt_LastAttemptWithoutResponse_OmitsStatusAndRetryAfter(t *testing.T) {
+	var out bytes.Buffer
+	r := newReporter(nil, Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	lost := arrived
+	lost.Effect, lost.Attempt.Error = driver.GiveUp, "timed out"
+	r.logAttempt(&lost)
+	line := out.String()
+	if !strings.Contains(line, `error="timed out"`) || strings.Contains(line, "status=") || strings.Contains(line, "retry_after=") {
+		t.Errorf("got %s", line)
+	}
+	out.Reset()
+	lost.Attempt.Status, lost.RetryAfter = 503, time.Minute
+	r.logAttempt(&lost)
+	if line := out.String(); !strings.Contains(line, "status=503") || !strings.Contains(line, "retry_after=1m0s") {
+		t.Errorf("got %s", line)
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 	KindInternal   Kind = "internal"   // this host failed
 )
 
-// A Failure says why no response came. It holds no part of the URL or of the received bytes, so
-// the target's owner may see it.
+// A Failure says why no response came. It holds no received bytes, and of the URL at most the host
+// and port, so the target's owner may see it.
 type Failure struct {
 	Kind Kind
 	Text string
@@ -43,6 +43,7 @@ var (
 	errTimeout   = Failure{KindTimeout, "timed out"}
 	errLookup    = Failure{KindDNS, "looking up the host name failed"}
 	errConnect   = Failure{KindConnect, "could not connect"}
+	errRefused   = Failure{KindConnect, "connection refused"} // blame adds the host and port
 	errBroke     = Failure{KindConnection, "the connection broke"}
 	errProtocol  = Failure{KindProtocol, "no valid HTTP response"}
 
@@ -68,6 +69,8 @@ func classify(err error) Failure {
 		return errTimeout // including a DNS timeout
 	case errors.As(err, &dns):
 		return errLookup
+	case isAny(err, refused):
+		return errRefused
 	case errors.As(err, &operation) && operation.Op == "dial":
 		return errConnect
 	case broken(err):

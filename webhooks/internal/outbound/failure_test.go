@@ -27,6 +27,7 @@ func TestClassify(t *testing.T) {
 		{dialing(syscall.ENFILE), errExhausted},
 		{&net.DNSError{Err: "too many open files", UnwrapErr: syscall.EMFILE}, errExhausted},
 		{dialing(syscall.ETIMEDOUT), errTimeout},
+		{dialing(syscall.ECONNREFUSED), errRefused},
 		{dialing(syscall.EHOSTUNREACH), errConnect},
 		{dialing(syscall.ENETUNREACH), errConnect},
 		{dialing(syscall.EADDRNOTAVAIL), errConnect},

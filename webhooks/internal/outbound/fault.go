@@ -34,6 +34,9 @@ var exhausted = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall
 // to the dialed address.
 var unreachable = []error{syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN}
 
+// refused lists the errors of a connection that the receiver refused. 10061 is WSAECONNREFUSED.
+var refused = []error{syscall.ECONNREFUSED, syscall.Errno(10061)}
+
 // isAny reports whether err is one of targets. It also compares the text, because the error of a
 // lookup holds its cause only as text.
 func isAny(err error, targets []error) bool {
@@ -67,6 +70,9 @@ func suspect(err error) suspicion {
 // blame returns the failure of a Post and the side that caused it.
 func (c *Client) blame(cancel *Canceler, err error, by Caller, address string) (Failure, Fault) {
 	failure := classify(err)
+	if failure == errRefused {
+		failure.Text += " by " + address
+	}
 	switch s := suspect(err); s {
 	case clientBusy:
 		return failure, Busy

@@ -17,7 +17,7 @@ var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 // owners of webhooks could find out which names exist in the host's own network.
 var (
 	errBlocked   = Failure{KindBlocked, "the address is in a private or reserved network"}
-	errNoAddress = Failure{KindDNS, "the host name has no public address"}
+	errNoAddress = Failure{KindDNS, "no such host name, or none of its addresses is public"}
 )
 
 // A Guard refuses to dial IANA's special-purpose addresses, except for the networks and host
