@@ -26,6 +26,15 @@ const (
 	ReadEvents    Action = "read events"    // list events, get the body of one
 )
 
+// ReadOnly reports whether the action changes nothing, for callers who may only look.
+func (a Action) ReadOnly() bool {
+	switch a {
+	case ReadKeys, ReadWebhooks, ReadAudit, ReadEvents:
+		return true
+	}
+	return false
+}
+
 // An Access is an action on a target in the caller's own account. Requests for a target of
 // another account are answered 404 without a call of the [Authorize] function.
 type Access struct {

@@ -250,6 +250,18 @@ func TestLeastPrivilege_WithoutTarget_IsNoStricter(t *testing.T) {
 	}
 }
 
+func TestAction_ReadOnly_IsTrueForReadsOnly(t *testing.T) {
+	for action, want := range map[auth.Action]bool{
+		auth.ReadKeys: true, auth.CreateKey: false, auth.UpdateKey: false, auth.RotateKey: false, auth.DeleteKey: false,
+		auth.ReadWebhooks: true, auth.CreateWebhook: false, auth.UpdateWebhook: false, auth.DeleteWebhook: false,
+		auth.ReadAudit: true, auth.ReadEvents: true, "": false,
+	} {
+		if got := action.ReadOnly(); got != want {
+			t.Errorf("%q: got %v, want %v", action, got, want)
+		}
+	}
+}
+
 // set parses scopes separated by spaces; "*" is all of them.
 func set(t *testing.T, names string) scopes.Set {
 	t.Helper()

@@ -55,11 +55,11 @@ type Config struct {
 	SignOut string
 
 	// May reports whether the user of a request may perform an action on keys or webhooks of the
-	// account. The actions for viewing are [auth.ReadKeys], [auth.ReadWebhooks], [auth.ReadEvents]
-	// for the bodies of events, and [auth.ReadAudit] for the history of keys and webhooks. Pages
-	// have no buttons for forbidden actions, and a request for one is answered with 403, a form
-	// after it has arrived. May is called concurrently, several times per page, and only with
-	// requests that have an account. Default: users may do everything.
+	// account. The actions for viewing ([auth.Action.ReadOnly]) are [auth.ReadKeys],
+	// [auth.ReadWebhooks], [auth.ReadEvents] for the bodies of events, and [auth.ReadAudit] for the
+	// history of keys and webhooks. Pages have no buttons for forbidden actions, and a request for
+	// one is answered with 403, a form after it has arrived. May is called concurrently, several
+	// times per page, and only with requests that have an account. Default: users may do everything.
 	May func(r *http.Request, action auth.Action) bool
 
 	// Actor returns the name of a request's user in the audit log: an ID or an address from the

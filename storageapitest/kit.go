@@ -36,7 +36,7 @@ type Option func(*options)
 
 type options struct {
 	config   storageapi.Config
-	handler  *storageapi.Handler
+	handlers []*storageapi.Handler
 	seed     uint64
 	patience time.Duration
 }
@@ -47,8 +47,11 @@ type options struct {
 func Config(config storageapi.Config) Option { return func(o *options) { o.config = config } }
 
 // Handler makes the kit use a handler created by the host under test, which must not have
-// been used yet. The host runs and closes it. The kit only replaces its network.
-func Handler(handler *storageapi.Handler) Option { return func(o *options) { o.handler = handler } }
+// been used yet. The host runs and closes it. The kit only replaces its network. Repeat the
+// option for further nodes on the same store; [Kit.API] is the first handler.
+func Handler(handler *storageapi.Handler) Option {
+	return func(o *options) { o.handlers = append(o.handlers, handler) }
+}
 
 // Seed sets the seed of jitter and IDs. Default: 0, which is not special. A test that must
 // hold for any jitter should try several seeds.
@@ -75,15 +78,18 @@ func New(t testing.TB, opts ...Option) *Kit {
 	for _, option := range opts {
 		option(&o)
 	}
-	k := &Kit{API: o.handler, Account: "acct_1", t: t, network: newNetwork(virtual), patience: o.patience}
-	if k.API == nil {
-		k.API = newHandler(t, o.config)
+	own := len(o.handlers) == 0
+	if own {
+		o.handlers = append(o.handlers, newHandler(t, o.config))
 	}
-	testhook.SetNetwork(k.API.Webhooks, testhook.Network{Dial: k.network.dial})
-	testhook.Seed(k.API.Webhooks, o.seed)
+	k := &Kit{API: o.handlers[0], Account: "acct_1", t: t, network: newNetwork(virtual), patience: o.patience}
+	for i, handler := range o.handlers {
+		testhook.SetNetwork(handler.Webhooks, testhook.Network{Dial: k.network.dial})
+		testhook.Seed(handler.Webhooks, o.seed+uint64(i)) // nodes must not make the same IDs
+	}
 	k.header = k.API.Webhooks.SignatureHeader()
 	t.Cleanup(k.network.close)
-	if o.handler == nil {
+	if own {
 		k.run()
 	}
 	return k
@@ -163,7 +169,7 @@ func (k *Kit) Key(granted ...scopes.Scope) *Key {
 	if err != nil {
 		k.t.Fatalf("storageapitest: create a key: %v", err)
 	}
-	return &Key{Key: key, Value: token.Reveal(), t: k.t}
+	return &Key{Key: key, Value: token.Reveal()}
 }
 
 // Revoke deletes a key.

@@ -278,6 +278,44 @@ func TestHostsOwnHandler(t *testing.T) {
 	}
 }
 
+// Every node of a host must reach the kit's receivers, and nodes must not make the same IDs.
+func TestHandler_TwoNodesOnOneStore_BothUseTheKitsNetwork(t *testing.T) {
+	var nodes [2]*storageapi.Handler
+	store := memory.New()
+	for i := range nodes {
+		api, err := storageapi.NewHandler(storageapi.Config{Store: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer api.Close()
+		nodes[i] = api
+	}
+	kit := storageapitest.New(t, storageapitest.Handler(nodes[0]), storageapitest.Handler(nodes[1]))
+	receiver := kit.Subscribe(alerts.TypeBalanceLow)
+	var want []string
+	for _, node := range nodes {
+		of := *kit
+		of.API = node
+		want = append(want, publish(t, &of, 1)...)
+	}
+	go nodes[1].Run(t.Context())
+	got := []string{receiver.Next().ID, receiver.Next().ID}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events of the receiver (-want +got):\n%s", diff)
+	}
+}
+
+// A Key literal with the value of a key that the kit has not created must work, too.
+func TestKey_LiteralWithValue_SendsRequests(t *testing.T) {
+	kit := storageapitest.New(t)
+	key := &storageapitest.Key{Value: kit.Key(scopes.FilesRead).Value}
+	if got := key.Do(kit.API, "GET", "/v2/api-keys/self", ""); got.StatusCode != http.StatusOK {
+		t.Errorf("got %s, want 200", got.Status)
+	}
+}
+
 // A wait without success must fail the test and report the state.
 func TestFailures(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
