@@ -10,6 +10,9 @@ import (
 
 // An Amount is an exact amount of SUI in MIST: 1 SUI is 10⁹ MIST. Its range exceeds the total
 // supply of 10¹⁰ SUI.
+//
+// A database driver treats an Amount as an integer, so keep MIST in a bigint column. For a column
+// of SUI, such as numeric, pass [Amount.String], and scan into a string for [ParseAmount].
 type Amount uint64
 
 const (

@@ -1,6 +1,8 @@
 package alerts_test
 
 import (
+	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"math"
@@ -113,4 +115,16 @@ func FuzzAmount(f *testing.F) {
 			t.Errorf("%d was printed as %v and came back as %d, %v", mist, amount, uint64(again), err)
 		}
 	})
+}
+
+// A database driver must write an Amount as MIST, and read it back.
+func TestAmount_InADatabase_IsAnIntegerOfMIST(t *testing.T) {
+	value, err := driver.DefaultParameterConverter.ConvertValue(alerts.Amount(12_500_000_000))
+	if err != nil || value != int64(12_500_000_000) {
+		t.Fatalf("got value %v (%T), %v, want 12500000000", value, value, err)
+	}
+	var read sql.Null[alerts.Amount]
+	if err := read.Scan(value); err != nil || read.V != 12_500_000_000 {
+		t.Errorf("got %v, %v, want 12.5", read.V, err)
+	}
 }

@@ -47,8 +47,8 @@ func run(ctx context.Context, file, dir string, keep int, every time.Duration) (
 	return api.Run(ctx) // and an HTTP server, as in examples/host
 }
 
-// backUpDaily makes a copy now and then at the given interval, until ctx is done. It logs failures
-// and tries again after the next interval; a failure does not affect older copies.
+// backUpDaily makes a copy at once, and another one after each interval, until ctx is done. It logs
+// failures and continues with the next interval; a failure does not affect older copies.
 func backUpDaily(ctx context.Context, api *storageapi.Handler, dir string, keep int, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

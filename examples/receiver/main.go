@@ -16,6 +16,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -70,6 +71,9 @@ func run(addr, certFile, keyFile, secrets string) error {
 // newHandler returns a handler that prints the events signed with one of the
 // comma-separated secrets and refuses everything else.
 func newHandler(secrets string) (http.Handler, error) {
+	if secrets == "" {
+		return nil, errors.New("set WEBHOOK_SECRET to the webhook's signing secret, whsec_…")
+	}
 	var config signing.VerifierConfig
 	for text := range strings.SplitSeq(secrets, ",") {
 		secret, err := signing.ParseSecret(strings.TrimSpace(text))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,8 +40,8 @@ func TestReceiver(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", test.name, w.Code, test.want)
 		}
 	}
-	if _, err := newHandler(""); err == nil {
-		t.Error("made without a secret")
+	if _, err := newHandler(""); err == nil || !strings.HasPrefix(err.Error(), "set WEBHOOK_SECRET") {
+		t.Errorf("without a secret: got error %v, want one that says to set WEBHOOK_SECRET", err)
 	}
 }
 

@@ -9,9 +9,10 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"flag"
 	"fmt"
-	"log"
+	"io"
 	"os"
 	"strings"
 
@@ -19,36 +20,52 @@ import (
 )
 
 func main() {
-	log.SetFlags(0)
+	if err := run(os.Stdout, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, flags.Replace(err.Error()))
+		os.Exit(1)
+	}
+}
+
+// flags replaces the fields that errors of boltops name by the flags that set them.
+var flags = strings.NewReplacer(
+	"Fence.Abandoned", "-abandoned", "Fence.DeletedKeys and Fence.RotatedKeys", "-revoked", "Fence.NothingRevoked", "-nothing-revoked",
+)
+
+func run(out io.Writer, args []string) error {
 	var fence boltops.Fence
-	from := flag.String("from", "", "the `backup`")
-	to := flag.String("to", "", "the `file` to make; nothing may be there")
-	flag.StringVar(&fence.Abandoned, "abandoned", "", "the `file` that it replaces, moved aside, if it can still be read")
-	revoked := flag.String("revoked", "", "a `list` of what was revoked since, from the host's audit entries: lines such as \"key.deleted acct_1 key_1\"")
-	flag.BoolVar(&fence.NothingRevoked, "nothing-revoked", false, "nothing was revoked or rotated since the backup")
-	flag.BoolVar(&fence.RefuseDamaged, "refuse-damaged", false, "refuse a file with damaged rows, rather than report them")
-	flag.BoolVar(&fence.NoHold, "no-hold", false, "do not put webhooks on hold: what was sent since is sent again at once")
-	flag.Parse()
+	set := flag.NewFlagSet("restore", flag.ExitOnError)
+	from := set.String("from", "", "the `backup`")
+	to := set.String("to", "", "the `file` to make; nothing may be there")
+	set.StringVar(&fence.Abandoned, "abandoned", "", "the `file` that it replaces, moved aside, if it can still be read")
+	revoked := set.String("revoked", "", "a `list` of what was revoked since, from the host's audit entries: lines such as \"key.deleted acct_1 key_1\"")
+	set.BoolVar(&fence.NothingRevoked, "nothing-revoked", false, "nothing was revoked or rotated since the backup")
+	set.BoolVar(&fence.RefuseDamaged, "refuse-damaged", false, "refuse a file with damaged rows, rather than report them")
+	set.BoolVar(&fence.NoHold, "no-hold", false, "do not put webhooks on hold: deliveries made since the backup are repeated at once")
+	_ = set.Parse(args) // exits on an error
+	if *from == "" || *to == "" {
+		return errors.New("set -from to the backup, and -to to the file to make")
+	}
 	if *revoked != "" {
 		if err := read(&fence, *revoked); err != nil {
-			log.Fatal(err)
+			return err
 		}
 	}
 	fence.Report = func(f boltops.Finding) {
 		if f.Webhook == "" {
-			fmt.Printf("%s: %s %s\n", f.Kind, f.Account, f.ID)
+			fmt.Fprintf(out, "%s: %s %s\n", f.Kind, f.Account, f.ID)
 		} else {
-			fmt.Printf("%s: %s %s to %s\n", f.Kind, f.Account, f.ID, f.Webhook)
+			fmt.Fprintf(out, "%s: %s %s to %s\n", f.Kind, f.Account, f.ID, f.Webhook)
 		}
 	}
 	info, err := boltops.Restore(*to, *from, fence)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	for _, row := range info.Damaged {
-		fmt.Println("damaged row:", row)
+		fmt.Fprintln(out, "damaged row:", row)
 	}
-	fmt.Printf("restored: %+v\n", info)
+	fmt.Fprintf(out, "restored: %+v\n", info)
+	return nil
 }
 
 // read reads a list with an audit action, an account and an ID on each line. Lines for

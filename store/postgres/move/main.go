@@ -18,9 +18,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -69,7 +71,7 @@ func move(ctx context.Context, out io.Writer, from, to, position string) (err er
 	if err != nil {
 		return err
 	}
-	bar := &bar{out: out}
+	bar := &bar{out: out, live: isTerminal(out)}
 	if bar.total, err = count(ctx, source); err != nil {
 		return err
 	}
@@ -95,14 +97,23 @@ func move(ctx context.Context, out io.Writer, from, to, position string) (err er
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	for kind, sum := range sums {
-		fmt.Fprintf(out, "%10d %s\n", sum.Count, kind)
+	for _, kind := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(out, "%10d %s\n", sums[kind].Count, cmp.Or(titles[kind], string(kind)))
 	}
 	fmt.Fprintf(out, "Both sides are the same. Start the host on %s.\n", nameOf(to))
 	if err := os.Remove(position); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
+}
+
+// titles are the names of record kinds for people, with the parts of an event after the events.
+var titles = map[transfer.Kind]string{
+	transfer.KindKey: "API keys", transfer.KindWebhook: "webhooks", transfer.KindRequest: "idempotency keys",
+	transfer.KindAlert: "states of alerts", transfer.KindDedupKey: "deduplication keys", transfer.KindScan: "state of the file scan",
+	transfer.KindEvent: "events", transfer.CountPending: "pending deliveries", transfer.CountSettled: "settled deliveries",
+	transfer.CountAttempts: "attempts", transfer.CountBodies: "event bodies",
+	transfer.KindRecovery: "recoveries", transfer.KindAuditEntry: "audit entries",
 }
 
 func isURL(place string) bool { return strings.Contains(place, "://") }

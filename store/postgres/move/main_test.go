@@ -5,9 +5,10 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/driver"
@@ -35,8 +36,9 @@ func TestMove(t *testing.T) {
 	if err := move(t.Context(), &out, from, to, position); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "1 of 1") || !strings.Contains(out.String(), "Both sides are the same") {
-		t.Errorf("it writes %q", &out)
+	want := "copying: 1 of 1\ncomparing: 1 of 1\n         1 API keys\nBoth sides are the same. Start the host on " + to + ".\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" { // without \r, since this is no terminal
+		t.Errorf("output (-want +got):\n%s", diff)
 	}
 	if err := move(t.Context(), &out, from, to, position); !errors.Is(err, bolt.ErrLeft) {
 		t.Errorf("once more: %v, want ErrLeft", err)

@@ -48,14 +48,33 @@ func (p *place) write(file string) error {
 	return os.Rename(file+".new", file)
 }
 
-// A bar shows progress on one line.
+// A bar shows progress: on one line of a terminal, or else with a line for each finished phase.
 type bar struct {
 	out   io.Writer
+	live  bool // out is a terminal
 	total int
 	drawn time.Time
+	ended string // phase that has its line
+}
+
+// isTerminal reports whether out is a terminal.
+func isTerminal(out io.Writer) bool {
+	file, is := out.(*os.File)
+	if !is {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&fs.ModeCharDevice != 0
 }
 
 func (b *bar) draw(what string, n int) {
+	if !b.live {
+		if n >= b.total && b.ended != what {
+			b.ended = what
+			fmt.Fprintf(b.out, "%s: %d of %d\n", what, n, b.total)
+		}
+		return
+	}
 	if n < b.total && time.Since(b.drawn) < 100*time.Millisecond {
 		return
 	}
@@ -68,4 +87,9 @@ func (b *bar) draw(what string, n int) {
 	fmt.Fprintf(b.out, "\r%-9s [%s%s] %d of %d", what, strings.Repeat("=", full), strings.Repeat(" ", width-full), n, b.total)
 }
 
-func (b *bar) end() { fmt.Fprintln(b.out) }
+// end ends the line of a terminal.
+func (b *bar) end() {
+	if b.live {
+		fmt.Fprintln(b.out)
+	}
+}
