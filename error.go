@@ -24,6 +24,9 @@ type Error struct {
 	// Field is the field of the body, query parameter or header that a 400 is about, such as
 	// "expiresAt"; "body" for the body as a whole. It is empty for other errors.
 	Field string
+
+	// RequiredScopes are scopes that would allow the request, if the key lacks some of them.
+	RequiredScopes []string
 }
 
 // Error returns the status, the code and the message.
@@ -45,7 +48,10 @@ func DecodeError(response *http.Response) error {
 		return nil
 	}
 	var body struct {
-		Error struct{ Code, Message, Field string }
+		Error struct {
+			Code, Message, Field string
+			RequiredScopes       []string
+		}
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
 	if err == nil {
@@ -54,5 +60,6 @@ func DecodeError(response *http.Response) error {
 	if err != nil || body.Error.Code == "" {
 		return &Error{Status: response.StatusCode, Message: cmp.Or(http.StatusText(response.StatusCode), "Unknown Status")}
 	}
-	return &Error{Status: response.StatusCode, Code: body.Error.Code, Message: body.Error.Message, Field: body.Error.Field}
+	e := &body.Error
+	return &Error{Status: response.StatusCode, Code: e.Code, Message: e.Message, Field: e.Field, RequiredScopes: e.RequiredScopes}
 }

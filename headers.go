@@ -3,7 +3,8 @@ package storageapi
 import "github.com/storageapi/storageapi/auth"
 
 // RequestHeaders returns the names of the request headers that the API reads and that browsers
-// list in a preflight request. Pass them to CORS middleware; see examples/routers.
+// list in a preflight request. Pass them to CORS middleware; see examples/routers. With
+// [Config.Bearer], pass Authorization, too.
 func RequestHeaders() []string {
 	return []string{auth.HeaderName, "Content-Type", "Idempotency-Key", "If-Match"}
 }

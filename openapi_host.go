@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type hostDocument struct{ text []byte }
 func newHostDocument(config *Config, prefix string) []byte {
 	d := &hostDocument{openAPI}
 	d.setLimits(config) // before the host's own texts, which must not be replaced
+	d.setSecurity(config)
 	if prefix != httpapi.DefaultPrefix {
 		d.text = bytes.ReplaceAll(d.text, []byte(`"`+httpapi.DefaultPrefix+`/`), []byte(`"`+prefix+`/`))
 	}
@@ -76,6 +78,35 @@ func (d *hostDocument) setReadScopes(declared []webhooks.EventDeclaration) {
 		}
 	}
 	d.replace("`files.expiring`, `account:read` for all others.", "`files.expiring`, "+behind.String()+"`account:read` for all others.")
+}
+
+// setSecurity documents the header of Bearer, the realm, and the scopes behind the host's event types.
+func (d *hostDocument) setSecurity(config *Config) {
+	const files = `{"ApiKey": ["files:read"]}`
+	alternatives, known := files, scopes.Of(scopes.FilesRead, scopes.AccountRead)
+	for _, e := range config.Webhooks.Events {
+		if !known.Has(e.Scope) {
+			known = known.With(e.Scope)
+			alternatives += fmt.Sprintf(`, {"ApiKey": [%s]}`, inJSON(e.Scope))
+		}
+	}
+	d.replaceAll(files, alternatives)
+	if config.Realm != "" {
+		d.replaceAll(`realm=\"storageapi\"`, `realm=\"`+config.Realm+`\"`)
+	}
+	if !config.Bearer {
+		return
+	}
+	d.text = regexp.MustCompile(`\{"ApiKey": (\[[^]]*\])\}`).ReplaceAll(d.text, []byte(`{"ApiKey": $1}, {"Bearer": $1}`))
+	d.replace(`"securitySchemes": {`, `"securitySchemes": {
+      "Bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The value of a valid API key, in place of the header Api-Key. A request with both is answered 401."
+      },`)
+	d.replace(`"const": "ApiKey realm=\"`+cmp.Or(config.Realm, "storageapi")+`\""`, `"pattern": "^(ApiKey|Bearer) realm=\"[^\"]+\"$"`)
+	d.replace(`"pattern": "^ApiKey realm=`, `"pattern": "^(ApiKey|Bearer) realm=`)
+	d.replaceAll("The Api-Key header is missing, or the key in it is invalid or expired.", "The key is missing, invalid or expired. Send it in one header: Api-Key, or Authorization with the scheme Bearer.")
 }
 
 func (d *hostDocument) setEvents(declared []webhooks.EventDeclaration) {

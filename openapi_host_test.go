@@ -38,6 +38,8 @@ func hostConfig() storageapi.Config {
 		Prefix:    "/api/v1",
 		Scopes:    []scopes.Declaration{{Scope: "teams:read", Description: "List teams " + hard}, {Scope: "teams:write", Description: "Change teams"}},
 		RateLimit: auth.RateLimit{PerSecond: 2.5, Burst: 10},
+		Bearer:    true,
+		Realm:     "Acme (files)",
 		Keys:      apikeys.Config{Prefix: "acme", MaxPerAccount: 7},
 		Alerts:    alerts.Config{ApproachingRatios: []float64{0.5, 0.9}, FileLeads: []time.Duration{24 * time.Hour, 90 * time.Minute}},
 		Webhooks: webhooks.Config{
@@ -94,6 +96,9 @@ func TestOpenAPIOfAHost(t *testing.T) {
 		"an API key can make 2.5 requests a second, 10 of them at once; all keys of an account together can make 4 times as many. Every response",
 		"`files:read` for `files.expiring`, `teams:read` for `teams.created`, `files:read` for `teams.created_x`, `account:read` for all others.",
 		`- ` + "`teams:write`" + `: Change teams`, `"TeamsCreatedXEvent"`, `"TeamsCreatedX2Event"`, `"onTeamsCreated"`,
+		`"security": [{"ApiKey": []}, {"Bearer": []}]`, `"security": [{"ApiKey": ["account:read"]}, {"Bearer": ["account:read"]}]`,
+		`[{"ApiKey": ["files:read"]}, {"Bearer": ["files:read"]}, {"ApiKey": ["teams:read"]}, {"Bearer": ["teams:read"]}, {"ApiKey": ["account:read"]}, {"Bearer": ["account:read"]}]`,
+		`"scheme": "bearer"`, `realm=\"Acme (files)\"`,
 		`"teamId":"\"quoted\" <b> & within 15 seconds, sak_`, // exactly as in the declaration
 		`"size":{"format":"double","type":"number"}`,
 	} {
@@ -101,7 +106,7 @@ func TestOpenAPIOfAHost(t *testing.T) {
 			t.Errorf("it does not have %s", want)
 		}
 	}
-	for _, not := range []string{"X-Service-Signature", "sak_0", "An account can have 100 webhooks", "/v2/", "5 days"} {
+	for _, not := range []string{"X-Service-Signature", `realm=\"storageapi\"`, "sak_0", "An account can have 100 webhooks", "/v2/", "5 days"} {
 		if strings.Contains(text, not) {
 			t.Errorf("it has %s", not)
 		}

@@ -22,7 +22,8 @@
 //
 // # Contract
 //
-// A [Handler] serves these routes. Each requires a live key in the Api-Key header.
+// A [Handler] serves these routes. Each requires a live key in the Api-Key header, or in
+// Authorization with [Config.Bearer].
 //
 //	POST   /v2/api-keys                        create a key
 //	GET    /v2/api-keys                        list keys
@@ -55,7 +56,7 @@
 // [OpenAPI] documents every status, header and limit. Go clients decode errors with
 // [DecodeError].
 //
-// Errors are {"error":{"code":…,"message":…}}. Checks run in this order, and the first failure
+// Errors are {"error":{"code":…,"message":…}}; a 403 for missing scopes has requiredScopes, too. Checks run in this order, and the first failure
 // determines the response: the key (401), its rate (429), the route (404, 405), general
 // authority (403), the media type (415), the size (413, above 64 KiB), syntax and values (400),
 // authority over the specific key or webhook (403), the state (404, 409, 412). Changing or
@@ -146,6 +147,15 @@ type Config struct {
 	// RateLimit limits the requests per key and per account, to the Handler and to the routes
 	// guarded by its Auth. It uses the clock Keys.Now. Default: no limit.
 	RateLimit auth.RateLimit
+
+	// Bearer also accepts keys as Authorization: Bearer <key>, for clients that cannot set other
+	// headers. A request with both headers is answered 401. Default: only the Api-Key header.
+	Bearer bool
+
+	// Realm is the realm in the WWW-Authenticate header of 401 and 403 responses, such as the name
+	// of the service: at most 64 visible ASCII characters and spaces, no quotes and backslashes.
+	// Default: "storageapi".
+	Realm string
 
 	// Authorize decides what a key may do with other keys and with webhooks.
 	// Default: [auth.LeastPrivilege].
@@ -287,10 +297,12 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Scopes: vocabulary, Observe: config.Observe, LogRefusals: config.LogRefusals, ClientAddress: config.ClientAddress,
-		Logger: config.Logger, Now: config.Keys.Now})
+	authenticator, err := auth.New(keys, auth.Config{
+		RateLimit: config.RateLimit, Scopes: vocabulary, Bearer: config.Bearer, Realm: config.Realm, Observe: config.Observe,
+		LogRefusals: config.LogRefusals, ClientAddress: config.ClientAddress, Logger: config.Logger, Now: config.Keys.Now,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("storageapi: Config.RateLimit: %w", err)
+		return nil, fmt.Errorf("storageapi: %w", err)
 	}
 	prefix, err := httpapi.ParsePrefix(config.Prefix)
 	if err != nil {

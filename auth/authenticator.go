@@ -26,6 +26,15 @@ type Config struct {
 	// docs/spec.md, section 5.
 	Scopes *scopes.Vocabulary
 
+	// Bearer also accepts keys as Authorization: Bearer <key>, for clients that cannot set other
+	// headers. A request with both headers is answered 401; an Authorization header with another
+	// scheme is ignored. storageapi.Config.Bearer sets it. Default: only the Api-Key header.
+	Bearer bool
+
+	// Realm is the realm in WWW-Authenticate: at most 64 visible ASCII characters and spaces, no
+	// quotes and backslashes. storageapi.Config.Realm sets it. Default: "storageapi".
+	Realm string
+
 	// Observe receives the outcome of each request: see [observe.Observer.Authenticated].
 	// storageapi.Config.Observe sets it. Default: none.
 	Observe observe.Observer
@@ -50,13 +59,14 @@ type Config struct {
 
 // An Authenticator guards handlers. It is safe for concurrent use.
 type Authenticator struct {
-	verifier Verifier
-	limiters limiters
-	scopes   *scopes.Vocabulary
-	observe  func(context.Context, observe.Authentication) // nil: none
-	refusals *refusalLog                                   // nil: none
-	observed bool                                          // observe or refusals is set
-	log      *slog.Logger
+	verifier  Verifier
+	challenge challenge
+	limiters  limiters
+	scopes    *scopes.Vocabulary
+	observe   func(context.Context, observe.Authentication) // nil: none
+	refusals  *refusalLog                                   // nil: none
+	observed  bool                                          // observe or refusals is set
+	log       *slog.Logger
 }
 
 // New returns an Authenticator that verifies keys with verifier. It returns an error if verifier is
@@ -69,6 +79,10 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("auth: Config: %w", err)
 	}
+	challenge, err := newChallenge(&config)
+	if err != nil {
+		return nil, fmt.Errorf("auth: Config: %w", err)
+	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
@@ -76,7 +90,7 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 		config.Now = time.Now
 	}
 	a := &Authenticator{
-		verifier: verifier, limiters: newLimiters(limit, config.Now), scopes: config.Scopes,
+		verifier: verifier, challenge: challenge, limiters: newLimiters(limit, config.Now), scopes: config.Scopes,
 		observe: config.Observe.Authenticated, log: config.Logger,
 	}
 	if config.LogRefusals {
@@ -86,7 +100,7 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	return a, nil
 }
 
-// Authenticate returns the principal of the key in a request's Api-Key header. It does not count
+// Authenticate returns the principal of the key in a request's header. It does not count
 // the request against the [RateLimit]. If the header is missing or repeated, or the key is
 // invalid, the error wraps [ErrUnauthorized]. Any other error means that the key could not be
 // verified.
@@ -98,8 +112,8 @@ func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 }
 
 func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error) {
-	values := r.Header[HeaderName]
-	if len(values) != 1 {
+	token, ok := a.challenge.token(r)
+	if !ok {
 		v.set(observe.Authentication{Outcome: observe.Missing})
 		return caller{}, ErrUnauthorized
 	}
@@ -109,13 +123,13 @@ func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error
 	if v != nil {
 		begun = time.Now()
 	}
-	p, err := a.verifier.Verify(ctx, values[0])
+	p, err := a.verifier.Verify(ctx, token)
 	if v != nil {
 		is := outcomeOf(ctx, p, err)
 		is.Duration = time.Since(begun)
 		v.set(is)
 	}
-	return caller{verified: p, verifier: a.verifier, token: value(values[0]), verdict: v}, err
+	return caller{verified: p, verifier: a.verifier, token: value(token), verdict: v}, err
 }
 
 // Require returns a handler that passes a request to next if it carries a valid key with the scope.
@@ -138,10 +152,11 @@ func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Hand
 	if next == nil {
 		panic("auth: Require: nil handler")
 	}
+	required := scopes.Of(scope)
 	return a.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p, _ := PrincipalFrom(r.Context()); !p.Scopes.Has(scope) {
 			NoteForbidden(r.Context())
-			WriteForbidden(w, "This requires an API key with the scope "+scope.String()+".")
+			a.WriteForbidden(w, "This requires an API key with the scope "+scope.String()+".", required)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -168,7 +183,7 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 			}
 			next.ServeHTTP(w, r.WithContext(&guarded{r.Context(), c}))
 		case errors.Is(err, ErrUnauthorized):
-			WriteUnauthorized(w)
+			a.WriteUnauthorized(w)
 		default:
 			a.logFailure(r.Context(), err)
 			WriteFailure(w, err)

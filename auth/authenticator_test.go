@@ -64,12 +64,13 @@ func TestHandler_AnyLiveKey_CallsHandler(t *testing.T) {
 func TestRequire_MissingScope_NamesItInResponse(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	response, body := serve(t, a.Require(scopes.SecretsWrite, unreachable(t)), request("reader"))
-	const want = `{"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope secrets:write."}}`
+	const want = `{"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope secrets:write.","requiredScopes":["secrets:write"]}}`
 	if response.StatusCode != http.StatusForbidden || body != want {
 		t.Errorf("got %d %s, want 403 %s", response.StatusCode, body, want)
 	}
-	if got := response.Header.Get("WWW-Authenticate"); got != "" {
-		t.Errorf("WWW-Authenticate = %q, want none", got)
+	const challenge = `ApiKey realm="storageapi", error="insufficient_scope", scope="secrets:write"`
+	if got := response.Header.Values("WWW-Authenticate"); len(got) != 1 || got[0] != challenge {
+		t.Errorf("WWW-Authenticate = %q, want %q", got, challenge)
 	}
 }
 

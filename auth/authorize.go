@@ -60,6 +60,16 @@ type Target struct {
 // ErrForbidden is returned by an [Authorize] function that refuses an action.
 var ErrForbidden = errors.New("this API key does not have permission for this action")
 
+// A ScopeError is the error of an [Authorize] function for a caller that lacks scopes. The 403
+// then names the scopes for programs, see [Authenticator.WriteForbidden]. It wraps [ErrForbidden].
+type ScopeError struct {
+	Required scopes.Set // a caller that has them, too, may perform the action
+}
+
+func (e *ScopeError) Error() string { return ErrForbidden.Error() }
+
+func (e *ScopeError) Unwrap() error { return ErrForbidden }
+
 // An Authorize function decides whether a caller may perform an action. It returns nil to allow
 // the action. An error that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500.
 // It must be safe for concurrent use.
@@ -88,12 +98,43 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //   - Reading events and their bodies requires the read scope for their types, like
 //     subscribing to them.
 //
-// An unknown action is refused.
+// An unknown action is refused. If more scopes would allow an action, the error is a [*ScopeError].
+// It does not reveal the scopes of an existing key or webhook to a caller without account:read.
 func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
-	if !leastPrivilege(caller, access) {
-		return ErrForbidden
+	if leastPrivilege(caller, access) {
+		return nil
 	}
-	return nil
+	required := requiredScopes(caller, access)
+	caller.Scopes = union(caller.Scopes, required)
+	if leastPrivilege(caller, access) {
+		return &ScopeError{required}
+	}
+	return ErrForbidden
+}
+
+// requiredScopes returns scopes that the access requires. If those of the target are hidden from
+// the caller, it returns scopes that usually include them, or none.
+func requiredScopes(caller Principal, access Access) scopes.Set {
+	target := access.Target
+	switch access.Action {
+	case ReadKeys, ReadWebhooks, ReadAudit:
+		return scopes.Of(scopes.AccountRead)
+	}
+	if target != nil && (target.ID == "" || caller.Scopes.Has(scopes.AccountRead)) {
+		return target.Scopes
+	}
+	switch access.Action {
+	case CreateWebhook, UpdateWebhook, DeleteWebhook, ReadEvents:
+		return union(eventScopes, access.EventScopes)
+	}
+	return scopes.Set{}
+}
+
+func union(set, other scopes.Set) scopes.Set {
+	for scope := range other.All() {
+		set = set.With(scope)
+	}
+	return set
 }
 
 func leastPrivilege(caller Principal, access Access) bool {

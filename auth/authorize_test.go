@@ -227,6 +227,42 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
+func TestLeastPrivilege_MoreScopesWouldAllow_NamesThem(t *testing.T) {
+	soon := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	other := func(scopes string) *auth.Target { return &auth.Target{ID: "other_1", Scopes: set(t, scopes)} }
+	for _, test := range []struct {
+		caller caller
+		action auth.Action
+		target *auth.Target
+		want   string // empty: no *ScopeError
+	}{
+		{caller{"files:read", soon}, auth.ReadKeys, nil, "account:read"},
+		{caller{"files:read", soon}, auth.ReadAudit, nil, "account:read"},
+		{caller{"files:write", soon}, auth.CreateWebhook, nil, "files:read account:read teams:read"},
+		{caller{"files:read", soon}, auth.CreateWebhook, &auth.Target{Scopes: set(t, "account:read")}, "account:read"},
+		{caller{"account:read", soon}, auth.UpdateWebhook, other("files:read"), "files:read"},
+		{caller{"account:read", soon}, auth.ReadEvents, other("files:read"), "files:read"},
+		{caller{"account:read", time.Time{}}, auth.DeleteKey, other("files:read secrets:read"), "files:read secrets:read"},
+		{caller{"files:read", time.Time{}}, auth.CreateKey, &auth.Target{Scopes: set(t, "files:read files:write")}, "files:read files:write"},
+		// Scopes would not help a key that expires too early.
+		{caller{"files:read", soon}, auth.CreateKey, &auth.Target{Scopes: set(t, "files:read files:write")}, ""},
+		// A caller without account:read does not learn the scopes of existing keys and webhooks.
+		{caller{"files:read", time.Time{}}, auth.DeleteKey, other("secrets:read"), ""},
+		{caller{"files:read", soon}, auth.DeleteWebhook, other("account:read"), "files:read account:read teams:read"},
+		{caller{"*", soon}, "grow wings", nil, ""},
+	} {
+		access := auth.Access{Action: test.action, Target: test.target, EventScopes: scopes.Of(scopes.FilesRead, "teams:read")}
+		err := auth.LeastPrivilege(t.Context(), test.caller.principal(t), access)
+		var got string
+		if missing, ok := errors.AsType[*auth.ScopeError](err); ok {
+			got = missing.Required.String()
+		}
+		if got != test.want || !errors.Is(err, auth.ErrForbidden) {
+			t.Errorf("%+v, %s %+v: %v requires %q, want %q", test.caller, test.action, test.target, err, got, test.want)
+		}
+	}
+}
+
 // The check without a target must not refuse what the check with a target would allow: the request
 // would be answered 403 instead of 201.
 func TestLeastPrivilege_WithoutTarget_IsNoStricter(t *testing.T) {

@@ -16,7 +16,7 @@
 // # The Api-Key header
 //
 // The key is accepted only in this header: not in the query, not in another header, and not if the
-// header is repeated.
+// header is repeated. With [Config.Bearer], it is also accepted as Authorization: Bearer.
 //
 // # Rate limits
 //

@@ -43,14 +43,15 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 // a request. The rule follows the field's name in the message: "name is required.". The error body
 // also has the name in its member field.
 func WriteInvalid(w http.ResponseWriter, field, rule string) {
-	writeError(w, http.StatusBadRequest, errorBody{CodeValidation, field + " " + rule + ".", field})
+	writeError(w, http.StatusBadRequest, errorBody{Code: CodeValidation, Message: field + " " + rule + ".", Field: field})
 }
 
 // An errorBody is the member error of an error response.
 type errorBody struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Field   string `json:"field,omitempty"`
+	Code           string   `json:"code"`
+	Message        string   `json:"message"`
+	Field          string   `json:"field,omitempty"`
+	RequiredScopes []string `json:"requiredScopes,omitempty"`
 }
 
 func writeError(w http.ResponseWriter, status int, body errorBody) {
@@ -64,18 +65,6 @@ func writeError(w http.ResponseWriter, status int, body errorBody) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(data.Bytes())
-}
-
-// WriteUnauthorized answers 401 UNAUTHORIZED. The response is byte-identical for every
-// kind of invalid key.
-func WriteUnauthorized(w http.ResponseWriter) {
-	w.Header().Set("WWW-Authenticate", `ApiKey realm="storageapi"`)
-	WriteError(w, http.StatusUnauthorized, CodeUnauthorized,
-		"The Api-Key header is missing, or the key in it is invalid or expired.")
-}
-
-func WriteForbidden(w http.ResponseWriter, message string) {
-	WriteError(w, http.StatusForbidden, CodeForbidden, message)
 }
 
 // WriteInternal answers 500 INTERNAL_ERROR without details.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
 )
 
 func TestWriteError_AnyMessage_IsValidJSON(t *testing.T) {
@@ -29,12 +30,30 @@ func TestWriteError_AnyMessage_IsValidJSON(t *testing.T) {
 	}
 }
 
-func TestWriteForbidden(t *testing.T) {
-	recorder := httptest.NewRecorder()
-	auth.WriteForbidden(recorder, "No.")
-	const want = `{"error":{"code":"FORBIDDEN","message":"No."}}` + "\n"
-	if recorder.Code != http.StatusForbidden || recorder.Body.String() != want {
-		t.Errorf("got %d %s, want 403 %s", recorder.Code, recorder.Body, want)
+func TestWriteForbidden_ScopesMissing_NamesThem(t *testing.T) {
+	guard, err := auth.New(allKeys, auth.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		required   scopes.Set
+		body       string
+		challenges []string
+	}{
+		{scopes.Set{}, `{"error":{"code":"FORBIDDEN","message":"No."}}`, nil},
+		{
+			scopes.Of(scopes.FilesRead, "teams:read"), `{"error":{"code":"FORBIDDEN","message":"No.","requiredScopes":["files:read","teams:read"]}}`,
+			[]string{`ApiKey realm="storageapi", error="insufficient_scope", scope="files:read teams:read"`},
+		},
+	} {
+		recorder := httptest.NewRecorder()
+		guard.WriteForbidden(recorder, "No.", test.required)
+		if recorder.Code != http.StatusForbidden || recorder.Body.String() != test.body+"\n" {
+			t.Errorf("%v: got %d %s, want 403 %s", test.required, recorder.Code, recorder.Body, test.body)
+		}
+		if diff := cmp.Diff(test.challenges, recorder.Header().Values("WWW-Authenticate")); diff != "" {
+			t.Errorf("%v: challenges (-want +got):\n%s", test.required, diff)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func Example() {
 	// Output:
 	// 200 environments of acct_1
 	// 401 {"error":{"code":"UNAUTHORIZED","message":"The Api-Key header is missing, or the key in it is invalid or expired."}}
-	// 403 {"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope environments:write."}}
+	// 403 {"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope environments:write.","requiredScopes":["environments:write"]}}
 }
 
 // An upload takes as long as the client likes. After it has arrived, the handler checks that the
@@ -72,7 +72,7 @@ func ExampleRecheck() {
 		caller, err := auth.Recheck(r.Context())
 		switch {
 		case errors.Is(err, auth.ErrUnauthorized): // deleted in the meantime
-			auth.WriteUnauthorized(w)
+			authenticator.WriteUnauthorized(w)
 		case err != nil:
 			auth.WriteInternal(w)
 		default:

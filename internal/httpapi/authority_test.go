@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -375,14 +376,39 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// TestForbiddenSaysWhatIsMissing checks the messages of the default policy.
+// TestForbiddenSaysWhatIsMissing checks the messages and the required scopes of the default policy.
 func TestForbiddenSaysWhatIsMissing(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	_, token := h.key(alice, scopes.FilesWrite)
-	if got := h.do("GET", keysPath, token, "").message(); !strings.Contains(got, "account:read") {
-		t.Errorf("list keys: %q", got)
+	for _, test := range []struct{ method, path, body, message, required string }{
+		{"GET", keysPath, "", "account:read", "account:read"},
+		{"POST", webhooksPath, "{}", "files:read", "files:read account:read"},
+		{"POST", keysPath, `{"name":"a","scopes":["files:write","secrets:read"]}`, "whose scopes it holds", "files:write secrets:read"},
+	} {
+		got := h.do(test.method, test.path, token, test.body).want(403, "FORBIDDEN")
+		required := strings.Join(got.failure().Error.RequiredScopes, " ")
+		if !strings.Contains(got.message(), test.message) || required != test.required {
+			t.Errorf("%s %s: %q requires %q, want a message with %q and %q", test.method, test.path, got.message(), required, test.message, test.required)
+		}
+		challenge := `ApiKey realm="storageapi", error="insufficient_scope", scope="` + test.required + `"`
+		if header := got.header.Get("WWW-Authenticate"); header != challenge {
+			t.Errorf("%s %s: WWW-Authenticate %q, want %q", test.method, test.path, header, challenge)
+		}
 	}
-	if got := h.do("POST", webhooksPath, token, "{}").message(); !strings.Contains(got, "files:read") {
-		t.Errorf("create webhook: %q", got)
+}
+
+func TestBearer_Config_ReachesEveryRoute(t *testing.T) {
+	h := serve(t, storageapi.Config{Bearer: true, Realm: "Acme"})
+	id, token := h.key(alice, allScopes()...)
+	bearer := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	if got := h.do("GET", keysPath+"/self", "", "", bearer).want(200, "").object()["id"]; got != id {
+		t.Errorf("own key: got %v, want %s", got, id)
+	}
+	created := h.do("POST", keysPath, "", `{"name":"a","scopes":["files:read"]}`, bearer).want(201, "").object()["id"].(string)
+	h.do("POST", keysPath+"/"+created+"/rotate", "", "{}", bearer).want(200, "")
+	h.do("DELETE", keysPath+"/"+created, "", "", bearer).want(204, "")
+	got := h.do("GET", keysPath, token, "", bearer).want(401, "UNAUTHORIZED")
+	if challenges := strings.Join(got.header.Values("WWW-Authenticate"), ", "); challenges != `ApiKey realm="Acme", Bearer realm="Acme"` {
+		t.Errorf("both headers: challenges %s", challenges)
 	}
 }

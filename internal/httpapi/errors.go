@@ -121,10 +121,14 @@ func (a *api) fail(c *call, err error) {
 	broken, full := brokenRule(err), limit(err)
 	switch {
 	case errors.Is(err, auth.ErrUnauthorized): // the key was deleted or expired during the request
-		auth.WriteUnauthorized(c.writer)
+		a.guard.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
 		auth.NoteForbidden(c.Context())
-		auth.WriteForbidden(c.writer, a.refusal(c))
+		var required scopes.Set
+		if missing, ok := errors.AsType[*auth.ScopeError](err); ok {
+			required = missing.Required
+		}
+		a.guard.WriteForbidden(c.writer, a.refusal(c), required)
 	case broken != nil:
 		auth.WriteInvalid(c.writer, broken.field, broken.reason)
 	case full != "":

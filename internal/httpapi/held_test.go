@@ -113,7 +113,7 @@ func protocols(t *testing.T, test func(t *testing.T, h *host, client *http.Clien
 func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		unauthorized := httptest.NewRecorder()
-		auth.WriteUnauthorized(unauthorized)
+		h.api.Auth.WriteUnauthorized(unauthorized)
 		webhook, err := h.api.Webhooks.Create(t.Context(), alice, anyWebhook)
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func TestRecheck_KeyDeletedDuringHostsUpload_IsRefused(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		caller, err := auth.Recheck(auth.WithPrincipal(r.Context(), auth.Principal{Account: "of the host's"}))
 		if err != nil {
-			auth.WriteUnauthorized(w)
+			api.Auth.WriteUnauthorized(w)
 			return
 		}
 		auth.WriteError(w, http.StatusTeapot, "STORED", caller.Account)

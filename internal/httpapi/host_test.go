@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -187,16 +188,27 @@ func read(t testing.TB, method string, response *http.Response) reply {
 	return got
 }
 
-// checkErrorShape checks that the body is {"error":{"code","message"}}, with the member "field" only
-// if the request is invalid, and without other members.
+// An errorBody is the body of an error.
+type errorBody struct {
+	Error struct {
+		Code           string   `json:"code"`
+		Message        string   `json:"message"`
+		Field          *string  `json:"field"`
+		RequiredScopes []string `json:"requiredScopes"`
+	} `json:"error"`
+}
+
+// checkErrorShape checks that the body is an errorBody without other fields: with "field" if and
+// only if the request is invalid, and with "requiredScopes" only if it is forbidden.
 func checkErrorShape(t testing.TB, body []byte) {
 	t.Helper()
-	var whole map[string]map[string]string
-	err := json.Unmarshal(body, &whole)
-	failure := whole["error"]
-	_, hasField := failure["field"]
-	delete(failure, "field")
-	if err != nil || len(whole) != 1 || len(failure) != 2 || failure["code"] == "" || failure["message"] == "" || hasField != (failure["code"] == "VALIDATION_ERROR") {
+	var whole errorBody
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&whole)
+	failure := whole.Error
+	if err != nil || decoder.More() || failure.Code == "" || failure.Message == "" ||
+		failure.RequiredScopes != nil && failure.Code != "FORBIDDEN" || (failure.Field != nil) != (failure.Code == "VALIDATION_ERROR") {
 		t.Errorf("not the shape of an error: %s", body)
 	}
 }
@@ -210,16 +222,21 @@ func (r reply) want(status int, code string) reply {
 	return r
 }
 
-func (r reply) code() string { return r.failure()["code"] }
+func (r reply) code() string { return r.failure().Error.Code }
 
-func (r reply) message() string { return r.failure()["message"] }
+func (r reply) message() string { return r.failure().Error.Message }
 
-func (r reply) field() string { return r.failure()["field"] }
+func (r reply) field() string {
+	field := r.failure().Error.Field
+	if field == nil {
+		return ""
+	}
+	return *field
+}
 
-func (r reply) failure() map[string]string {
-	var whole map[string]map[string]string
-	_ = json.Unmarshal([]byte(r.body), &whole)
-	return whole["error"]
+func (r reply) failure() (body errorBody) {
+	_ = json.Unmarshal([]byte(r.body), &body)
+	return body
 }
 
 // object decodes the body with any fields.

@@ -63,6 +63,7 @@ type Config struct {
 type api struct {
 	keys      *apikeys.KeyService
 	webhooks  *webhooks.WebhookService
+	guard     *auth.Authenticator
 	authorize auth.Authorize
 	refusals  map[auth.Action]string // messages of a 403; nil for the host's own policy
 
@@ -85,6 +86,7 @@ func New(config Config) (http.Handler, error) {
 	a := &api{
 		keys:      config.Keys,
 		webhooks:  config.Webhooks,
+		guard:     config.Auth,
 		authorize: config.Authorize,
 		entries:   config.Audit,
 		attribute: config.Attribute,
@@ -189,7 +191,7 @@ func (a *api) recheck(c *call) error {
 
 // credential returns the request's key value as a credential for a change.
 func (a *api) credential(c *call) auth.Credential {
-	return a.keys.Credential(c.Context(), c.Header.Get(auth.HeaderName), c.caller)
+	return a.keys.Credential(c.Context(), a.guard.Token(c.Request), c.caller)
 }
 
 // permitNow is permit for a target that is about to change, with the key's current state.

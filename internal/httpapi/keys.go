@@ -104,7 +104,7 @@ type selfView struct {
 
 // getSelf answers any valid key, regardless of its scopes.
 func (a *api) getSelf(c *call) (answer, error) {
-	value, err := a.keys.Lookup(c.Context(), c.Header.Get(auth.HeaderName))
+	value, err := a.keys.Lookup(c.Context(), a.guard.Token(c.Request))
 	switch {
 	case errors.Is(err, apierr.ErrNotFound), err == nil && !value.Live: // changed after it was verified
 		return answer{}, auth.ErrUnauthorized
