@@ -22,7 +22,7 @@ const (
 )
 
 // Erase removes all records of an account and returns their counts. It first removes keys, which
-// stop working at once. It then removes webhooks, events with their bodies, deliveries with their
+// stop working at once, for requests under way, too (see [auth.ErrKeyDeleted]). It then removes webhooks, events with their bodies, deliveries with their
 // attempts, recoveries, alert states and idempotency keys. It aborts this process's delivery
 // attempts for the account; the results of other processes' attempts are dropped. Afterwards no
 // method finds the account, and its name can be reused as if new.
@@ -51,6 +51,9 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 		begun := time.Now()
 		erased, more, err := h.store.EraseAccount(ctx, account, eraseStep)
 		took := time.Since(begun)
+		if first {
+			h.Auth.Changed(account, "")
+		}
 		if err == nil && first { // so that no further deliveries are claimed
 			err = h.Webhooks.EndDeliveries(ctx, account)
 		}

@@ -95,6 +95,7 @@ func (s *KeyService) Delete(ctx context.Context, account, keyID string, params D
 			return check(now)
 		}, entry)
 	}
+	s.changed(account, keyID)
 	if err != nil {
 		return fmt.Errorf("delete API key: %w", err)
 	}

@@ -55,6 +55,7 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 		if errors.Is(err, errChanged) {
 			continue
 		}
+		s.changed(account, keyID)
 		if err != nil {
 			return Key{}, err
 		}

@@ -45,7 +45,7 @@ type Config struct {
 }
 
 // A KeyService creates, verifies and manages API keys. It implements
-// [auth.Verifier] and [auth.Rechecker], and is safe for concurrent use.
+// [auth.Verifier], [auth.Rechecker] and [auth.Watcher], and is safe for concurrent use.
 //
 // Methods wrap their errors: sentinels such as [apierr.ErrNotFound], [apierr.ErrLimit],
 // [apierr.ErrIdempotencyMismatch] and [apierr.ErrCreatedThenDeleted], a [*apierr.ValidationError] for invalid input,
@@ -62,6 +62,7 @@ type KeyService struct {
 	notify   bool // new audit entries are pending
 	observer observing.Changes
 	uses     uses
+	onChange []func(account, keyID string)
 }
 
 // New returns a KeyService that keeps its keys in store. The caller closes the store, after the
@@ -188,7 +189,29 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 			return s.principal(&key, hash, s.now())
 		}
 	}
-	return auth.Principal{}, unknown
+	return auth.Principal{}, &auth.Refusal{Outcome: observe.Replaced, Account: key.Account, KeyID: key.ID}
+}
+
+// OnChange adds a function that is called after each change or deletion of a key by this service,
+// and after one that failed but may have taken effect. Call OnChange before using the service.
+// [auth.New] calls it, so that requests under way end with their key.
+func (s *KeyService) OnChange(changed func(account, keyID string)) {
+	s.onChange = append(s.onChange, changed)
+}
+
+func (s *KeyService) changed(account, keyID string) {
+	for _, changed := range s.onChange {
+		changed(account, keyID)
+	}
+}
+
+// Watch calls changed after each change of a key by another process, until ctx ends, without a
+// keyID after the erasure of an account. Calls may be lost. If the store belongs to one process,
+// Watch returns at once.
+func (s *KeyService) Watch(ctx context.Context, changed func(account, keyID string)) {
+	if watch := s.store.Capabilities().WatchKeys; watch != nil {
+		watch(ctx, changed)
+	}
 }
 
 // principal returns the principal of the key's value with the given hash, or an

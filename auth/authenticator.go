@@ -53,7 +53,8 @@ type Config struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	// Now is the clock for RateLimit. Default: time.Now.
+	// Now is the clock for RateLimit, and for the expiry of keys of requests under way. Default:
+	// time.Now.
 	Now func() time.Time
 }
 
@@ -67,6 +68,9 @@ type Authenticator struct {
 	refusals  *refusalLog                                   // nil: none
 	observed  bool                                          // observe or refusals is set
 	log       *slog.Logger
+
+	running *running
+	watch   watch
 }
 
 // New returns an Authenticator that verifies keys with verifier. It returns an error if verifier is
@@ -91,12 +95,13 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	}
 	a := &Authenticator{
 		verifier: verifier, challenge: challenge, limiters: newLimiters(limit, config.Now), scopes: config.Scopes,
-		observe: config.Observe.Authenticated, log: config.Logger,
+		observe: config.Observe.Authenticated, log: config.Logger, running: newRunning(config.Now),
 	}
 	if config.LogRefusals {
 		a.refusals = &refusalLog{log: config.Logger, address: config.ClientAddress}
 	}
 	a.observed = a.observe != nil || a.refusals != nil
+	a.initWatch()
 	return a, nil
 }
 
@@ -143,9 +148,15 @@ func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error
 // 429 also has Retry-After (seconds until the next request is admitted). A request that passes two
 // guards counts twice.
 //
+// The context of the request ends with its key: it is canceled when the key is deleted, expires or
+// is erased with its account, and at the end of the grace period of a rotated value.
+// [context.Cause] returns the reason, such as [ErrKeyDeleted]. So a handler that stops when its
+// context ends stops downloads and streams of a revoked key. A route can decline this, see
+// [OutlivesKey].
+//
 // Require panics if scope is not in [Config.Scopes] or next is nil: a mistake in either could
 // leave a route open, or closed to everyone.
-func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Handler {
+func (a *Authenticator) Require(scope scopes.Scope, next http.Handler, options ...RouteOption) http.Handler {
 	if !a.scopes.Has(scope) {
 		panic(fmt.Sprintf("auth: Require: unknown scope %q; declare a host's own scopes in storageapi.Config.Scopes", scope))
 	}
@@ -160,28 +171,42 @@ func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Hand
 			return
 		}
 		next.ServeHTTP(w, r)
-	}))
+	}), options...)
 }
+
+// A RouteOption changes how [Authenticator.Require] guards a route.
+type RouteOption func(*route)
+
+type route struct{ outlivesKey bool }
+
+// OutlivesKey lets the requests of a route go on after their key has ended, for work that must not
+// stop half-way. Such a handler can call [Recheck].
+func OutlivesKey() RouteOption { return func(r *route) { r.outlivesKey = true } }
 
 // Handler is [Authenticator.Require] without a scope: every valid key passes, and next
 // authorizes it. Handler panics if next is nil.
-func (a *Authenticator) Handler(next http.Handler) http.Handler {
+func (a *Authenticator) Handler(next http.Handler, options ...RouteOption) http.Handler {
 	if next == nil {
 		panic("auth: Handler: nil handler")
+	}
+	var of route
+	for _, option := range options {
+		option(&of)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := a.verdict(r)
 		if v != nil {
 			defer a.report(r, v)
 		}
-		c, err := a.authenticate(r, v)
+		g, err := a.begin(r, v, of)
 		switch {
 		case err == nil:
-			if !a.limiters.admit(w, c.verified) {
+			defer a.running.leave(g)
+			if !a.limiters.admit(w, g.caller.verified) {
 				v.setOutcome(observe.Limited)
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(&guarded{r.Context(), c}))
+			next.ServeHTTP(w, r.WithContext(g))
 		case errors.Is(err, ErrUnauthorized):
 			a.WriteUnauthorized(w)
 		default:
@@ -189,6 +214,28 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 			WriteFailure(w, err)
 		}
 	})
+}
+
+// begin verifies the key of a request and returns the context for its handler, which must leave
+// running in the end.
+func (a *Authenticator) begin(r *http.Request, v *verdict, of route) (*guarded, error) {
+	for {
+		changes := a.running.changes.Load()
+		c, err := a.authenticate(r, v)
+		if err != nil {
+			return nil, err
+		}
+		g := &guarded{Context: r.Context(), caller: c}
+		if of.outlivesKey {
+			return g, nil
+		}
+		if a.running.enter(g, changes) {
+			if !a.watch.started.Load() {
+				a.startWatch()
+			}
+			return g, nil
+		}
+	}
 }
 
 func (a *Authenticator) logFailure(request context.Context, err error) {
@@ -200,9 +247,11 @@ func (a *Authenticator) logFailure(request context.Context, err error) {
 	a.log.ErrorContext(ctx, "storageapi: API key not verified", "error", err)
 }
 
-// Close logs the refusals of the current minute for [Config.LogRefusals]. The Authenticator remains
-// usable, and Close may be called again.
+// Close logs the refusals of the current minute for [Config.LogRefusals], and stops watching for
+// changes of keys by other processes. The Authenticator remains usable, and Close may be called
+// again.
 func (a *Authenticator) Close() {
+	a.watch.close()
 	if a.refusals != nil {
 		a.refusals.flush()
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -87,6 +88,39 @@ func ExampleRecheck() {
 	fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
 
 	// Output: 200 7 bytes stored for acct_1
+}
+
+// untilDone reads a file until the context of a request ends.
+type untilDone struct {
+	io.ReadSeeker
+	ctx context.Context
+}
+
+func (r untilDone) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx) // such as ErrKeyDeleted
+	}
+	return r.ReadSeeker.Read(p)
+}
+
+// A download ends with its key, although http.ServeContent does not look at the context.
+func ExampleAuthenticator_Require_download() {
+	authenticator, err := auth.New(oneKey{}, auth.Config{})
+	if err != nil {
+		panic(err)
+	}
+	download := authenticator.Require(scopes.EnvironmentsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		file := strings.NewReader("content")
+		http.ServeContent(w, r, "report.txt", time.Time{}, untilDone{file, r.Context()})
+	}))
+
+	r := httptest.NewRequest(http.MethodGet, "/v2/files/1", nil)
+	r.Header.Set(auth.HeaderName, "sak_example")
+	w := httptest.NewRecorder()
+	download.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Body)
+
+	// Output: 200 content
 }
 
 // A host wraps the default policy: keys of accounts whose name begins with "admin" may do

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/lasting"
@@ -66,18 +67,12 @@ func Recheck(ctx context.Context) (Principal, error) {
 	if c == nil || c.verifier == nil {
 		return Principal{}, ErrUnauthorized
 	}
+	if keyEnded(ctx) {
+		ctx = context.WithoutCancel(ctx)
+	}
 	ctx, cancel := lasting.Context(ctx)
 	defer cancel()
-	var p Principal
-	var err error
-	if again, ok := c.verifier.(Rechecker); ok {
-		p, err = again.Recheck(ctx, c.verified, string(c.token))
-	} else {
-		p, err = c.verifier.Verify(ctx, string(c.token))
-	}
-	if err == nil && (p.Account != c.verified.Account || p.KeyID != c.verified.KeyID) {
-		err = ErrUnauthorized // the value now belongs to another key
-	}
+	p, err := c.recheck(ctx)
 	if err != nil {
 		c.verdict.recheck(outcomeOf(ctx, Principal{}, err))
 		return Principal{}, err
@@ -96,6 +91,39 @@ type caller struct {
 	other    *Principal // replaces verified, see WithPrincipal
 }
 
+// recheck verifies the key again, without a cache.
+func (c *caller) recheck(ctx context.Context) (Principal, error) {
+	again, ok := c.verifier.(Rechecker)
+	if !ok {
+		return c.verify(ctx)
+	}
+	p, err := again.Recheck(ctx, c.verified, string(c.token))
+	return c.unmoved(p, err)
+}
+
+// verify verifies the key again.
+func (c *caller) verify(ctx context.Context) (Principal, error) {
+	p, err := c.verifier.Verify(ctx, string(c.token))
+	return c.unmoved(p, err)
+}
+
+// verifyOrRecheck verifies the key again. It uses a cache, but not to refuse the key.
+func (c *caller) verifyOrRecheck(ctx context.Context) (Principal, error) {
+	p, err := c.verify(ctx)
+	if errors.Is(err, ErrUnauthorized) {
+		return c.recheck(ctx)
+	}
+	return p, err
+}
+
+// unmoved returns p and err, or ErrUnauthorized if the value now belongs to another key.
+func (c *caller) unmoved(p Principal, err error) (Principal, error) {
+	if err == nil && (p.Account != c.verified.Account || p.KeyID != c.verified.KeyID) {
+		err = ErrUnauthorized
+	}
+	return p, err
+}
+
 func (c *caller) principal() Principal {
 	if c.other != nil {
 		return *c.other
@@ -103,9 +131,20 @@ func (c *caller) principal() Principal {
 	return c.verified
 }
 
+// guarded is the context of a guarded request. See running.go for the fields after caller.
 type guarded struct {
 	context.Context
 	caller caller
+
+	lease atomic.Pointer[lease]
+	shard *runningShard // nil: the request outlives its key
+
+	// Guarded by the shard.
+	next, previous *guarded
+	expiresAt      int64 // in Unix milliseconds, which need less room than a time; 0: never
+	replaced       bool  // at expiresAt, the value ends rather than the key
+	seen           bool  // by running.lasting
+	left           bool
 }
 
 // Format hides the caller, because fmt does not call the Format method of an unexported field.
@@ -114,6 +153,9 @@ func (g *guarded) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("auth: gua
 func (g *guarded) Value(key any) any {
 	if _, ok := key.(callerKey); ok {
 		return &g.caller
+	}
+	if known := g.lease.Load(); known != nil {
+		return known.Value(key)
 	}
 	return g.Context.Value(key)
 }
@@ -131,7 +173,7 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 		changed = *c
 	}
 	changed.other = &p
-	return &guarded{ctx, changed}
+	return &guarded{Context: ctx, caller: changed}
 }
 
 // PrincipalFrom returns the principal of the request that ctx belongs to; ok

@@ -49,6 +49,11 @@ type Set struct {
 	// after the call returns, not before.
 	Shared bool
 
+	// WatchKeys calls changed, soon after the commit, for each key that another process has changed
+	// or deleted, and without an ID for an account whose keys it has erased. It returns when ctx
+	// ends or the store is closed. Calls may be lost.
+	WatchKeys func(ctx context.Context, changed func(account, id string))
+
 	// PurgesConcurrently means that other methods do not wait while Purge runs.
 	PurgesConcurrently bool
 }

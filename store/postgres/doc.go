@@ -55,6 +55,9 @@
 // or more, by polling every 25 ms. It finds events of PublishTx within the time of [PollEvery]. It
 // reads each change once, even if its transaction commits late. See docs/scale.md.
 //
+// A process that guards requests listens for keys that other processes change, from its first
+// request on, on one more connection if its pool has four. See [capability.Set.WatchKeys].
+//
 // Statements are prepared, and planned once per connection. A pooler in transaction mode must
 // support prepared statements.
 //

@@ -113,6 +113,7 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 	})
 	if closing {
 		s.changed(account)
+		s.keyChanged(account, "")
 	}
 	if err != nil {
 		return store.Receipt{}, false, err

@@ -238,6 +238,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	if err != nil {
 		return driver.Key{}, err
 	}
+	s.keyChanged(account, id)
 	return changed, nil
 }
 
@@ -248,7 +249,7 @@ func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (dri
 
 // DeleteKey implements [driver.KeyStore].
 func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(driver.Key) error, entry audit.Entry) error {
-	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		key, err := s.lockKey(ctx, tx, account, id)
 		if err != nil {
 			return err
@@ -267,6 +268,10 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(dr
 		}
 		return tx.SendBatch(ctx, batch).Close()
 	})
+	if err == nil {
+		s.keyChanged(account, id)
+	}
+	return err
 }
 
 var recordKeyUses = query("record_key_uses")

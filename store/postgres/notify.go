@@ -118,23 +118,47 @@ func (s *Store) changed(accounts ...string) {
 	}
 }
 
-// listens listens until ctx ends. It occupies one of the pool's connections. With a pool of one
-// connection it does not listen: the node finds other nodes' changes by polling, see [PollEvery].
+// listens makes the node read the change feed after each notification, until ctx ends. It occupies
+// one of the pool's connections. With a pool of one connection it does not listen: the node finds
+// other nodes' changes by polling, see [PollEvery].
 func (s *Store) listens(ctx context.Context) {
-	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
+	polls := &s.owned.reader.polls
+	started := func() (ended func()) {
+		s.node.Beat()
+		polls.AddListener(1)
+		polls.HostPublishes() // an announcement or a change may have been missed
+		s.owned.want()
+		return func() { polls.AddListener(-1) }
+	}
+	s.keepListening(ctx, 2, []string{channelOf(s.node.Base()), s.channel()}, started, func(payload string) {
+		switch payload {
+		case ownersChanged:
+			s.node.Beat()
+		case hostPublishes:
+			polls.HostPublishes()
+			s.owned.reader.wake()
+		default:
+			s.owned.want()
+		}
+	})
+}
+
+// keepListening listens on channels until ctx ends, on a connection of its own. It does not listen if
+// the pool has fewer than conns connections.
+func (s *Store) keepListening(ctx context.Context, conns int32, channels []string, started func() (ended func()), heard func(payload string)) {
+	if s.options.quiet || s.pool.Stat().MaxConns() < conns {
 		return
 	}
 	for delay := relistenMin; ctx.Err() == nil; delay = min(2*delay, relistenMax) {
-		if s.listen(ctx) {
+		if s.listen(ctx, channels, started, heard) {
 			delay = relistenMin
 		}
 		pause.Sleep(ctx, nil, delay)
 	}
 }
 
-// listen makes the node read the change feed after each notification, and reports whether it
-// listened.
-func (s *Store) listen(ctx context.Context) (listened bool) {
+// listen listens until the connection fails, and reports whether it listened.
+func (s *Store) listen(ctx context.Context, channels []string, started func() (ended func()), heard func(payload string)) (listened bool) {
 	if s.begin(ctx) != nil {
 		return false
 	}
@@ -154,31 +178,19 @@ func (s *Store) listen(ctx context.Context) (listened bool) {
 		defer cancel()
 		_ = own.Close(closing)
 	}()
-	for _, channel := range []string{channelOf(s.node.Base()), s.channel()} {
+	for _, channel := range channels {
 		if _, err := own.Exec(short, listenOn(channel)); err != nil {
 			return false
 		}
 	}
-	s.node.Beat()
-	polls := &s.owned.reader.polls
-	polls.AddListener(1)
-	defer polls.AddListener(-1)
-	polls.HostPublishes() // an announcement or a change may have been missed
-	s.owned.want()
+	defer started()()
 	for {
-		heard, err := hear(ctx, own, s.notifier.ask)
+		n, err := hear(ctx, own, s.notifier.ask)
 		if err != nil {
 			return true
 		}
-		switch {
-		case heard == nil:
-		case heard.Payload == ownersChanged:
-			s.node.Beat()
-		case heard.Payload == hostPublishes:
-			polls.HostPublishes()
-			s.owned.reader.wake()
-		default:
-			s.owned.want()
+		if n != nil {
+			heard(n.Payload)
 		}
 	}
 }

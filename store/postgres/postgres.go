@@ -233,7 +233,7 @@ func warningsOf(commit, sync string) (list []string) {
 
 // Capabilities implements [store.Store]. Its Warnings concern settings that [New] found.
 func (s *Store) Capabilities() capability.Set {
-	return capability.Set{Doubt: s.clock.doubted, Warnings: s.warnings, Shared: true, PurgesConcurrently: true}
+	return capability.Set{Doubt: s.clock.doubted, Warnings: s.warnings, Shared: true, PurgesConcurrently: true, WatchKeys: s.watchKeys}
 }
 
 // Close waits for the running steps and releases this node's shards to the other nodes. After Close
