@@ -412,3 +412,13 @@ func TestBearer_Config_ReachesEveryRoute(t *testing.T) {
 		t.Errorf("both headers: challenges %s", challenges)
 	}
 }
+
+func TestRevokeSelf_BearerToken_DeletesKey(t *testing.T) {
+	config := newClock().config()
+	config.Bearer = true
+	h := serve(t, config)
+	_, token := h.key(alice, scopes.SecretsRead)
+	bearer := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	h.do("DELETE", keysPath+"/self", "", "", bearer).want(204, "")
+	h.do("DELETE", keysPath+"/self", "", "", bearer).want(401, "UNAUTHORIZED")
+}

@@ -118,7 +118,7 @@ func (a *api) getSelf(c *call) (answer, error) {
 
 // revokeSelf revokes the value that the request was sent with.
 func (a *api) revokeSelf(c *call) (answer, error) {
-	_, err := a.keys.RevokeValue(c.Context(), c.Header.Get(auth.HeaderName))
+	_, err := a.keys.RevokeValue(c.Context(), a.guard.Token(c.Request))
 	if errors.Is(err, apierr.ErrNotFound) { // changed after it was verified
 		return answer{}, auth.ErrUnauthorized
 	}
