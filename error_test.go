@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
@@ -94,9 +96,9 @@ func TestDecodeError_InvalidInput_HasTheField(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	auth.WriteInvalid(recorder, "expiresAt", "must be in the future")
 	want := storageapi.Error{Status: 400, Code: auth.CodeValidation, Message: "expiresAt must be in the future.", Field: "expiresAt"}
-	got, is := errors.AsType[*storageapi.Error](storageapi.DecodeError(recorder.Result()))
-	if !is || *got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	got, _ := errors.AsType[*storageapi.Error](storageapi.DecodeError(recorder.Result()))
+	if diff := cmp.Diff(&want, got); diff != "" {
+		t.Errorf("DecodeError (-want +got):\n%s", diff)
 	}
 }
 

@@ -20,17 +20,18 @@ import (
 // All other bytes stay the same.
 type hostDocument struct{ text []byte }
 
-// newHostDocument returns the document of a Handler with the given Config.
-func newHostDocument(config *Config, prefix string) []byte {
+// newHostDocument returns the document of a Handler with the given Config and scopes.
+func newHostDocument(config *Config, prefix string, offered scopes.Set) []byte {
 	d := &hostDocument{openAPI}
 	d.setLimits(config) // before the host's own texts, which must not be replaced
 	d.setSecurity(config)
 	if prefix != httpapi.DefaultPrefix {
 		d.text = bytes.ReplaceAll(d.text, []byte(`"`+httpapi.DefaultPrefix+`/`), []byte(`"`+prefix+`/`))
 	}
-	d.setReadScopes(config.Webhooks.Events)
-	d.setScopes(config.Scopes)
-	d.setEvents(config.Webhooks.Events)
+	d.setReadScopes(config)
+	types := d.hideEvents(config.Alerts.HideEvents)
+	d.setScopes(config, offered)
+	d.setEvents(types, config.Webhooks.Events)
 	return d.text
 }
 
@@ -50,44 +51,117 @@ func (d *hostDocument) replaceAll(before, after string) {
 	d.text = bytes.ReplaceAll(d.text, []byte(before), []byte(after))
 }
 
-func (d *hostDocument) setScopes(declared []scopes.Declaration) {
-	if len(declared) == 0 {
+// replaceThrough replaces the text from the first occurrence of from through the next end.
+func (d *hostDocument) replaceThrough(from, end, after string) {
+	before, rest, found := bytes.Cut(d.text, []byte(from))
+	_, rest, ended := bytes.Cut(rest, []byte(end))
+	if !found || !ended {
+		panic("storageapi: openapi.json has not: " + from)
+	}
+	d.text = slices.Concat(before, []byte(after), rest)
+}
+
+// dropMembers removes all lines with the text. Each must be a whole member of an object.
+func (d *hostDocument) dropMembers(text string) {
+	var kept [][]byte
+	for line := range bytes.SplitSeq(d.text, []byte("\n")) {
+		if !bytes.Contains(line, []byte(text)) {
+			kept = append(kept, line)
+		} else if last := len(kept) - 1; !bytes.HasSuffix(line, []byte(",")) {
+			kept[last] = bytes.TrimSuffix(kept[last], []byte(","))
+		}
+	}
+	d.text = bytes.Join(kept, []byte("\n"))
+}
+
+// setScopes lists the offered scopes and describes the host's own.
+func (d *hostDocument) setScopes(config *Config, offered scopes.Set) {
+	if len(config.Scopes)+len(config.HideScopes) == 0 {
 		return
 	}
-	names, permits := "", "The service's own scopes:"
-	for _, s := range declared {
-		names += ",\n          " + inJSON(s.Scope)
-		permits += fmt.Sprintf("\n- `%s`: %s", s.Scope, s.Description)
+	const separator = ",\n          "
+	var names strings.Builder
+	for s := range offered.All() {
+		names.WriteString(separator + inJSON(s))
+	}
+	d.replaceThrough(`"environments:read", "environments:write",`, "\n        ]", strings.TrimPrefix(names.String(), separator)+"\n        ]")
+	for _, s := range config.HideScopes {
+		d.dropMembers(inJSON(s)) // examples
+	}
+	if len(config.Scopes) == 0 {
+		return
+	}
+	var permits strings.Builder
+	permits.WriteString("The service's own scopes:")
+	for _, s := range config.Scopes {
+		fmt.Fprintf(&permits, "\n- `%s`: %s", s.Scope, s.Description)
 	}
 	d.replace(`"Scope": {
         "type": "string",`, `"Scope": {
         "type": "string",
-        "description": `+inJSON(permits)+`,`)
-	d.replace(`
-          "account:read"
-`, `
-          "account:read"`+names+"\n")
+        "description": `+inJSON(permits.String())+`,`)
+}
+
+// hideEvents removes event types of package alerts, with the examples that contain them, and returns
+// the other types.
+func (d *hostDocument) hideEvents(hidden []webhooks.EventType) []webhooks.EventType {
+	all := alerts.EventTypes()
+	types := slices.DeleteFunc(slices.Clone(all), func(t webhooks.EventType) bool { return slices.Contains(hidden, t) })
+	d.replace(enumOf(all), enumOf(types))
+	for _, t := range all {
+		if slices.Contains(types, t) {
+			continue
+		}
+		d.replaceThrough("    "+inJSON(t)+": {\n", "\n    },\n", "")
+		d.replaceThrough(`      "`+typeName(t)+`Event": {`, "\n      },\n", "")
+		if t == alerts.TypeBalanceLow {
+			d.replace(`, "examples": ["balance.low"]`, "")
+			d.replaceAll(`"balanceThreshold", `, "")
+			d.dropMembers(`"balanceThreshold": {`)
+			d.dropMembers(`      "Amount": {`)
+			d.replaceThrough(`      "Threshold": {`, "\n      },\n", "")
+		}
+		d.dropMembers(inJSON(t)) // examples
+	}
+	return types
+}
+
+// enumOf returns the values of the schema EventType.
+func enumOf(types []webhooks.EventType) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = inJSON(t)
+	}
+	return `"enum": [` + strings.Join(names, ", ") + "]\n"
 }
 
 // setReadScopes documents which scope each event type requires.
-func (d *hostDocument) setReadScopes(declared []webhooks.EventDeclaration) {
+func (d *hostDocument) setReadScopes(config *Config) {
+	const files, others = "`files:read` for `files.expiring`, ", "`account:read` for all others."
 	var behind strings.Builder
-	for _, e := range declared {
+	if !slices.Contains(config.Alerts.HideEvents, alerts.TypeFilesExpiring) {
+		behind.WriteString(files)
+	}
+	for _, e := range config.Webhooks.Events {
 		if e.Scope != scopes.AccountRead {
 			fmt.Fprintf(&behind, "`%s` for `%s`, ", e.Scope, e.Type)
 		}
 	}
-	d.replace("`files.expiring`, `account:read` for all others.", "`files.expiring`, "+behind.String()+"`account:read` for all others.")
+	d.replace(files+others, behind.String()+others)
 }
 
 // setSecurity documents the header of Bearer, the realm, and the scopes behind the host's event types.
 func (d *hostDocument) setSecurity(config *Config) {
-	const files = `{"ApiKey": ["files:read"]}`
-	alternatives, known := files, scopes.Of(scopes.FilesRead, scopes.AccountRead)
+	const files = `{"ApiKey": ["files:read"]}, `
+	var alternatives string
+	known := scopes.Of(scopes.AccountRead)
+	if !slices.Contains(config.Alerts.HideEvents, alerts.TypeFilesExpiring) {
+		alternatives, known = files, known.With(scopes.FilesRead)
+	}
 	for _, e := range config.Webhooks.Events {
 		if !known.Has(e.Scope) {
 			known = known.With(e.Scope)
-			alternatives += fmt.Sprintf(`, {"ApiKey": [%s]}`, inJSON(e.Scope))
+			alternatives += fmt.Sprintf(`{"ApiKey": [%s]}, `, inJSON(e.Scope))
 		}
 	}
 	d.replaceAll(files, alternatives)
@@ -109,17 +183,19 @@ func (d *hostDocument) setSecurity(config *Config) {
 	d.replaceAll("The Api-Key header is missing, or the key in it is invalid or expired.", "The key is missing, invalid or expired. Send it in one header: Api-Key, or Authorization with the scheme Bearer.")
 }
 
-func (d *hostDocument) setEvents(declared []webhooks.EventDeclaration) {
+// setEvents adds the host's own event types to the given ones.
+func (d *hostDocument) setEvents(types []webhooks.EventType, declared []webhooks.EventDeclaration) {
 	if len(declared) == 0 {
 		return
 	}
-	var names, hooks, schemas strings.Builder
+	var hooks, schemas strings.Builder
 	taken := map[string]bool{typeName(webhooks.TypeTest): true}
-	for _, t := range alerts.EventTypes() {
+	for _, t := range types {
 		taken[typeName(t)] = true
 	}
+	all := slices.Clone(types)
 	for _, e := range declared {
-		fmt.Fprintf(&names, ", %s", inJSON(e.Type))
+		all = append(all, e.Type)
 		name := typeName(e.Type)
 		for n := 2; taken[name]; n++ {
 			name = typeName(e.Type) + fmt.Sprint(n)
@@ -138,8 +214,7 @@ func (d *hostDocument) setEvents(declared []webhooks.EventDeclaration) {
       },
       `, name, inJSON(e.Type), dataSchema(e))
 	}
-	d.replace(`"transactions.limit_reached"]
-`, `"transactions.limit_reached"`+names.String()+"]\n")
+	d.replace(enumOf(types), enumOf(all))
 	d.replace(`"webhook.test": {`, hooks.String()+`"webhook.test": {`)
 	d.replace(`"WebhookTestEvent": {`, schemas.String()+`"WebhookTestEvent": {`)
 }
@@ -240,6 +315,10 @@ func (d *hostDocument) setLimits(config *Config) {
 	}
 	d.setCount("An account can have 1,000 keys, unless the service sets another limit.", "keys", config.Keys.MaxPerAccount)
 	d.setCount("An account can have 100 webhooks, unless the service sets another limit.", "webhooks", config.Webhooks.MaxPerAccount)
+	if unit := config.Alerts.Unit; unit != "" {
+		text := inJSON("An amount of " + unit)
+		d.replaceAll(`"An amount of SUI`, strings.TrimSuffix(text, `"`))
+	}
 	if timeout := config.Webhooks.Outbound.Timeout; timeout > 0 {
 		d.replaceAll("within 15 seconds", "within "+spell(timeout))
 	}

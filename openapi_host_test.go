@@ -2,6 +2,7 @@ package storageapi_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/alerts"
@@ -182,5 +184,75 @@ func TestOpenAPIOfSimilarTypes(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not have %s", want)
 		}
+	}
+}
+
+var reference = regexp.MustCompile(`"\$ref": ?"#/components/(\w+)/(\w+)"`)
+
+// TestOpenAPIOfAHostThatHides checks that hidden scopes and event types appear nowhere in the
+// document, and that it is still complete.
+func TestOpenAPIOfAHostThatHides(t *testing.T) {
+	all := alerts.EventTypes()
+	for _, test := range []struct {
+		scopes []scopes.Scope
+		events []webhooks.EventType
+		types  []webhooks.EventType // offered
+		not    []string
+	}{
+		{[]scopes.Scope{scopes.AggregatorsRead, scopes.AggregatorsWrite, scopes.EnvironmentsRead}, nil, all, []string{"aggregators:", "environments:read"}},
+		{[]scopes.Scope{scopes.FilesRead}, nil, all[1:], []string{"files:read", "files.expiring", "FilesExpiring"}},
+		{slices.Collect(scopes.All().Without(scopes.AccountRead).All()), nil, all[1:], []string{"files:", "secrets:", "files.expiring"}},
+		{nil, []webhooks.EventType{alerts.TypeBalanceLow}, slices.Delete(slices.Clone(all), 1, 2), []string{"balance", "SUI", "Amount"}},
+		{nil, all, nil, []string{"balance", "SUI", "files.expiring", "bandwidth.limit", "transactions.limit"}},
+		{[]scopes.Scope{scopes.FilesRead, scopes.FilesRead}, []webhooks.EventType{all[5], all[5]}, all[1:5], []string{"files:read", "transactions.limit_reached"}},
+	} {
+		for _, own := range []bool{false, true} {
+			config := storageapi.Config{Store: memory.New()}
+			if own {
+				config = hostConfig()
+				config.Scopes[0].Description, config.Webhooks.Events = "List teams", config.Webhooks.Events[1:2]
+			}
+			config.HideScopes, config.Alerts.HideEvents = test.scopes, test.events
+			api := newHost(t, config)
+			text := string(api.OpenAPI())
+			for _, not := range test.not {
+				if at := strings.Index(text, not); at >= 0 {
+					t.Errorf("hiding %v %v: it has %s", test.scopes, test.events, text[max(0, at-80):at+40])
+				}
+			}
+			var d document
+			var parts struct{ Components map[string]map[string]any }
+			if err := errors.Join(json.Unmarshal([]byte(text), &d), json.Unmarshal([]byte(text), &parts)); err != nil {
+				t.Fatalf("hiding %v %v: %v", test.scopes, test.events, err)
+			}
+			if diff := cmp.Diff(api.Keys.Scopes().All().Names(), d.Components.Schemas.Scope.Enum); diff != "" {
+				t.Errorf("scopes (-want +got):\n%s", diff)
+			}
+			var types []string
+			for _, t := range test.types {
+				types = append(types, string(t))
+			}
+			if own {
+				types = append(types, "teams_created.x")
+			}
+			if diff := cmp.Diff(types, d.Components.Schemas.EventType.Enum, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("event types (-want +got):\n%s", diff)
+			}
+			if want := len(types) + 1; len(d.Webhooks) != want { // with the test event
+				t.Errorf("%d webhooks, want %d", len(d.Webhooks), want)
+			}
+			for _, ref := range reference.FindAllStringSubmatch(text, -1) {
+				if parts.Components[ref[1]][ref[2]] == nil {
+					t.Errorf("hiding %v %v: %s is missing", test.scopes, test.events, ref[0])
+				}
+			}
+		}
+	}
+}
+
+func TestOpenAPIOfAHostWithAnotherUnit(t *testing.T) {
+	text := string(newHost(t, storageapi.Config{Store: memory.New(), Alerts: alerts.Config{Unit: `"EUR"`}}).OpenAPI())
+	if n := strings.Count(text, `An amount of \"EUR\" as a decimal string`); n != 2 || strings.Contains(text, "SUI") || !json.Valid([]byte(text)) {
+		t.Errorf("the unit is named %d times", n)
 	}
 }

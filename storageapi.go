@@ -133,6 +133,14 @@ type Config struct {
 	// nothing, and a key without it cannot manage them. At most 115. Default: none.
 	Scopes []scopes.Declaration
 
+	// HideScopes are scopes in section 5 of docs/spec.md that the service does not offer, such as
+	// those of an area that it does not have. No page, error or OpenAPI document lists them, and no
+	// new key can have them: use Keys.Scopes().All() instead of scopes.All() for a first key. A key
+	// that already holds one keeps it. Webhooks cannot subscribe to event types that require a hidden
+	// scope. account:read cannot be hidden. To hide event types only, see Alerts.HideEvents. Default:
+	// none.
+	HideScopes []scopes.Scope
+
 	// Keys configures the key service. The zero value works; its Logger defaults to Config.Logger.
 	Keys apikeys.Config
 
@@ -207,6 +215,7 @@ type Handler struct {
 	attribute func(*http.Request, audit.Actor) context.Context
 	store     store.Store
 	notify    bool         // Config.Notify is set
+	prefix    string       // Config.Prefix; empty for "/"
 	ids       id.Generator // for audit entries
 	document  []byte       // see [Handler.OpenAPI]
 	ownsStore io.Closer    // nil if the store is the host's
@@ -270,6 +279,11 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Scopes: %w", err)
 	}
+	if len(config.HideScopes) > 0 {
+		if vocabulary, err = vocabulary.Hide(config.HideScopes...); err != nil {
+			return nil, fmt.Errorf("storageapi: Config.HideScopes: %w", err)
+		}
+	}
 	options := []driver.Option{driver.WithScopes(vocabulary)}
 	if config.Notify != nil {
 		options = append(options, driver.WithNotify())
@@ -281,7 +295,17 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
 	}
 	hooksConfig := config.Webhooks
-	hooksConfig.Events = slices.Concat(alerts.Events(), hooksConfig.Events)
+	hooksConfig.Events = nil
+	for _, d := range alerts.Events() {
+		switch {
+		case slices.Contains(config.Alerts.HideEvents, d.Type):
+		case slices.Contains(config.HideScopes, d.Scope):
+			config.Alerts.HideEvents = append(slices.Clip(config.Alerts.HideEvents), d.Type)
+		default:
+			hooksConfig.Events = append(hooksConfig.Events, d)
+		}
+	}
+	hooksConfig.Events = append(hooksConfig.Events, config.Webhooks.Events...)
 	hooks, err := webhooks.New(config.Store, hooksConfig, options...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
@@ -312,6 +336,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 		Prefix:    prefix,
 		Keys:      keys,
 		Webhooks:  hooks,
+		Alerts:    reports,
 		Auth:      authenticator,
 		Authorize: config.Authorize,
 		Logger:    config.Logger,
@@ -321,11 +346,14 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Alerts: reports, Audit: auditLog, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, notify: config.Notify != nil, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Alerts: reports, Audit: auditLog, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, notify: config.Notify != nil, prefix: prefix, document: newHostDocument(&config, prefix, vocabulary.All()), ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil
 }
+
+// Prefix returns the start of the paths of the API, such as "/v2": [Config.Prefix], but "" for "/".
+func (h *Handler) Prefix() string { return h.prefix }
 
 // ServeHTTP answers a request to the API, at any path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }

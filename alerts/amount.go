@@ -8,32 +8,44 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// An Amount is an exact amount of SUI in MIST: 1 SUI is 10⁹ MIST. Its range exceeds the total
-// supply of 10¹⁰ SUI.
+// An Amount is an exact amount in billionths of [Config.Unit]. By default these are MIST: 1 SUI is
+// 10⁹ MIST. Its range exceeds the total supply of 10¹⁰ SUI.
 //
-// A database driver treats an Amount as an integer, so keep MIST in a bigint column. For a column
-// of SUI, such as numeric, pass [Amount.String], and scan into a string for [ParseAmount].
+// A database driver treats an Amount as an integer, so keep billionths in a bigint column. For a
+// column of whole units, such as numeric, pass [Amount.String], and scan into a string for
+// [ParseAmount].
 type Amount uint64
 
 const (
+	defaultUnit  = "SUI"
 	mistDecimals = 9
 	mistPerSUI   = 1_000_000_000
 )
 
-// ParseAmount parses a decimal amount of SUI such as "12.5": digits, then optionally a point and
-// up to nine digits. It accepts no sign, exponent, space or needless leading zero. The error is a
+// ParseAmount parses a decimal amount such as "12.5": digits, then optionally a point and up to
+// nine digits. It accepts no sign, exponent, space or needless leading zero. The error is a
 // [*apierr.ValidationError] for the field amount.
-func ParseAmount(s string) (Amount, error) {
+func ParseAmount(s string) (Amount, error) { return parseAmount(s, defaultUnit) }
+
+// ParseAmount is like the function [ParseAmount], but its errors name [Config.Unit].
+func (s *AlertService) ParseAmount(text string) (Amount, error) { return parseAmount(text, s.unit) }
+
+// Unit returns [Config.Unit].
+func (s *AlertService) Unit() string { return s.unit }
+
+func parseAmount(s, unit string) (Amount, error) {
 	whole, fraction, point := strings.Cut(s, ".")
 	switch {
 	case !isDigits(whole), point && !isDigits(fraction), len(whole) > 1 && whole[0] == '0':
-		return 0, badAmount(`must be a decimal amount of SUI, such as "12.5"`)
-	case len(fraction) > mistDecimals:
+		return 0, badAmount(`must be a decimal amount of ` + unit + `, such as "12.5"`)
+	case len(fraction) > mistDecimals && unit == defaultUnit:
 		return 0, badAmount("must have at most 9 decimals: 1 SUI is 10⁹ MIST")
+	case len(fraction) > mistDecimals:
+		return 0, badAmount("must have at most 9 decimals")
 	}
 	mist, err := strconv.ParseUint(whole+fraction+strings.Repeat("0", mistDecimals-len(fraction)), 10, 64)
 	if err != nil { // the text has only digits, so the error means out of range
-		return 0, badAmount("must be at most 18446744073.709551615 SUI")
+		return 0, badAmount("must be at most 18446744073.709551615 " + unit)
 	}
 	return Amount(mist), nil
 }
@@ -49,7 +61,7 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
-// String returns the amount in SUI as [ParseAmount] reads it, without trailing zeros: "12.5".
+// String returns the amount in its unit as [ParseAmount] reads it, without trailing zeros: "12.5".
 func (a Amount) String() string { return string(a.append(nil)) }
 
 func (a Amount) append(b []byte) []byte {

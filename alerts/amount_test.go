@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/store/memory"
 )
 
 func TestParseAmount(t *testing.T) {
@@ -40,6 +41,28 @@ func TestParseAmountRefuses(t *testing.T) {
 		} else if len(err.Error()) > 150 {
 			t.Errorf("the error for %.30q is long: %v", text, err)
 		}
+	}
+}
+
+func TestParseAmount_OtherUnit_ErrorsNameIt(t *testing.T) {
+	s := newService(t, memory.New(), testConfig{Alerts: alerts.Config{Unit: "EUR"}})
+	if got := s.Unit(); got != "EUR" {
+		t.Errorf("Unit: got %q", got)
+	}
+	if got, err := s.ParseAmount("12.5"); got != 12_500_000_000 || err != nil {
+		t.Errorf("got %d, %v", uint64(got), err)
+	}
+	for text, want := range map[string]string{
+		"much":                `amount must be a decimal amount of EUR, such as "12.5"`,
+		"1.0000000001":        "amount must have at most 9 decimals",
+		"18446744073.7095517": "amount must be at most 18446744073.709551615 EUR",
+	} {
+		if _, err := s.ParseAmount(text); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+	if got := newService(t, memory.New(), testConfig{}).Unit(); got != "SUI" {
+		t.Errorf("the default unit is %q", got)
 	}
 }
 

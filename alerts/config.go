@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/alerts/internal/alerting"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Config configures an [AlertService]: which events it publishes, and when. The zero Config works.
@@ -30,6 +32,16 @@ type Config struct {
 	// FileLeads are the times before a file's expiry at which an event reports that it is about to
 	// expire. 1 to 20 values, each at most ten years. Default: 7 days and 1 day.
 	FileLeads []time.Duration
+
+	// HideEvents are types of this package that the service does not offer, such as [TypeBalanceLow]
+	// for a host without balances: nobody can subscribe to them, and reports do not publish them.
+	// Webhooks that subscribed to one before stay subscribed: see [webhooks.Config.Events]. Default:
+	// none; storageapi.NewHandler adds the types whose scope it hides.
+	HideEvents []webhooks.EventType
+
+	// Unit is the unit of an [Amount], for pages, errors and the OpenAPI document, such as "EUR" or
+	// "credits": at most 32 bytes. An Amount counts billionths of it. Default: "SUI".
+	Unit string
 
 	// Files lists the host's files. Run scans them for expiring files. Default: none; the host
 	// calls [AlertService.ReportFiles].
@@ -59,6 +71,7 @@ func (c *Config) check() error {
 	if c.FileLeads == nil {
 		c.FileLeads = []time.Duration{7 * day, day}
 	}
+	c.Unit = cmp.Or(c.Unit, defaultUnit)
 	c.FileScanInterval = cmp.Or(c.FileScanInterval, time.Hour)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Now == nil {
@@ -73,6 +86,10 @@ func (c *Config) check() error {
 		return input.Invalid("FileLeads", "must be from 1 to 20")
 	case slices.ContainsFunc(c.FileLeads, func(d time.Duration) bool { return d <= 0 || d > maxLead }):
 		return input.Invalid("FileLeads", fmt.Sprintf("must be positive, and at most %v", maxLead))
+	case slices.ContainsFunc(c.HideEvents, func(t webhooks.EventType) bool { return !slices.Contains(EventTypes(), t) }):
+		return input.Invalid("HideEvents", "must be types of this package")
+	case len(c.Unit) > 32 || !input.PlainText(c.Unit) || c.Unit != strings.TrimSpace(c.Unit):
+		return input.Invalid("Unit", "must be at most 32 bytes of UTF-8 without control characters or surrounding spaces")
 	case c.FileScanInterval < time.Second:
 		return input.Invalid("FileScanInterval", "must be at least a second")
 	}

@@ -52,6 +52,9 @@ func (s *AlertService) ReportFiles(ctx context.Context, account string, files []
 			due = append(due, f)
 		}
 	}
+	if s.hides(TypeFilesExpiring) {
+		return nil
+	}
 	fresh := due[:0]
 	for len(due) > 0 {
 		n := min(len(due), unseenStep)

@@ -127,8 +127,8 @@ func (d *FilesExpiring) append(b []byte) []byte {
 // [AlertService.ReportBalance] sends each webhook its own event; [webhooks.WebhookService.Publish]
 // sends one event to all subscribed webhooks of the account, regardless of their thresholds.
 type BalanceLow struct {
-	Balance   Amount `json:"balance"`   // in SUI, a decimal string
-	Threshold Amount `json:"threshold"` // in SUI, a decimal string
+	Balance   Amount `json:"balance"`   // a decimal string
+	Threshold Amount `json:"threshold"` // a decimal string
 }
 
 func (d *BalanceLow) append(b []byte) []byte {

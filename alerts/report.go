@@ -192,8 +192,12 @@ func balanceSubscribers(step *driver.AlertStep) (list []alerting.Subscriber) {
 	return list
 }
 
-// fire adds an event to the step, for the given webhook or, if empty, all subscribed webhooks.
+// fire adds an event to the step, for the given webhook or, if empty, all subscribed webhooks. It
+// omits hidden types.
 func (s *AlertService) fire(ctx context.Context, step *driver.AlertStep, webhookID string, event webhooks.Event) error {
+	if s.hides(event.Data.EventType()) {
+		return nil
+	}
 	encoded, err := s.hooks.Encode(ctx, event)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/alerts/internal/alerting"
@@ -20,6 +21,8 @@ type AlertService struct {
 	hooks   *webhooks.WebhookService
 	policy  alerting.Policy
 	scanner *scanner // nil without Config.Files
+	hidden  []webhooks.EventType
+	unit    string
 	now     func() time.Time
 	logger  *slog.Logger
 }
@@ -29,15 +32,15 @@ const (
 	reevaluateInterval = time.Minute
 )
 
-// New returns an AlertService that publishes through hooks, whose Config must declare [Events],
-// and keeps its state in store, which must be the store of hooks. It starts nothing: see
-// [AlertService.Run]. The error names the invalid field of config.
+// New returns an AlertService that publishes through hooks and keeps its state in store, which must
+// be the store of hooks. The Config of hooks must declare [Events], except for [Config.HideEvents].
+// New starts nothing: see [AlertService.Run]. The error names the invalid field of config.
 func New(store driver.AlertStore, hooks *webhooks.WebhookService, config Config) (*AlertService, error) {
 	if store == nil || hooks == nil {
 		return nil, errors.New("alerts: nil Store or WebhookService")
 	}
 	for _, t := range EventTypes() {
-		if _, ok := hooks.DeclaredEvent(t); !ok {
+		if _, ok := hooks.DeclaredEvent(t); !ok && !slices.Contains(config.HideEvents, t) {
 			return nil, fmt.Errorf("alerts: webhooks.Config.Events must declare %q: append alerts.Events()", t)
 		}
 	}
@@ -50,13 +53,18 @@ func New(store driver.AlertStore, hooks *webhooks.WebhookService, config Config)
 		policy: alerting.NewPolicy(uint64(config.DefaultBalanceThreshold), uint64(config.BalanceHysteresis), config.ApproachingRatios, config.FileLeads),
 		now:    config.Now,
 		logger: config.Logger,
+		hidden: slices.Clone(config.HideEvents),
+		unit:   config.Unit,
 	}
-	if config.Files != nil {
+	if config.Files != nil && !s.hides(TypeFilesExpiring) {
 		s.scanner = &scanner{s, config.Files, config.FileScanInterval}
 	}
 	hooks.OnChange(s.webhookChanged)
 	return s, nil
 }
+
+// hides reports whether [Config.HideEvents] contains the type.
+func (s *AlertService) hides(t webhooks.EventType) bool { return slices.Contains(s.hidden, t) }
 
 // Run scans the files of [Config.Files] until ctx is done. It also notifies webhooks whose alert
 // is missing because a process was killed or the store failed. If [Config.Files] has not returned

@@ -173,6 +173,13 @@ func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*apierr.V
 	case known.IsEmpty():
 		refuse(input.Invalid("scopes", "must name at least one scope"))
 	}
+	offered := s.scopes.All()
+	for scope := range known.All() {
+		if !offered.Has(scope) {
+			refuse(input.Invalid("scopes", fmt.Sprintf("must be offered; %s is hidden by Config.HideScopes", scope)))
+			break
+		}
+	}
 	refuse(checkExpiry(p.ExpiresAt, now))
 	if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
 		refuse(input.Invalid("Idempotency-Key", reason))

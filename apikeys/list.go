@@ -28,6 +28,9 @@ type KeyQuery struct {
 	// are recorded to within about a minute. Zero: any.
 	UnusedSince time.Time
 
+	// ExpiresBefore selects keys that expire before this time, including expired keys. Zero: any.
+	ExpiresBefore time.Time
+
 	After string // [KeyPage.Next] of the previous page; empty: the newest
 	Limit int    // page size; at least 1
 }
@@ -44,7 +47,7 @@ type KeyPage struct {
 const maxExamined = 1000
 
 // List returns a page of the account's API keys, newest first. Past the end the page is empty. If
-// the query selects by name, scopes or use, List examines at most 1,000 keys for a page. Such a
+// the query selects by name, scopes, use or expiry, List examines at most 1,000 keys for a page. Such a
 // page may have fewer than query.Limit keys, or none, although more follow. Only an empty Next
 // means the end.
 func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (KeyPage, error) {
@@ -53,7 +56,7 @@ func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (
 		return KeyPage{}, input.Invalid("limit", "must be at least 1")
 	case !utf8.ValidString(query.Name) || utf8.RuneCountInString(query.Name) > 128:
 		return KeyPage{}, input.Invalid("name", "must be at most 128 characters of UTF-8")
-	case query.Name == "" && query.Scopes.IsEmpty() && query.UnusedSince.IsZero():
+	case query.Name == "" && query.Scopes.IsEmpty() && query.UnusedSince.IsZero() && query.ExpiresBefore.IsZero():
 		return s.list(ctx, account, query.After, query.Limit)
 	}
 	query.Name, query.Scopes = input.Folded(query.Name), s.scopes.Resolve(query.Scopes)
@@ -84,7 +87,8 @@ func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (
 // admits reports whether the query selects key. q.Name must be folded.
 func (q *KeyQuery) admits(key *Key) bool {
 	return strings.Contains(input.Folded(key.Name), q.Name) && key.Scopes.Covers(q.Scopes) &&
-		(q.UnusedSince.IsZero() || key.CreatedAt.Before(q.UnusedSince) && key.LastUsedAt.Before(q.UnusedSince))
+		(q.UnusedSince.IsZero() || key.CreatedAt.Before(q.UnusedSince) && key.LastUsedAt.Before(q.UnusedSince)) &&
+		(q.ExpiresBefore.IsZero() || !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(q.ExpiresBefore))
 }
 
 // list returns a page of all keys of the account.

@@ -83,7 +83,11 @@ func TestList_Filters(t *testing.T) {
 		if i%2 == 1 {
 			set = readFiles
 		}
-		_, token, err := service.Create(t.Context(), account, apikeys.CreateParams{Name: name, Scopes: set})
+		params := apikeys.CreateParams{Name: name, Scopes: set}
+		if i < 2 {
+			params.ExpiresAt = noon.Add(time.Duration(5+i*15) * time.Hour) // one has expired below
+		}
+		_, token, err := service.Create(t.Context(), account, params)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +111,10 @@ func TestList_Filters(t *testing.T) {
 		{"unused since after it", apikeys.KeyQuery{UnusedSince: noon.Add(10*time.Hour + time.Millisecond)}, "backup,İstanbul ÉTÉ,deploy us,Deploy EU"},
 		{"unused since before some were created", apikeys.KeyQuery{UnusedSince: noon.Add(2 * time.Hour)}, "Deploy EU"},
 		{"unused since the first was created", apikeys.KeyQuery{UnusedSince: noon}, ""},
-		{"by all", apikeys.KeyQuery{Name: "eu", Scopes: readFiles, UnusedSince: noon.Add(time.Hour)}, "Deploy EU"},
+		{"expired", apikeys.KeyQuery{ExpiresBefore: noon.Add(10 * time.Hour)}, "Deploy EU"},
+		{"expired at a time that is excluded", apikeys.KeyQuery{ExpiresBefore: noon.Add(5 * time.Hour)}, ""},
+		{"expiring", apikeys.KeyQuery{ExpiresBefore: noon.Add(21 * time.Hour)}, "deploy us,Deploy EU"},
+		{"by all", apikeys.KeyQuery{Name: "eu", Scopes: readFiles, UnusedSince: noon.Add(time.Hour), ExpiresBefore: noon.Add(21 * time.Hour)}, "Deploy EU"},
 	}
 	for _, test := range tests {
 		for _, limit := range []int{1, 2, 100, math.MaxInt} {

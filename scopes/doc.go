@@ -14,7 +14,8 @@
 // # Vocabularies
 //
 // A [Vocabulary] contains all valid scopes of a handler; there is no global registry.
-// [Vocabulary.Parse] rejects all other names.
+// [Vocabulary.Parse] rejects all other names. A host without some areas of the specification hides
+// their scopes ([Vocabulary.Hide]).
 //
 // # Sets
 //

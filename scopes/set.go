@@ -14,7 +14,6 @@ import (
 // host's scope allocates the names of all members. The zero Set is empty and grants nothing.
 // Two Sets are == if they have the same members in the same order. Two sets that cover each other
 // have the same members.
-// other have the same members.
 type Set struct {
 	// If all members are scopes in section 5, order holds their numbers, four bits each, the first
 	// member in the lowest bits. Otherwise names holds the names of all members in order, separated

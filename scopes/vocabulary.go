@@ -28,6 +28,7 @@ const MaxScopes = 128
 type Vocabulary struct {
 	permits map[Scope]string // descriptions of the declared scopes
 	own     Set              // declared scopes, in their order
+	hidden  Set              // scopes that are not offered
 }
 
 // NewVocabulary returns a vocabulary with the scopes in section 5 of docs/spec.md and the
@@ -59,7 +60,28 @@ func NewVocabulary(declared ...Declaration) (*Vocabulary, error) {
 	return v, nil
 }
 
-// Has reports whether v contains the scope.
+// Hide returns a copy of v that does not offer the given scopes of section 5 of docs/spec.md:
+// [Vocabulary.All] omits them, and [Vocabulary.Parse] rejects them. They still exist
+// ([Vocabulary.Has]), so a key that holds one keeps its permission. account:read cannot be hidden,
+// because reading keys and webhooks over HTTP requires it.
+func (v *Vocabulary) Hide(hidden ...Scope) (*Vocabulary, error) {
+	var c Vocabulary
+	if v != nil {
+		c = *v
+	}
+	for _, s := range hidden {
+		switch {
+		case number(s) == 0:
+			return nil, fmt.Errorf("scopes: %s cannot be hidden: it is not in section 5 of docs/spec.md", quote(string(s)))
+		case s == AccountRead:
+			return nil, fmt.Errorf("scopes: %s cannot be hidden: reading keys and webhooks over HTTP requires it", quote(string(s)))
+		}
+		c.hidden = c.hidden.With(s)
+	}
+	return &c, nil
+}
+
+// Has reports whether v contains the scope, hidden or not.
 func (v *Vocabulary) Has(s Scope) bool {
 	if number(s) != 0 {
 		return true
@@ -79,11 +101,14 @@ func (v *Vocabulary) Description(s Scope) string {
 	return specified[number(s)].Description
 }
 
-// All returns all scopes: first the scopes in section 5 of docs/spec.md in its order, then
-// the declared scopes in their order.
+// All returns all scopes that are not hidden: first the scopes in section 5 of docs/spec.md in its
+// order, then the declared scopes in their order.
 func (v *Vocabulary) All() Set {
 	set := All()
 	if v != nil {
+		for s := range v.hidden.All() {
+			set = set.Without(s)
+		}
 		for s := range v.own.All() {
 			set = set.With(s)
 		}
@@ -95,7 +120,7 @@ func (v *Vocabulary) All() Set {
 // aliases or wildcards. For any other string, Parse returns an error that wraps [ErrUnknown]
 // and quotes at most 32 bytes of the string.
 func (v *Vocabulary) Parse(name string) (Scope, error) {
-	if s := Scope(name); v.Has(s) {
+	if s := Scope(name); v.Has(s) && (v == nil || !v.hidden.Has(s)) {
 		return s, nil
 	}
 	return "", fmt.Errorf("%w %s", ErrUnknown, quote(name))

@@ -141,6 +141,41 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+func TestHide_HiddenScopes_ExistButAreNotOffered(t *testing.T) {
+	full, err := scopes.NewVocabulary(scopes.Declaration{Scope: "teams:read", Description: "List teams"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden := []scopes.Scope{scopes.AggregatorsWrite, scopes.EnvironmentsRead, scopes.AggregatorsRead}
+	v, err := full.Hide(hidden...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "environments:write files:read files:write members:read members:write publishers:read publishers:write secrets:read secrets:write account:read teams:read"
+	if got := v.All().String(); got != want {
+		t.Errorf("All: got %s, want %s", got, want)
+	}
+	if full.All().Len() != 14 {
+		t.Errorf("Hide changed its receiver: %q", full.All())
+	}
+	held := scopes.Of(scopes.AggregatorsRead, scopes.FilesRead)
+	if got := v.Resolve(held); got != held || !v.Has(scopes.AggregatorsRead) {
+		t.Errorf("Resolve: got %q, want %q", got, held)
+	}
+	if _, err := v.ParseSet([]string{"files:read", "aggregators:read"}); !errors.Is(err, scopes.ErrUnknown) || err.Error() != `unknown scope "aggregators:read"` {
+		t.Errorf("ParseSet: got %v", err)
+	}
+	var none *scopes.Vocabulary
+	if v, err := none.Hide(scopes.FilesRead); err != nil || v.All() != scopes.All().Without(scopes.FilesRead) {
+		t.Errorf("hidden from nil: %q, %v", v.All(), err)
+	}
+	for _, s := range []scopes.Scope{"teams:read", "", scopes.AccountRead} {
+		if _, err := full.Hide(scopes.FilesRead, s); err == nil || !strings.Contains(err.Error(), "cannot be hidden") {
+			t.Errorf("Hide(%q): got %v", s, err)
+		}
+	}
+}
+
 func FuzzUnpack(f *testing.F) {
 	f.Add(uint64(0x21), "")
 	f.Add(uint64(0), "teams:read files:read")

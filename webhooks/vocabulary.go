@@ -70,8 +70,8 @@ func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*voca
 			return nil, refuse("Type", "must be declared once")
 		case d.Description == "" || len(d.Description) > 200 || !utf8.ValidString(d.Description):
 			return nil, refuse("Description", "must be 1 to 200 bytes of UTF-8 that say what happened")
-		case !known.Has(d.Scope):
-			return nil, refuse("Scope", fmt.Sprintf("must be one of the scopes that there are, not %q", d.Scope))
+		case !known.All().Has(d.Scope):
+			return nil, refuse("Scope", fmt.Sprintf("must be a scope that exists and is not hidden, not %q", d.Scope))
 		case d.Example == nil && d.Schema == nil:
 			return nil, refuse("Example", "or Schema is required")
 		}

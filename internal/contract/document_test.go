@@ -189,8 +189,12 @@ func testDocument(t *testing.T, d *document) {
 					t.Errorf("%s %s: header %s is not required", op.id, status, name)
 				}
 			}
+			absent := []string{"unknownScopes", "held", "field", "requiredScopes"}
+			if op.id == "createWebhook" {
+				absent = append(absent, "balanceThreshold")
+			}
 			for _, content := range response.Value.Content {
-				checkRequired(t, op.id+" "+status, content.Schema, "unknownScopes", "held", "field", "requiredScopes")
+				checkRequired(t, op.id+" "+status, content.Schema, absent...)
 			}
 		}
 	}

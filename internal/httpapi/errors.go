@@ -97,13 +97,13 @@ func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 
 // readScopes returns a text with the scope that each event type requires.
 func readScopes(service *webhooks.WebhookService) string {
-	var list []string
+	var text strings.Builder
 	for _, t := range service.EventTypes() {
 		if set := service.ReadScopes([]webhooks.EventType{t}); !set.Has(scopes.AccountRead) {
-			list = append(list, fmt.Sprintf("%s for %s", set, t))
+			fmt.Fprintf(&text, "%s for %s, ", set, t)
 		}
 	}
-	return strings.Join(list, ", ") + ", account:read for all others"
+	return text.String() + "account:read for all others"
 }
 
 // fail writes the response for err.

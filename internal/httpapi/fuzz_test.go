@@ -112,16 +112,16 @@ func FuzzWebhookBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var params webhooks.CreateParams
-		err := decodeObject(data, webhookFields(&params)...)
+		store := memory.New()
+		hooks, err := webhooks.New(store, webhooks.Config{Events: alerts.Events()})
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := decodeObject(data, withThresholds(t, store, hooks).webhookFields(&params)...); err != nil {
 			checkRefusal(t, err)
 			return
 		}
 		checkStrict(t, data, "url", "events", "balanceThreshold")
-		hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
-		if err != nil {
-			t.Fatal(err)
-		}
 		_, err = hooks.Create(t.Context(), "acct", params)
 		if wrong := hooks.Validate(params); (err == nil) != (len(wrong) == 0) || err != nil && !cmp.Equal(error(wrong[0]), err) {
 			t.Fatalf("%q: Validate says %v, Create %v", data, wrong, err)
@@ -173,6 +173,7 @@ func FuzzServeHTTP(f *testing.F) {
 	api, err := New(Config{
 		Keys:     keys,
 		Webhooks: hooks,
+		Alerts:   withThresholds(f, store, hooks).alerts,
 		Audit:    auditLog,
 		Attribute: func(r *http.Request, actor audit.Actor) context.Context {
 			return audit.WithActor(r.Context(), actor)

@@ -28,6 +28,7 @@ import (
 	"net/url"
 	"sync"
 
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -41,6 +42,7 @@ import (
 type Config struct {
 	Keys     *apikeys.KeyService
 	Webhooks *webhooks.WebhookService
+	Alerts   *alerts.AlertService
 	Auth     *auth.Authenticator
 
 	// Audit is the audit log. Attribute returns a request's context, extended to attribute
@@ -64,6 +66,7 @@ type api struct {
 	keys      *apikeys.KeyService
 	webhooks  *webhooks.WebhookService
 	guard     *auth.Authenticator
+	alerts    *alerts.AlertService
 	authorize auth.Authorize
 	refusals  map[auth.Action]string // messages of a 403; nil for the host's own policy
 
@@ -80,13 +83,14 @@ type api struct {
 // New returns the handler of all routes, guarded by config.Auth. It answers unknown paths
 // with 404.
 func New(config Config) (http.Handler, error) {
-	if config.Keys == nil || config.Webhooks == nil || config.Auth == nil || config.Audit == nil || config.Attribute == nil {
-		return nil, errors.New("httpapi: Config: Keys, Webhooks, Auth, Audit and Attribute are required")
+	if config.Keys == nil || config.Webhooks == nil || config.Alerts == nil || config.Auth == nil || config.Audit == nil || config.Attribute == nil {
+		return nil, errors.New("httpapi: Config: Keys, Webhooks, Alerts, Auth, Audit and Attribute are required")
 	}
 	a := &api{
 		keys:      config.Keys,
 		webhooks:  config.Webhooks,
 		guard:     config.Auth,
+		alerts:    config.Alerts,
 		authorize: config.Authorize,
 		entries:   config.Audit,
 		attribute: config.Attribute,

@@ -9,9 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 const (
@@ -125,5 +128,82 @@ func TestNewHandler_ScopesDeclaredTwice_AreRejected(t *testing.T) {
 	const want = `Config.Scopes: scopes: declaration 1, "teams:read": Scope must be declared once`
 	if _, err := storageapi.NewHandler(config); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestHideScopes hides scopes that a key already holds: it must keep working, and no new key can
+// have them.
+func TestHideScopes(t *testing.T) {
+	config := storageapi.Config{Path: filepath.Join(t.TempDir(), "storage.db")}
+	before := newAPI(t, config)
+	_, token := (&host{t, before, ""}).key(alice, allScopes()...)
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	config.HideScopes = []scopes.Scope{scopes.AggregatorsRead, scopes.AggregatorsWrite, scopes.FilesRead}
+	api := newAPI(t, config)
+	mux := http.NewServeMux()
+	mux.Handle("/v2/", api)
+	mux.Handle("GET /v2/aggregators", api.Auth.Require(scopes.AggregatorsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})))
+	h := mount(t, api, mux)
+
+	h.do("GET", "/v2/aggregators", token, "").want(204, "")
+	if shown := h.do("GET", keysPath+"/self", token, "").want(200, "").body; !strings.Contains(shown, `"aggregators:read"`) {
+		t.Errorf("the key has lost a scope: %s", shown)
+	}
+	refused := h.do("POST", keysPath, token, `{"name":"a","scopes":["account:read","aggregators:read"]}`).want(400, auth.CodeValidation).message()
+	want := `scopes must be one or more of environments:read, environments:write, files:write, members:read, members:write, publishers:read, publishers:write, ` +
+		`secrets:read, secrets:write, account:read; unknown scope "aggregators:read".`
+	if refused != want {
+		t.Errorf("got  %s\nwant %s", refused, want)
+	}
+	_, _, err := api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.All()})
+	if err == nil || !strings.Contains(err.Error(), "files:read is hidden by Config.HideScopes") {
+		t.Errorf("Create in Go: got %v", err)
+	}
+	h.do("POST", keysPath, token, `{"name":"a","scopes":["account:read"]}`).want(201, "")
+	refused = h.do("POST", webhooksPath, token, `{"url":"https://example.com","events":["files.expiring"]}`).want(400, auth.CodeValidation).message()
+	if !strings.HasPrefix(refused, "events must be one or more of balance.low, ") {
+		t.Errorf("subscribing to a type that needs a hidden scope: %s", refused)
+	}
+	_, restricted := h.key(alice, scopes.SecretsRead)
+	if refused = h.do("POST", webhooksPath, restricted, `{}`).want(403, auth.CodeForbidden).message(); strings.Contains(refused, "files") {
+		t.Errorf("the refusal names a hidden scope: %s", refused)
+	}
+	for _, hide := range []scopes.Scope{scopes.AccountRead, "teams:read"} {
+		if _, err := storageapi.NewHandler(storageapi.Config{Store: memory.New(), HideScopes: []scopes.Scope{hide}}); err == nil || !strings.HasPrefix(err.Error(), "storageapi: Config.HideScopes: ") {
+			t.Errorf("hiding %s: %v", hide, err)
+		}
+	}
+}
+
+// TestHideBalances checks that no threshold can be set or seen in a service without balance.low.
+func TestHideBalances(t *testing.T) {
+	h := serve(t, storageapi.Config{Alerts: alerts.Config{HideEvents: []webhooks.EventType{alerts.TypeBalanceLow}, Unit: "EUR"}})
+	admin := h.admin(alice)
+	const body = `{"url":"https://example.com","events":["files.expiring"]`
+	for _, threshold := range []string{"null", `"1"`} {
+		refused := h.do("POST", webhooksPath, admin, body+`,"balanceThreshold":`+threshold+`}`).want(400, auth.CodeValidation).message()
+		if want := `body has an unknown field "balanceThreshold"; the fields are url, events.`; refused != want {
+			t.Errorf("got %s, want %s", refused, want)
+		}
+	}
+	made := h.do("POST", webhooksPath, admin, body+"}").want(201, "")
+	one := made.header.Get("Location")
+	h.do("PATCH", one, admin, `{"balanceThreshold":null}`).want(400, auth.CodeValidation)
+	for _, path := range []string{one, webhooksPath} {
+		if got := h.do("GET", path, admin, "").want(200, ""); strings.Contains(got.body, "balanceThreshold") {
+			t.Errorf("it has a threshold: %s", got.body)
+		}
+	}
+}
+
+func TestUnit_InvalidThreshold_NamesIt(t *testing.T) {
+	h := serve(t, storageapi.Config{Alerts: alerts.Config{Unit: "EUR"}})
+	refused := h.do("POST", webhooksPath, h.admin(alice), `{"url":"https://example.com","events":["balance.low"],"balanceThreshold":"much"}`).want(400, auth.CodeValidation).message()
+	if want := `balanceThreshold must be a decimal amount of EUR, such as "12.5".`; refused != want {
+		t.Errorf("got %s, want %s", refused, want)
 	}
 }

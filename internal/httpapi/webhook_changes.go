@@ -4,14 +4,14 @@ import "github.com/storageapi/storageapi/webhooks"
 
 func (a *api) updateWebhook(c *call) (answer, error) {
 	var params webhooks.UpdateParams
-	if err := c.bind(webhookPatch(&params), a.ifMatchWebhook(&params.If)); err != nil {
+	if err := c.bind(a.webhookPatch(&params), a.ifMatchWebhook(&params.If)); err != nil {
 		return answer{}, err
 	}
 	webhook, err := a.webhooks.Update(c.Context(), c.caller.Account, c.webhookID(), params)
 	if err != nil {
 		return answer{}, err
 	}
-	return showWebhook(&webhook, "")
+	return a.showWebhook(&webhook, "")
 }
 
 func (a *api) rotateSecret(c *call) (answer, error) {
@@ -23,7 +23,7 @@ func (a *api) rotateSecret(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return showWebhook(&webhook, webhook.Secret.Reveal())
+	return a.showWebhook(&webhook, webhook.Secret.Reveal())
 }
 
 // findUsable is findWebhook, but also checks that the caller may use the webhook.

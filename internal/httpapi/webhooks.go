@@ -21,25 +21,40 @@ type webhookView struct {
 	CreatedAt timestamp            `json:"createdAt"`
 }
 
+// A webhookMadeView adds the threshold to a webhookView if the creation set one.
+type webhookMadeView struct {
+	webhookView
+	Threshold *alerts.Amount `json:"balanceThreshold,omitempty"`
+}
+
 // A webhookReadView is a webhook in all other responses.
 type webhookReadView struct {
 	webhookView
 	Held                    bool                `json:"held,omitempty"`
-	Threshold               *alerts.Amount      `json:"balanceThreshold"`
+	Threshold               any                 `json:"balanceThreshold,omitzero"` // a *alerts.Amount; absent if balance.low is hidden
 	OffReason               *webhooks.OffReason `json:"offReason"`
 	FailingSince            timestamp           `json:"failingSince"`
 	PreviousSecretExpiresAt timestamp           `json:"previousSecretExpiresAt"`
 }
 
-func viewWebhookRead(webhook webhooks.Webhook) webhookReadView {
-	return webhookReadView{
+func (a *api) viewWebhookRead(webhook webhooks.Webhook) webhookReadView {
+	view := webhookReadView{
 		webhookView:             viewWebhook(webhook),
 		Held:                    webhook.Held,
-		Threshold:               orNull(alerts.Amount(webhook.Threshold)),
 		OffReason:               orNull(webhook.OffReason),
 		FailingSince:            timestamp(webhook.FailingSince),
 		PreviousSecretExpiresAt: timestamp(webhook.PreviousSecretExpiresAt),
 	}
+	if a.hasBalances() {
+		view.Threshold = orNull(alerts.Amount(webhook.Threshold))
+	}
+	return view
+}
+
+// hasBalances reports whether the service offers balance.low, without which thresholds mean nothing.
+func (a *api) hasBalances() bool {
+	_, offered := a.webhooks.DeclaredEvent(alerts.TypeBalanceLow)
+	return offered
 }
 
 // orNull returns nil for the zero value.
@@ -52,8 +67,8 @@ func orNull[T comparable](value T) *T {
 }
 
 // showWebhook answers with a webhook, and with its new secret unless that is empty.
-func showWebhook(webhook *webhooks.Webhook, secret string) (answer, error) {
-	view := viewWebhookRead(*webhook)
+func (a *api) showWebhook(webhook *webhooks.Webhook, secret string) (answer, error) {
+	view := a.viewWebhookRead(*webhook)
 	view.Secret = secret
 	return tagged(etag((*listed.Webhook)(webhook)), view)
 }
@@ -70,7 +85,7 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 
 func (a *api) createWebhook(c *call) (answer, error) {
 	params := webhooks.CreateParams{By: a.credential(c), If: a.mayChangeWebhook(c)}
-	if err := c.bind(webhookFields(&params), idempotencyKey(&params.IdempotencyKey)); err != nil {
+	if err := c.bind(a.webhookFields(&params), idempotencyKey(&params.IdempotencyKey)); err != nil {
 		return answer{}, err
 	}
 	webhook, err := a.webhooks.Create(c.Context(), c.caller.Account, params)
@@ -80,7 +95,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	if webhook.Secret.IsZero() { // an earlier request created it
 		return a.showCreated(c, webhook.ID)
 	}
-	view := viewWebhook(webhook)
+	view := webhookMadeView{viewWebhook(webhook), orNull(alerts.Amount(webhook.Threshold))}
 	view.Secret = webhook.Secret.Reveal()
 	return created(c, webhook.ID, view)
 }
@@ -94,7 +109,7 @@ func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 	case err != nil:
 		return answer{}, err
 	}
-	return showWebhook(&webhook, "")
+	return a.showWebhook(&webhook, "")
 }
 
 func (a *api) listWebhooks(c *call) (answer, error) {
@@ -106,7 +121,7 @@ func (a *api) listWebhooks(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return showList(page.Webhooks, page.Next, viewWebhookRead)
+	return showList(page.Webhooks, page.Next, a.viewWebhookRead)
 }
 
 func (a *api) getWebhook(c *call) (answer, error) {
@@ -114,7 +129,7 @@ func (a *api) getWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return showWebhook(&webhook, "")
+	return a.showWebhook(&webhook, "")
 }
 
 func (a *api) deleteWebhook(c *call) (answer, error) {
@@ -134,22 +149,28 @@ func (a *api) findWebhook(c *call) (webhooks.Webhook, error) {
 }
 
 // webhookFields returns the body fields of a webhook creation.
-func webhookFields(params *webhooks.CreateParams) []field {
-	return []field{
+func (a *api) webhookFields(params *webhooks.CreateParams) []field {
+	fields := []field{
 		required("url", &params.URL, identity),
 		required("events", &params.Events, parseEvents),
-		optional(thresholdField, &params.Threshold, parseThreshold),
 	}
+	if a.hasBalances() {
+		fields = append(fields, optional(thresholdField, &params.Threshold, a.parseThreshold))
+	}
+	return fields
 }
 
 // webhookPatch returns the body fields of a webhook change.
-func webhookPatch(params *webhooks.UpdateParams) []field {
-	return []field{
+func (a *api) webhookPatch(params *webhooks.UpdateParams) []field {
+	fields := []field{
 		patch("url", &params.URL, identity),
 		patchSlice("events", &params.Events, parseEvents),
 		patch("active", &params.Active, identity),
-		nullablePatch(thresholdField, &params.Threshold, parseThreshold),
 	}
+	if a.hasBalances() {
+		fields = append(fields, nullablePatch(thresholdField, &params.Threshold, a.parseThreshold))
+	}
+	return fields
 }
 
 func parseEvents(names []string) ([]webhooks.EventType, error) {
@@ -163,8 +184,8 @@ func parseEvents(names []string) ([]webhooks.EventType, error) {
 // thresholdField is the name of [webhooks.Webhook.Threshold] in the API.
 const thresholdField = "balanceThreshold"
 
-func parseThreshold(s string) (uint64, error) {
-	amount, err := alerts.ParseAmount(s)
+func (a *api) parseThreshold(s string) (uint64, error) {
+	amount, err := a.alerts.ParseAmount(s)
 	var wrong *apierr.ValidationError
 	switch {
 	case errors.As(err, &wrong):

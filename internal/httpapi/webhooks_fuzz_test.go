@@ -14,6 +14,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
+// withThresholds returns an api that parses the bodies of a service that offers balance.low.
+func withThresholds(tb testing.TB, store *memory.Store, hooks *webhooks.WebhookService) *api {
+	tb.Helper()
+	reports, err := alerts.New(store, hooks, alerts.Config{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &api{webhooks: hooks, alerts: reports}
+}
+
 func FuzzWebhookUpdateBody(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"url":"https://example.com/h?a&b","events":["balance.low"],"active":true,"balanceThreshold":"0.5"}`,
@@ -21,7 +31,8 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
+	store := memory.New()
+	hooks, err := webhooks.New(store, webhooks.Config{Events: alerts.Events()})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -29,9 +40,10 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	a := withThresholds(f, store, hooks)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var params webhooks.UpdateParams
-		err := decodeObject(data, webhookPatch(&params)...)
+		err := decodeObject(data, a.webhookPatch(&params)...)
 		if err != nil {
 			checkRefusal(t, err)
 			return

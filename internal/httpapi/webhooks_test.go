@@ -21,7 +21,7 @@ func TestWebhookLife(t *testing.T) {
 	made := h.do("POST", webhooksPath, token, `{"url":"https://example.com/h?a=1&b=<2>","events":["balance.low","files.expiring","balance.low"],"balanceThreshold":"0.5"}`).want(201, "")
 	id, secret := made.text("id"), made.text("secret")
 	createdAt := made.text("createdAt")
-	want := fmt.Sprintf(`{"id":%q,"url":"https://example.com/h?a=1&b=<2>","events":["balance.low","files.expiring"],"active":true,"secret":%q,"createdAt":%q}`, id, secret, createdAt)
+	want := fmt.Sprintf(`{"id":%q,"url":"https://example.com/h?a=1&b=<2>","events":["balance.low","files.expiring"],"active":true,"secret":%q,"createdAt":%q,"balanceThreshold":"0.5"}`, id, secret, createdAt)
 	if made.body != want {
 		t.Errorf("created: got  %s\nwant %s", made.body, want)
 	}
@@ -38,7 +38,7 @@ func TestWebhookLife(t *testing.T) {
 	}
 
 	shown := strings.Replace(want, fmt.Sprintf(`"secret":%q,`, secret), "", 1)
-	shown = strings.TrimSuffix(shown, "}") + `,"balanceThreshold":"0.5","offReason":null,"failingSince":null,"previousSecretExpiresAt":null}`
+	shown = strings.TrimSuffix(shown, "}") + `,"offReason":null,"failingSince":null,"previousSecretExpiresAt":null}`
 	if got := h.do("GET", made.header.Get("Location"), token, "").want(200, ""); got.body != shown {
 		t.Errorf("read: got  %s\nwant %s", got.body, shown)
 	}
@@ -49,6 +49,16 @@ func TestWebhookLife(t *testing.T) {
 	h.do("DELETE", webhooksPath+"/"+id, token, "").want(204, "")
 	h.do("GET", webhooksPath+"/"+id, token, "").want(404, "NOT_FOUND")
 	h.do("DELETE", webhooksPath+"/"+id, token, "").want(404, "NOT_FOUND")
+}
+
+// A creation without a threshold must respond with exactly the fields of docs/spec.md, section 4.2.
+func TestCreateWebhook_NoThreshold_HasFieldsOfSpecification(t *testing.T) {
+	h := serve(t, newClock().config())
+	made := h.do("POST", webhooksPath, h.admin(alice), `{"url":"https://example.com","events":["balance.low"],"balanceThreshold":null}`).want(201, "")
+	want := fmt.Sprintf(`{"id":%q,"url":"https://example.com","events":["balance.low"],"active":true,"secret":%q,"createdAt":%q}`, made.text("id"), made.text("secret"), made.text("createdAt"))
+	if made.body != want {
+		t.Errorf("got  %s\nwant %s", made.body, want)
+	}
 }
 
 // TestCreateWebhookFields checks each field of the body while all others are valid.
