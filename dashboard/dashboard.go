@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -54,12 +55,17 @@ type Config struct {
 	// reject requests from other origins ([http.CrossOriginProtection]). Default: no button.
 	SignOut string
 
+	// APIURL is the address at which clients reach the API, with its prefix, such as
+	// "https://api.example.com/v2". The page of a new key shows a command with it. Default: the
+	// origin of the page, followed by the API's [storageapi.Config.Prefix].
+	APIURL string
+
 	// May reports whether the user of a request may perform an action on keys or webhooks of the
-	// account. The actions for viewing ([auth.Action.ReadOnly]) are [auth.ReadKeys],
-	// [auth.ReadWebhooks], [auth.ReadEvents] for the bodies of events, and [auth.ReadAudit] for the
-	// history of keys and webhooks. Pages have no buttons for forbidden actions, and a request for
-	// one is answered with 403, a form after it has arrived. May is called concurrently, several
-	// times per page, and only with requests that have an account. Default: users may do everything.
+	// account. For people who may only look, return [auth.Action.ReadOnly]: it includes
+	// [auth.ReadEvents], for the bodies of events, and [auth.ReadAudit], for the audit log. Pages
+	// have no buttons for forbidden actions, and a request for one is answered with 403, a form
+	// after it has arrived. May is called concurrently, several times per page, and only with
+	// requests that have an account. Default: users may do everything.
 	May func(r *http.Request, action auth.Action) bool
 
 	// Actor returns the name of a request's user in the audit log: an ID or an address from the
@@ -80,6 +86,10 @@ type Config struct {
 type pages struct {
 	keys      *apikeys.KeyService
 	webhooks  *webhooks.WebhookService
+	alerts    *alerts.AlertService
+	unit      string // of balances; empty: the service has none
+	apiURL    string // see Config.APIURL
+	apiPrefix string
 	entries   *audit.Service
 	account   func(*http.Request) (string, error)
 	path      string
@@ -106,17 +116,23 @@ func New(config Config) (http.Handler, error) {
 		return nil, errors.New("dashboard: Config.Account is required: it returns the account of a request")
 	}
 	p := &pages{
-		keys:     config.API.Keys,
-		webhooks: config.API.Webhooks,
-		entries:  config.API.Audit,
-		account:  config.Account,
-		path:     config.Path,
-		title:    config.Title,
-		home:     config.Home,
-		signOut:  config.SignOut,
-		may:      config.May,
-		log:      config.Logger,
-		now:      config.Now,
+		keys:      config.API.Keys,
+		webhooks:  config.API.Webhooks,
+		alerts:    config.API.Alerts,
+		apiURL:    strings.TrimSuffix(config.APIURL, "/"),
+		apiPrefix: config.API.Prefix(),
+		entries:   config.API.Audit,
+		account:   config.Account,
+		path:      config.Path,
+		title:     config.Title,
+		home:      config.Home,
+		signOut:   config.SignOut,
+		may:       config.May,
+		log:       config.Logger,
+		now:       config.Now,
+	}
+	if _, offered := p.webhooks.DeclaredEvent(alerts.TypeBalanceLow); offered {
+		p.unit = p.alerts.Unit()
 	}
 	p.attribute = func(r *http.Request) context.Context {
 		actor := audit.Actor{Kind: audit.ActorHost}
@@ -159,6 +175,8 @@ func (p *pages) setAddresses(config *Config) error {
 		return fmt.Errorf("dashboard: Config.Home must be a path or an address of http or https: %q", config.Home)
 	case config.SignIn != "" && (!isAddress(config.SignIn) || inside(config.SignIn)):
 		return fmt.Errorf("dashboard: Config.SignIn must be a path outside Config.Path or an address of http or https: %q", config.SignIn)
+	case config.APIURL != "" && (isPath(config.APIURL) || !isAddress(config.APIURL)):
+		return fmt.Errorf("dashboard: Config.APIURL must be an address of http or https: %q", config.APIURL)
 	case config.SignOut != "" && (!isPath(config.SignOut) || inside(config.SignOut)):
 		return fmt.Errorf("dashboard: Config.SignOut must be a path outside Config.Path: %q", config.SignOut)
 	}

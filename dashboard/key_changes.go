@@ -68,7 +68,7 @@ func (p *pages) rotateKey(c *call) (answer, error) {
 	}})
 	if errors.Is(err, errChanged) { // possibly by this form, sent before
 		if key, err = p.keys.Get(c.Context(), c.account, id); err == nil {
-			a := p.keyMade(&key, apikeys.Token{}, true)
+			a := p.keyMade(c, &key, apikeys.Token{}, true)
 			a.status = http.StatusConflict
 			return a, nil
 		}
@@ -76,7 +76,7 @@ func (p *pages) rotateKey(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return p.keyMade(&key, token, true), nil
+	return p.keyMade(c, &key, token, true), nil
 }
 
 func (p *pages) askRevokeKey(c *call) (answer, error) {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"html/template"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ type keyFilterView struct {
 	Form   form
 	Areas  []areaView
 	Unused []choice
+	Expiry []choice
 	Query  template.URL // the filters, encoded, for links; empty: none
 }
 
@@ -26,6 +28,13 @@ var unused = []choice{
 	{"365", "A year"},
 }
 
+// expiring are the choices of when keys expire, in days.
+var expiring = []choice{
+	{"0", "Expired"},
+	{"14", "Expired or within 14 days"},
+	{"90", "Expired or within 90 days"},
+}
+
 // filterKeys handles the form of the filters. If a key's value was pasted as the name, it searches
 // for the key instead, because the value must not appear in a URL.
 func (p *pages) filterKeys(c *call) (answer, error) {
@@ -34,7 +43,7 @@ func (p *pages) filterKeys(c *call) (answer, error) {
 		return p.search(c)
 	}
 	filters := make(url.Values)
-	for _, name := range []string{"name", "scope", "unused"} {
+	for _, name := range []string{"name", "scope", "unused", "expires"} {
 		if value := c.PostForm.Get(name); value != "" {
 			filters.Set(name, value)
 		}
@@ -45,7 +54,7 @@ func (p *pages) filterKeys(c *call) (answer, error) {
 // keyFilter returns the filter in a request's URL. It ignores invalid values.
 func (p *pages) keyFilter(c *call) (filter apikeys.KeyQuery, view keyFilterView) {
 	f := newForm(c.URL.Query())
-	view = keyFilterView{Form: f, Areas: p.areas(), Unused: unused}
+	view = keyFilterView{Form: f, Areas: p.areas(), Unused: unused, Expiry: expiring}
 	filters := make(url.Values)
 	if name := strings.TrimSpace(f.Values.Get("name")); name != "" {
 		filter.Name = name
@@ -55,12 +64,20 @@ func (p *pages) keyFilter(c *call) (filter apikeys.KeyQuery, view keyFilterView)
 		filter.Scopes = scopes.Of(scopes.Scope(name))
 		filters.Set("scope", name)
 	}
-	for _, choice := range unused {
-		if f.Has("unused", choice.Value) {
-			days, _ := strconv.Atoi(choice.Value)
-			filter.UnusedSince = p.now().Add(-time.Duration(days) * 24 * time.Hour)
-			filters.Set("unused", choice.Value)
+	days := func(name string, choices []choice) (d time.Duration, chosen bool) {
+		value := f.Values.Get(name)
+		if !slices.ContainsFunc(choices, func(c choice) bool { return c.Value == value }) {
+			return 0, false
 		}
+		filters.Set(name, value)
+		n, _ := strconv.Atoi(value)
+		return time.Duration(n) * 24 * time.Hour, true
+	}
+	if d, chosen := days("unused", unused); chosen {
+		filter.UnusedSince = p.now().Add(-d)
+	}
+	if d, chosen := days("expires", expiring); chosen {
+		filter.ExpiresBefore = p.now().Add(d)
 	}
 	view.Query = template.URL(filters.Encode())
 	return filter, view

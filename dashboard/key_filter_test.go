@@ -20,11 +20,11 @@ func TestFilterKeys(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: clock.Now}})
 	s.get("api-keys").says("No API keys yet").hides("Unused for")
 	s.get("api-keys?name=a").says("No matching keys", "show all keys").hides("No API keys yet")
-	s.key(alice, "Deploy EU", time.Time{}, scopes.FilesRead, scopes.FilesWrite)
+	s.key(alice, "Deploy EU", noon.Add(30*24*time.Hour), scopes.FilesRead, scopes.FilesWrite)
 	_, used := s.key(alice, "deploy US", time.Time{})
 	clock.Add(31 * 24 * time.Hour)
 	s.valid(used)
-	s.key(alice, "backup", time.Time{})
+	s.key(alice, "backup", clock.Now().Add(15*24*time.Hour))
 
 	for query, want := range map[string]string{
 		"":                               "Deploy EU,deploy US,backup",
@@ -32,10 +32,14 @@ func TestFilterKeys(t *testing.T) {
 		"scope=files:write":              "Deploy EU",
 		"unused=30":                      "Deploy EU",
 		"unused=90":                      "",
+		"expires=0":                      "Deploy EU",
+		"expires=14":                     "Deploy EU",
+		"expires=90":                     "Deploy EU,backup",
+		"expires=90&unused=30":           "Deploy EU",
 		"name=us&scope=files:read":       "deploy US",
 		"name=us&scope=files:write":      "",
-		"name=&scope=&unused=":           "Deploy EU,deploy US,backup",
-		"scope=nope&unused=31&filters=x": "Deploy EU,deploy US,backup",
+		"name=&scope=&unused=&expires=":  "Deploy EU,deploy US,backup",
+		"scope=nope&unused=31&expires=1": "Deploy EU,deploy US,backup",
 	} {
 		page := s.get("api-keys?" + query).want(http.StatusOK)
 		for _, name := range []string{"Deploy EU", "deploy US", "backup"} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 )
 
 // A keyFormView is the view of the form for a new key.
@@ -47,6 +48,7 @@ type keyMadeView struct {
 	Key     keyView
 	Value   string // empty if the form was sent before
 	Rotated bool
+	Command string // a request with the value, for a shell
 }
 
 func (p *pages) createKey(c *call) (answer, error) {
@@ -71,16 +73,31 @@ func (p *pages) createKey(c *call) (answer, error) {
 	case err != nil:
 		return answer{}, err
 	}
-	return p.keyMade(&key, token, false), nil
+	return p.keyMade(c, &key, token, false), nil
 }
 
 // keyMade shows a key's new value. After a reload the browser shows the key's page.
-func (p *pages) keyMade(key *apikeys.Key, token apikeys.Token, rotated bool) answer {
-	return answer{
-		page: "key-made", title: key.Name, tab: "keys", replace: "api-keys/" + key.ID,
-		data: keyMadeView{p.viewKey(key), token.Reveal(), rotated},
-	}
+func (p *pages) keyMade(c *call, key *apikeys.Key, token apikeys.Token, rotated bool) answer {
+	view := keyMadeView{p.viewKey(key), token.Reveal(), rotated, ""}
+	view.Command = "curl " + quoted(p.apiAddress(c.Request)+"/api-keys/self") + " -H " + quoted(auth.HeaderName+": "+view.Value)
+	return answer{page: "key-made", title: key.Name, tab: "keys", replace: "api-keys/" + key.ID, data: view}
 }
+
+// apiAddress returns the address of the API, with its prefix. By default it has the origin that the
+// browser has sent with the form: proxies may have changed the rest of the request.
+func (p *pages) apiAddress(r *http.Request) string {
+	if p.apiURL != "" {
+		return p.apiURL
+	}
+	origin := r.Header.Get("Origin")
+	if !isAddress(origin) {
+		origin = "https://" + r.Host
+	}
+	return origin + p.apiPrefix
+}
+
+// quoted quotes a word for a shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // readKey returns the parameters of the form, and sets the errors of its fields.
 func (p *pages) readKey(f form) apikeys.CreateParams {

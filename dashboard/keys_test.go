@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -224,4 +225,31 @@ func TestKeyPages_ShowHintsAndCreatorButNoValue(t *testing.T) {
 	s.get("api-keys/" + made.ID).says("Created by API key " + key.ID)
 	byHost, _ := s.key(alice, "by the host", time.Time{})
 	s.get("api-keys/" + byHost.ID).says("Created by The service")
+}
+
+// The page of a new value must show a command that works as it is in a shell.
+func TestKeyMade_ShowsCommand(t *testing.T) {
+	for _, test := range []struct {
+		prefix, apiURL, origin string
+		want                   string
+	}{
+		{"", "", "https://app.example.com:8443", "https://app.example.com:8443/v2/api-keys/self"},
+		{"/api/v1", "", "http://localhost:8080", "http://localhost:8080/api/v1/api-keys/self"},
+		{"/", "", "null", "https://example.com/api-keys/self"},
+		{"", "", "https://it's.example.com", `https://it'\''s.example.com/v2/api-keys/self`},
+		{"/inner", "https://api.example.com/v2/", "https://app.example.com", "https://api.example.com/v2/api-keys/self"},
+	} {
+		s := newSite(t, storageapi.Config{Prefix: test.prefix})
+		s.pages = s.mount(dashboard.Config{APIURL: test.apiURL})
+		send := func(path string, form url.Values) *page {
+			r := s.formRequest(path, form, "same-origin")
+			r.Header.Set("Origin", test.origin)
+			return s.do(r).want(http.StatusOK)
+		}
+		made := send("api-keys/new", s.get("api-keys/new").form("name", "a", "scopes", "files:read", "expiry", "never"))
+		made.says("curl '" + test.want + "' -H 'Api-Key: " + made.secret() + "'")
+		rotate := "api-keys/" + s.keys()[0].ID + "/rotate"
+		made = send(rotate, s.get(rotate).form("grace", "24h"))
+		made.says("curl '" + test.want + "' -H 'Api-Key: " + made.secret() + "'")
+	}
 }

@@ -69,6 +69,7 @@ type layoutView struct {
 	May                       mayView
 	Notice                    string
 	Query                     string // the search query
+	Unit                      string // of balances; empty: the service has none
 	Replace                   string
 	Refresh                   bool
 	Data                      any
@@ -81,8 +82,8 @@ func (p *pages) render(w io.Writer, c *call, a answer) error {
 		return fmt.Errorf("no template %q", a.page)
 	}
 	view := layoutView{
-		Query: a.query,
-		Site:  p.title, Title: a.title, Tab: a.tab, Account: c.account, Bound: boundTo(c.account),
+		Query: a.query, Unit: p.unit,
+		Site: p.title, Title: a.title, Tab: a.tab, Account: c.account, Bound: boundTo(c.account),
 		Home: p.home, SignOut: p.signOut, May: p.viewMay(c.Request),
 		Root: c.root, Notice: c.notice(), Refresh: a.refresh, Data: a.data,
 	}

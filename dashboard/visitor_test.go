@@ -90,6 +90,7 @@ func TestAddresses(t *testing.T) {
 	for field, addresses := range map[string][]string{
 		"Home":    {"javascript:alert(1)", "//evil.example/", "home", `/\evil.example`, "https:///", "https://u:p@example.com/"},
 		"SignIn":  {"login", "//evil.example/", "/settings/login", "/settings", "javascript:alert(1)", "/%zz"},
+		"APIURL":  {"/v2", "api.example.com", "javascript:alert(1)"},
 		"SignOut": {"logout", "https://example.com/logout", "//evil.example/", "/settings/logout"},
 	} {
 		for _, address := range addresses {
@@ -99,6 +100,8 @@ func TestAddresses(t *testing.T) {
 				config.Home = address
 			case "SignIn":
 				config.SignIn = address
+			case "APIURL":
+				config.APIURL = address
 			case "SignOut":
 				config.SignOut = address
 			}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -39,6 +38,7 @@ type webhookMadeView struct {
 	Webhook webhookView
 	Secret  string // empty if the form was sent before
 	Rotated bool
+	Header  string // with the signature of the body
 }
 
 func (p *pages) createWebhook(c *call) (answer, error) {
@@ -78,7 +78,7 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bool) answer {
 	return answer{
 		page: "webhook-made", title: webhook.URL, tab: "webhooks", replace: "webhooks/" + webhook.ID,
-		data: webhookMadeView{p.viewWebhook(webhook), secret, rotated},
+		data: webhookMadeView{p.viewWebhook(webhook), secret, rotated, p.webhooks.SignatureHeader()},
 	}
 }
 
@@ -104,6 +104,9 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 	params, err := p.readWebhook(f, webhook.Events)
 	if err != nil {
 		return answer{}, err
+	}
+	if p.unit == "" { // the form has no threshold
+		params.Threshold = webhook.Threshold
 	}
 	shown := p.viewWebhook(&webhook)
 	view := webhookFormView{Form: f, Webhook: &shown, Version: f.Values.Get("version")}
@@ -143,7 +146,7 @@ func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhook
 		f.Errors["events"] = "Select at least one event."
 	}
 	if text := strings.TrimSpace(f.Values.Get("threshold")); text != "" {
-		amount, refused := alerts.ParseAmount(text)
+		amount, refused := p.alerts.ParseAmount(text)
 		if refused == nil && amount == 0 {
 			f.Errors["threshold"] = "Must be more than 0. Leave it empty to use the default."
 		}

@@ -44,6 +44,7 @@ func TestCreateWebhook(t *testing.T) {
 		t.Fatalf("%d webhooks", len(list))
 	}
 	w, secret := list[0], made.secret()
+	made.says("the value of its X-Service-Signature header", "export WEBHOOK_SECRET='"+secret+"' openssl dgst -sha256 -hmac \"$WEBHOOK_SECRET\" -r <body.json")
 	if w.URL != "https://example.com/hooks?a=1&b=2" || !slices.Equal(w.Events, []webhooks.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}) ||
 		w.Threshold != 12_500_000_000 || w.Secret.Reveal() != secret {
 		t.Errorf("got %+v", w)

@@ -32,6 +32,14 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
+// Buttons that select the scopes with matching names.
+for (const button of document.querySelectorAll("[data-pick]")) {
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    for (const box of button.form.querySelectorAll("[name=scopes]")) box.checked = new RegExp(button.dataset.pick).test(box.value);
+  });
+}
+
 // A form is sent once.
 addEventListener("submit", (event) => {
   const button = event.submitter;

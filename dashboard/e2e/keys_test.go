@@ -39,6 +39,13 @@ func TestKeys(t *testing.T) {
 		t.Errorf("the focus is on %q, not on the first field that is wrong", focused)
 	}
 	w.fill("name", "CI deploy")
+	for button, want := range map[string]float64{"Select all": 13, "Read only": 7} {
+		w.click(button)
+		if got := eval[float64](w, `document.querySelectorAll("[name=scopes]:checked").length`); got != want {
+			t.Errorf("%s selects %v scopes, want %v", button, got, want)
+		}
+	}
+	w.click("Clear")
 	w.check("scopes", "files:read")
 	w.check("scopes", "files:write")
 	if eval[bool](w, `document.getElementById("date").checkVisibility()`) {
@@ -58,6 +65,11 @@ func TestKeys(t *testing.T) {
 	if copied := eval[string](w, `navigator.clipboard.readText()`); copied != token {
 		t.Errorf("copied %q", copied)
 	}
+	eval[bool](w, `document.querySelector("[data-copy=use]").click(), true`)
+	want := "curl '" + strings.TrimSuffix(s.url, "/settings/") + "/v2/api-keys/self' -H 'Api-Key: " + token + "'"
+	w.wait(func() bool { return eval[string](w, `navigator.clipboard.readText()`) == want }, func() string {
+		return "copied " + eval[string](w, `navigator.clipboard.readText()`) + ", want " + want
+	})
 	key := s.keys()[0]
 	if !key.ExpiresAt.IsZero() || key.Scopes.String() != "files:read files:write" {
 		t.Errorf("got %+v", key)
@@ -227,7 +239,7 @@ func TestKeyboard(t *testing.T) {
 			t.Errorf("the focus on %s is not to be seen", order[len(order)-1])
 		}
 	}
-	if got := strings.Join(order, " "); !strings.HasPrefix(got, "API keys name environments:read environments:write files:read") || !strings.HasSuffix(got, "account:read 90 Create key") {
+	if got := strings.Join(order, " "); !strings.HasPrefix(got, "API keys name Select all Read only Clear environments:read environments:write files:read") || !strings.HasSuffix(got, "account:read 90 Create key") {
 		t.Errorf("the order is %q", order)
 	}
 	w.press(enter)

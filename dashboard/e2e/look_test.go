@@ -110,6 +110,35 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// TestAuditLogLayout checks that on a desktop an address is on one line and all filters are in one
+// row, and that on a phone the line below the current tab is apart from the search field.
+func TestAuditLogLayout(t *testing.T) {
+	s := newSite(t)
+	w := s.open(t)
+	w.visit("api-keys/new")
+	w.fill("name", "a key")
+	w.check("scopes", "files:read")
+	w.click("Create key")
+	w.see("API key created")
+	w.size(1280, 900)
+	w.visit("audit-log")
+	w.see("127.0.0.1")
+	if lines := eval[float64](w, `(() => { const all = document.createRange(); all.selectNodeContents(document.querySelector(".past td:nth-child(3)").firstChild); return all.getClientRects().length })()`); lines != 1 {
+		t.Errorf("the address takes %v lines", lines)
+	}
+	for _, path := range []string{"audit-log", "api-keys"} {
+		w.visit(path)
+		if height := eval[float64](w, `document.querySelector(".filters").clientHeight`); height > 120 {
+			t.Errorf("%s: the filters are %v pixels high, more than one row", path, height)
+		}
+	}
+	w.size(390, 800)
+	w.visit("audit-log")
+	if gap := eval[float64](w, `document.querySelector(".search input").getBoundingClientRect().top - document.querySelector(".top nav").getBoundingClientRect().bottom`); gap < 8 {
+		t.Errorf("the search field is %v pixels below the tabs", gap)
+	}
+}
+
 // axe fails the test if axe-core reports violations on the page.
 func (w *window) axe(name string) {
 	w.Helper()
