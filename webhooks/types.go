@@ -37,7 +37,7 @@ type (
 	// makes it pending again.
 	DeliveryState = driver.DeliveryState
 
-	// A DeliveryQuery selects deliveries of a webhook, by state and time of publication, and a page
+	// A DeliveryQuery selects deliveries of a webhook, by state, type and time of publication, and a page
 	// of them.
 	DeliveryQuery = driver.DeliveryQuery
 

@@ -155,8 +155,8 @@ func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error)
 
 var deliveryStates = []webhooks.DeliveryState{webhooks.Pending, webhooks.Delivered, webhooks.Dead, webhooks.Skipped}
 
-// parseDeliveryQuery parses the optional parameters of a webhook's delivery list: state
-// (repeatable), failed, from, to, limit and cursor.
+// parseDeliveryQuery parses the optional parameters of a webhook's delivery list: state and type
+// (both repeatable), failed, from, to, limit and cursor.
 func parseDeliveryQuery(values url.Values, webhookID string) (parsed webhooks.DeliveryQuery, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
@@ -168,6 +168,9 @@ func parseDeliveryQuery(values url.Values, webhookID string) (parsed webhooks.De
 		if !slices.Contains(parsed.States, webhooks.DeliveryState(state)) {
 			parsed.States = append(parsed.States, webhooks.DeliveryState(state))
 		}
+	}
+	if parsed.Types, err = parseTypes(values["type"]); err != nil {
+		return parsed, err
 	}
 	if texts, given := values["failed"]; given {
 		if len(texts) > 1 || texts[0] != "true" && texts[0] != "false" {

@@ -107,6 +107,9 @@ func TestParsers_RepeatedParameter_IsFolded(t *testing.T) {
 	if want := []webhooks.DeliveryState{webhooks.Dead, webhooks.Pending}; err != nil || !slices.Equal(deliveries.States, want) {
 		t.Errorf("got states %q, %v, want %q", deliveries.States, err, want)
 	}
+	if want := []webhooks.EventType{"balance.low"}; !slices.Equal(deliveries.Types, want) {
+		t.Errorf("got types %q of deliveries, want %q", deliveries.Types, want)
+	}
 	events, err := parseEventQuery(values)
 	if want := []webhooks.EventType{"balance.low"}; err != nil || !slices.Equal(events.Types, want) {
 		t.Errorf("got types %q, %v, want %q", events.Types, err, want)

@@ -35,7 +35,7 @@ func (a *api) routes() []route {
 	var (
 		page       = []string{"limit", "cursor"}
 		keys       = []string{"name", "scope", "unusedSince", "limit", "cursor"}
-		deliveries = []string{"state", "failed", "from", "to", "limit", "cursor"}
+		deliveries = []string{"state", "type", "failed", "from", "to", "limit", "cursor"}
 		events     = []string{"type", "webhook", "since", "from", "to", "limit", "cursor"}
 		auditLog   = []string{"target", "action", "since", "until", "limit", "cursor"}
 	)

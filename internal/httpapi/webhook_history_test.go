@@ -160,6 +160,9 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 		"failed=true":                       {"other", "dead"}, // it was skipped
 		"failed=false":                      {"other", "skipped", "dead", "delivered"},
 		"failed=true&state=pending":         {},
+		"type=balance.low&state=dead":       {"dead"},
+		"type=files.expiring":               {},
+		"type=files.expiring&failed=true":   {},
 		"to=" + from:                        {"delivered"},
 		"from=" + from:                      {"other", "skipped", "dead"},
 		"from=" + from + "&state=delivered": {},
@@ -188,6 +191,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	h.do("GET", webhooksPath+"/"+second+"/deliveries?cursor="+cursor, admin, "").want(400, "VALIDATION_ERROR")
 	for query, want := range map[string]string{
 		"limit=0": "limit must", "state=": "state must be pending, delivered, dead or skipped", "state=Dead": "state must", "state=dead,skipped": "state must",
+		"type=": "type must be an event type", "type=Balance": "type must",
 		"failed=": "failed must be true or false", "failed=1": "failed must", "failed=true&failed=true": "failed must",
 		"from=x": "from must be an RFC 3339", "to=": "to must be an RFC 3339", "from=1969-12-31": "from must not be before 1970", "to=0001-01-01": "to must",
 		"from=2020-01-01&from=2020-01-01": "from must be given only once", "from=2020-01-02&to=2020-01-02": "from must be before to", "cursor=x": "cursor must", "a;b": "query must",

@@ -52,7 +52,8 @@ func (d *Delivery) Failed() bool {
 // A DeliveryQuery selects deliveries of a webhook.
 type DeliveryQuery struct {
 	States []DeliveryState // empty: all
-	Failed bool            // only failed deliveries, see [Delivery.Failed]; States apply as well
+	Types  []EventType     // empty: all
+	Failed bool            // only failed deliveries, see [Delivery.Failed]; States and Types apply as well
 	From   time.Time       // published then or later; zero: no limit
 	To     time.Time       // published before; zero: no limit
 	After  string          // [DeliveryPage.Next] of the previous page; empty: the newest
@@ -61,7 +62,8 @@ type DeliveryQuery struct {
 
 // Matches reports whether the query selects the delivery, regardless of where the page begins.
 func (q *DeliveryQuery) Matches(d *Delivery) bool {
-	return (len(q.States) == 0 || slices.Contains(q.States, d.State)) && (!q.Failed || d.Failed()) &&
+	return (len(q.States) == 0 || slices.Contains(q.States, d.State)) && (len(q.Types) == 0 || slices.Contains(q.Types, d.Type)) &&
+		(!q.Failed || d.Failed()) &&
 		!d.PublishedAt.Before(q.From) && (q.To.IsZero() || d.PublishedAt.Before(q.To))
 }
 
@@ -72,14 +74,20 @@ func (q *DeliveryQuery) OnlyFailed() bool {
 	return q.Failed || len(q.States) > 0 && !slices.ContainsFunc(q.States, other)
 }
 
+// FullPages reports whether each page that has a Next must be full. Otherwise a page may end early,
+// because rare deliveries are searched for in steps.
+func (q *DeliveryQuery) FullPages() bool {
+	return q.Failed && len(q.States) == 0 && len(q.Types) == 0
+}
+
 // A DeliveryPage is one page of a list of deliveries, newest first.
 type DeliveryPage struct {
 	Deliveries []Delivery
 
-	// Next is the [DeliveryQuery.After] of the following page; empty if there is none. With Failed
-	// and without States, each page with a Next is full. Other pages may hold fewer deliveries than
-	// Limit, even none, and still have a Next, because rare deliveries are searched for in steps.
-	// It is safe to show to clients, since it reveals nothing about other accounts.
+	// Next is the [DeliveryQuery.After] of the following page; empty if there is none. Unless the
+	// query has [DeliveryQuery.FullPages], a page may hold fewer deliveries than Limit, even none,
+	// and still have a Next. It is safe to show to clients, since it reveals nothing about other
+	// accounts.
 	Next string
 }
 

@@ -25,8 +25,8 @@ type History interface {
 
 	// ListDeliveries returns a page of the webhook's deliveries, ordered by when their events were
 	// stored, newest first; or ErrNotFound if the account has no webhook with that ID. If
-	// query.After is not from a page of that webhook, the result is an arbitrary page. With Failed
-	// and without States, a page that has a Next holds query.Limit deliveries, and the time to find
+	// query.After is not from a page of that webhook, the result is an arbitrary page. With
+	// query.FullPages a page that has a Next holds query.Limit deliveries, and the time to find
 	// failed deliveries must hardly depend on the number of other deliveries.
 	ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error)
 

@@ -121,8 +121,8 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	return list, nil
 }
 
-// ListDeliveries implements [driver.WebhookStore]. It reads failed deliveries from failure_log. For
-// other states it reads at most maxSteps times leastStep deliveries for a page, or more for larger
+// ListDeliveries implements [driver.WebhookStore]. It reads failed deliveries from failure_log. To
+// filter by state or type it reads at most maxSteps times leastStep deliveries for a page, or more for larger
 // pages.
 func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query driver.DeliveryQuery) (page driver.DeliveryPage, err error) {
 	from, to := numberAt(query.From), int64(1<<63-1)
@@ -148,15 +148,14 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 
 func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64, webhookID string, query *driver.DeliveryQuery, from, to int64, page *driver.DeliveryPage) error {
 	of, step := list, query.Limit+1
-	whole := query.Failed && len(query.States) == 0 // read until the page is full or the list ends
 	if query.OnlyFailed() {
 		of = listFailed
 	}
-	if len(query.States) > 0 {
+	if len(query.States)+len(query.Types) > 0 {
 		step = max(step, leastStep)
 	}
 	included := to
-	for steps := 0; whole || steps < maxSteps; steps++ {
+	for steps := 0; query.FullPages() || steps < maxSteps; steps++ {
 		var h history
 		if err := h.query(ctx, s.with(conn, indexed), s.sql(of), no, webhookID, from, to, step); err != nil {
 			return err

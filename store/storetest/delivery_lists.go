@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -153,6 +154,37 @@ func listDeliveries(run runner) {
 			}
 		}
 		wantSame(t, "events of an unknown state", t.list("acct", "webhook", driver.DeliveryQuery{States: []driver.DeliveryState{"unknown"}}), nil)
+	})
+
+	run("filters by Types, together with States and Failed", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for i := range 3 {
+			for _, outcome := range []driver.Effect{driver.Deliver, driver.GiveUp} {
+				for _, of := range []driver.EventType{eventType, otherType} {
+					event := newEvent("acct", fmt.Sprintf("%d of %s ends as %d", i, of, outcome))
+					event.Type = of
+					t.settleEvent(event, 1, outcome)
+				}
+			}
+		}
+		all := t.list("acct", "webhook", driver.DeliveryQuery{})
+		wantSame(t, "number of deliveries", len(all), 12)
+		for _, types := range [][]driver.EventType{{eventType}, {otherType}, {otherType, thirdType}, {eventType, otherType}, {thirdType}} {
+			for _, states := range [][]driver.DeliveryState{nil, {driver.Dead}, {driver.Delivered}, {driver.Delivered, driver.Dead}} {
+				for _, failed := range []bool{false, true} {
+					var want []string
+					for _, d := range all {
+						if slices.Contains(types, d.Type) && (len(states) == 0 || slices.Contains(states, d.State)) && (!failed || d.Failed()) {
+							want = append(want, d.EventID)
+						}
+					}
+					for _, limit := range []int{2, 99} {
+						query := driver.DeliveryQuery{Types: types, States: states, Failed: failed, Limit: limit}
+						wantSame(t, fmt.Sprintf("events of %+v", query), eventIDs(t.list("acct", "webhook", query)), want)
+					}
+				}
+			}
+		}
 	})
 
 	run("filters by the current state", func(t *tester) {

@@ -82,7 +82,7 @@ func (v *View) ListDeliveries(ctx context.Context, webhook string, query driver.
 		high = min(high, after)
 	}
 	w := v.walk(webhook)
-	whole := query.Failed && len(query.States) == 0 // whether pages are never cut short
+	whole := query.FullPages()
 	for high > low {
 		if err := ctx.Err(); err != nil {
 			return driver.DeliveryPage{}, err
