@@ -57,6 +57,6 @@ var messages = map[string]string{
 	"released":    "Webhook released. Pending events are sent once it is on.",
 	"deleted":     "Webhook deleted.",
 	"redelivered": "Queued to be sent again.",
-	"waits":       "The event will be sent when you turn the webhook back on.",
-	"held":        "The event will be sent when the webhook is released.",
+	"waits":       "Queued until you turn the webhook back on.",
+	"held":        "Queued until the webhook is released.",
 }

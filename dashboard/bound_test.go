@@ -32,6 +32,8 @@ func opened(key, webhook, event string) map[string][]string {
 		"webhooks/" + webhook + "/turn":                {"webhooks/" + webhook + "/turn"},
 		"webhooks/" + webhook + "/recover":             {"webhooks/" + webhook + "/recover"},
 		"webhooks/" + webhook + "/deliveries/" + event: {"webhooks/" + webhook + "/deliveries/" + event},
+		"webhooks/" + webhook + "/deliveries":          {"webhooks/" + webhook + "/deliveries"},
+		"events/" + event:                              {"webhooks/" + webhook + "/deliveries/" + event},
 	}
 }
 
@@ -73,10 +75,11 @@ func (s *site) state(account string) string {
 // Each form is opened as alice and sent as bob.
 func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 	s, pages := newOpened(t)
+	const event = "evt_1"
 	for at, actions := range pages {
 		s.account = alice
 		form := s.get(at).want(http.StatusOK).form("name", "b", "scopes", "files:read", "expiry", "never", "url", "https://example.com/b",
-			"events", "balance.low", "grace", "0s", "to", "off", "state", "dead")
+			"events", "balance.low", "grace", "0s", "to", "off", "state", "dead", "event", event)
 		if form.Get("account") == "" || strings.Contains(form.Get("account"), alice) {
 			t.Errorf("%s: bound to %q", at, form["account"])
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,8 @@ import (
 // A deliveryView is the view of a delivery.
 type deliveryView struct {
 	EventID, WebhookID string
+	To                 string // URL of the webhook; empty: not shown
+	Gone               bool   // the webhook was deleted
 	Event              eventView
 	State, Mark        string
 	Published          *when
@@ -112,6 +113,7 @@ func (p *pages) viewAttempt(eventID string, attempt webhooks.Attempt) attemptVie
 type deliveryListView struct {
 	Webhook    webhookView
 	Form       form // the filters
+	Types      []eventView
 	States     []stateView
 	Failed     bool
 	Filtered   bool
@@ -119,7 +121,13 @@ type deliveryListView struct {
 	Query      template.URL // the filters, encoded, for links
 	After      bool
 	Next       string
+	Problem    string
+	Resent     int             // number of deliveries queued, if others failed
+	Failures   []resendFailure // deliveries that could not be queued
 }
+
+// A resendFailure is a delivery that could not be resent.
+type resendFailure struct{ EventID, Reason string }
 
 // A stateView is a state to filter by.
 type stateView struct {
@@ -128,15 +136,21 @@ type stateView struct {
 }
 
 func (p *pages) listDeliveries(c *call) (answer, error) {
+	return p.deliveriesPage(c, deliveryListView{})
+}
+
+// deliveriesPage returns the list that the URL selects. The given view has the result of a form.
+func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}
 	f := newForm(c.URL.Query())
-	query := webhooks.DeliveryQuery{From: f.moment("from"), To: f.moment("to"), After: c.after(), Limit: pageSize}
-	filters := make(url.Values)
-	query.Failed = f.Has("failed", "true")
-	view := deliveryListView{Webhook: p.viewWebhook(&webhook), Form: f, Failed: query.Failed, After: query.After != ""}
+	query := webhooks.DeliveryQuery{Failed: f.Has("failed", "true"), After: c.after(), Limit: pageSize}
+	query.From, query.To = f.period()
+	view.Webhook, view.Form, view.Failed, view.After = p.viewWebhook(&webhook), f, query.Failed, query.After != ""
+	query.Types, view.Types = p.typeFilter(f, p.eventChoices(&view.Webhook))
+	filters := f.filled("type", "from", "to")
 	if query.Failed {
 		filters.Set("failed", "true")
 	}
@@ -147,14 +161,6 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 			filters.Add("state", string(s.State))
 		}
 		view.States = append(view.States, stateView{string(s.State), s.Text, on})
-	}
-	for _, name := range [...]string{"from", "to"} {
-		if value := f.Values.Get(name); value != "" {
-			filters.Set(name, value)
-		}
-	}
-	if !query.To.IsZero() && !query.From.Before(query.To) {
-		f.Errors["to"] = "Must be after “Published from”."
 	}
 	view.Query, view.Filtered = template.URL(filters.Encode()), len(filters) > 0
 	a := answer{page: "deliveries", title: "Deliveries to " + webhook.URL, tab: "webhooks"}
@@ -169,6 +175,52 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 	view.Deliveries, view.Next = p.viewDeliveries(page.Deliveries), page.Next
 	a.data = view
 	return a, nil
+}
+
+// resendDeliveries resends the selected deliveries of a page of the list, and shows that page again.
+func (p *pages) resendDeliveries(c *call) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	events, list, filters := c.PostForm["event"], "webhooks/"+webhook.ID+"/deliveries?", c.URL.Query()
+	if len(events) == 0 || len(events) > pageSize {
+		a, err := p.deliveriesPage(c, deliveryListView{Problem: fmt.Sprintf("Nothing was resent. Select 1 to %d deliveries.", pageSize)})
+		a.status, a.replace = http.StatusUnprocessableEntity, list+filters.Encode()
+		return a, err
+	}
+	var view deliveryListView
+	for _, event := range events {
+		switch err := p.webhooks.Redeliver(c.Context(), c.account, webhook.ID, event); {
+		case err == nil:
+			view.Resent++
+		case errors.Is(err, apierr.ErrNotFound):
+			view.Failures = append(view.Failures, resendFailure{event, "the event is no longer stored"})
+		case c.Context().Err() != nil:
+			return answer{}, err
+		default: // others may have been queued
+			p.log.ErrorContext(c.Context(), "dashboard: resending an event failed", "webhook", webhook.ID, "event", event, "error", err)
+			view.Failures = append(view.Failures, resendFailure{event, "there was a problem on our side; try again"})
+		}
+	}
+	if len(view.Failures) > 0 {
+		a, err := p.deliveriesPage(c, view)
+		a.status, a.replace = http.StatusConflict, list+filters.Encode()
+		return a, err
+	}
+	filters.Set("done", resent(&webhook))
+	return goTo(list+filters.Encode(), ""), nil
+}
+
+// resent returns the name of the notice about deliveries that were resent to a webhook.
+func resent(webhook *webhooks.Webhook) string {
+	switch {
+	case webhook.Held:
+		return "held"
+	case !webhook.Active:
+		return "waits"
+	}
+	return "redelivered"
 }
 
 // A deliveryPageView is the view of the page of a delivery.
@@ -194,7 +246,7 @@ func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	event, err := p.viewEventBody(c, &delivery)
+	event, err := p.viewEventBody(c, delivery.EventID, delivery.PublishedAt)
 	if err != nil {
 		return answer{}, err
 	}
@@ -218,12 +270,5 @@ func (p *pages) redeliver(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	entry := "redelivered"
-	switch {
-	case webhook.Held:
-		entry = "held"
-	case !webhook.Active:
-		entry = "waits"
-	}
-	return goTo("webhooks/"+id+"/deliveries/"+event, entry), nil
+	return goTo("webhooks/"+id+"/deliveries/"+event, resent(&webhook)), nil
 }

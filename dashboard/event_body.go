@@ -1,7 +1,10 @@
 package dashboard
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
@@ -10,29 +13,59 @@ import (
 
 // An eventBodyView is the view of an event's body.
 type eventBodyView struct {
-	Text   string // the exact bytes that were signed and sent; empty: no longer stored
-	Size   string
-	Until  *when  // end of its retention; nil: stored forever, or not at all
-	Header string // name of the header with the signature of the body alone
+	Text      string // the exact signed bytes; empty: not stored
+	Formatted string // Text with line breaks and indentation; empty if it is not JSON or deeply nested
+	Size      string
+	Until     *when  // end of its retention; nil: stored forever, or not at all
+	Header    string // name of the header with the signature of the body alone
 }
 
-// viewEventBody returns the view of the body of a delivery's event, or nil if the user may not
-// read events.
-func (p *pages) viewEventBody(c *call, d *webhooks.Delivery) (*eventBodyView, error) {
+// viewEventBody returns the view of an event's body, or nil if the user may not read events.
+func (p *pages) viewEventBody(c *call, eventID string, published time.Time) (*eventBodyView, error) {
 	if p.permit(c.Request, auth.ReadEvents) != nil {
 		return nil, nil
 	}
-	body, err := p.webhooks.Body(c.Context(), c.account, d.EventID)
+	body, err := p.webhooks.Body(c.Context(), c.account, eventID)
 	if err != nil && !errors.Is(err, webhooks.ErrBodyGone) && !errors.Is(err, apierr.ErrNotFound) {
 		return nil, err
 	}
 	view := p.viewBody(body)
-	if until := p.webhooks.BodyKeptUntil(d.PublishedAt); !until.IsZero() {
+	if until := p.webhooks.BodyKeptUntil(published); !until.IsZero() {
 		view.Until = p.when(until)
 	}
 	return view, nil
 }
 
 func (p *pages) viewBody(body []byte) *eventBodyView {
-	return &eventBodyView{Text: string(body), Size: count(len(body), "byte"), Header: p.webhooks.SignatureHeader()}
+	return &eventBodyView{Text: string(body), Formatted: formatted(body), Size: count(len(body), "byte"), Header: p.webhooks.SignatureHeader()}
+}
+
+// maxDepth limits the nesting of bodies that are formatted, because the indentation grows with its
+// square.
+const maxDepth = 32
+
+// formatted returns a body with line breaks and indentation, and otherwise unchanged. It returns
+// "" if the body is not JSON or is nested more deeply than maxDepth.
+func formatted(body []byte) string {
+	depth, quoted := 0, false
+	for i := 0; i < len(body); i++ {
+		switch b := body[i]; {
+		case b == '\\': // in a string
+			i++
+		case b == '"':
+			quoted = !quoted
+		case quoted:
+		case b == '{', b == '[':
+			if depth++; depth > maxDepth {
+				return ""
+			}
+		case b == '}', b == ']':
+			depth--
+		}
+	}
+	var text bytes.Buffer
+	if json.Indent(&text, body, "", "  ") != nil {
+		return ""
+	}
+	return text.String()
 }

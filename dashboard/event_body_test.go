@@ -47,11 +47,15 @@ func TestEventBody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shown := s.get("webhooks/"+w.ID+"/deliveries/"+id).want(http.StatusOK).says("Event Body, exactly as signed and sent", "Stored until", "X-Service-Signature The HMAC-SHA256 of the body", "Signatures are not stored")
+		shown := s.get("webhooks/"+w.ID+"/deliveries/"+id).want(http.StatusOK).says("Event Body", "Exactly as signed", "Stored until", "X-Service-Signature The HMAC-SHA256 of the body", "Signatures are not stored")
 		checkMarkup(t, shown)
 		body := html.UnescapeString(bodyShown.FindStringSubmatch(shown.body)[1])
 		if diff := cmp.Diff(string(sent), body); diff != "" {
 			t.Errorf("%s (-sent +shown):\n%s", id, diff)
+		}
+		line := []string{"\n    \"usedBytes\": 9223372036854775807,\n", "\n        \"name\": " + `"<&>\"é`}[i]
+		if !strings.Contains(html.UnescapeString(shown.body), line) {
+			t.Errorf("%s: want the formatted line %q in:\n%s", id, line, shown.body)
 		}
 		event, attempts, _ := strings.Cut(shown.body, ">Attempts<")
 		if !strings.Contains(event, `id="body"`) || strings.Contains(attempts, `id="body"`) {
@@ -76,7 +80,7 @@ func TestEventBody(t *testing.T) {
 			}
 		}
 	}
-	test := s.post("webhooks/"+w.ID+"/test", nil).want(http.StatusOK).says("Test result", "Body, exactly as signed and sent").hides("Stored until")
+	test := s.post("webhooks/"+w.ID+"/test", nil).want(http.StatusOK).says("Test result", "Exactly as signed").hides("Stored until")
 	if body := html.UnescapeString(bodyShown.FindStringSubmatch(test.body)[1]); !strings.Contains(body, `"data":{"webhookId":"`+w.ID+`"}`) {
 		t.Errorf("the test event is shown as %s", body)
 	}
@@ -119,4 +123,5 @@ func TestEventBody_AfterRetention_PageSaysItIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.get(path).want(http.StatusOK).says("Event The event is no longer stored.").hides("Stored until", "How to verify")
+	s.get("events/evt_1").want(http.StatusOK).says("Event The body is not stored").hides("Stored until", "How to verify")
 }

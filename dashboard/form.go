@@ -90,6 +90,27 @@ func (f form) grace() (time.Duration, bool) {
 // minuteOf returns the value of a field with a date and time in UTC, rounded down to the minute.
 func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02T15:04") }
 
+// period returns the period of the fields "from" and "to". It sets an error unless it begins before
+// it ends.
+func (f form) period() (from, to time.Time) {
+	from, to = f.moment("from"), f.moment("to")
+	if !to.IsZero() && !from.Before(to) {
+		f.Errors["to"] = "Must be after “Published from”."
+	}
+	return from, to
+}
+
+// filled returns the fields that have a value, out of those named.
+func (f form) filled(names ...string) url.Values {
+	filled := make(url.Values)
+	for _, name := range names {
+		if value := f.Values.Get(name); value != "" {
+			filled.Set(name, value)
+		}
+	}
+	return filled
+}
+
 // moment parses a field with a date and time in UTC, which may be empty.
 func (f form) moment(name string) time.Time {
 	value := f.Values.Get(name)

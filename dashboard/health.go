@@ -15,7 +15,7 @@ const (
 	pageSample = 1000 // on the webhook's own page
 )
 
-// hours is the period of the health.
+// hours is the period of the health. The chart shows it by clock hours, which are one more.
 const hours = 24
 
 // A healthView summarizes the attempts of the last 24 hours at a webhook.
@@ -24,7 +24,7 @@ type healthView struct {
 	Succeeded int
 	Rate      string // of success: "99.2%"
 	State     string // a mark of style.css
-	Median    string
+	Median    string // of the response times; empty: there was no response
 	P95       string
 	Partial   bool  // not all deliveries were read
 	Since     *when // if Partial, the publication time of the oldest delivery read; nil if none was
@@ -39,8 +39,11 @@ func (h healthView) Summary() string {
 	case h.Attempts == 0:
 		return "No attempts in the last 24 hours"
 	}
-	return fmt.Sprintf("%s of %s in the last 24 hours succeeded; the median took %s",
-		h.Rate, count(h.Attempts, "attempt"), h.Median)
+	text := fmt.Sprintf("%s of %s in the last 24 hours succeeded", h.Rate, count(h.Attempts, "attempt"))
+	if h.Median != "" {
+		text += "; the median response took " + h.Median
+	}
+	return text
 }
 
 // health computes the health of a webhook from up to most deliveries.
@@ -53,32 +56,40 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 	}
 	var (
 		view  healthView
-		each  [hours]hour
-		times []time.Duration
+		each  [hours + 1]hour
+		first = from.Truncate(time.Hour)
+		times []time.Duration // of responses
 	)
 	for _, delivery := range deliveries {
 		for _, attempt := range delivery.Attempts {
-			at := int(attempt.StartedAt.Sub(from) / time.Hour)
-			if at < 0 || at >= hours || attempt.Class == webhooks.ClassExpired {
+			at := int(attempt.StartedAt.Sub(first) / time.Hour)
+			if attempt.StartedAt.Before(from) || at >= len(each) || attempt.Class == webhooks.ClassExpired {
 				continue
 			}
-			times = append(times, attempt.Duration)
-			each[at].times = append(each[at].times, attempt.Duration)
+			view.Attempts++
+			each[at].attempts++
 			if attempt.Class == "" {
 				view.Succeeded++
 				each[at].succeeded++
+			}
+			// The time of a refused connection, for example, says nothing about responses.
+			if attempt.Status != 0 || attempt.Class == webhooks.ClassTimeout {
+				times = append(times, attempt.Duration)
+				each[at].times = append(each[at].times, attempt.Duration)
 			}
 		}
 	}
 	if view.Partial = partial; partial && len(deliveries) > 0 {
 		view.Since = p.when(deliveries[len(deliveries)-1].PublishedAt)
 	}
-	view.Chart = draw(&each)
-	if view.Attempts = len(times); view.Attempts == 0 {
+	view.Chart = draw(first, each[:])
+	if view.Attempts == 0 {
 		return view, nil
 	}
-	slices.Sort(times)
-	view.Median, view.P95 = took(quantile(times, 50)), took(quantile(times, 95))
+	if len(times) > 0 {
+		slices.Sort(times)
+		view.Median, view.P95 = took(quantile(times, 50)), took(quantile(times, 95))
+	}
 	rate := float64(view.Succeeded) / float64(view.Attempts)
 	view.Rate = percent(view.Succeeded, view.Attempts)
 	switch {
@@ -131,25 +142,35 @@ func quantile(sorted []time.Duration, percentile int) time.Duration {
 
 // An hour has the attempts of one hour.
 type hour struct {
+	attempts  int
 	succeeded int
-	times     []time.Duration // of all attempts
+	times     []time.Duration // of responses
 }
 
 // The dimensions of a chart, in its own units.
 const (
 	barWidth    = 8
 	barGap      = 2
-	chartWidth  = hours * (barWidth + barGap)
 	chartHeight = 48
+	tickHours   = 6
 )
 
-// A chart shows, for each of the last 24 hours with the latest at the right, how many
-// attempts succeeded and failed, and their median time as a line.
+// A chart shows, for each clock hour with the latest at the right, how many attempts succeeded and
+// failed, and the median response time as a line.
 type chart struct {
 	Width, Height int
 	Bars          []bar
-	Lines         []string // points of each run of hours with attempts
-	Longest       string   // the time at the top of the chart
+	Lines         []string // points of each run of hours with responses
+	Most          int      // number of attempts at the top of the chart
+	Longest       string   // response time at the top of the chart; empty: there is no line
+	Ticks         []tick
+}
+
+// A tick labels the beginning of an hour.
+type tick struct {
+	Percent int    // of the width
+	ISO     string // for scripts, which show it in the reader's zone
+	Label   string // in UTC
 }
 
 // A bar is an hour. Succeeded is drawn below Failed.
@@ -159,36 +180,39 @@ type bar struct {
 	FailedY, Failed       int
 }
 
-func draw(each *[hours]hour) chart {
-	c := chart{Width: chartWidth, Height: chartHeight}
-	most, longest := 0, time.Duration(0)
-	var medians [hours]time.Duration
+// draw draws hours, the first of which begins at first.
+func draw(first time.Time, each []hour) chart {
+	c := chart{Width: len(each) * (barWidth + barGap), Height: chartHeight}
+	longest := time.Duration(0)
+	medians := make([]time.Duration, len(each))
 	for i := range each {
-		most = max(most, len(each[i].times))
+		if at := first.UTC().Add(time.Duration(i) * time.Hour); at.Hour()%tickHours == 0 {
+			c.Ticks = append(c.Ticks, tick{100 * i / len(each), at.Format(time.RFC3339), at.Format("15:04")})
+		}
+		c.Most = max(c.Most, each[i].attempts)
 		if len(each[i].times) > 0 {
 			slices.Sort(each[i].times)
 			medians[i] = quantile(each[i].times, 50)
 			longest = max(longest, medians[i])
 		}
 	}
-	if most == 0 {
-		return c
-	}
-	c.Longest = took(longest)
 	var line []string
 	for i, h := range each {
-		x, all := i*(barWidth+barGap), len(h.times)
-		if all == 0 {
+		x := i * (barWidth + barGap)
+		if h.attempts > 0 {
+			failed := scale(h.attempts-h.succeeded, c.Most)
+			succeeded := scale(h.succeeded, c.Most)
+			c.Bars = append(c.Bars, bar{
+				X: x, Width: barWidth,
+				SucceededY: chartHeight - succeeded, Succeeded: succeeded,
+				FailedY: max(chartHeight-succeeded-failed, 0), Failed: failed,
+			})
+		}
+		if len(h.times) == 0 {
 			c.Lines, line = appendLine(c.Lines, line), nil
 			continue
 		}
-		failed := scale(all-h.succeeded, most)
-		succeeded := scale(h.succeeded, most)
-		c.Bars = append(c.Bars, bar{
-			X: x, Width: barWidth,
-			SucceededY: chartHeight - succeeded, Succeeded: succeeded,
-			FailedY: max(chartHeight-succeeded-failed, 0), Failed: failed,
-		})
+		c.Longest = took(longest)
 		y := chartHeight - 2 - int(float64(medians[i])/float64(max(longest, 1))*(chartHeight-4))
 		line = append(line, fmt.Sprintf("%d,%d", x+barWidth/2, y))
 	}

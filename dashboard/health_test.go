@@ -8,6 +8,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
+// The time until a connection is refused must not count as a response time.
+func TestHealth_NoResponse_HasNoResponseTime(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	r.Close()
+	s.publish(w.ID, "evt_1")
+	s.get("webhooks").says("0% of 1 attempt").hides("median")
+	s.get("webhooks/"+w.ID).says("Success rate 0%", "Response time –", "Attempts per hour").hides("median")
+}
+
 func TestHealth_ManyDeliveries_UsesALimitedNumberAndSaysSo(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})

@@ -43,15 +43,13 @@ func (p *pages) recoveryForm(c *call, f form, status int) (answer, error) {
 
 func (p *pages) startRecovery(c *call) (answer, error) {
 	f := newForm(c.PostForm)
-	params := webhooks.RecoverParams{From: f.moment("from"), To: f.moment("to")}
+	var params webhooks.RecoverParams
+	params.From, params.To = f.period()
 	for _, state := range f.Values["state"] {
 		params.States = append(params.States, webhooks.DeliveryState(state))
 	}
 	if len(params.States) == 0 {
 		f.Errors["state"] = "Select at least one."
-	}
-	if !params.To.IsZero() && !params.From.Before(params.To) {
-		f.Errors["to"] = "Must be after “Published from”."
 	}
 	if len(f.Errors) > 0 {
 		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)

@@ -19,7 +19,7 @@ var templateFiles embed.FS
 var functions = template.FuncMap{
 	"asset":  func(name string) string { return assetNames[name] },
 	"field":  func(name string, f form) fieldView { return fieldView{name, f.Values.Get(name), f.Errors[name]} },
-	"in":     func(root string, list []deliveryView) any { return deliveriesView{root, list} },
+	"in":     func(page layoutView, list []deliveryView, mode string) any { return deliveriesView{page, list, mode} },
 	"graces": func(label string, view rotationView) any { return gracesView{label, view.Form, graces} },
 	"more":   func(list []scopeView, shown int) int { return len(list) - shown },
 	"count":  count,
@@ -28,8 +28,9 @@ var functions = template.FuncMap{
 
 // A deliveriesView is the view of the table of deliveries.
 type deliveriesView struct {
-	Root       string
+	layoutView
 	Deliveries []deliveryView
+	Mode       string // "select": rows can be selected; "webhooks": of one event; or empty
 }
 
 // A gracesView is the view of the choice of a grace period.
@@ -43,7 +44,7 @@ type gracesView struct {
 var templates = loadTemplates()
 
 func loadTemplates() map[string]*template.Template {
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/event.html"))
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/body.html"))
 	entries, err := templateFiles.ReadDir("templates")
 	if err != nil {
 		panic(err) // impossible: the templates are embedded
@@ -51,7 +52,7 @@ func loadTemplates() map[string]*template.Template {
 	pages := make(map[string]*template.Template)
 	for _, entry := range entries {
 		switch entry.Name() {
-		case "layout.html", "parts.html", "event.html": // in all pages
+		case "layout.html", "parts.html", "body.html": // in all pages
 			continue
 		}
 		page := template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, path.Join("templates", entry.Name())))

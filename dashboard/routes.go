@@ -47,11 +47,15 @@ func (p *pages) mux() *http.ServeMux {
 		{"POST", "webhooks/{id}/delete", auth.DeleteWebhook, p.deleteWebhook},
 
 		{"GET", "webhooks/{id}/deliveries", auth.ReadWebhooks, p.listDeliveries},
+		{"POST", "webhooks/{id}/deliveries", auth.UpdateWebhook, p.resendDeliveries},
 		{"GET", "webhooks/{id}/deliveries/{event}", auth.ReadWebhooks, p.showDelivery},
 		{"POST", "webhooks/{id}/deliveries/{event}", auth.UpdateWebhook, p.redeliver},
 		{"GET", "webhooks/{id}/recover", auth.UpdateWebhook, p.askRecover},
 		{"POST", "webhooks/{id}/recover", auth.UpdateWebhook, p.startRecovery},
 		{"GET", "webhooks/{id}/recoveries/{recovery}", auth.ReadWebhooks, p.showRecovery},
+
+		{"GET", "events", auth.ReadEvents, p.listEvents},
+		{"GET", "events/{event}", auth.ReadEvents, p.showEvent},
 
 		{"GET", "audit-log", auth.ReadAudit, p.showAuditLog},
 		{"POST", "audit-log", auth.ReadAudit, p.filterAuditLog},

@@ -30,8 +30,9 @@ type searchView struct {
 	Webhooks   []webhookView
 	Deliveries []deliveryView
 	Events     []foundEvent // without deliveries
-	Deleted    []pastView   // deletions of keys and webhooks that match
-	Renamed    []pastView   // changes of a name or URL that matched before
+	Types      []eventView
+	Deleted    []pastView // deletions of keys and webhooks that match
+	Renamed    []pastView // changes of a name or URL that matched before
 
 	More                                          bool
 	KeysAfter, HooksAfter, EventsAfter, GoneAfter string
@@ -40,7 +41,7 @@ type searchView struct {
 
 // count returns the number of results.
 func (v *searchView) count() int {
-	return len(v.Keys) + len(v.Webhooks) + len(v.Deliveries) + len(v.Events) + len(v.Deleted) + len(v.Renamed)
+	return len(v.Keys) + len(v.Webhooks) + len(v.Deliveries) + len(v.Events) + len(v.Types) + len(v.Deleted) + len(v.Renamed)
 }
 
 type foundEvent struct {
@@ -119,8 +120,8 @@ func (p *pages) showSearch(c *call) (answer, error) {
 	return p.find(c, text, nil)
 }
 
-// find finds keys by ID, name and hint, webhooks by ID and URL, and events by ID, starting at the
-// positions in from. If there is a single result it redirects to its page.
+// find finds keys by ID, name and hint, webhooks by ID and URL, events by ID, and event types by
+// name and description, starting at the positions in from. If there is a single result it redirects to its page.
 func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	s := &search{pages: p, c: c, text: strings.ToLower(query), from: from, view: searchView{Query: query}}
 	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter, s.view.GoneAfter = done, done, done, done
@@ -132,7 +133,7 @@ func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	for _, part := range []struct {
 		action auth.Action
 		find   func() error
-	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvents}, {auth.ReadAudit, s.findPast}} {
+	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvents}, {auth.ReadEvents, s.findTypes}, {auth.ReadAudit, s.findPast}} {
 		if p.permit(c.Request, part.action) != nil {
 			continue
 		}
@@ -166,6 +167,10 @@ func (s *search) only() string {
 		return "audit-log?target=" + v.Deleted[0].Target
 	case len(v.Renamed) == 1 && all:
 		return "audit-log?target=" + v.Renamed[0].Target
+	case len(v.Types) == 1 && all:
+		return "events?type=" + url.QueryEscape(v.Types[0].Type)
+	case len(v.Events) == 1 && v.Events[0].ID == v.Query && s.permit(s.c.Request, auth.ReadEvents) == nil:
+		return "events/" + url.PathEscape(v.Query)
 	case len(v.Deliveries) == 1 && v.Deliveries[0].EventID == v.Query:
 		return "webhooks/" + v.Deliveries[0].WebhookID + "/deliveries/" + v.Deliveries[0].EventID
 	}
@@ -319,6 +324,16 @@ func (s *search) findEvents() (err error) {
 		return page.Next, len(v.Deliveries)+len(v.Events) >= maxFound, nil
 	})
 	return err
+}
+
+// findTypes finds the declared event types by name and description.
+func (s *search) findTypes() error {
+	for _, t := range s.eventChoices(nil) {
+		if !s.from.Has("found") && (s.has(t.Type) || s.has(t.Text)) {
+			s.view.Types = append(s.view.Types, t)
+		}
+	}
+	return nil
 }
 
 // findEvent adds an event or its deliveries, and reports whether the event exists.

@@ -71,7 +71,7 @@ func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 	s.search("backup").leadsOn("api-keys/" + key.ID)
 	s.search("laptop").leadsOn(auditLog)
 	other, _ := s.key(alice, "laptop of ann", time.Time{})
-	page := s.search("laptop").want(http.StatusOK).says("laptop of ann").says("Called so before laptop of ben")
+	page := s.search("laptop").want(http.StatusOK).says("laptop of ann").says("Former names laptop of ben")
 	page.hides("laptop of mia")
 	if err := s.api.Keys.Delete(t.Context(), alice, key.ID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
 	seen := ""
 	page := s.search("evt_0")
 	for range 60 {
-		if n := strings.Count(page.body, "/deliveries/evt_"); n > 40 {
+		if n := strings.Count(page.body, ">Resend</button>"); n > 40 {
 			t.Fatalf("%d deliveries on a page", n)
 		}
 		seen += page.body

@@ -79,8 +79,10 @@ func TestSearch(t *testing.T) {
 			}
 		}
 	}
-	s.search("evt_unheard").says("Events sent to no webhook", "Bandwidth limit reached")
-	s.search("evt_un").says("evt_unheard")
+	s.search("evt_unheard").leadsOn("events/evt_unheard")
+	s.search("bandwidth.limit_reached").leadsOn("events?type=bandwidth.limit_reached")
+	s.search("limit").says("Event types", "Bandwidth limit reached bandwidth.limit_reached", "Transaction limit reached")
+	s.search("evt_un").says("Events sent to no webhook", "Bandwidth limit reached", "evt_unheard")
 	for _, nothing := range []string{"<script>", "evt_none", "key_01ZZZZZZZZZZZZZZZZZZZZZZZZ", "wh_01ZZZZZZZZZZZZZZZZZZZZZZZZ", "\x00", strings.Repeat("a", 300)} {
 		s.search(nothing).want(http.StatusOK).hides("<script>", "Nightly", "a.example")
 	}

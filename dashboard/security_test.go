@@ -43,6 +43,8 @@ func steps(key, webhook, event, recovery string) []struct{ method, path string }
 		{"GET", "webhooks/" + webhook + "/deliveries"},
 		{"GET", "webhooks/" + webhook + "/deliveries/" + event},
 		{"POST", "webhooks/" + webhook + "/deliveries/" + event},
+		{"POST", "webhooks/" + webhook + "/deliveries"},
+		{"GET", "events/" + event},
 		{"GET", "webhooks/" + webhook + "/recover"},
 		{"POST", "webhooks/" + webhook + "/recover"},
 		{"GET", "webhooks/" + webhook + "/recoveries/" + recovery},
@@ -55,7 +57,7 @@ func steps(key, webhook, event, recovery string) []struct{ method, path string }
 func allFields() url.Values {
 	return url.Values{
 		"name": {"stolen"}, "scopes": {"files:read"}, "expiry": {"never"}, "grace": {"0s"}, "version": {"x"}, "to": {"off"},
-		"url": {"https://example.com/stolen"}, "events": {"balance.low"}, "state": {"dead"},
+		"url": {"https://example.com/stolen"}, "events": {"balance.low"}, "state": {"dead"}, "event": {"evt_1"},
 	}
 }
 
@@ -71,7 +73,7 @@ func TestNoAccount(t *testing.T) {
 	}
 	paths := []struct{ method, path string }{
 		{"GET", ""}, {"GET", "api-keys"}, {"GET", "api-keys/new"}, {"POST", "api-keys/new"}, {"GET", "webhooks"},
-		{"GET", "webhooks/new"}, {"POST", "webhooks/new"}, {"GET", "nothing"}, {"DELETE", "api-keys"},
+		{"GET", "webhooks/new"}, {"POST", "webhooks/new"}, {"GET", "events"}, {"GET", "nothing"}, {"DELETE", "api-keys"},
 	}
 	paths = append(paths, steps("key_1", "wh_1", "evt_1", "rec_1")...)
 	for name, account := range map[string]func(*http.Request) (string, error){

@@ -18,7 +18,7 @@ var errMayNot = errors.New("the user may not do this")
 type mayView struct {
 	ReadKeys, CreateKey, UpdateKey, RotateKey, DeleteKey      bool
 	ReadWebhooks, CreateWebhook, UpdateWebhook, DeleteWebhook bool
-	ReadAudit                                                 bool
+	ReadEvents, ReadAudit                                     bool
 }
 
 // viewMay returns the permissions of a request's user.
@@ -29,7 +29,7 @@ func (p *pages) viewMay(r *http.Request) mayView {
 		RotateKey: may(auth.RotateKey), DeleteKey: may(auth.DeleteKey),
 		ReadWebhooks: may(auth.ReadWebhooks), CreateWebhook: may(auth.CreateWebhook),
 		UpdateWebhook: may(auth.UpdateWebhook), DeleteWebhook: may(auth.DeleteWebhook),
-		ReadAudit: may(auth.ReadAudit),
+		ReadEvents: may(auth.ReadEvents), ReadAudit: may(auth.ReadAudit),
 	}
 }
 

@@ -22,7 +22,7 @@ type webhookView struct {
 	State     string // a mark of style.css
 	StateText string
 	Reason    []sentenceView // why it is off, or when it will be turned off because it fails
-	Down      bool           // the endpoint is not responding, so it gets one attempt at a time
+	Down      bool           // the endpoint gets one attempt at a time until one succeeds
 	Threshold string         // in SUI; empty: none
 	Created   *when
 	Version   string
@@ -79,7 +79,7 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 }
 
 // viewCurrent returns the view of a webhook and its figures. The view includes the delivery state,
-// for example that the endpoint does not respond.
+// for example that the endpoint gets one attempt at a time.
 func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks.WebhookStats, error) {
 	view := p.viewWebhook(w)
 	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, w.ID)
@@ -87,9 +87,8 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 		return view, stats, err
 	}
 	if view.Down = stats.LimiterState.Open; view.Down {
-		view.State, view.StateText = "bad", "Not responding"
-		view.Reason = nil
-		view.because("The endpoint is not responding. We retry one event at a time until it does.", nil, "")
+		view.State, view.StateText = "bad", "Failing"
+		view.because("We send one event at a time until one arrives.", nil, "")
 	}
 	switch off := stats.TurnsOffAt; {
 	case off.IsZero():
@@ -180,7 +179,8 @@ type webhookPageView struct {
 	Pending    int
 	OldestDue  string         // waiting time of the oldest due delivery
 	Failures   []deliveryView // of recent days
-	Deliveries []deliveryView
+	Deliveries []deliveryView // without Failures
+	Quiet      bool           // no event for the webhook was published in the last 24 hours
 	Test       *testView
 	Skipped    *skippedView // nil: no skipped events are known
 }
@@ -231,7 +231,7 @@ type testView struct {
 func (p *pages) showWebhook(c *call) (answer, error) { return p.webhookPage(c, nil) }
 
 // Limits of a webhook's page, which shows the latest failures of recent days, if any, and then the
-// latest deliveries.
+// latest other deliveries.
 const (
 	latest = 5
 	recent = 7 * 24 * time.Hour
@@ -246,11 +246,20 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Limit: latest})
+	failed, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{
+		Failed: true, States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Pending}, From: p.now().Add(-recent), Limit: latest,
+	})
 	if err != nil {
 		return answer{}, err
 	}
-	failed, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Failed: true, From: p.now().Add(-recent), Limit: latest})
+	page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Limit: len(failed.Deliveries) + latest})
+	if err != nil {
+		return answer{}, err
+	}
+	others := slices.DeleteFunc(page.Deliveries, func(d webhooks.Delivery) bool {
+		return slices.ContainsFunc(failed.Deliveries, func(f webhooks.Delivery) bool { return f.EventID == d.EventID })
+	})
+	events, err := p.webhooks.ListEvents(c.Context(), c.account, webhooks.EventQuery{Types: webhook.Events, From: p.now().Add(-hours * time.Hour), Limit: 1})
 	if err != nil {
 		return answer{}, err
 	}
@@ -261,7 +270,8 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	view := webhookPageView{
 		Webhook: shown, Health: health, Pending: stats.Pending, Test: test,
 		Failures:   p.viewDeliveries(failed.Deliveries),
-		Deliveries: p.viewDeliveries(page.Deliveries),
+		Deliveries: p.viewDeliveries(others[:min(latest, len(others))]),
+		Quiet:      len(events.Events) == 0 && events.Next == "",
 	}
 	off := webhook.OffAt
 	if webhook.Active {

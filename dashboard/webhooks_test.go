@@ -125,7 +125,7 @@ func TestReleaseWebhook(t *testing.T) {
 	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	s.follow(s.post(path+"/deliveries/evt_1", nil)).says("when the webhook is released")
+	s.follow(s.post(path+"/deliveries/evt_1", nil)).says("Queued until the webhook is released.")
 	held := s.get(path).want(http.StatusOK).says("On hold", "Release").hides("Send test event")
 	s.account = bob
 	s.post(path+"/release", nil).want(http.StatusNotFound)
@@ -216,8 +216,8 @@ func TestFailingWebhook(t *testing.T) {
 		s.publish(w.ID, fmt.Sprintf("evt_%d", i))
 	}
 	off := s.webhook(w.ID).FailingSince.Add(5 * 24 * time.Hour).UTC().Format("2 Jan 2006, 15:04 UTC")
-	s.get("webhooks").says("Not responding", "Will be turned off on "+off).hides(">On<")
-	s.get("webhooks/"+w.ID).says("Not responding", "We retry one event at a time", "Will be turned off on "+off).hides(">On<")
+	s.get("webhooks").says("Failing", "Will be turned off on "+off).hides(">On<")
+	s.get("webhooks/"+w.ID).says("Failing", "Every attempt has failed since", "We send one event at a time", "Will be turned off on "+off).hides(">On<")
 }
 
 func (s *site) stats(webhook string) webhooks.WebhookStats {

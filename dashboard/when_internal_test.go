@@ -37,6 +37,7 @@ func TestTook(t *testing.T) {
 	tests := map[time.Duration]string{
 		0: "0.00 ms", 456 * time.Microsecond: "0.46 ms", 9870 * time.Microsecond: "9.9 ms",
 		12345 * time.Microsecond: "12 ms", 999 * time.Millisecond: "999 ms", 15 * time.Second: "15.0 s",
+		931500 * time.Millisecond: "15 min 31 s", 2*time.Hour + 5*time.Minute + time.Second: "2 h 5 min", 50*time.Hour + 59*time.Minute: "2 d 2 h",
 	}
 	for d, want := range tests {
 		if got := took(d); got != want {

@@ -19,16 +19,18 @@ addEventListener("pagehide", () => {
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = false;
+  const label = button.textContent;
   button.addEventListener("click", async () => {
     const source = document.getElementById(button.dataset.copy);
     try {
       await navigator.clipboard.writeText(source.textContent);
     } catch { // not over plain http
+      source.closest("details")?.setAttribute("open", "");
       getSelection().selectAllChildren(source);
       document.execCommand("copy");
     }
     button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    setTimeout(() => { button.textContent = label; }, 2000);
   });
 }
 
@@ -55,6 +57,13 @@ addEventListener("pageshow", (event) => {
 
 document.querySelector("[aria-invalid=true]")?.focus();
 
+for (const all of document.querySelectorAll("[data-all]")) {
+  all.parentElement.hidden = false;
+  all.addEventListener("change", () => {
+    for (const box of document.querySelectorAll("input[name=event]")) box.checked = all.checked;
+  });
+}
+
 // Times are shown in the reader's zone, and in UTC on hover. Relative ones stay.
 function localize(root) {
   const date = { day: "numeric", month: "short", year: "numeric" };
@@ -64,6 +73,9 @@ function localize(root) {
     const show = (options) => new Date(time.dateTime).toLocaleString("en-GB", options);
     time.title = show({ ...second, timeZone: "UTC" });
     time.textContent = show([date, minute, second][time.textContent.split(":").length - 1]);
+  }
+  for (const hour of root.querySelectorAll("[data-hour]")) {
+    hour.textContent = new Date(hour.dataset.hour).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   }
   return root;
 }

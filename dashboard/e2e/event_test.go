@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
 	"net/http"
 	"testing"
@@ -28,14 +30,21 @@ func TestEvent(t *testing.T) {
 		}
 		copied := func(when string) {
 			t.Helper()
-			w.click("Copy")
+			w.click("Copy raw")
 			w.see("Copied")
 			if got := eval[string](w, `navigator.clipboard.readText()`); got != string(sent) {
 				t.Errorf("%s: copied %q, want %q", when, got, sent)
 			}
 		}
 		w.visit("webhooks/" + webhook.ID + "/deliveries/" + id)
-		w.see("Body, exactly as signed and sent", "Stored until", "Failed")
+		w.see("Exactly as signed", "Stored until", "Failed")
+		var formatted bytes.Buffer
+		if err := json.Indent(&formatted, sent, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		if got := eval[string](w, `document.querySelector("pre").textContent`); got != formatted.String() {
+			t.Errorf("the page shows %q, want %q", got, formatted.String())
+		}
 		copied("at first")
 		eval[bool](w, `document.querySelectorAll("details").forEach((details) => { details.open = true; }), true`)
 		w.see("How to verify it", "Webhook-Id.Webhook-Timestamp.body", "Signatures are not stored", id+".")
@@ -53,5 +62,5 @@ func TestEvent(t *testing.T) {
 	}
 	w.withoutScripts()
 	w.again("reload")
-	w.see("Body, exactly as signed and sent", "UTC")
+	w.see("Exactly as signed", "UTC")
 }

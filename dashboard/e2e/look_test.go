@@ -41,7 +41,7 @@ func (s *story) views() []view {
 		{name: "webhook-new", path: "webhooks/new"},
 		{name: "webhook", path: webhook},
 		{name: "webhook-down", path: "webhooks/" + s.down.ID, more: func(w *window) {
-			w.see("Not responding", "Will be turned off on")
+			w.see("Failing", "Will be turned off on")
 		}},
 		{name: "webhook-test", path: webhook, more: func(w *window) {
 			w.click("Send test event")
@@ -53,6 +53,10 @@ func (s *story) views() []view {
 		{name: "webhook-delete", path: webhook + "/delete"},
 		{name: "deliveries", path: webhook + "/deliveries"},
 		{name: "deliveries-refused", path: webhook + "/deliveries?from=2026-01-02T00:00&to=2026-01-01T00:00"},
+		{name: "deliveries-resent", path: webhook + "/deliveries", more: func(w *window) {
+			w.click("Resend selected")
+			w.see("Nothing was resent.")
+		}},
 		{name: "deliveries-none", path: webhook + "/deliveries?state=skipped"},
 		{name: "delivery", path: webhook + "/deliveries/" + s.dead},
 		{name: "recover", path: webhook + "/recover"},
@@ -60,11 +64,15 @@ func (s *story) views() []view {
 			w.click("Resend events")
 			w.see("Done")
 		}},
+		{name: "events", path: "events", more: func(w *window) { w.see("2 webhooks") }},
+		{name: "events-none", path: "events?type=balance.low&to=2020-01-01T00:00", more: func(w *window) { w.see("No matching events") }},
+		{name: "event", path: "events/" + s.dead},
 		{name: "audit-log", path: "audit-log", more: func(w *window) { w.see("Key rotated", "Webhook created") }},
 		{name: "audit-log-key", path: "audit-log?target=" + s.key.ID, more: func(w *window) { w.see("Key rotated", "CI deploy") }},
 		{name: "audit-log-webhook", path: "audit-log?target=" + s.webhook.ID},
 		{name: "search", path: "search?q=o", more: func(w *window) { w.see("Results for", "CI deploy", "/storage/events") }},
 		{name: "search-event", path: "search?q=" + s.dead[:12], more: func(w *window) { w.see("Bandwidth limit reached") }},
+		{name: "search-types", path: "search?q=limit", more: func(w *window) { w.see("Event types", "bandwidth.limit_reached") }},
 		{name: "search-none", path: "search?q=zzz", more: func(w *window) { w.see("No matches") }},
 		{name: "search-empty", path: "search"},
 		{name: "nothing", path: "nothing"},
@@ -87,10 +95,15 @@ func TestLook(t *testing.T) {
 					if view.more != nil {
 						view.more(w)
 					}
-					if over := eval[float64](w, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-						t.Errorf("%s is %v pixels too wide", view.name, over)
-					}
+					w.fits(view.name)
 					w.axe(view.name)
+					if width > 1000 && !dark { // sizes between the two
+						for _, between := range []int64{390, 768} {
+							w.size(between, 800)
+							w.fits(view.name)
+						}
+						w.size(width, 800)
+					}
 					if *pictures != "" {
 						w.picture(filepath.Join(*pictures, fmt.Sprintf("%s-dark=%v-%d.png", view.name, dark, width)))
 					}
@@ -100,7 +113,7 @@ func TestLook(t *testing.T) {
 	}
 	empty := newSite(t)
 	w := empty.open(t)
-	for _, path := range []string{"api-keys", "webhooks", "audit-log"} {
+	for _, path := range []string{"api-keys", "webhooks", "events", "audit-log"} {
 		w.visit(path)
 		w.see("yet")
 		w.axe("empty " + path)
@@ -136,6 +149,18 @@ func TestAuditLogLayout(t *testing.T) {
 	w.visit("audit-log")
 	if gap := eval[float64](w, `document.querySelector(".search input").getBoundingClientRect().top - document.querySelector(".top nav").getBoundingClientRect().bottom`); gap < 8 {
 		t.Errorf("the search field is %v pixels below the tabs", gap)
+	}
+}
+
+// fits fails the test if the page is wider than the window, or a cell's text leaves its cell.
+func (w *window) fits(name string) {
+	w.Helper()
+	width := eval[int](w, `innerWidth`)
+	if over := eval[float64](w, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+		w.Errorf("%s is %v pixels too wide at %d", name, over, width)
+	}
+	if cells := eval[[]string](w, `[...document.querySelectorAll("td, .figures dd")].filter((cell) => cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.innerText)`); len(cells) > 0 {
+		w.Errorf("%s at %d: cells overflow: %q", name, width, cells)
 	}
 }
 

@@ -30,6 +30,7 @@ func TestScreenshots(t *testing.T) {
 		{"webhook", "webhook", false, 1180},
 		{"webhook-phone", "webhook", true, 390},
 		{"delivery", "delivery", false, 1180},
+		{"events", "events", false, 1180},
 		{"key-made", "key-made", false, 1180},
 	} {
 		w := s.open(t)

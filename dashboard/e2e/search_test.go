@@ -37,6 +37,12 @@ func TestSearchAndHistory(t *testing.T) {
 		w.see("Key created", "127.0.0.1")
 		look(event)
 		w.at("webhooks/" + webhook.ID + "/deliveries/" + event)
+		look("balance.low")
+		w.at("events?type=balance.low")
+		w.see(event, "1 webhook", "1 delivered")
+		w.click("Low balance")
+		w.at("events/" + event)
+		w.see(s.receiver.URL+"/hooks", "Delivered")
 		look(token)
 		w.at("api-keys/" + key) // by its hint
 		w.gone(token)

@@ -62,6 +62,14 @@ func TestTimes(t *testing.T) {
 		t.Errorf("after a reload it shows %s", shown)
 	}
 
+	// So are the hours of the chart.
+	hours := `[...document.querySelectorAll(".hours text")].map((hour) => hour.textContent.slice(-3)).join("")`
+	w.visit("webhooks/" + webhook.ID)
+	w.see("hours (your time)")
+	if got := eval[string](w, hours); strings.Trim(got, ":30") != "" || got == "" {
+		t.Errorf("the hours of the chart end in %s, want :30 each", got)
+	}
+
 	bare := s.open(t)
 	bare.zone("Asia/Kolkata")
 	bare.withoutScripts()
@@ -69,6 +77,11 @@ func TestTimes(t *testing.T) {
 	bare.see("Published " + inUTC)
 	bare.visit(path)
 	bare.see("Published from (UTC)")
+	bare.visit("webhooks/" + webhook.ID)
+	bare.see("hours (UTC)")
+	if got := eval[string](bare, hours); strings.Trim(got, ":0") != "" || got == "" {
+		t.Errorf("the hours of the chart end in %s, want :00 each", got)
+	}
 }
 
 // When parts of a page are reloaded, its times must stay in the reader's zone. This must not count

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -117,6 +119,53 @@ func TestWebhooks(t *testing.T) {
 	w.see("Delete this webhook?", s.receiver.URL+"/hooks")
 	w.click("Delete webhook")
 	w.see("Webhook deleted", "No webhooks yet")
+}
+
+// Rows of the list are resent alone and together, also without scripts.
+func TestResend(t *testing.T) {
+	for _, scripts := range []bool{true, false} {
+		t.Run(fmt.Sprintf("scripts=%v", scripts), func(t *testing.T) {
+			s := newSite(t)
+			webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
+			s.receiver.answer(http.StatusServiceUnavailable, "", 0)
+			dead := s.publish(low, low, low, low)
+			s.receiver.answer(http.StatusOK, "", 0)
+			w := s.open(t)
+			if !scripts {
+				w.withoutScripts()
+			}
+			list := "webhooks/" + webhook.ID + "/deliveries?state=dead"
+			rows := func() int { return eval[int](w, `document.querySelectorAll("tbody tr").length`) }
+			w.visit(list)
+			w.click("Resend " + dead[0])
+			w.see("Queued to be sent again.")
+			s.settled(dead[0])
+			w.visit(list)
+			if n := rows(); n != 3 {
+				t.Errorf("%d rows are left, want 3", n)
+			}
+			w.check("event", dead[1])
+			w.check("event", dead[2])
+			w.click("Resend selected")
+			w.see("Queued to be sent again.", dead[3])
+			s.settled(dead[1])
+			s.settled(dead[2])
+			w.visit(list)
+			if n := rows(); n != 1 {
+				t.Errorf("%d rows are left, want 1", n)
+			}
+			if scripts {
+				w.run(chromedp.Click(chromedp.CSS("[data-all]")))
+			} else {
+				w.check("event", dead[3])
+			}
+			w.click("Resend selected")
+			w.see("Queued to be sent again.")
+			s.settled(dead[3])
+			w.visit(list)
+			w.see("No matching deliveries")
+		})
+	}
 }
 
 // The page must update the progress of a recovery without a click, even, more slowly, without

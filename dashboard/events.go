@@ -1,0 +1,177 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// eventPageSize is the number of events on a page. It is small because the page reads the
+// deliveries of each.
+const eventPageSize = 20
+
+// An eventListView is the view of the list of the account's events.
+type eventListView struct {
+	Form         form // the filters
+	Types        []eventView
+	Filtered     bool
+	Quiet        bool // nothing was published in the last 24 hours
+	Unsubscribed bool // no webhook is subscribed to the type of the filter
+	Events       []listedEvent
+	Query        template.URL // the filters, encoded, for links
+	After        bool
+	Next         string
+}
+
+type listedEvent struct {
+	ID           string
+	Event        eventView
+	Published    *when
+	Webhooks     int // number of webhooks with a delivery
+	States       []stateCount
+	Unsubscribed bool // no webhook is subscribed to the type
+}
+
+// A stateCount is the number of an event's deliveries in one state.
+type stateCount struct{ Text, Mark string }
+
+func (p *pages) listEvents(c *call) (answer, error) {
+	f := newForm(c.URL.Query())
+	query := webhooks.EventQuery{After: c.after(), Limit: eventPageSize}
+	query.From, query.To = f.period()
+	view := eventListView{Form: f, After: query.After != ""}
+	query.Types, view.Types = p.typeFilter(f, p.eventChoices(nil))
+	filters := f.filled("type", "from", "to")
+	view.Query, view.Filtered = template.URL(filters.Encode()), len(filters) > 0
+	a := answer{page: "events", title: "Events", tab: "events"}
+	if len(f.Errors) > 0 {
+		a.status, a.data = http.StatusUnprocessableEntity, view
+		return a, nil
+	}
+	page, err := p.webhooks.ListEvents(c.Context(), c.account, query)
+	if err != nil {
+		return answer{}, err
+	}
+	unsubscribed, err := p.unsubscribed(c)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, event := range page.Events {
+		deliveries, err := p.webhooks.EventDeliveries(c.Context(), c.account, event.ID)
+		if err != nil && !errors.Is(err, apierr.ErrNotFound) { // ErrNotFound: purged meanwhile
+			return answer{}, err
+		}
+		view.Events = append(view.Events, listedEvent{
+			ID: event.ID, Event: p.viewEvent(event.Type), Published: p.when(event.PublishedAt),
+			Webhooks: len(deliveries), States: countStates(deliveries), Unsubscribed: unsubscribed(event.Type),
+		})
+	}
+	view.Next = page.Next
+	if !view.Filtered && !view.After {
+		view.Quiet = page.Next == "" // unless there is an event
+		if len(page.Events) > 0 {
+			view.Quiet = p.now().Sub(page.Events[0].PublishedAt) > hours*time.Hour
+		}
+	}
+	view.Unsubscribed = len(query.Types) > 0 && unsubscribed(query.Types[0])
+	a.data = view
+	return a, nil
+}
+
+// countStates returns the number of deliveries in each state that occurs.
+func countStates(deliveries []webhooks.Delivery) (counts []stateCount) {
+	for _, s := range deliveryStates {
+		n := 0
+		for i := range deliveries {
+			if deliveries[i].State == s.State {
+				n++
+			}
+		}
+		if n > 0 {
+			counts = append(counts, stateCount{fmt.Sprintf("%d %s", n, strings.ToLower(s.Text)), s.Mark})
+		}
+	}
+	return counts
+}
+
+// unsubscribed returns a function that reports whether certainly no webhook of the account is
+// subscribed to a type.
+func (p *pages) unsubscribed(c *call) (func(webhooks.EventType) bool, error) {
+	page, err := p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{Limit: searchedAtOnce})
+	if err != nil {
+		return nil, err
+	}
+	subscribed := make(map[webhooks.EventType]bool)
+	for i := range page.Webhooks {
+		for _, t := range page.Webhooks[i].Events {
+			subscribed[t] = true
+		}
+	}
+	return func(t webhooks.EventType) bool { return page.Next == "" && !subscribed[t] }, nil
+}
+
+// typeFilter returns the event type that the filter selects, if any, and the choices, to which it
+// adds that type.
+func (p *pages) typeFilter(f form, choices []eventView) ([]webhooks.EventType, []eventView) {
+	selected := f.Values.Get("type")
+	if selected == "" || !isID(selected) {
+		return nil, choices
+	}
+	t := webhooks.EventType(selected)
+	for _, choice := range choices {
+		if choice.Type == selected {
+			return []webhooks.EventType{t}, choices
+		}
+	}
+	return []webhooks.EventType{t}, append(choices, p.viewEvent(t))
+}
+
+// An eventPageView is the view of the page of an event.
+type eventPageView struct {
+	ID           string
+	Event        eventView
+	Published    *when
+	Unsubscribed bool
+	Deliveries   []deliveryView
+	Body         *eventBodyView
+}
+
+func (p *pages) showEvent(c *call) (answer, error) {
+	event, err := p.webhooks.Event(c.Context(), c.account, c.PathValue("event"))
+	if err != nil {
+		return answer{}, err
+	}
+	deliveries, err := p.webhooks.EventDeliveries(c.Context(), c.account, event.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	published := event.Timestamp
+	if len(deliveries) > 0 {
+		published = deliveries[0].PublishedAt
+	}
+	view := eventPageView{ID: event.ID, Event: p.viewEvent(event.Type), Published: p.when(published), Deliveries: p.viewDeliveries(deliveries)}
+	for i := range view.Deliveries {
+		d := &view.Deliveries[i]
+		webhook, err := p.webhooks.Get(c.Context(), c.account, d.WebhookID)
+		if d.To = webhook.URL; errors.Is(err, apierr.ErrNotFound) {
+			d.Gone = true
+		} else if err != nil {
+			return answer{}, err
+		}
+	}
+	if view.Body, err = p.viewEventBody(c, event.ID, published); err != nil {
+		return answer{}, err
+	}
+	unsubscribed, err := p.unsubscribed(c)
+	if err != nil {
+		return answer{}, err
+	}
+	view.Unsubscribed = unsubscribed(event.Type)
+	return answer{page: "event", title: "Event " + event.ID, tab: "events", data: view}, nil
+}
