@@ -176,7 +176,7 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 		store.next(t)
 		stop()
 	}
-	limit := time.After(5 * time.Second)
+	limit := time.After(time.Minute)
 	for runtime.NumGoroutine() > before {
 		select {
 		case <-limit:

@@ -43,7 +43,7 @@ func TestServe(t *testing.T) {
 	go func() { ended <- run(ctx, out, true) }()
 
 	script := ""
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(script, "-X DELETE"); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(script, "-X DELETE"); {
 		if time.Now().After(deadline) {
 			t.Fatalf("no curl lines in:\n%s", out)
 		}

@@ -31,7 +31,7 @@ func recorded(t *testing.T, s *engine) *storetest.Recorder {
 // awaitReports waits until n reports of the method have been made.
 func awaitReports(t *testing.T, r *storetest.Recorder, method string, n int) (list []storetest.Report) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := r.Wait(ctx, func(reports []storetest.Report) bool {
 		list = nil

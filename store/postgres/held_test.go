@@ -70,14 +70,14 @@ func publishHeld(t *testing.T, together bool) {
 	var longest time.Duration
 	for i := range 20 {
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		if _, err := enqueue(ctx, fmt.Sprint("free_", i)); err != nil {
 			t.Errorf("Enqueue of another = %v after %v", err, time.Since(begun))
 		}
 		cancel()
 		longest = max(longest, time.Since(begun))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := s.WebhookByID(ctx, "acct", "wh"); err != nil {
 		t.Errorf("WebhookByID = %v", err)

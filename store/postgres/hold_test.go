@@ -52,7 +52,7 @@ func TestHoldAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	var claimed int
-	for end := time.Now().Add(10 * time.Second); claimed < 2 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); claimed < 2 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 		if err != nil {
 			t.Fatal(err)

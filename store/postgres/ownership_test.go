@@ -294,7 +294,7 @@ func TestNodesBalance(t *testing.T) {
 			t.Fatal("a node that has joined is none")
 		}
 		nodes = append(nodes, n)
-		if took := a.awaitBalance(t, nodes...); took > 3*time.Second {
+		if took := a.awaitBalance(t, nodes...); took > 10*time.Second {
 			t.Errorf("%d nodes were balanced after %v", len(nodes), took)
 		} else {
 			t.Logf("%d nodes were balanced after %v", len(nodes), took)
@@ -315,7 +315,7 @@ func TestNodesBalance(t *testing.T) {
 	for len(nodes) > 1 {
 		nodes[0].close()
 		nodes = nodes[1:]
-		if took := a.awaitBalance(t, nodes...); took > time.Second {
+		if took := a.awaitBalance(t, nodes...); took >= testLasts { // a dead node keeps its shards for so long
 			t.Errorf("%d nodes were balanced %v after another ended", len(nodes), took)
 		} else {
 			t.Logf("%d nodes were balanced %v after another ended", len(nodes), took)
@@ -511,7 +511,7 @@ func TestJoin_TrimIsBlocked_DoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := a.on(t, a.open(t), time.Hour)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := n.Join(ctx); err != nil {
 		t.Errorf("Join = %v, want nil", err)
@@ -530,7 +530,7 @@ func TestLeavingShards(t *testing.T) {
 		one.busy[2*shard] = 1
 	}
 	two.join()
-	if took := a.awaitBalance(t, one, two); took > time.Second {
+	if took := a.awaitBalance(t, one, two); took >= 2*time.Second { // shards with work wait for so long
 		t.Errorf("shards without work moved after %v", took)
 	}
 	for _, shard := range one.served() {
@@ -584,7 +584,7 @@ func TestLeavingBesideSettlements(t *testing.T) {
 		})
 	}
 	two.join()
-	if took := a.awaitBalance(t, one, two); took > 2*time.Second {
+	if took := a.awaitBalance(t, one, two); took > 10*time.Second {
 		t.Errorf("shards moved after %v", took)
 	}
 	cancel()
@@ -625,7 +625,7 @@ func TestNodeIsCutOff(t *testing.T) {
 	w.cutAfter(0)
 	w.cut()
 	eventually(t, "it is cut off", func() bool { return cut.Node() == 0 })
-	if took := time.Since(begun); took > testLasts+testLasts/10 {
+	if took := time.Since(begun); took > testLasts+time.Second {
 		t.Errorf("it knew after %v", took)
 	}
 	a.awaitBalance(t, other) // the other node then serves all shards
@@ -652,7 +652,7 @@ func TestClosingANodeThatIsCutOff(t *testing.T) {
 	w.cut()
 	begun := time.Now()
 	n.close()
-	if took := time.Since(begun); took > testLasts {
+	if took := time.Since(begun); took > 2*testLasts {
 		t.Errorf("Close took %v", took)
 	}
 }

@@ -153,7 +153,7 @@ func TestDeliver_AnotherNodePublishes_IsNotified(t *testing.T) {
 	if _, err := b.Enqueue(t.Context(), driver.EncodedEvent{ID: "event", Account: "acct", Type: alerts.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if tasks, err := storetest.WorkerOf(a).Await(ctx, 1); err != nil || len(tasks) != 1 {
 		t.Errorf("%d tasks, %v after another node published; want 1", len(tasks), err)
@@ -178,7 +178,7 @@ func TestPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Published("acct")
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		tasks, err := storetest.WorkerOf(owner).Await(ctx, 9)
 		cancel()
 		if err != nil || len(tasks) != 1 || tasks[0].Event.ID != name {

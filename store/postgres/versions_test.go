@@ -131,7 +131,7 @@ func TestMigrateWaitsBriefly(t *testing.T) {
 		}
 		return waits
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the long transaction outlasts the context
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the long transaction outlasts the context
 	defer cancel()
 	if _, err := s.KeyByHash(ctx, keyNo(1).Hash); err != nil {
 		t.Errorf("KeyByHash while a migration waits = %v", err)
