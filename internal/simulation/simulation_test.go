@@ -20,8 +20,8 @@ var (
 // slowdown is the approximate factor by which the race detector slows a seed down.
 var slowdown = 1
 
-// wanted returns the number of seeds to run.
-func wanted() int { return cmp.Or(*seeds, 20/slowdown) }
+// wanted returns the number of seeds to run. CI runs 100, which takes minutes.
+func wanted() int { return cmp.Or(*seeds, max(2, 8/slowdown)) }
 
 // TestMemory runs the simulation on the memory store, which outlives its hosts.
 func TestMemory(t *testing.T) { simulate(t, false, wanted()) }
