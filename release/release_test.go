@@ -3,6 +3,7 @@
 package release_test
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,12 +19,15 @@ const (
 	prom     = root + "/promstorage"
 )
 
+// builds has the tests run that compile a whole release, which takes minutes. CI sets it.
+var builds = flag.Bool("release", false, "make releases and build hosts on them")
+
 // TestRelease releases a copy of this tree as v0.1.0 and pushes it to a bare repository. Separate
 // modules then fetch it and build hosts: one on a file, which is run, one on PostgreSQL, and one
 // with telemetry.
 func TestRelease(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds programs")
+	if !*builds {
+		t.Skip("takes minutes: go test ./release -release")
 	}
 	if runtime.GOOS == "windows" {
 		t.Skip("the script is for bash")
@@ -110,8 +114,11 @@ func TestRelease(t *testing.T) {
 // A breaking change of the Go API must be reported, and must not be released as a version that
 // forbids it.
 func TestAPIDiff(t *testing.T) {
-	if testing.Short() || runtime.GOOS == "windows" {
-		t.Skip("it builds the tool, and runs in bash")
+	if !*builds {
+		t.Skip("takes a minute: go test ./release -release")
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("the script is for bash")
 	}
 	b := newBench(t)
 	script, err := os.ReadFile("apidiff")
