@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -70,7 +71,7 @@ func TestDamagedAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketAlerts).Put(record.Prefixed("acct", "metric"), []byte{99})
+		return tx.Bucket(schema.Alerts).Put(record.Prefixed("acct", "metric"), []byte{99})
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -87,8 +89,8 @@ func (s *engine) readAlert(row []byte) (a alert, err error) {
 // replaces it.
 func readAlert(tx *bbolt.Tx, row []byte) alert {
 	a := alert{
-		stored: bytes.Clone(tx.Bucket(bucketAlerts).Get(row)),
-		due:    tx.Bucket(bucketDueAlerts).Get(row) != nil,
+		stored: bytes.Clone(tx.Bucket(schema.Alerts).Get(row)),
+		due:    tx.Bucket(schema.DueAlerts).Get(row) != nil,
 	}
 	a.state = record.DecodeAlert(a.stored)
 	return a
@@ -109,12 +111,12 @@ func (s *engine) updateAlert(b *batch, row []byte, account string, change func(*
 		next.stored = record.EncodeAlert(next.state)
 	}
 	if !bytes.Equal(next.stored, a.stored) {
-		if err := b.PutOrDelete(bucketAlerts, row, next.stored); err != nil {
+		if err := b.PutOrDelete(schema.Alerts, row, next.stored); err != nil {
 			return 0, err
 		}
 	}
 	if a.due {
-		if err := b.Delete(bucketDueAlerts, row); err != nil {
+		if err := b.Delete(schema.DueAlerts, row); err != nil {
 			return 0, err
 		}
 	}
@@ -160,12 +162,9 @@ func (s *engine) readableWebhooks(b *batch, account string) []driver.Webhook {
 // markDue marks all alert series of the account as due. It finds them in the file: a deferred
 // series is there too, because the first state of a series is never deferred.
 func (s *engine) markDue(b *batch, account string) error {
-	prefix := record.Prefixed(account, "")
-	c := b.tx.Bucket(bucketAlerts).Cursor()
-	for row, _ := c.Seek(prefix); bytes.HasPrefix(row, prefix); row, _ = c.Next() {
-		row := bytes.Clone(row)
+	for _, row := range rows.AllKeys(b.tx.Bucket(schema.Alerts), record.Prefixed(account, "")) {
 		b.AfterCommit(func() { s.alerts.markDue(row) })
-		if err := b.Put(bucketDueAlerts, row, record.Empty()); err != nil {
+		if err := b.Put(schema.DueAlerts, row, record.Empty()); err != nil {
 			return err
 		}
 	}
@@ -179,7 +178,7 @@ func (s *engine) DueAlerts(ctx context.Context, limit int) (due []driver.AlertSe
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	c := tx.Bucket(bucketDueAlerts).Cursor()
+	c := tx.Bucket(schema.DueAlerts).Cursor()
 	for k, _ := c.First(); k != nil && len(due) < limit; k, _ = c.Next() {
 		account, series := record.CutPrefixed(k)
 		due = append(due, driver.AlertSeries{Account: account, Name: series})
@@ -236,7 +235,7 @@ func (s *engine) writeDeferred(ctx context.Context, rows []string) error {
 				continue // a later step has written the alert
 			}
 			next := alert{stored: record.EncodeAlert(state), state: state, due: a.due}
-			if err := b.Put(bucketAlerts, row, next.stored); err != nil {
+			if err := b.Put(schema.Alerts, row, next.stored); err != nil {
 				return err
 			}
 			b.AfterCommit(func() { s.alerts.set(row, next) })
@@ -386,11 +385,11 @@ func (s *alertCache) forgetAccount(account string) {
 // UpdateScan implements [driver.AlertStore]. It stores the state in the bucket meta.
 func (s *engine) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	return s.writer.Run(ctx, func(b *batch) error {
-		before := bytes.Clone(b.Get(bucketMeta, keyScan))
+		before := bytes.Clone(b.Get(schema.Meta, schema.MetaScan))
 		state, err := change(bytes.Clone(before))
 		if err != nil || bytes.Equal(state, before) {
 			return err
 		}
-		return b.PutOrDelete(bucketMeta, keyScan, bytes.Clone(state))
+		return b.PutOrDelete(schema.Meta, schema.MetaScan, bytes.Clone(state))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -74,7 +75,7 @@ func TestFirstAttempts(t *testing.T) {
 	settle(driver.Deliver, tasks[2])
 	settle(driver.Retry, tasks[:2]...)
 	err = s.db.View(func(tx *bbolt.Tx) error {
-		packs, last := tx.Bucket(bucketFirstAttempts).Stats().KeyN, tx.Bucket(bucketLastAttempts).Stats().KeyN
+		packs, last := tx.Bucket(schema.FirstAttempts).Stats().KeyN, tx.Bucket(schema.LastAttempts).Stats().KeyN
 		if packs != 2 || last != 3 {
 			t.Errorf("there are %d packs and %d other attempts, want 2 and 3", packs, last)
 		}

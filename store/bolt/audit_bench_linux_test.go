@@ -38,7 +38,7 @@ func BenchmarkAuditEntries(b *testing.B) {
 			for i := range 1000 {
 				create(i)
 			}
-			// A service purges regularly, too; purging calls mergeRoot.
+			// A service purges regularly, too; purging merges the root bucket.
 			if _, err := store.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 				b.Fatal(err)
 			}

@@ -3,17 +3,22 @@ package bolt
 import (
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/auditlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/bolt/internal/parking"
 )
 
 // A batch is the state shared by the steps of one transaction. Some rows change in many steps and
 // are written once, by Flush. A step must call Flush before it reads such rows.
 type batch struct {
 	*groupcommit.Tx
-	store *engine
-	log   *eventlog.Step
-	tx    *bbolt.Tx // for reading
+	store   *engine
+	log     *eventlog.Step
+	audit   auditlog.Step
+	parking *parking.Step
+	tx      *bbolt.Tx // for reading
 
 	keyRows *keyRows
 
@@ -22,24 +27,19 @@ type batch struct {
 	alerts map[string][]byte
 
 	closed map[string]bool // accounts whose erasure has begun
-
-	unparked bool // see [batch.unpark]
 }
 
 // newBatch returns an empty batch. Only one exists at a time.
 func (s *engine) newBatch(tx *groupcommit.Tx, log *eventlog.Writer) *batch {
-	s.db.AllocSize, s.db.MaxSize = allocSize, 0 // undoes the settings of [batch.park]
-	id := tx.Bolt.ID()
-	tx.AfterCommit(func() { s.parking.committed(s.file, id) })
-	rootOf(tx.Bolt).FillPercent = 0.75 // see [batch.mergeRoot]
-	b := &batch{Tx: tx, store: s, tx: tx.Bolt, keyRows: s.keyRows}
+	pagefile.Root(tx.Bolt).FillPercent = pagefile.RootFill
+	b := &batch{Tx: tx, store: s, tx: tx.Bolt, keyRows: s.keyRows, audit: auditlog.Step{Tx: tx}, parking: s.parking.Begin(tx)}
 	b.log = log.Begin(tx, func() error { return s.mark(b, markBusy) })
 	return b
 }
 
 // Flush writes the rows that earlier steps changed in memory.
 func (b *batch) Flush() error {
-	if err := b.unpark(); err != nil {
+	if err := b.parking.Unpark(); err != nil {
 		return err
 	}
 	if err := b.store.markCopies(b); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -119,7 +120,7 @@ func TestPurgeInABatch(t *testing.T) {
 			_, err := s.purge(b, &purge)
 			return err
 		},
-		func(b *batch) error { return errors.Join(failed, b.Put(bucketMeta, []byte("x"), nil)) },
+		func(b *batch) error { return errors.Join(failed, b.Put(schema.Meta, []byte("x"), nil)) },
 	)
 	if outcomes[0] != nil || outcomes[1] != nil || !errors.Is(outcomes[2], failed) {
 		t.Error(outcomes)
@@ -182,7 +183,7 @@ func TestPurgeThatFails(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), testEvent(1, 100)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketAttempts) }); err != nil {
+	if err := s.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(schema.Attempts) }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Purge(t.Context(), driver.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}); err == nil {

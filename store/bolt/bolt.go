@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,10 +24,14 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/feed"
 	"github.com/storageapi/storageapi/store/bolt/internal/files"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/bolt/internal/parking"
+	"github.com/storageapi/storageapi/store/bolt/internal/requests"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -49,7 +54,7 @@ type engine struct {
 	writer   *groupcommit.Writer[*batch]
 	alerts   alertCache
 
-	feed       feed
+	feed       feed.Feed
 	delivering chan struct{} // capacity 1: held by the running Deliver
 	closing    chan struct{} // closed by Close
 	closeOnce  sync.Once
@@ -62,10 +67,10 @@ type engine struct {
 	webhookRows *webhookRows
 	accountRows *accountRows
 	keyCounts   counts
-	requests    requests
+	requests    *requests.Requests
 
 	erasing erasing
-	parking parking
+	parking *parking.Parking
 	clock   clock.Clock
 	// copies counts the copies of the file that have begun. It starts at 1, since the file may
 	// have been copied before Open.
@@ -108,7 +113,7 @@ func Sealed(sealer signing.Sealer) Option {
 func Wait(d time.Duration) Option { return func(o *boltoption.Options) { o.Wait = d } }
 
 func open(path string, options ...Option) (*engine, error) {
-	if err := create(path); err != nil {
+	if err := schema.CreateFile(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
 	o := boltoption.Options{
@@ -121,14 +126,14 @@ func open(path string, options ...Option) (*engine, error) {
 	s := &engine{
 		options: o, observer: newObserver(o.Observer, o.Logger), clock: clock.Clock{Now: o.System.Now},
 		keyRows: newKeyRows(o.CachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows(),
-		keyCounts: newCounts(), requests: newRequests(),
+		keyCounts: newCounts(), requests: requests.New(),
 	}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	// A damaged page may point outside the file: reading there panics. prepare and pagefile.Open
 	// turn the panic into an error.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	until := time.Now().Add(o.Wait)
-	if err := pagefile.Precheck(path, until, string(bucketSpare)); err != nil {
+	if err := pagefile.Precheck(path, until, string(schema.Spare)); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	db, file, err := pagefile.Open(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
@@ -141,7 +146,6 @@ func open(path string, options ...Option) (*engine, error) {
 	}
 	s.db, s.file = db, file
 	removeBackups(db.Path())
-	s.parking.pageSize = db.Info().PageSize
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -156,7 +160,7 @@ func (s *engine) prepare(file *os.File) (err error) {
 			err = pagefile.Damaged(p)
 		}
 	}()
-	if err := initialize(s.db); err != nil {
+	if err := schema.Initialize(s.db); err != nil {
 		return err
 	}
 	if !s.options.Left {
@@ -174,12 +178,15 @@ func (s *engine) prepare(file *os.File) (err error) {
 		return err
 	}
 	log, logWriter, err := eventlog.Open(s.db, eventlog.Options{
-		Clock: &s.clock, Cursors: s.cursors, WebhookIDs: bucketWebhookIDs, Erasing: s.erasing.has,
+		Clock: &s.clock, Cursors: s.cursors, WebhookIDs: schema.WebhookIDs, Erasing: s.erasing.has,
 	})
 	if err != nil {
 		return fmt.Errorf("read the ids of the newest events: %w", err)
 	}
 	s.log = log
+	if s.parking, err = parking.Open(s.db, file); err != nil {
+		return err
+	}
 	config := groupcommit.Config[*batch]{
 		Begin:  func(tx *groupcommit.Tx) *batch { return s.newBatch(tx, logWriter) },
 		Commit: s.options.System.Commit,
@@ -198,16 +205,32 @@ func (s *engine) prepare(file *os.File) (err error) {
 	if err := s.reseal(); err != nil {
 		return err
 	}
-	if err := s.parking.load(s); err != nil {
+	return s.loadClock(logWriter.LastPublished())
+}
+
+// loadCursors reads the key that encrypts the file's cursors, or creates it. A restored file has a
+// different key than its backup, so that it refuses cursors from before.
+func (s *engine) loadCursors() error {
+	known := false
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket(schema.Meta)
+		known = copy(s.cursors[:], meta.Get(schema.MetaCursors)) == len(s.cursors)
+		if salt := meta.Get(schema.MetaRestored); known && len(salt) == len(s.cursors) {
+			subtle.XORBytes(s.cursors[:], s.cursors[:], salt)
+		}
+		return nil
+	})
+	if err != nil || known {
 		return err
 	}
-	return s.loadClock(logWriter.LastPublished())
+	s.cursors = cursor.NewKey()
+	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(schema.Meta).Put(schema.MetaCursors, s.cursors[:]) })
 }
 
 // ended is called after each transaction, before the next one begins. done reports whether it was
 // committed.
 func (s *engine) ended(done bool) {
-	s.parking.ended(done)
+	s.parking.Ended(done)
 	ending := mirror.Applied
 	switch {
 	case !done && s.writer.Halted() != nil:
@@ -219,7 +242,7 @@ func (s *engine) ended(done bool) {
 	s.webhookRows.End(ending)
 	s.accountRows.End(ending)
 	s.keyCounts.rows.End(ending)
-	s.requests.rows.End(ending)
+	s.requests.End(ending)
 }
 
 func (s *engine) Close() error {
@@ -243,6 +266,14 @@ func (s *engine) Halted() error { return s.writer.Halted() }
 // Capabilities implements [store.Store].
 func (s *engine) Capabilities() capability.Set {
 	return capability.Set{Halted: s.Halted, Doubt: s.Doubt, FileSize: s.FileSize, Backup: s.Backup, Leave: s.Leave}
+}
+
+func (s *engine) FileSize() (bytes, free int64) {
+	info, err := s.file.Stat()
+	if err != nil {
+		return 0, 0
+	}
+	return info.Size(), s.parking.FreeBytes()
 }
 
 // view begins a short read transaction. The caller must end it with [engine.done] or Rollback.

@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
 // Maximum age of the clock mark in the file: markBusy while deliveries are scheduled for later,
@@ -27,7 +28,7 @@ func (s *engine) loadClock(lastPublished time.Time) error {
 	s.copies.Store(1)
 	return s.db.View(func(tx *bbolt.Tx) error {
 		var err error
-		if s.marked, err = record.DecodeMark(tx.Bucket(bucketMeta).Get(keyClock)); err != nil {
+		if s.marked, err = record.DecodeMark(tx.Bucket(schema.Meta).Get(schema.MetaClock)); err != nil {
 			s.marked = clock.Mark{Wall: lastPublished, Steady: lastPublished, Sure: lastPublished}
 		}
 		if !s.marked.Wall.IsZero() {
@@ -46,10 +47,10 @@ func (s *engine) mark(b *batch, age time.Duration) error {
 		return nil
 	}
 	b.AfterCommit(func() { s.marked = now })
-	if err := b.Put(bucketMeta, keyMarks, record.NumberKey(eventlog.Number(b.tx, keyMarks)+1)); err != nil {
+	if err := b.Put(schema.Meta, schema.MetaMarks, record.NumberKey(eventlog.Number(b.tx, schema.MetaMarks)+1)); err != nil {
 		return err
 	}
-	return b.Put(bucketMeta, keyClock, record.EncodeMark(now))
+	return b.Put(schema.Meta, schema.MetaClock, record.EncodeMark(now))
 }
 
 // markCopies marks the clock in the first commit after each copy of the file. Opening the file

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -27,7 +26,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bucket := range [][]byte{bucketKeys, bucketAccounts, bucketWebhooks, bucketEvents, bucketFresh} {
+	for _, bucket := range [][]byte{schema.Keys, schema.Accounts, schema.Webhooks, schema.Events, schema.Fresh} {
 		t.Run(string(bucket), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
 			if err := os.WriteFile(path, file, 0o600); err != nil {
@@ -152,8 +151,8 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.writer.Run(t.Context(), func(b *batch) error {
-		row, _ := b.tx.Bucket(bucketPending).Cursor().First()
-		return b.Put(bucketPending, append([]byte(nil), row...), (&record.Pending{Due: time.Now().Add(time.Hour), Attempts: 1 << 31}).Encode())
+		row, _ := b.tx.Bucket(schema.Pending).Cursor().First()
+		return b.Put(schema.Pending, append([]byte(nil), row...), (&record.Pending{Due: time.Now().Add(time.Hour), Attempts: 1 << 31}).Encode())
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -233,33 +232,4 @@ func flippedEvent(i int) driver.EncodedEvent {
 	return driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 64<<10),
 	}
-}
-
-// TestLastOfEmptied checks lastOf in a bucket whose leaves are all empty, where bbolt's
-// Cursor.Last does not return.
-func TestLastOfEmptied(t *testing.T) {
-	s := openTemp(t)
-	key := func(i int) []byte { return fmt.Appendf(nil, "%0100d", i) }
-	if err := s.db.Update(func(tx *bbolt.Tx) error {
-		for i := range 200 {
-			if err := tx.Bucket(bucketFailing).Put(key(i), nil); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.db.Update(func(tx *bbolt.Tx) error {
-		if k, _ := lastOf(tx.Bucket(bucketFailing).Cursor()); string(k) != string(key(199)) {
-			t.Errorf("the last key is %q", k)
-		}
-		for i := range 200 {
-			_ = tx.Bucket(bucketFailing).Delete(key(i))
-		}
-		if k, _ := lastOf(tx.Bucket(bucketFailing).Cursor()); k != nil {
-			t.Errorf("the last key of none is %q", k)
-		}
-		return nil
-	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -75,7 +76,7 @@ func BenchmarkExpire(b *testing.B) {
 			b.Fatal(err)
 		}
 		err := s.db.View(func(tx *bbolt.Tx) error {
-			key, _ := tx.Bucket(bucketFresh).Cursor().First()
+			key, _ := tx.Bucket(schema.Fresh).Cursor().First()
 			fresh = key != nil
 			return nil
 		})

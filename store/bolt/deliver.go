@@ -3,6 +3,7 @@ package bolt
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/feed"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -28,9 +31,9 @@ func (s *engine) Deliver(ctx context.Context, to driver.Scheduler) error {
 		return err
 	}
 	defer func() { <-s.delivering }()
-	s.feed.begin(to)
-	defer s.feed.end()
-	r := pager{store: s, scheduler: to, left: everything}
+	s.feed.Begin(to)
+	defer s.feed.End()
+	r := pager{store: s, scheduler: to, left: feed.Everything(math.MaxUint64)}
 	for more := true; more; {
 		var pause time.Duration
 		if pause, more = r.read(ctx); !more {
@@ -78,9 +81,9 @@ func (s *engine) takeTurn(ctx context.Context, turn chan struct{}) error {
 type pager struct {
 	store     *engine
 	scheduler driver.Scheduler
-	left      [2]eventlog.Range // numbers still to read, by bucket
-	bounded   bool              // left ends at the last number that was assigned when Deliver began
-	troubled  bool              // Trouble was reported
+	left      feed.Ranges // numbers still to read
+	bounded   bool        // left ends at the last number that was assigned when Deliver began
+	troubled  bool        // Trouble was reported
 	page      []driver.PendingDelivery
 }
 
@@ -95,7 +98,7 @@ func (p *pager) read(ctx context.Context) (pause time.Duration, more bool) {
 		}
 		err := p.readPage(ctx, bucket)
 		if err == nil {
-			p.store.feed.setLeft(p.left)
+			p.store.feed.SetLeft(p.left)
 			return time.Since(began), true
 		}
 		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
@@ -118,8 +121,8 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	}
 	defer p.store.done(tx, catchFaults(), &err)
 	if !p.bounded {
-		last := tx.Bucket(bucketEvents).Sequence()
-		p.left, p.bounded = [2]eventlog.Range{{Last: last}, {Last: last}}, true
+		last := tx.Bucket(schema.Events).Sequence()
+		p.left, p.bounded = feed.Everything(last), true
 	}
 	r := p.store.newPendingReader(tx, version, func(d driver.PendingDelivery) { p.page = append(p.page, d) })
 	r.Full = func() bool { return len(p.page) >= pageDeliveries || time.Since(began) > pageTime }
@@ -171,7 +174,7 @@ func (s *engine) Unreported(ctx context.Context, webhookID string) (backlog driv
 	if err := s.writer.Applied(ctx); err != nil {
 		return driver.Backlog{}, err
 	}
-	err = s.eachPending(ctx, s.feed.unreported(), func(now time.Time, d driver.PendingDelivery) {
+	err = s.eachPending(ctx, s.feed.Unreported(), func(now time.Time, d driver.PendingDelivery) {
 		if webhookID != "" && d.Webhook.ID != webhookID {
 			return
 		}
@@ -192,8 +195,8 @@ func (s *engine) Unreported(ctx context.Context, webhookID string) (backlog driv
 	return backlog, err
 }
 
-// eachPending calls visit with the pending deliveries in the given ranges, one range per bucket.
-func (s *engine) eachPending(ctx context.Context, ranges [2]eventlog.Range, visit func(now time.Time, d driver.PendingDelivery)) (err error) {
+// eachPending calls visit with the pending deliveries in the given ranges.
+func (s *engine) eachPending(ctx context.Context, ranges feed.Ranges, visit func(now time.Time, d driver.PendingDelivery)) (err error) {
 	version := s.webhookRows.Version()
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -218,7 +221,7 @@ func (s *engine) Ping(ctx context.Context) (err error) {
 		return err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	if tx.Bucket(bucketMeta).Get(keySchema) == nil {
+	if tx.Bucket(schema.Meta).Get(schema.MetaSchema) == nil {
 		return ErrSchema
 	}
 	return nil

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -62,7 +65,7 @@ func TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	damagePage(t, path, bucketPending)
+	damagePage(t, path, schema.Pending)
 	s = mustOpen(t, path)
 	t.Cleanup(func() { _ = s.Close() })
 	r := recorded(t, s)
@@ -86,7 +89,7 @@ func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing
 	}
 	publishMany(t, s, before)
 	var results []driver.AttemptResult
-	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ time.Time, d driver.PendingDelivery) {
+	if err := s.eachPending(t.Context(), s.feed.Unreported(), func(_ time.Time, d driver.PendingDelivery) {
 		if len(results) < retried {
 			results = append(results, driver.AttemptResult{
 				DeliveryRef: driver.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number},
@@ -120,9 +123,64 @@ func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing
 	if left, err := s.Unreported(t.Context(), ""); left.Pending != 0 || err != nil {
 		t.Errorf("Unreported = %d, %v; want 0", left.Pending, err)
 	}
-	s.feed.end() // from now on, all deliveries count as unreported
+	s.feed.End() // from now on, all deliveries count as unreported
 	if all, err := s.Unreported(t.Context(), "wh1"); all.Pending != before+meanwhile || err != nil {
 		t.Errorf("Unreported = %d, %v; want %d without Deliver", all.Pending, err, before+meanwhile)
+	}
+}
+
+// A watchedContext closes asked when its Done is called first.
+type watchedContext struct {
+	context.Context
+	asked chan struct{}
+	once  sync.Once
+}
+
+func (c *watchedContext) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.asked) })
+	return c.Context.Done()
+}
+
+// TestUnreported_ContextEndsBeforeReport_ReturnsItsError ends the context of Unreported while it
+// waits for the report of a commit that readers already see.
+func TestUnreported_ContextEndsBeforeReport_ReturnsItsError(t *testing.T) {
+	var disk boltfault.Disk
+	s := openTemp(t, disk.Option)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	visible, reported, published := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	report := sync.OnceFunc(func() { close(reported) })
+	defer report()
+	disk.Around(func(commit func() error) error {
+		err := commit()
+		close(visible)
+		<-reported
+		return err
+	})
+	go func() {
+		_, err := s.Enqueue(context.Background(), testEvent(1, 10))
+		published <- err
+	}()
+	<-visible
+	ended, cancel := context.WithCancel(t.Context())
+	ctx := &watchedContext{Context: ended, asked: make(chan struct{})}
+	go func() {
+		<-ctx.asked
+		cancel()
+	}()
+	timer := time.AfterFunc(10*time.Second, report) // in case Unreported ignores its context
+	defer timer.Stop()
+	if backlog, err := s.Unreported(ctx, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("Unreported = %+v, %v; want %v", backlog, err, context.Canceled)
+	}
+	report()
+	if err := <-published; err != nil {
+		t.Fatal(err)
+	}
+	disk.Around(nil)
+	if backlog, err := s.Unreported(t.Context(), ""); backlog.Pending != 1 || err != nil {
+		t.Errorf("Unreported after the report = %+v, %v; want 1 pending", backlog, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -22,7 +23,7 @@ func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketAccounts).Put(bytes.Repeat([]byte{0xfe}, 12), nil) // its length prefix is invalid
+		return tx.Bucket(schema.Accounts).Put(bytes.Repeat([]byte{0xfe}, 12), nil) // its length prefix is invalid
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestDeliver_RowsOutOfOrder_ReportsTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, size := int(tx.Bucket(bucketFresh).Root()), s.db.Info().PageSize
+	leaf, size := int(tx.Bucket(schema.Fresh).Root()), s.db.Info().PageSize
 	_ = tx.Rollback()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -62,7 +63,7 @@ func TestEventsAreWrittenOnce(t *testing.T) {
 func dividers(t *testing.T, s *engine) (n int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketEvents).ForEach(func(k, value []byte) error {
+		return tx.Bucket(schema.Events).ForEach(func(k, value []byte) error {
 			if eventlog.IsDivider(k, value) {
 				n++
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -47,7 +48,7 @@ func (s *engine) enqueue(b *batch, e *eventlog.Event, only string) (deliveries i
 	}
 	active := to.hooks
 	if len(active) > 0 {
-		b.AfterCommit(func() { s.feed.published(first, active, now) })
+		b.AfterCommit(func() { s.feed.Published(first, active, now) })
 	}
 	return len(active), true, nil
 }
@@ -113,7 +114,7 @@ func (s *engine) ListDeliveries(ctx context.Context, account, webhookID string, 
 
 // hasWebhook reports whether the account has the webhook, and is not being erased.
 func (s *engine) hasWebhook(tx *bbolt.Tx, account, webhookID string) bool {
-	return tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, webhookID)) != nil && !s.erasing.has(account)
+	return tx.Bucket(schema.Webhooks).Get(record.Prefixed(account, webhookID)) != nil && !s.erasing.has(account)
 }
 
 // dedupKeyOf returns the row key of a deduplication key. It begins with the expiry time.
@@ -128,7 +129,7 @@ func (s *engine) UnseenKeys(ctx context.Context, account string, dedupKeys []dri
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	rows := tx.Bucket(bucketDedupKeys)
+	rows := tx.Bucket(schema.DedupKeys)
 	for i := range dedupKeys {
 		if rows.Get(dedupKeyOf(account, &dedupKeys[i])) == nil {
 			fresh = append(fresh, i)
@@ -149,12 +150,12 @@ func (s *engine) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, ded
 			return auth.ErrErasing
 		}
 		for _, key := range keys {
-			if b.Get(bucketDedupKeys, key) != nil {
+			if b.Get(schema.DedupKeys, key) != nil {
 				return apierr.ErrExists
 			}
 		}
 		for _, key := range keys {
-			if err := b.Put(bucketDedupKeys, key, record.Empty()); err != nil {
+			if err := b.Put(schema.DedupKeys, key, record.Empty()); err != nil {
 				return err
 			}
 		}

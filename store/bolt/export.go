@@ -6,63 +6,18 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/auditlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/requests"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
 )
-
-// Accounts implements [transfer.Store].
-func (s *engine) Accounts(ctx context.Context, after string, limit int) (accounts []string, err error) {
-	if err := s.flushAlerts(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
-		return nil, err
-	}
-	tx, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.done(tx, catchFaults(), &err)
-	for _, bucket := range [][]byte{bucketAccounts, bucketWebhooks, bucketAlerts} {
-		counts := func(row []byte) bool { return true }
-		if bytes.Equal(bucket, bucketAccounts) { // an account's first row is a key, if it has one
-			counts = func(row []byte) bool {
-				_, _, isKey := record.CutAccountKey(row)
-				return isKey
-			}
-		}
-		accounts = append(accounts, s.accountsOf(tx.Bucket(bucket).Cursor(), counts, after, limit)...)
-	}
-	slices.Sort(accounts)
-	accounts = slices.Compact(accounts)
-	return accounts[:min(limit, len(accounts))], nil
-}
-
-// accountsOf returns accounts greater than after, from a bucket whose keys begin with the account.
-// It omits an account if counts returns false for its first row. The result contains at least the
-// first limit such accounts, and may contain more: keys are sorted by the length of the account
-// first, so accountsOf reads up to limit accounts of each length.
-func (s *engine) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after string, limit int) (accounts []string) {
-	for first, _ := c.First(); first != nil; {
-		length, _ := binary.Uvarint(first)
-		begin := binary.AppendUvarint(nil, length)
-		k, _ := c.Seek(append(bytes.Clone(begin), after[:min(len(after), int(length))]...))
-		for found := 0; bytes.HasPrefix(k, begin) && found < limit; {
-			account, _ := record.CutPrefixed(k)
-			if account > after && !s.erasing.has(account) && counts(k) {
-				accounts = append(accounts, account)
-				found++
-			}
-			k = seekBeyond(c, k, append(record.Prefixed(account, ""), beyond...))
-		}
-		first = seekBeyond(c, first, binary.AppendUvarint(nil, length+1))
-	}
-	return accounts
-}
 
 // Export implements [transfer.Store]. To find the events of one account, it scans all events.
 func (s *engine) Export(ctx context.Context, account, after string, limit int) (page transfer.Page, err error) {
@@ -91,29 +46,29 @@ func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) 
 	e.Filler = f
 	switch kind {
 	case transfer.KindKey:
-		e.rows(bucketAccounts, "", after, e.key)
+		e.rows(schema.Accounts, "", after, e.key)
 	case transfer.KindWebhook:
-		e.rows(bucketWebhooks, "", after, e.webhook)
+		e.rows(schema.Webhooks, "", after, e.webhook)
 	case transfer.KindRequest:
-		for _, kind := range []string{keyRequest, webhookRequest} {
-			if string(after) < kind+"\xff" && !e.rows(bucketRequests, kind, after, e.request) {
+		for _, kind := range requests.Kinds {
+			if string(after) < string(kind)+"\xff" && !e.rows(schema.Requests, string(kind), after, e.request) {
 				break
 			}
 		}
 	case transfer.KindAlert:
-		e.rows(bucketAlerts, "", after, e.alert)
+		e.rows(schema.Alerts, "", after, e.alert)
 	case transfer.KindDedupKey:
-		e.all(bucketDedupKeys, after, e.dedupKey)
+		e.all(schema.DedupKeys, after, e.dedupKey)
 	case transfer.KindScan:
-		if state := e.tx.Bucket(bucketMeta).Get(keyScan); e.account == "" && len(state) > 0 && after == nil {
-			e.Add(keyScan, &transfer.Scan{State: bytes.Clone(state)})
+		if state := e.tx.Bucket(schema.Meta).Get(schema.MetaScan); e.account == "" && len(state) > 0 && after == nil {
+			e.Add(schema.MetaScan, &transfer.Scan{State: bytes.Clone(state)})
 		}
 	case transfer.KindEvent:
 		return e.store.log.View(e.tx).Export(f, e.account, after, e.now)
 	case transfer.KindRecovery:
-		e.all(bucketRecoveries, after, e.recovery)
+		e.all(schema.Recoveries, after, e.recovery)
 	case transfer.KindAuditEntry:
-		e.all(bucketAudit, after, e.entry)
+		e.all(schema.Audit, after, e.entry)
 	}
 	return nil
 }
@@ -195,7 +150,7 @@ func (e *exporter) request(row, value []byte) bool {
 		return e.Unreadable(row, nameOf("idempotency key", row[1:]))
 	}
 	return e.add(row, &transfer.Request{
-		Account: account, Webhook: row[0] == webhookRequest[0], IdempotencyKey: name, At: made.At,
+		Account: account, Webhook: row[0] == requests.Webhook[0], IdempotencyKey: name, At: made.At,
 		Made: driver.DuplicateRequestError{ID: made.ID, Fingerprint: made.Fingerprint}, KeyID: made.KeyID,
 	})
 }
@@ -206,7 +161,7 @@ func (e *exporter) alert(row, value []byte) bool {
 		return e.Unreadable(row, nameOf("alert", row))
 	}
 	account, series := record.CutPrefixed(row)
-	due := e.tx.Bucket(bucketDueAlerts).Get(row) != nil
+	due := e.tx.Bucket(schema.DueAlerts).Get(row) != nil
 	return e.add(row, &transfer.Alert{Account: account, Series: series, State: state, Due: due})
 }
 
@@ -231,23 +186,21 @@ func (e *exporter) recovery(row, value []byte) bool {
 		return e.Skip(row)
 	}
 	exported := &transfer.Recovery{Recovery: r.Recovery}
-	if !r.Done && e.tx.Bucket(bucketWebhooks).Get(record.Prefixed(r.Account, r.WebhookID)) != nil {
+	if !r.Done && e.tx.Bucket(schema.Webhooks).Get(record.Prefixed(r.Account, r.WebhookID)) != nil {
 		exported.NextEventID = e.store.log.View(e.tx).NextEvent(r.WebhookID, r.Next)
 	}
 	return e.add(row, exported)
 }
 
 func (e *exporter) entry(number, value []byte) bool {
-	item, err := record.DecodeAuditRecord(value)
-	if err != nil {
+	n, storedAt, err := auditlog.Read(e.tx, number, value)
+	switch {
+	case err != nil && n.ID == "":
 		return e.Unreadable(number, "an audit entry")
-	}
-	if e.account != "" && item.Account != e.account {
+	case e.account != "" && n.Account != e.account:
 		return e.Skip(number)
+	case err != nil:
+		return e.Unreadable(number, nameOf("audit entry", record.Prefixed(n.Account, n.ID)))
 	}
-	n, err := readAuditEntry(e.tx, &item, entryNumber(number))
-	if err != nil {
-		return e.Unreadable(number, nameOf("audit entry", record.Prefixed(item.Account, item.ID)))
-	}
-	return e.add(number, &transfer.AuditEntry{Entry: n, StoredAt: time.UnixMilli(item.StoredAt).UTC()})
+	return e.add(number, &transfer.AuditEntry{Entry: n, StoredAt: storedAt})
 }

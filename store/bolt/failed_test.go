@@ -12,6 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -153,7 +154,7 @@ func TestFailedRowsGo(t *testing.T) {
 			}
 		}
 		err = s.db.View(func(tx *bbolt.Tx) error {
-			if rows := tx.Bucket(bucketFailed).Stats().KeyN; rows != end.rows {
+			if rows := tx.Bucket(schema.Failed).Stats().KeyN; rows != end.rows {
 				t.Errorf("%d rows after outcome %v, want %d", rows, end.outcome, end.rows)
 			}
 			return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -24,13 +25,13 @@ func TestFieldsAreKept(t *testing.T) {
 		if err := putKey(b, key, driver.Key{}); err != nil {
 			return err
 		}
-		if err := b.Put(bucketKeys, keyRow, append(record.EncodeKey(&key), field...)); err != nil {
+		if err := b.Put(schema.Keys, keyRow, append(record.EncodeKey(&key), field...)); err != nil {
 			return err
 		}
 		if err := s.putWebhook(b, &webhook); err != nil {
 			return err
 		}
-		return b.Put(bucketWebhooks, webhookRow, append(record.EncodeWebhook(&webhook, nil), field...))
+		return b.Put(schema.Webhooks, webhookRow, append(record.EncodeWebhook(&webhook, nil), field...))
 	})[0]
 	if err != nil {
 		t.Fatal(err)
@@ -59,10 +60,10 @@ func TestFieldsAreKept(t *testing.T) {
 		t.Errorf("the webhook is %+v, %v", got, err)
 	}
 	err = s.db.View(func(tx *bbolt.Tx) error {
-		if got := record.KeyFields(tx.Bucket(bucketKeys).Get(rotated.Hash.Sum[:])); string(got) != field {
+		if got := record.KeyFields(tx.Bucket(schema.Keys).Get(rotated.Hash.Sum[:])); string(got) != field {
 			t.Errorf("the key's fields are %q", got)
 		}
-		if got := record.WebhookFields(tx.Bucket(bucketWebhooks).Get(webhookRow)); string(got) != field {
+		if got := record.WebhookFields(tx.Bucket(schema.Webhooks).Get(webhookRow)); string(got) != field {
 			t.Errorf("the webhook's fields are %q", got)
 		}
 		return nil

@@ -9,8 +9,11 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/bolt/internal/auditlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/requests"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/transfer"
 )
@@ -42,7 +45,7 @@ type importer struct {
 	webhooks map[string]string // account by ID
 	open     map[string]bool   // webhooks with an unfinished recovery
 	once     map[string]bool   // other records seen so far in this step, by kind and identity
-	told     knownAuditEntries
+	told     auditlog.Known
 
 	events  *eventlog.Import
 	pending []driver.PendingDelivery // deliveries to report after the commit
@@ -50,7 +53,7 @@ type importer struct {
 
 func newImporter(b *batch) *importer {
 	m := &importer{
-		batch: b, told: make(knownAuditEntries), keys: make(map[string]bool), hashes: make(map[driver.Hash]bool),
+		batch: b, told: make(auditlog.Known), keys: make(map[string]bool), hashes: make(map[driver.Hash]bool),
 		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
 	}
 	m.events = b.log.Import(m.found)
@@ -90,17 +93,17 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 	case *transfer.Webhook:
 		return m.lookWebhook(r)
 	case *transfer.Request:
-		key := requestKey(requestKind(r), r.Account, r.IdempotencyKey)
-		return m.first(r, key) && m.Get(bucketRequests, key) == nil, nil
+		key := requests.Row(requestKind(r), r.Account, r.IdempotencyKey)
+		return m.first(r, key) && m.Get(schema.Requests, key) == nil, nil
 	case *transfer.Alert:
 		row := record.Prefixed(r.Account, r.Series)
-		there := m.Get(bucketAlerts, row) != nil || len(m.store.stateOf(m.batch, row, alert{})) > 0
+		there := m.Get(schema.Alerts, row) != nil || len(m.store.stateOf(m.batch, row, alert{})) > 0
 		return m.first(r, row) && !there, nil
 	case *transfer.DedupKey:
 		row := dedupKeyOf(r.Account, &r.DedupKey)
-		return m.first(r, row) && m.Get(bucketDedupKeys, row) == nil, nil
+		return m.first(r, row) && m.Get(schema.DedupKeys, row) == nil, nil
 	case *transfer.Scan:
-		return m.first(r, nil) && m.Get(bucketMeta, keyScan) == nil, nil
+		return m.first(r, nil) && m.Get(schema.Meta, schema.MetaScan) == nil, nil
 	case *transfer.Event:
 		return m.lookEvent(r)
 	case *transfer.Recovery:
@@ -121,7 +124,7 @@ func (m *importer) first(r transfer.Record, known []byte) bool {
 
 func (m *importer) lookKey(r *transfer.Key) (isNew bool, err error) {
 	row := record.AccountKey(r.Account, r.ID)
-	if m.Get(bucketAccounts, row) != nil || m.keys[string(row)] {
+	if m.Get(schema.Accounts, row) != nil || m.keys[string(row)] {
 		return false, nil
 	}
 	m.keys[string(row)] = true
@@ -138,7 +141,7 @@ func (m *importer) ownerOf(webhook string) string {
 	if account, found := m.webhooks[webhook]; found {
 		return account
 	}
-	return string(m.Get(bucketWebhookIDs, []byte(webhook)))
+	return string(m.Get(schema.WebhookIDs, []byte(webhook)))
 }
 
 func (m *importer) lookWebhook(r *transfer.Webhook) (isNew bool, err error) {
@@ -181,7 +184,7 @@ func (m *importer) found(webhook string, d driver.PendingDelivery) error {
 	}
 	if len(m.pending) == 0 {
 		m.AfterCommit(func() {
-			m.store.feed.report(func(to driver.Scheduler) { to.Add(m.pending) })
+			m.store.feed.Report(func(to driver.Scheduler) { to.Add(m.pending) })
 		})
 	}
 	d.Webhook = &w.Webhook
@@ -190,7 +193,7 @@ func (m *importer) found(webhook string, d driver.PendingDelivery) error {
 }
 
 func (m *importer) lookRecovery(r *transfer.Recovery) (isNew bool, err error) {
-	if value := m.Get(bucketRecoveries, []byte(r.ID)); value != nil {
+	if value := m.Get(schema.Recoveries, []byte(r.ID)); value != nil {
 		if there, err := record.DecodeRecovery(r.ID, value); err != nil || there.Account != r.Account {
 			return false, fmt.Errorf("recovery %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
 		}
@@ -200,7 +203,7 @@ func (m *importer) lookRecovery(r *transfer.Recovery) (isNew bool, err error) {
 		return false, nil
 	}
 	if !r.Done {
-		if m.open[r.WebhookID] || m.Get(bucketOpenRecoveries, []byte(r.WebhookID)) != nil {
+		if m.open[r.WebhookID] || m.Get(schema.OpenRecoveries, []byte(r.WebhookID)) != nil {
 			return false, fmt.Errorf("recovery %q of account %q: %w: its webhook has another that is not done", r.ID, r.Account, transfer.ErrConflict)
 		}
 		m.open[r.WebhookID] = true
@@ -220,7 +223,7 @@ func (m *importer) add(r transfer.Record) error {
 		used := record.Uses{Any: record.Round(r.LastUsedAt), Current: record.Round(r.UsedAt), Previous: record.Round(r.PreviousUsedAt)}
 		return putUses(m.batch, record.AccountKey(r.Account, r.ID), used, record.Uses{})
 	case *transfer.Webhook:
-		if err := m.Put(bucketWebhookIDs, []byte(r.ID), []byte(r.Account)); err != nil {
+		if err := m.Put(schema.WebhookIDs, []byte(r.ID), []byte(r.Account)); err != nil {
 			return err
 		}
 		return s.putWebhook(m.batch, &r.Webhook)
@@ -229,46 +232,40 @@ func (m *importer) add(r transfer.Record) error {
 	case *transfer.Alert:
 		return m.addAlert(r)
 	case *transfer.DedupKey:
-		return m.Put(bucketDedupKeys, dedupKeyOf(r.Account, &r.DedupKey), record.Empty())
+		return m.Put(schema.DedupKeys, dedupKeyOf(r.Account, &r.DedupKey), record.Empty())
 	case *transfer.Scan:
-		return m.Put(bucketMeta, keyScan, bytes.Clone(r.State))
+		return m.Put(schema.Meta, schema.MetaScan, bytes.Clone(r.State))
 	case *transfer.Event:
 		return m.events.Add(r)
 	case *transfer.Recovery:
 		return m.addRecovery(r)
 	case *transfer.AuditEntry:
-		_, err := m.addAuditEntry(r.Entry, r.StoredAt, m.told)
+		_, err := m.addAuditEntry(&r.Entry, r.StoredAt, m.told)
 		return err
 	}
 	return nil
 }
 
-func requestKind(r *transfer.Request) string {
+func requestKind(r *transfer.Request) requests.Kind {
 	if r.Webhook {
-		return webhookRequest
+		return requests.Webhook
 	}
-	return keyRequest
+	return requests.Key
 }
 
 func (m *importer) addRequest(r *transfer.Request) error {
-	kind := requestKind(r)
 	made := record.Request{ID: r.Made.ID, Fingerprint: r.Made.Fingerprint, At: record.Round(transfer.NoLater(r.At, time.Now())), KeyID: r.KeyID}
-	key := requestKey(kind, r.Account, r.IdempotencyKey)
-	m.store.requests.add(m.batch, kind, r.Account, 1)
-	if err := m.Put(bucketRequests, key, made.Encode()); err != nil {
-		return err
-	}
-	return m.Put(bucketRequestTimes, record.RequestTimeKey(made.At, key), nil)
+	return m.store.requests.Put(m.Tx, requestKind(r), r.Account, r.IdempotencyKey, &made)
 }
 
 func (m *importer) addAlert(r *transfer.Alert) error {
 	row := record.Prefixed(r.Account, r.Series)
 	added := alert{stored: record.EncodeAlert(r.State), state: bytes.Clone(r.State), due: r.Due}
-	if err := m.Put(bucketAlerts, row, added.stored); err != nil {
+	if err := m.Put(schema.Alerts, row, added.stored); err != nil {
 		return err
 	}
 	if r.Due {
-		if err := m.Put(bucketDueAlerts, row, record.Empty()); err != nil {
+		if err := m.Put(schema.DueAlerts, row, record.Empty()); err != nil {
 			return err
 		}
 	}
@@ -286,7 +283,7 @@ func (m *importer) addRecovery(r *transfer.Recovery) error {
 	if err := m.events.End(); err != nil {
 		return err
 	}
-	added := record.Recovery{Recovery: r.Recovery, Next: m.tx.Bucket(bucketEvents).Sequence() + 1}
+	added := record.Recovery{Recovery: r.Recovery, Next: m.tx.Bucket(schema.Events).Sequence() + 1}
 	if r.NextEventID != "" {
 		added.Next = 0
 		event, err := m.log.Event(r.Account, r.NextEventID)

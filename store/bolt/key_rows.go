@@ -1,11 +1,11 @@
 package bolt
 
 import (
-	"bytes"
-
 	"github.com/storageapi/storageapi/internal/boltoption"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -43,15 +43,10 @@ func newCounts() counts {
 // of returns the number of the account's keys.
 func (c *counts) of(b *batch, account string) int {
 	count, ok := c.rows.InStep(account)
-	if ok {
-		return count
+	if !ok {
+		count = rows.Count(b.tx.Bucket(schema.Accounts), record.AccountKey(account, ""))
+		c.rows.Keep(account, count)
 	}
-	prefix := record.AccountKey(account, "")
-	rows := b.tx.Bucket(bucketAccounts).Cursor()
-	for k, _ := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = rows.Next() {
-		count++
-	}
-	c.rows.Keep(account, count)
 	return count
 }
 

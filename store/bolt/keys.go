@@ -11,7 +11,11 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/bolt/internal/auditlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/requests"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -24,16 +28,16 @@ func (s *engine) CreateKey(ctx context.Context, key driver.Key, options driver.C
 		if b.isErasing(key.Account) {
 			return auth.ErrErasing
 		}
-		if err := b.repeated(keyRequest, key.Account, &options); err != nil {
+		if err := requests.Repeated(b.tx, requests.Key, key.Account, &options); err != nil {
 			return err
 		}
 		switch {
-		case b.Get(bucketAccounts, record.AccountKey(key.Account, key.ID)) != nil, hashTaken(b, &key, &driver.Key{}):
+		case b.Get(schema.Accounts, record.AccountKey(key.Account, key.ID)) != nil, hashTaken(b, &key, &driver.Key{}):
 			return apierr.ErrExists
 		case options.MaxCount > 0 && s.keyCounts.of(b, key.Account) >= options.MaxCount:
 			return apierr.ErrLimit
 		}
-		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
+		if err := s.requests.Check(b.Tx, requests.Key, key.Account, &options); err != nil {
 			return err
 		}
 		s.keyCounts.add(b, key.Account, 1)
@@ -43,7 +47,7 @@ func (s *engine) CreateKey(ctx context.Context, key driver.Key, options driver.C
 		if err := b.tell(options.AuditEntry); err != nil {
 			return err
 		}
-		return s.requests.note(b, keyRequest, key.Account, key.ID, &options)
+		return s.requests.Note(b.Tx, requests.Key, key.Account, key.ID, &options)
 	})
 }
 
@@ -95,7 +99,7 @@ func (s *engine) readKeyRow(ctx context.Context, hash []byte) (row string, err e
 // keyRow returns the row of a current or previous hash, in the form that [record.DecodeKeyRow]
 // expects.
 func keyRow(tx *bbolt.Tx, hash []byte) (string, error) {
-	bucket := tx.Bucket(bucketKeys)
+	bucket := tx.Bucket(schema.Keys)
 	value := bucket.Get(hash)
 	var alias []byte
 	if current, ok := record.DecodeAlias(value); ok {
@@ -134,12 +138,12 @@ func (s *engine) KeyByID(ctx context.Context, account, id string) (key driver.Ke
 
 // keyByID returns a key and the times of its uses, some of which are also fields of the key.
 func keyByID(tx *bbolt.Tx, row []byte) (key driver.Key, used record.Uses, err error) {
-	value := tx.Bucket(bucketAccounts).Get(row)
+	value := tx.Bucket(schema.Accounts).Get(row)
 	if value == nil {
 		return key, used, apierr.ErrNotFound
 	}
 	err = readKey(tx, &key, record.DecodeAccountRow(value).Hash)
-	used = record.DecodeUses(tx.Bucket(bucketKeyUses).Get(row))
+	used = record.DecodeUses(tx.Bucket(schema.KeyUses).Get(row))
 	key.LastUsedAt, key.PreviousUsedAt = used.Any, used.Previous
 	return key, used, err
 }
@@ -155,15 +159,16 @@ func (s *engine) ListKeys(ctx context.Context, account string, page driver.ListQ
 		return nil, nil
 	}
 	prefix := record.AccountKey(account, "")
-	descend(tx.Bucket(bucketAccounts), prefix, page.After, func(id, _ []byte) bool {
-		var key driver.Key
-		if key, _, err = keyByID(tx, append(bytes.Clone(prefix), id...)); err != nil {
-			return false
+	for id := range rows.Descend(tx.Bucket(schema.Accounts), prefix, page.After) {
+		key, _, err := keyByID(tx, append(bytes.Clone(prefix), id...))
+		if err != nil {
+			return keys, err
 		}
-		keys = append(keys, key)
-		return len(keys) < page.Limit
-	})
-	return keys, err
+		if keys = append(keys, key); len(keys) >= page.Limit {
+			break
+		}
+	}
+	return keys, nil
 }
 
 // UpdateKey implements [driver.KeyStore].
@@ -225,24 +230,24 @@ func (s *engine) DeleteKey(ctx context.Context, account, id string, check func(d
 		if err := b.tell(entry); err != nil {
 			return err
 		}
-		if err := s.requests.forgetOf(b, account, id); err != nil {
+		if err := s.requests.ForgetOf(b.Tx, account, id); err != nil {
 			return err
 		}
-		last := lastAuditEntryOf(b.tx, row)
+		last := auditlog.Last(b.tx, row)
 		if err := s.removeKey(b, row, key); err != nil || last == 0 {
 			return err
 		}
-		return b.setLastAuditEntryOf(record.AuditEntriesOfTarget(account, audit.Target{Kind: audit.TargetKey, ID: id}), last)
+		return b.audit.SetLast(record.AuditEntriesOfTarget(account, audit.Target{Kind: audit.TargetKey, ID: id}), last)
 	})
 }
 
 // removeKey removes a key with its hashes and times of use, but not its audit entries.
 func (s *engine) removeKey(b *batch, row []byte, key driver.Key) error {
 	s.keyCounts.add(b, key.Account, -1)
-	if err := b.Delete(bucketAccounts, row); err != nil {
+	if err := b.Delete(schema.Accounts, row); err != nil {
 		return err
 	}
-	if err := b.Delete(bucketKeyUses, row); err != nil {
+	if err := b.Delete(schema.KeyUses, row); err != nil {
 		return err
 	}
 	if err := b.listExpiry(&driver.Key{}, &key); err != nil {
@@ -274,7 +279,7 @@ func (s *engine) RecordKeyUse(ctx context.Context, list []driver.KeyUse) error {
 func hashTaken(b *batch, key, old *driver.Key) bool {
 	for _, hash := range []driver.Hash{key.Hash, key.Previous} {
 		own := hash == old.Hash || hash == old.Previous
-		if !own && !hash.IsZero() && b.Get(bucketKeys, hash.Sum[:]) != nil {
+		if !own && !hash.IsZero() && b.Get(schema.Keys, hash.Sum[:]) != nil {
 			return true
 		}
 	}
@@ -285,7 +290,7 @@ func hashTaken(b *batch, key, old *driver.Key) bool {
 func putKey(b *batch, key, old driver.Key) error {
 	var fields []byte
 	if !old.Hash.IsZero() {
-		fields = bytes.Clone(record.KeyFields(b.Get(bucketKeys, old.Hash.Sum[:])))
+		fields = bytes.Clone(record.KeyFields(b.Get(schema.Keys, old.Hash.Sum[:])))
 	}
 	if err := deleteHashes(b, old); err != nil {
 		return err
@@ -295,37 +300,37 @@ func putKey(b *batch, key, old driver.Key) error {
 	}
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
 		b.keyRows.Drop(b, key.Previous)
-		if err := b.Put(bucketKeys, bytes.Clone(key.Previous.Sum[:]), record.EncodeAlias(key.Hash)); err != nil {
+		if err := b.Put(schema.Keys, bytes.Clone(key.Previous.Sum[:]), record.EncodeAlias(key.Hash)); err != nil {
 			return err
 		}
 	}
 	b.keyRows.Drop(b, key.Hash)
 	hash := bytes.Clone(key.Hash.Sum[:])
-	if err := b.Put(bucketKeys, hash, append(record.EncodeKey(&key), fields...)); err != nil {
+	if err := b.Put(schema.Keys, hash, append(record.EncodeKey(&key), fields...)); err != nil {
 		return err
 	}
 	return putAccountKey(b, &key, hash)
 }
 
-// accountsFill is the fraction of a page of bucketAccounts that a split leaves in the first page.
+// accountsFill is the fraction of a page of schema.Accounts that a split leaves in the first page.
 // IDs of an account's keys ascend, so bbolt's default of 0.5 leaves the pages of a large account
 // half full. 0.95 leaves the pages of many small accounts a third full.
 const accountsFill = 0.75
 
-// putAccountKey stores the key's hash in its row in bucketAccounts. The row also holds the number
+// putAccountKey stores the key's hash in its row in schema.Accounts. The row also holds the number
 // of the key's last audit entry. A new key takes over the entries of a deleted key with the same
 // ID.
 func putAccountKey(b *batch, key *driver.Key, hash []byte) error {
 	row := record.AccountKey(key.Account, key.ID)
-	before := targetRow(b.tx, key.Account, audit.Target{Kind: audit.TargetKey, ID: key.ID})
-	value := record.AccountRow{Hash: hash, Last: lastAuditEntryOf(b.tx, before)}
+	before := auditlog.TargetRow(b.tx, key.Account, audit.Target{Kind: audit.TargetKey, ID: key.ID})
+	value := record.AccountRow{Hash: hash, Last: auditlog.Last(b.tx, before)}
 	if value.Last > 0 && !bytes.Equal(before, row) {
-		if err := b.Delete(bucketAccounts, before); err != nil {
+		if err := b.Delete(schema.Accounts, before); err != nil {
 			return err
 		}
 	}
-	b.tx.Bucket(bucketAccounts).FillPercent = accountsFill
-	return b.Put(bucketAccounts, row, value.Encode())
+	b.tx.Bucket(schema.Accounts).FillPercent = accountsFill
+	return b.Put(schema.Accounts, row, value.Encode())
 }
 
 func deleteHashes(b *batch, key driver.Key) error {
@@ -334,7 +339,7 @@ func deleteHashes(b *batch, key driver.Key) error {
 			continue
 		}
 		b.keyRows.Drop(b, hash)
-		if err := b.Delete(bucketKeys, bytes.Clone(hash.Sum[:])); err != nil {
+		if err := b.Delete(schema.Keys, bytes.Clone(hash.Sum[:])); err != nil {
 			return err
 		}
 	}
@@ -346,7 +351,7 @@ func putUses(b *batch, row []byte, used, before record.Uses) error {
 	if used == before {
 		return nil
 	}
-	return b.Put(bucketKeyUses, row, used.Encode())
+	return b.Put(schema.KeyUses, row, used.Encode())
 }
 
 // ExpiringKeys implements [driver.KeyStore]. It omits unreadable keys, whose tokens are invalid.
@@ -357,7 +362,7 @@ func (s *engine) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (li
 	}
 	defer s.done(tx, catchFaults(), &err)
 	after, before := record.ExpiryKey(query.After), record.TimeKey(query.Before)
-	c := tx.Bucket(bucketExpiry).Cursor()
+	c := tx.Bucket(schema.Expiry).Cursor()
 	row, _ := c.Seek(after)
 	if bytes.Equal(row, after) {
 		row, _ = c.Next()
@@ -374,19 +379,19 @@ func (s *engine) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (li
 	return list, nil
 }
 
-// listExpiry replaces the row in bucketExpiry of the key old by a row for key.
+// listExpiry replaces the row in schema.Expiry of the key old by a row for key.
 func (b *batch) listExpiry(key, old *driver.Key) error {
 	is, was := driver.ExpiryOf(key), driver.ExpiryOf(old)
 	if is.At.Equal(was.At) {
 		return nil
 	}
 	if !was.At.IsZero() {
-		if err := b.Delete(bucketExpiry, record.ExpiryKey(was)); err != nil {
+		if err := b.Delete(schema.Expiry, record.ExpiryKey(was)); err != nil {
 			return err
 		}
 	}
 	if is.At.IsZero() {
 		return nil
 	}
-	return b.Put(bucketExpiry, record.ExpiryKey(is), nil)
+	return b.Put(schema.Expiry, record.ExpiryKey(is), nil)
 }

@@ -32,7 +32,7 @@ type departure struct {
 
 func (s *engine) Leave(ctx context.Context, place string) error {
 	if place == "" {
-		return s.writer.Run(ctx, func(b *batch) error { return b.Delete(bucketMeta, keyLeft) })
+		return s.writer.Run(ctx, func(b *batch) error { return b.Delete(schema.Meta, schema.MetaLeft) })
 	}
 	if len(place) > 4096 {
 		return errors.New("leave: the place must be at most 4096 bytes")
@@ -41,13 +41,13 @@ func (s *engine) Leave(ctx context.Context, place string) error {
 	if err != nil {
 		return err
 	}
-	return s.writer.Run(ctx, func(b *batch) error { return b.Put(bucketMeta, keyLeft, value) })
+	return s.writer.Run(ctx, func(b *batch) error { return b.Put(schema.Meta, schema.MetaLeft, value) })
 }
 
 // checkLeft returns [ErrLeft] if the file was left.
 func checkLeft(db *bbolt.DB) error {
 	return db.View(func(tx *bbolt.Tx) error {
-		value := tx.Bucket(bucketMeta).Get(keyLeft)
+		value := tx.Bucket(schema.Meta).Get(schema.MetaLeft)
 		if value == nil {
 			return nil
 		}
@@ -76,7 +76,7 @@ func Return(path string) (err error) {
 	until := time.Now().Add(pagefile.DefaultWait)
 	_, err = os.Stat(path) // bbolt would create it
 	if err == nil {
-		err = pagefile.Precheck(path, until, string(bucketSpare))
+		err = pagefile.Precheck(path, until, string(schema.Spare))
 	}
 	if err != nil {
 		return fmt.Errorf("return to %s: %w", path, err)
@@ -94,6 +94,6 @@ func Return(path string) (err error) {
 		if err := schema.Check(tx); err != nil {
 			return err
 		}
-		return tx.Bucket(bucketMeta).Delete(keyLeft)
+		return tx.Bucket(schema.Meta).Delete(schema.MetaLeft)
 	})
 }

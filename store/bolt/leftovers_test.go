@@ -12,6 +12,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -197,7 +198,7 @@ func TestSettle_BesideADeletion_IsStale(t *testing.T) {
 	}
 	publishMany(t, s, 2)
 	var refs []driver.DeliveryRef
-	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ time.Time, d driver.PendingDelivery) {
+	if err := s.eachPending(t.Context(), s.feed.Unreported(), func(_ time.Time, d driver.PendingDelivery) {
 		refs = append(refs, driver.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number})
 	}); err != nil || len(refs) != 2 {
 		t.Fatalf("%d are pending, %v; want 2", len(refs), err)
@@ -273,8 +274,8 @@ func retrySome(t *testing.T, s *engine, webhook string, n int) {
 func pendingRows(t *testing.T, s *engine) (rows int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		rows = tx.Bucket(bucketPending).Stats().KeyN
-		return tx.Bucket(bucketFresh).ForEach(func(_, value []byte) error {
+		rows = tx.Bucket(schema.Pending).Stats().KeyN
+		return tx.Bucket(schema.Fresh).ForEach(func(_, value []byte) error {
 			m, err := record.DecodeBitmap(value)
 			m.Each(func(uint64) bool { rows++; return true })
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -68,14 +69,14 @@ func fillExpiring(b *testing.B, path string, keys, accounts int, now time.Time) 
 	fill(b, s, keys, accounts)
 	var rows []driver.Expiry
 	err = s.writer.Run(b.Context(), func(batch *batch) error {
-		return batch.tx.Bucket(bucketKeys).ForEach(func(hash, value []byte) error {
+		return batch.tx.Bucket(schema.Keys).ForEach(func(hash, value []byte) error {
 			var key driver.Key
 			if err := record.DecodeKey(&key, hash, value); err != nil {
 				return err
 			}
 			key.ExpiresAt = now.Add(time.Duration(rand.Int64N(int64(365 * 24 * time.Hour))))
 			rows = append(rows, driver.ExpiryOf(&key))
-			return batch.Put(bucketKeys, bytes.Clone(hash), record.EncodeKey(&key))
+			return batch.Put(schema.Keys, bytes.Clone(hash), record.EncodeKey(&key))
 		})
 	})
 	if err != nil {
@@ -84,7 +85,7 @@ func fillExpiring(b *testing.B, path string, keys, accounts int, now time.Time) 
 	slices.SortFunc(rows, func(a, b driver.Expiry) int { return bytes.Compare(record.ExpiryKey(a), record.ExpiryKey(b)) })
 	err = s.writer.Run(b.Context(), func(batch *batch) error {
 		for _, row := range rows {
-			if err := batch.Put(bucketExpiry, record.ExpiryKey(row), nil); err != nil {
+			if err := batch.Put(schema.Expiry, record.ExpiryKey(row), nil); err != nil {
 				return err
 			}
 		}

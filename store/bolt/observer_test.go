@@ -6,6 +6,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
 // TestCommitsAreObserved checks that the observer gets each commit with its number of steps,
@@ -19,7 +20,7 @@ func TestCommitsAreObserved(t *testing.T) {
 		defer mu.Unlock()
 		told = append(told, c)
 	}}, nil))
-	write := func(b *batch) error { return b.Put(bucketMeta, []byte("test"), []byte("x")) }
+	write := func(b *batch) error { return b.Put(schema.Meta, []byte("test"), []byte("x")) }
 	together(t, s, write, write, write)
 	disk.Around(func(func() error) error { return errFull })
 	together(t, s, write)

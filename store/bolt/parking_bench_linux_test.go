@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -60,7 +61,7 @@ func BenchmarkAfterPurge(b *testing.B) {
 		b.ReportMetric(float64(bytesWritten(b)-written)/(1<<20), "purge-MiB")
 		purged := sizeOf(b, path)
 		b.ReportMetric(float64(purged)/float64(full), "purged/full-size")
-		b.ReportMetric(float64(s.parking.freeBytes())/float64(sizeOf(b, path)), "purged-free")
+		b.ReportMetric(float64(s.parking.FreeBytes())/float64(sizeOf(b, path)), "purged-free")
 		measure("purged")
 		enqueueMany(b, s, &n, events/2)
 		measure("refilled-half")
@@ -179,7 +180,7 @@ func BenchmarkFailingCommits(b *testing.B) {
 			defer disk.Around(nil)
 			for b.Loop() {
 				_ = s.writer.RunAlone(b.Context(), func(batch *batch) error {
-					return batch.Put(bucketMeta, []byte("large"), make([]byte, 4<<20)) // does not fit
+					return batch.Put(schema.Meta, []byte("large"), make([]byte, 4<<20)) // does not fit
 				})
 			}
 			slices.Sort(took)
@@ -188,7 +189,7 @@ func BenchmarkFailingCommits(b *testing.B) {
 			b.ReportMetric(float64(used[len(used)-1].Microseconds())/1000, "max-cpu-ms")
 			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 			b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-ms")
-			b.ReportMetric(float64(s.parking.listed.Load()), "listed-pages")
+			b.ReportMetric(float64(s.parking.FreeBytes())/float64(s.db.Info().PageSize), "free-pages")
 			b.ReportMetric(float64(sizeOf(b, s.db.Path()))/(1<<20), "file-MiB")
 		})
 	}

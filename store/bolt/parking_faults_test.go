@@ -24,7 +24,7 @@ func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	publishFrom(t, s, 0, 2500)
-	metas := 2 * s.parking.pageSize
+	metas := 2 * s.db.Info().PageSize
 	spared := 0
 	commits := 0
 	disk.Around(func(commit func() error) error {
@@ -97,10 +97,10 @@ func TestParking_OtherPageSizes(t *testing.T) {
 		publishFrom(t, s, 5000, 5400)
 		purgeEverything(t, s)
 		state := spareOf(t, s)
-		if s.parking.pageSize != size || state.spare == 0 || state.listed > s.atMostParked() {
-			t.Errorf("pages of %d bytes: %+v", s.parking.pageSize, state)
+		if s.db.Info().PageSize != size || state.spare == 0 || state.listed > s.atMostParked() {
+			t.Errorf("pages of %d bytes: %+v", s.db.Info().PageSize, state)
 		}
-		t.Logf("pages of %d bytes: %+v", s.parking.pageSize, state)
+		t.Logf("pages of %d bytes: %+v", s.db.Info().PageSize, state)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

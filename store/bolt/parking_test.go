@@ -14,6 +14,8 @@ import (
 	"github.com/storageapi/storageapi/internal/boltfault"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/bolt/internal/parking"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -32,8 +34,8 @@ func spareOf(t *testing.T, s *engine) (state spareState) {
 		for err := range tx.Check() {
 			t.Fatal(err)
 		}
-		state.size = int(tx.Size()) / s.parking.pageSize
-		l, ok := pagefile.ReadFreeList(s.file, s.parking.pageSize, tx.ID())
+		state.size = int(tx.Size()) / s.db.Info().PageSize
+		l, ok := pagefile.ReadFreeList(s.file, s.db.Info().PageSize, tx.ID())
 		if !ok {
 			t.Fatal("the list was not found")
 		}
@@ -41,11 +43,11 @@ func spareOf(t *testing.T, s *engine) (state spareState) {
 		if int(l.End) != state.size {
 			t.Fatalf("the file has %d pages, its meta page says %d", state.size, l.End)
 		}
-		if extents := tx.Bucket(bucketSpare); extents != nil {
+		if extents := tx.Bucket(schema.Spare); extents != nil {
 			return extents.ForEachBucket(func(key []byte) error {
 				state.extents++
-				pages := extentPages(key)
-				if used := extents.Bucket(key).Stats().LeafAlloc / s.parking.pageSize; used != pages {
+				pages := parking.ExtentPages(key)
+				if used := extents.Bucket(key).Stats().LeafAlloc / s.db.Info().PageSize; used != pages {
 					t.Errorf("an extent of %d pages uses %d", pages, used)
 				}
 				state.spare += pages
@@ -57,18 +59,18 @@ func spareOf(t *testing.T, s *engine) (state spareState) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept := int(s.parking.parked.Load()); kept != state.spare {
+	if kept := int(s.parking.FreeBytes())/s.db.Info().PageSize - state.listed; kept != state.spare {
 		t.Errorf("%d pages are spare, and taken for %d", state.spare, kept)
 	}
 	return state
 }
 
 // listPage returns the number of free pages that one page of the free list can hold.
-func (s *engine) listPage() int { return pagefile.FreeListPage(s.parking.pageSize) }
+func (s *engine) listPage() int { return pagefile.FreeListPage(s.db.Info().PageSize) }
 
 // atMostParked returns the maximum number of listed pages after parking: a page of the list, less
 // than an extent, and the pages freed by the last commits.
-func (s *engine) atMostParked() int { return s.listPage() + maxExtent + 64 }
+func (s *engine) atMostParked() int { return s.listPage() + parking.MaxExtent + 64 }
 
 // publishFrom publishes the events with the numbers from to to, 64 at a time.
 func publishFrom(t *testing.T, s *engine, from, to int) {
@@ -174,7 +176,7 @@ func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	check := func(s *engine) {
 		t.Helper()
 		state := spareOf(t, s)
-		free := int(s.parking.freeBytes()) / s.parking.pageSize
+		free := int(s.parking.FreeBytes()) / s.db.Info().PageSize
 		if free != state.spare+state.listed || free < state.size*8/10 || free > state.size*95/100 {
 			t.Errorf("%d pages are free: %+v", free, state)
 		}
@@ -187,7 +189,7 @@ func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(s)
-	free := s.parking.freeBytes()
+	free := s.parking.FreeBytes()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +250,7 @@ func TestParking_BesideReader_WaitsForIt(t *testing.T) {
 	if err := reader.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	for range 1<<maxSkip + 10 {
+	for range 1<<parking.MaxSkip + 10 {
 		purgeEverything(t, s)
 	}
 	if state := spareOf(t, s); state.listed > s.atMostParked() {
@@ -332,7 +334,7 @@ func TestParking_WithinPurge_LeavesPagesListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if state := spareOf(t, s); state.listed < 2*s.listPage() || state.listed > keptInPurge {
+	if state := spareOf(t, s); state.listed < 2*s.listPage() || state.listed > parking.KeptInPurge {
 		t.Fatalf("coverage precondition failed: %+v", state)
 	}
 	if more := s.park(t.Context(), true); more || spareOf(t, s).spare > 0 {

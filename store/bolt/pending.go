@@ -52,7 +52,7 @@ func (s *engine) redeliver(b *batch, account, webhookID, eventID string) error {
 		return s.makeDue(b, number, webhookID)
 	}
 	err = s.addPending(b, &webhook, number, record.Pending{Attempts: lastNumber(&d), First: true})
-	b.AfterCommit(func() { s.feed.probe(webhookID) })
+	b.AfterCommit(func() { s.feed.Probe(webhookID) })
 	return err
 }
 
@@ -61,7 +61,7 @@ func (s *engine) Probe(ctx context.Context, account, webhookID string) error {
 	if _, err := s.WebhookByID(ctx, account, webhookID); err != nil {
 		return err
 	}
-	s.feed.probe(webhookID)
+	s.feed.Probe(webhookID)
 	return nil
 }
 
@@ -69,7 +69,7 @@ func (s *engine) Probe(ctx context.Context, account, webhookID string) error {
 // probes the webhook.
 func (s *engine) makeDue(b *batch, number uint64, webhook string) error {
 	b.AfterCommit(func() {
-		s.feed.report(func(to driver.Scheduler) {
+		s.feed.Report(func(to driver.Scheduler) {
 			to.Nudge(driver.DeliveryRef{WebhookID: webhook, Number: number})
 			to.Probe(webhook)
 		})
@@ -111,6 +111,6 @@ func (s *engine) putPending(b *batch, webhook *driver.Webhook, number uint64, p 
 	p.Due = time.Now()
 	report := eventlog.Report(number, &p)
 	report.Webhook = webhook
-	b.AfterCommit(func() { s.feed.add(report) })
+	b.AfterCommit(func() { s.feed.Add(report) })
 	return b.log.MakePending(webhook.ID, number, p)
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/bolt/internal/parking"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -25,11 +28,31 @@ func (s *engine) Purge(ctx context.Context, purge driver.Purge) (more bool, err 
 	if more, err = s.purgeStep(ctx, purge); err != nil {
 		return more, err
 	}
-	parking := s.park(ctx, more)
-	if !more && !parking {
+	parks := s.park(ctx, more)
+	if !more && !parks {
 		s.mergeRoot(ctx)
 	}
-	return more || parking, nil
+	return more || parks, nil
+}
+
+// park parks free pages. It reports whether more pages may be left to park. It returns no error,
+// because commits also work with a longer free list.
+func (s *engine) park(ctx context.Context, purging bool) (more bool) {
+	if !s.parking.IsLong(purging) {
+		return false
+	}
+	err := s.writer.RunAlone(ctx, func(b *batch) (err error) {
+		more, err = b.parking.Park(purging)
+		return err
+	})
+	return more && (err == nil || parking.DidNotFit(err))
+}
+
+// mergeRoot merges the root bucket, in a transaction of its own, because other steps have cursors in
+// small buckets. It returns no error: a later call tries again, and commits also work with a split
+// root.
+func (s *engine) mergeRoot(ctx context.Context) {
+	_ = s.writer.RunAlone(ctx, func(b *batch) error { return pagefile.MergeRoot(b.tx, b.MarkWritten) })
 }
 
 func (s *engine) purgeStep(ctx context.Context, purge driver.Purge) (more bool, err error) {
@@ -63,16 +86,16 @@ func (s *engine) purge(b *batch, purge *driver.Purge) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	b.AfterCommit(func() { s.feed.ended(ended) })
+	b.AfterCommit(func() { s.feed.Ended(ended) })
 	if left <= 0 {
 		return true, nil
 	}
 	for _, step := range []func() error{
 		func() error { return purgeRecoveries(b, purge.Attempts, &left) },
 		func() error {
-			return b.DeleteBefore(bucketDedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)
+			return b.DeleteBefore(schema.DedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)
 		},
-		func() error { return s.purgeAuditEntries(b, purge.AuditEntries, &left) },
+		func() error { return b.audit.Purge(purge.AuditEntries, s.clock.Ahead, &left) },
 	} {
 		if err := step(); err != nil {
 			return false, err
@@ -86,7 +109,7 @@ func (s *engine) purge(b *batch, purge *driver.Purge) (more bool, err error) {
 
 // A sweeper removes pending deliveries that deleted webhooks left. Readers ignore such rows, but
 // only a scan of all pending deliveries finds them. So a deletion lists the webhook's ID in
-// bucketDeleted, and the next sweep searches for the rows of all listed webhooks at once.
+// schema.Deleted, and the next sweep searches for the rows of all listed webhooks at once.
 type sweeper struct {
 	turn chan struct{} // capacity 1: held by the call that sweeps
 
@@ -112,12 +135,12 @@ func (b *batch) noteDeleted(account, id string) error {
 	if b.log.NothingPending() {
 		return nil
 	}
-	return b.Put(bucketDeleted, []byte(id), []byte(account))
+	return b.Put(schema.Deleted, []byte(id), []byte(account))
 }
 
 // hasLeftovers reports whether a deleted webhook with that ID may have left rows. If so, no
 // webhook may be created with that ID.
-func (b *batch) hasLeftovers(id string) bool { return b.Get(bucketDeleted, []byte(id)) != nil }
+func (b *batch) hasLeftovers(id string) bool { return b.Get(schema.Deleted, []byte(id)) != nil }
 
 // sweepAll removes all rows left by deleted webhooks.
 func (s *engine) sweepAll(ctx context.Context) error {
@@ -180,7 +203,7 @@ func (s *engine) deletedWebhooks(ctx context.Context) (ids map[string]bool, err 
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	c := tx.Bucket(bucketDeleted).Cursor()
+	c := tx.Bucket(schema.Deleted).Cursor()
 	for id, _ := c.First(); id != nil && len(ids) < maxSwept; id, _ = c.Next() {
 		if ids == nil {
 			ids = make(map[string]bool)
@@ -210,7 +233,7 @@ func (s *engine) findLeftovers(ctx context.Context, limit int) (found []driver.D
 }
 
 // removeLeftovers removes the rows found. If the sweep ends, it also removes the sweep's webhooks
-// from bucketDeleted. It skips webhooks that are no longer listed: their accounts have been
+// from schema.Deleted. It skips webhooks that are no longer listed: their accounts have been
 // erased, and new webhooks may use their IDs.
 func (b *batch) removeLeftovers(found []driver.DeliveryRef, ends bool) error {
 	if len(found) == 0 && !ends {
@@ -231,7 +254,7 @@ func (b *batch) removeLeftovers(found []driver.DeliveryRef, ends bool) error {
 		return nil
 	}
 	for id := range b.store.sweeper.ids {
-		if err := b.Delete(bucketDeleted, []byte(id)); err != nil {
+		if err := b.Delete(schema.Deleted, []byte(id)); err != nil {
 			return err
 		}
 	}

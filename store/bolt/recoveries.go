@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -20,13 +21,13 @@ func (s *engine) CreateRecovery(ctx context.Context, created driver.Recovery, en
 		if b.isErasing(created.Account) {
 			return auth.ErrErasing
 		}
-		if b.Get(bucketWebhooks, record.Prefixed(created.Account, created.WebhookID)) == nil {
+		if b.Get(schema.Webhooks, record.Prefixed(created.Account, created.WebhookID)) == nil {
 			return apierr.ErrNotFound
 		}
-		if b.Get(bucketRecoveries, []byte(created.ID)) != nil {
+		if b.Get(schema.Recoveries, []byte(created.ID)) != nil {
 			return apierr.ErrExists
 		}
-		if b.Get(bucketOpenRecoveries, []byte(created.WebhookID)) != nil {
+		if b.Get(schema.OpenRecoveries, []byte(created.WebhookID)) != nil {
 			return driver.ErrRecovering
 		}
 		r := record.Recovery{Recovery: created}
@@ -81,7 +82,7 @@ func (s *engine) AdvanceRecovery(ctx context.Context, limit int) (advanced bool,
 		}
 		r, err := recoveryByID(b.tx, id)
 		if err != nil { // an unreadable recovery must not block the others
-			return b.Delete(bucketOpenRecoveries, webhook)
+			return b.Delete(schema.OpenRecoveries, webhook)
 		}
 		if err := s.advance(b, &r, limit); err != nil {
 			return err
@@ -94,7 +95,7 @@ func (s *engine) AdvanceRecovery(ctx context.Context, limit int) (advanced bool,
 // nextRecovery returns the webhook whose recovery advances next, the one after last in turn, and
 // the ID of the recovery. webhook is nil if all recoveries are done.
 func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
-	c := tx.Bucket(bucketOpenRecoveries).Cursor()
+	c := tx.Bucket(schema.OpenRecoveries).Cursor()
 	k, value := c.Seek(last)
 	if bytes.Equal(k, last) {
 		k, value = c.Next()
@@ -129,7 +130,7 @@ func (s *engine) advance(b *batch, r *record.Recovery, limit int) error {
 }
 
 func recoveryByID(tx *bbolt.Tx, id string) (record.Recovery, error) {
-	value := tx.Bucket(bucketRecoveries).Get([]byte(id))
+	value := tx.Bucket(schema.Recoveries).Get([]byte(id))
 	if value == nil {
 		return record.Recovery{}, apierr.ErrNotFound
 	}
@@ -140,9 +141,9 @@ func recoveryByID(tx *bbolt.Tx, id string) (record.Recovery, error) {
 func putRecovery(b *batch, r *record.Recovery) error {
 	var err error
 	if r.Done {
-		err = b.Delete(bucketOpenRecoveries, []byte(r.WebhookID))
+		err = b.Delete(schema.OpenRecoveries, []byte(r.WebhookID))
 	} else {
-		err = b.Put(bucketOpenRecoveries, []byte(r.WebhookID), record.EncodeID(r.ID))
+		err = b.Put(schema.OpenRecoveries, []byte(r.WebhookID), record.EncodeID(r.ID))
 	}
 	if err != nil {
 		return err
@@ -153,24 +154,24 @@ func putRecovery(b *batch, r *record.Recovery) error {
 // putRecoveryRow stores a recovery. If the recovery is new and its webhook then has more than
 // driver.MaxRecoveries, it removes the oldest ones.
 func putRecoveryRow(b *batch, r *record.Recovery) error {
-	isNew := b.Get(bucketRecoveries, []byte(r.ID)) == nil
-	if err := b.Put(bucketRecoveries, []byte(r.ID), r.Encode()); err != nil || !isNew {
+	isNew := b.Get(schema.Recoveries, []byte(r.ID)) == nil
+	if err := b.Put(schema.Recoveries, []byte(r.ID), r.Encode()); err != nil || !isNew {
 		return err
 	}
-	if err := b.Put(bucketRecoveryTimes, record.RecoveryTimeKey(r), nil); err != nil {
+	if err := b.Put(schema.RecoveryTimes, record.RecoveryTimeKey(r), nil); err != nil {
 		return err
 	}
-	if b.Get(bucketWebhookIDs, []byte(r.WebhookID)) == nil {
+	if b.Get(schema.WebhookIDs, []byte(r.WebhookID)) == nil {
 		return nil // the webhook is deleted: no more recoveries will follow
 	}
 	// A damaged row counts as empty: err is ignored.
-	ids, _ := record.DecodeIDs(b.Get(bucketWebhookRecoveries, []byte(r.WebhookID)))
+	ids, _ := record.DecodeIDs(b.Get(schema.WebhookRecoveries, []byte(r.WebhookID)))
 	for ids = append(ids, r.ID); len(ids) > driver.MaxRecoveries; ids = ids[1:] {
 		if err := forgetRecovery(b, ids[0]); err != nil {
 			return err
 		}
 	}
-	return b.Put(bucketWebhookRecoveries, []byte(r.WebhookID), record.EncodeIDs(ids))
+	return b.Put(schema.WebhookRecoveries, []byte(r.WebhookID), record.EncodeIDs(ids))
 }
 
 // forgetRecovery removes a recovery if it is done. Unreadable recoveries remain until they are
@@ -180,16 +181,16 @@ func forgetRecovery(b *batch, id string) error {
 	if err != nil || !r.Done {
 		return nil
 	}
-	if err := b.Delete(bucketRecoveryTimes, record.RecoveryTimeKey(&r)); err != nil {
+	if err := b.Delete(schema.RecoveryTimes, record.RecoveryTimeKey(&r)); err != nil {
 		return err
 	}
-	return b.Delete(bucketRecoveries, []byte(id))
+	return b.Delete(schema.Recoveries, []byte(id))
 }
 
 // purgeRecoveries deletes finished recoveries created before the given time.
 func purgeRecoveries(b *batch, before time.Time, left *int) error {
 	var times, old [][]byte // deleted after the loop: a cursor skips keys after a deletion
-	c := b.tx.Bucket(bucketRecoveryTimes).Cursor()
+	c := b.tx.Bucket(schema.RecoveryTimes).Cursor()
 	end := record.TimeKey(before)
 	for k, _ := c.First(); k != nil && bytes.Compare(k, end) < 0 && *left > 0; k, _ = c.Next() {
 		id := k[min(8, len(k)):]
@@ -199,8 +200,8 @@ func purgeRecoveries(b *batch, before time.Time, left *int) error {
 		times, old = append(times, bytes.Clone(k)), append(old, bytes.Clone(id))
 		*left--
 	}
-	if err := b.DeleteAll(bucketRecoveryTimes, times); err != nil {
+	if err := b.DeleteAll(schema.RecoveryTimes, times); err != nil {
 		return err
 	}
-	return b.DeleteAll(bucketRecoveries, old)
+	return b.DeleteAll(schema.Recoveries, old)
 }

@@ -7,6 +7,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -35,12 +37,12 @@ func TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead(t *testing.T) {
 		create(i, now.Add(-time.Hour))
 	}
 	create(old, now)
-	if err := s.writer.Run(t.Context(), func(b *batch) error { return b.Put(bucketRecoveries, []byte("rec_wh11"), []byte{255}) }); err != nil {
+	if err := s.writer.Run(t.Context(), func(b *batch) error { return b.Put(schema.Recoveries, []byte("rec_wh11"), []byte{255}) }); err != nil {
 		t.Fatal(err)
 	}
 	rows := func() (recoveries, times int) {
 		if err := s.db.View(func(tx *bbolt.Tx) error {
-			recoveries, times = keysIn(tx.Bucket(bucketRecoveries)), keysIn(tx.Bucket(bucketRecoveryTimes))
+			recoveries, times = rows.Count(tx.Bucket(schema.Recoveries), nil), rows.Count(tx.Bucket(schema.RecoveryTimes), nil)
 			return nil
 		}); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -26,7 +27,7 @@ func testRequestsDoNotPileUp(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	count := func() (requests, times int) {
 		err := s.db.View(func(tx *bbolt.Tx) error {
-			requests, times = tx.Bucket(bucketRequests).Stats().KeyN, tx.Bucket(bucketRequestTimes).Stats().KeyN
+			requests, times = tx.Bucket(schema.Requests).Stats().KeyN, tx.Bucket(schema.RequestTimes).Stats().KeyN
 			return nil
 		})
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -23,7 +25,7 @@ func TestRootIsMerged(t *testing.T) {
 		t.Helper()
 		var split bool
 		err := s.writer.Run(t.Context(), func(b *batch) error {
-			split = rootIsSplit(b.tx)
+			split = pagefile.RootIsSplit(b.tx)
 			return nil
 		})
 		if err != nil {
@@ -31,7 +33,7 @@ func TestRootIsMerged(t *testing.T) {
 		}
 		return split
 	}
-	small := [][]byte{bucketAttempts, bucketDueAlerts, bucketExpiry, bucketHeld, bucketKeys, bucketOff, bucketSkipped, bucketWebhookIDs}
+	small := [][]byte{schema.Attempts, schema.DueAlerts, schema.Expiry, schema.Held, schema.Keys, schema.Off, schema.Skipped, schema.WebhookIDs}
 	key := []byte{255, 255, 255, 255, 255, 255, 255, 255}
 	change := func(value []byte) {
 		t.Helper()

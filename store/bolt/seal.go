@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
 // resealStep is the number of webhooks sealed per transaction.
@@ -19,8 +20,8 @@ const resealStep = 1000
 func (s *engine) openDataKey() error {
 	var sealed, mark []byte
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket(bucketMeta)
-		sealed, mark = bytes.Clone(meta.Get(keyDataKey)), bytes.Clone(meta.Get(keySeal))
+		meta := tx.Bucket(schema.Meta)
+		sealed, mark = bytes.Clone(meta.Get(schema.MetaDataKey)), bytes.Clone(meta.Get(schema.MetaSealed))
 		return nil
 	})
 	switch {
@@ -44,7 +45,7 @@ func (s *engine) openDataKey() error {
 	if sealed, err = s.dataKey.SealedBy(ctx, s.options.Sealer); err != nil {
 		return err
 	}
-	return s.writer.Run(ctx, func(b *batch) error { return b.Put(bucketMeta, keyDataKey, sealed) })
+	return s.writer.Run(ctx, func(b *batch) error { return b.Put(schema.Meta, schema.MetaDataKey, sealed) })
 }
 
 // reseal seals all secrets that are in plain text, if there is a data key. It marks the file when
@@ -55,14 +56,14 @@ func (s *engine) reseal() error {
 	}
 	var mark []byte
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		mark = bytes.Clone(tx.Bucket(bucketMeta).Get(keySeal))
+		mark = bytes.Clone(tx.Bucket(schema.Meta).Get(schema.MetaSealed))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	if len(mark) > 0 {
-		if _, err := s.dataKey.Open(mark, string(keySeal)); err != nil {
+		if _, err := s.dataKey.Open(mark, string(schema.MetaSealed)); err != nil {
 			return fmt.Errorf("signing secrets: %w", err)
 		}
 		return nil
@@ -84,7 +85,7 @@ func (s *engine) reseal() error {
 // Open calls it.
 func (s *engine) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	var records [][2][]byte // keys and values to write after the loop, which needs the cursor
-	c := b.tx.Bucket(bucketWebhooks).Cursor()
+	c := b.tx.Bucket(schema.Webhooks).Cursor()
 	k, value := c.Seek(row)
 	for ; k != nil && len(records) < resealStep; k, value = c.Next() {
 		account, id := record.CutPrefixed(k)
@@ -97,12 +98,12 @@ func (s *engine) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	}
 	next = bytes.Clone(k)
 	for _, r := range records {
-		if err := b.Put(bucketWebhooks, r[0], r[1]); err != nil {
+		if err := b.Put(schema.Webhooks, r[0], r[1]); err != nil {
 			return nil, err
 		}
 	}
 	if next == nil {
-		return nil, b.Put(bucketMeta, keySeal, s.dataKey.Seal(signing.NewSecret(), string(keySeal)))
+		return nil, b.Put(schema.Meta, schema.MetaSealed, s.dataKey.Seal(signing.NewSecret(), string(schema.MetaSealed)))
 	}
 	return next, nil
 }

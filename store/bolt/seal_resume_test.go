@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -39,7 +40,7 @@ func TestOpen_KilledWhileSealing_SealsTheRest(t *testing.T) {
 		}
 		s.dataKey = nil // the second secret stays in plain text
 	}
-	err = s.writer.Run(context.Background(), func(b *batch) error { return b.Delete(bucketMeta, keySeal) })
+	err = s.writer.Run(context.Background(), func(b *batch) error { return b.Delete(schema.Meta, schema.MetaSealed) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,10 +56,10 @@ func TestOpen_KilledWhileSealing_SealsTheRest(t *testing.T) {
 		}
 	}
 	err = s.db.View(func(tx *bbolt.Tx) error {
-		if mark := tx.Bucket(bucketMeta).Get(keySeal); !key.Current(mark) || len(mark) == 0 {
+		if mark := tx.Bucket(schema.Meta).Get(schema.MetaSealed); !key.Current(mark) || len(mark) == 0 {
 			t.Error("the mark is missing, or sealed with another data key")
 		}
-		return tx.Bucket(bucketWebhooks).ForEach(func(k, value []byte) error {
+		return tx.Bucket(schema.Webhooks).ForEach(func(k, value []byte) error {
 			if bytes.Contains(value, []byte("whsec_")) {
 				t.Errorf("%q is in plain text", k)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -200,7 +201,7 @@ func (m *mapStore) RecordKeyUse(context.Context, []driver.KeyUse) error { return
 func mapOf(b *testing.B, s *engine) *mapStore {
 	m := &mapStore{keys: make(map[driver.Hash]*driver.Key)}
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketKeys).ForEach(func(hash, value []byte) error {
+		return tx.Bucket(schema.Keys).ForEach(func(hash, value []byte) error {
 			key := new(driver.Key)
 			if err := record.DecodeKey(key, hash, value); err != nil {
 				return err
@@ -230,7 +231,7 @@ func lookUp(db *bbolt.DB, token string) error {
 	sum := sha256.Sum256([]byte(token))
 	return db.View(func(tx *bbolt.Tx) error {
 		var value [256]byte
-		if copy(value[:], tx.Bucket(bucketKeys).Get(sum[:])) == 0 {
+		if copy(value[:], tx.Bucket(schema.Keys).Get(sum[:])) == 0 {
 			return record.ErrCorrupt
 		}
 		return nil
@@ -295,13 +296,13 @@ func fill(b *testing.B, s *engine, count, accounts int) []string {
 		}
 	}
 	store(func(a, b made) int { return bytes.Compare(a.row, b.row) }, func(batch *batch, m *made) error {
-		if err := batch.Put(bucketAccounts, m.row, m.key.Hash.Sum[:]); err != nil {
+		if err := batch.Put(schema.Accounts, m.row, m.key.Hash.Sum[:]); err != nil {
 			return err
 		}
 		return putUses(batch, m.row, record.Uses{Any: m.key.CreatedAt, Current: m.key.CreatedAt}, record.Uses{})
 	})
 	store(func(a, b made) int { return bytes.Compare(a.key.Hash.Sum[:], b.key.Hash.Sum[:]) }, func(batch *batch, m *made) error {
-		return batch.Put(bucketKeys, m.key.Hash.Sum[:], record.EncodeKey(&m.key))
+		return batch.Put(schema.Keys, m.key.Hash.Sum[:], record.EncodeKey(&m.key))
 	})
 	tokens := make([]string, count)
 	for i, m := range all {

@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -9,6 +8,8 @@ import (
 
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -86,18 +87,17 @@ func (s *engine) changeWebhook(b *batch, account, id string, w *indexedWebhook) 
 
 // readIndexed reads a webhook by ID from the file; nil if it does not exist.
 func (s *engine) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
-	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
+	account := tx.Bucket(schema.WebhookIDs).Get([]byte(id))
 	if account == nil {
 		return nil
 	}
-	return s.decodeIndexed(string(account), id, tx.Bucket(bucketWebhooks).Get(record.Prefixed(string(account), id)))
+	return s.decodeIndexed(string(account), id, tx.Bucket(schema.Webhooks).Get(record.Prefixed(string(account), id)))
 }
 
 // readAccount reads the webhooks of an account from the file.
 func (s *engine) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
 	all, prefix := new(accountWebhooks), record.Prefixed(account, "")
-	c := tx.Bucket(bucketWebhooks).Cursor()
-	for k, value := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = c.Next() {
+	for k, value := range rows.WithPrefix(tx.Bucket(schema.Webhooks), prefix) {
 		all.list = append(all.list, s.decodeIndexed(account, string(k[len(prefix):]), value))
 	}
 	return all
@@ -136,7 +136,7 @@ func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 type subscribers struct {
 	to               driver.EventType
 	active, inactive []string          // IDs
-	hooks            []*indexedWebhook // the active subscribers
+	hooks            []*driver.Webhook // the active subscribers
 }
 
 // subscribedTo returns the subscribers of an event type.
@@ -166,7 +166,7 @@ func (a *accountWebhooks) allSubscribers() []subscribers {
 			}
 			if w.Active {
 				list[i].active = append(list[i].active, w.ID)
-				list[i].hooks = append(list[i].hooks, w)
+				list[i].hooks = append(list[i].hooks, &w.Webhook)
 			} else {
 				list[i].inactive = append(list[i].inactive, w.ID)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/storetest"
 )
@@ -31,7 +32,7 @@ func TestWebhookRows(t *testing.T) {
 		webhook.ProvenAt = time.Now() // the file has only milliseconds
 		fail, kind := random.IntN(40), random.IntN(6)
 		return func(b *batch) (err error) {
-			exists := b.Get(bucketWebhookIDs, []byte(webhook.ID)) != nil
+			exists := b.Get(schema.WebhookIDs, []byte(webhook.ID)) != nil
 			switch kind {
 			case 0:
 				err = s.deleteWebhook(b, webhook.Account, webhook.ID, nil)
@@ -41,7 +42,7 @@ func TestWebhookRows(t *testing.T) {
 				_ = s.indexed(b, webhook.ID)
 			default:
 				if !exists {
-					_ = b.Put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account))
+					_ = b.Put(schema.WebhookIDs, []byte(webhook.ID), []byte(webhook.Account))
 				}
 				err = s.putWebhook(b, &webhook)
 			}
@@ -191,7 +192,7 @@ func TestClaimBesideAChange(t *testing.T) {
 	}
 	// Grow the file first: growing it later would wait for the reader below.
 	for _, value := range [][]byte{make([]byte, 1<<20), nil} {
-		if err := s.writer.Run(t.Context(), func(b *batch) error { return b.PutOrDelete(bucketMeta, []byte("room"), value) }); err != nil {
+		if err := s.writer.Run(t.Context(), func(b *batch) error { return b.PutOrDelete(schema.Meta, []byte("room"), value) }); err != nil {
 			t.Fatal(err)
 		}
 	}

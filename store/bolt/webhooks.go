@@ -10,6 +10,8 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/requests"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -35,24 +37,24 @@ func (s *engine) createWebhook(ctx context.Context, webhook *driver.Webhook, opt
 		if b.isErasing(webhook.Account) {
 			return auth.ErrErasing
 		}
-		if err := b.repeated(webhookRequest, webhook.Account, options); err != nil {
+		if err := requests.Repeated(b.tx, requests.Webhook, webhook.Account, options); err != nil {
 			return err
 		}
 		switch {
-		case b.Get(bucketWebhookIDs, []byte(webhook.ID)) != nil:
+		case b.Get(schema.WebhookIDs, []byte(webhook.ID)) != nil:
 			return apierr.ErrExists
 		case options.MaxCount > 0 && len(s.accountWebhooks(b, webhook.Account).list) >= options.MaxCount:
 			return apierr.ErrLimit
 		case b.hasLeftovers(webhook.ID):
 			return errLeftovers
 		}
-		if err := s.requests.check(b, webhookRequest, webhook.Account, options); err != nil {
+		if err := s.requests.Check(b.Tx, requests.Webhook, webhook.Account, options); err != nil {
 			return err
 		}
-		if err := s.requests.note(b, webhookRequest, webhook.Account, webhook.ID, options); err != nil {
+		if err := s.requests.Note(b.Tx, requests.Webhook, webhook.Account, webhook.ID, options); err != nil {
 			return err
 		}
-		if err := b.Put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
+		if err := b.Put(schema.WebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
 			return err
 		}
 		if err := b.tell(options.AuditEntry); err != nil {
@@ -76,7 +78,7 @@ func (s *engine) WebhookByID(ctx context.Context, account, id string) (webhook d
 }
 
 func (s *engine) webhookByID(tx *bbolt.Tx, account, id string) (driver.Webhook, error) {
-	value := tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, id))
+	value := tx.Bucket(schema.Webhooks).Get(record.Prefixed(account, id))
 	if value == nil || s.erasing.has(account) {
 		return driver.Webhook{}, apierr.ErrNotFound
 	}
@@ -93,15 +95,16 @@ func (s *engine) ListWebhooks(ctx context.Context, account string, page driver.L
 	if s.erasing.has(account) {
 		return nil, nil
 	}
-	descend(tx.Bucket(bucketWebhooks), record.Prefixed(account, ""), page.After, func(id, value []byte) bool {
-		var webhook driver.Webhook
-		if webhook, err = record.DecodeWebhook(account, string(id), value, s.dataKey); err != nil {
-			return false
+	for id, value := range rows.Descend(tx.Bucket(schema.Webhooks), record.Prefixed(account, ""), page.After) {
+		webhook, err := record.DecodeWebhook(account, string(id), value, s.dataKey)
+		if err != nil {
+			return list, err
 		}
-		list = append(list, webhook)
-		return len(list) < page.Limit
-	})
-	return list, err
+		if list = append(list, webhook); len(list) >= page.Limit {
+			break
+		}
+	}
+	return list, nil
 }
 
 // UpdateWebhook implements [driver.WebhookStore].
@@ -151,7 +154,7 @@ func (s *engine) DeleteWebhook(ctx context.Context, account, id string, check fu
 
 func (s *engine) deleteWebhook(b *batch, account, id string, check func(driver.Webhook) error) error {
 	row := record.Prefixed(account, id)
-	if b.Get(bucketWebhooks, row) == nil || b.isErasing(account) {
+	if b.Get(schema.Webhooks, row) == nil || b.isErasing(account) {
 		return apierr.ErrNotFound
 	}
 	if check != nil { // without check, unreadable webhooks can be deleted
@@ -169,20 +172,20 @@ func (s *engine) deleteWebhook(b *batch, account, id string, check func(driver.W
 	if err := s.markDue(b, account); err != nil {
 		return err
 	}
-	b.AfterCommit(func() { s.feed.forget(driver.Scope{WebhookID: id}) })
+	b.AfterCommit(func() { s.feed.Forget(driver.Scope{WebhookID: id}) })
 	return b.noteDeleted(account, id)
 }
 
 // removeWebhook removes the rows of a webhook. It does not remove the rows of its deliveries.
 func (s *engine) removeWebhook(b *batch, account, id string) error {
 	s.changeWebhook(b, account, id, nil)
-	if err := b.Delete(bucketWebhooks, record.Prefixed(account, id)); err != nil {
+	if err := b.Delete(schema.Webhooks, record.Prefixed(account, id)); err != nil {
 		return err
 	}
-	if err := b.Delete(bucketWebhookIDs, []byte(id)); err != nil {
+	if err := b.Delete(schema.WebhookIDs, []byte(id)); err != nil {
 		return err
 	}
-	if err := b.Delete(bucketWebhookRecoveries, []byte(id)); err != nil {
+	if err := b.Delete(schema.WebhookRecoveries, []byte(id)); err != nil {
 		return err
 	}
 	for _, list := range schema.WebhookLists {
@@ -198,16 +201,16 @@ func (s *engine) removeWebhook(b *batch, account, id string) error {
 func (s *engine) putWebhook(b *batch, webhook *driver.Webhook) error {
 	account, id := webhook.Account, webhook.ID
 	row := record.Prefixed(account, id)
-	old, next := b.Get(bucketWebhooks, row), *webhook
+	old, next := b.Get(schema.Webhooks, row), *webhook
 	next.Version = record.WebhookVersion(old) + 1
 	value := append(record.EncodeWebhook(&next, s.dataKey), record.WebhookFields(old)...)
 	stored := s.decodeIndexed(account, id, value)
 	s.changeWebhook(b, account, id, stored)
-	b.AfterCommit(func() { s.feed.webhook(&stored.Webhook) })
+	b.AfterCommit(func() { s.feed.Webhook(&stored.Webhook) })
 	if err := b.list(webhook); err != nil {
 		return err
 	}
-	return b.Put(bucketWebhooks, row, value)
+	return b.Put(schema.Webhooks, row, value)
 }
 
 // list adds the webhook to the lists that should have it, and removes it from the others.
@@ -227,7 +230,7 @@ func (b *batch) list(w *driver.Webhook) error {
 // FailingWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks, which get no
 // deliveries.
 func (s *engine) FailingWebhooks(ctx context.Context, since time.Time, page driver.ListQuery) ([]driver.Webhook, error) {
-	return s.listed(ctx, bucketFailing, page, func(w *driver.Webhook) bool {
+	return s.listed(ctx, schema.Failing, page, func(w *driver.Webhook) bool {
 		return !w.FailingSince.IsZero() && !w.FailingSince.After(since)
 	})
 }
@@ -235,13 +238,13 @@ func (s *engine) FailingWebhooks(ctx context.Context, since time.Time, page driv
 // OffWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks, which get no
 // deliveries.
 func (s *engine) OffWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
-	return s.listed(ctx, bucketOff, page, func(*driver.Webhook) bool { return true })
+	return s.listed(ctx, schema.Off, page, func(*driver.Webhook) bool { return true })
 }
 
 // HeldWebhooks implements [driver.WebhookStore]. It omits unreadable webhooks, which get no
 // deliveries.
 func (s *engine) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]driver.Webhook, error) {
-	return s.listed(ctx, bucketHeld, page, func(*driver.Webhook) bool { return true })
+	return s.listed(ctx, schema.Held, page, func(*driver.Webhook) bool { return true })
 }
 
 // listed returns a page of the webhooks that a bucket lists by ID and for which has returns true.
@@ -251,13 +254,10 @@ func (s *engine) listed(ctx context.Context, bucket []byte, page driver.ListQuer
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	below := beyond
-	if page.After != "" {
-		below = []byte(page.After)
-	}
-	c := tx.Bucket(bucket).Cursor()
-	_, _ = c.Seek(below) // may end beyond the last key
-	for id, account := c.Prev(); id != nil && len(list) < page.Limit; id, account = c.Prev() {
+	for id, account := range rows.Descend(tx.Bucket(bucket), nil, page.After) {
+		if len(list) >= page.Limit {
+			break
+		}
 		if w, unreadable := s.webhookByID(tx, string(account), string(id)); unreadable == nil && has(&w) {
 			list = append(list, w)
 		}
@@ -272,14 +272,5 @@ func (s *engine) countHeld(ctx context.Context) (held int, err error) {
 		return 0, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	return keysIn(tx.Bucket(bucketHeld)), nil
-}
-
-// keysIn counts the keys of a bucket.
-func keysIn(bucket *bbolt.Bucket) (n int) {
-	c := bucket.Cursor()
-	for k, _ := c.First(); k != nil; k, _ = c.Next() {
-		n++
-	}
-	return n
+	return rows.Count(tx.Bucket(schema.Held), nil), nil
 }

@@ -143,4 +143,4 @@ func purgeAll(t *testing.T, s *engine) {
 }
 
 // freeMiB returns the size of the file's free pages in MiB.
-func freeMiB(s *engine) float64 { return float64(s.parking.freeBytes()) / (1 << 20) }
+func freeMiB(s *engine) float64 { return float64(s.parking.FreeBytes()) / (1 << 20) }

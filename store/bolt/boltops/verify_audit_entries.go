@@ -3,10 +3,11 @@ package boltops
 import (
 	"bytes"
 	"fmt"
-	"math/bits"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/store/bolt/internal/auditlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
@@ -27,7 +28,7 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 	switch {
 	case err != nil || row.ID == "":
 		return nil, cannotBeRead
-	case is != number(k):
+	case is != record.Number(k):
 		return nil, "has another number"
 	case row.Before >= is || row.BeforeOfTarget >= is:
 		return nil, "back-link does not point to an earlier entry"
@@ -40,7 +41,7 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 		refs = append(refs, ref{schema.Accounts, head, leadsHere, "accounts does not lead to it"})
 	}
 	if n.Routine() {
-		refs = append(refs, ref{bucket: schema.AuditRoutine, key: routineKey(row.Account, is)})
+		refs = append(refs, ref{bucket: schema.AuditRoutine, key: auditlog.RoutineKey(row.Account, is)})
 	}
 	if problem := v.wrongLink(row.Before, record.AuditEntriesOf(row.Account)); problem != "" {
 		return refs, problem
@@ -54,13 +55,10 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 
 // targetRow returns the key of the row that holds the number of a target's last entry.
 func (v *verifier) targetRow(account string, target audit.Target) []byte {
-	if target.Kind == audit.TargetKey {
-		row := record.AccountKey(account, target.ID)
-		if found, _ := v.get(schema.Accounts, row); found != nil {
-			return row
-		}
+	if v.broken[string(schema.Accounts)] {
+		return record.AuditEntriesOfTarget(account, target)
 	}
-	return record.AuditEntriesOfTarget(account, target)
+	return auditlog.TargetRow(v.tx, account, target)
 }
 
 // wrongLink returns a problem if the entry with that number exists, but belongs to another account
@@ -77,23 +75,11 @@ func (v *verifier) wrongLink(number uint64, head []byte) (problem string) {
 }
 
 func (v *verifier) entryPending(k, value []byte) (refs []ref, malformed string) {
-	at := len(k) - 9
-	if k[at] != 0 {
-		return nil, "malformed key: want a zero byte after the account"
+	account, numbers, ok := auditlog.DecodePending(k, value)
+	for n := range numbers {
+		refs = append(refs, entryOfAccount(account, n))
 	}
-	if len(value) != 8 || number(value) == 0 {
-		return nil, cannotBeRead
-	}
-	for rest := number(value); rest != 0; rest &= rest - 1 {
-		refs = append(refs, entryOfAccount(string(k[:at]), number(k[at+1:])*64+uint64(bits.TrailingZeros64(rest))))
-	}
-	return refs, ""
-}
-
-// routineKey returns the key of a routine entry. For number 0, it returns the key of the row that
-// counts the account's routine entries.
-func routineKey(account string, number uint64) []byte {
-	return record.Prefixed(account, string(record.NumberKey(number)))
+	return refs, unless(ok && len(refs) > 0, cannotBeRead)
 }
 
 func routineAuditEntryKey(k []byte) string {
@@ -106,13 +92,9 @@ func (v *verifier) entryRoutine(k, value []byte) ([]ref, string) {
 	switch {
 	case v.isErasing(account):
 		return nil, ""
-	case number([]byte(tail)) > 0:
-		return []ref{entryOfAccount(account, number([]byte(tail)))}, unless(len(value) == 16, cannotBeRead)
+	case record.Number([]byte(tail)) > 0:
+		return []ref{entryOfAccount(account, record.Number([]byte(tail)))}, unless(len(value) == 16, cannotBeRead)
 	}
-	counted := uint64(0)
-	c := v.tx.Bucket(schema.AuditRoutine).Cursor()
-	for k, _ := c.Seek(routineKey(account, 1)); bytes.HasPrefix(k, record.Prefixed(account, "")); k, _ = c.Next() {
-		counted++
-	}
-	return nil, unless(number(value) == counted, fmt.Sprintf("counts %d audit entries instead of %d", number(value), counted))
+	counted := rows.Count(v.tx.Bucket(schema.AuditRoutine), record.Prefixed(account, "")) - 1 // without this row
+	return nil, unless(record.Number(value) == uint64(counted), fmt.Sprintf("counts %d audit entries instead of %d", record.Number(value), counted))
 }

@@ -61,16 +61,8 @@ var eventTables = []table{
 // numberAnd returns a check for keys that begin with a number that is a multiple of multiple.
 func numberAnd(multiple uint64, what string) func([]byte) string {
 	return func(k []byte) string {
-		return unless(len(k) >= 9 && number(k[:8])%multiple == 0, "malformed key: want a number and "+what)
+		return unless(len(k) >= 9 && record.Number(k[:8])%multiple == 0, "malformed key: want a number and "+what)
 	}
-}
-
-// number decodes a number of 8 bytes. It returns 0 for other lengths.
-func number(b []byte) uint64 {
-	if len(b) != 8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(b)
 }
 
 // eventBuckets checks all buckets of events. If schema.Events is unreadable, it checks none of
@@ -322,7 +314,7 @@ func (v *verifier) isErasingEventOf(number uint64) bool {
 }
 
 func (v *verifier) pendingRow(k, value []byte) ([]ref, string) {
-	webhook, problem := v.recipient(number(k))
+	webhook, problem := v.recipient(record.Number(k))
 	if problem != "" {
 		return nil, problem
 	}
@@ -330,7 +322,7 @@ func (v *verifier) pendingRow(k, value []byte) ([]ref, string) {
 	if _, err := record.DecodePending(value); err != nil {
 		return nil, cannotBeRead
 	}
-	return nil, unless(!v.isFresh(number(k)), "is pending as it was published, too")
+	return nil, unless(!v.isFresh(record.Number(k)), "is pending as it was published, too")
 }
 
 func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
@@ -339,13 +331,13 @@ func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
 		return nil, cannotBeRead
 	}
 	segment, problem := v.segmentAt(k[:8])
-	last := number(k[8:]) - 1 // the first number in the pack may be greater
+	last := record.Number(k[8:]) - 1 // the first number in the pack may be greater
 	for i := 0; i < pack.Len() && problem == ""; i++ {
 		one := pack.At(i)
 		if len(one) < 8 {
 			return nil, cannotBeRead
 		}
-		n := number(one[:8])
+		n := record.Number(one[:8])
 		switch {
 		case n <= last:
 			return nil, "its attempts are not in order"
@@ -362,7 +354,7 @@ func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
 
 // attempt checks a row of the bucket attempts or last_attempts.
 func (v *verifier) attempt(k, value []byte) ([]ref, string) {
-	return v.attemptOf(nil, number(k[:8]), int(binary.BigEndian.Uint32(k[8:])), value)
+	return v.attemptOf(nil, record.Number(k[:8]), int(binary.BigEndian.Uint32(k[8:])), value)
 }
 
 // attemptOf checks an attempt at a delivery, and appends refs to the rows that must exist for it.
@@ -396,7 +388,7 @@ func (v *verifier) isLast(number uint64, attempt int) bool {
 }
 
 func (v *verifier) failed(k, value []byte) (refs []ref, problem string) {
-	m, err := record.DecodeFailed(number(k[:8]), value)
+	m, err := record.DecodeFailed(record.Number(k[:8]), value)
 	if err != nil {
 		return nil, cannotBeRead
 	}
@@ -421,7 +413,7 @@ func (v *verifier) eventRun(k, value []byte) ([]ref, string) {
 
 // runRow checks a row of a run index. wrong checks each number in the row.
 func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64) (problem string)) (problem string) {
-	begin := number(k[:8])
+	begin := record.Number(k[:8])
 	numbers, err := record.DecodeRun(begin, value)
 	switch {
 	case begin >= index.end:

@@ -100,7 +100,7 @@ var tables = []table{
 	{bucket: schema.DedupKeys, key: prefixed(8)},
 	{bucket: schema.Erasures, check: wantVersion},
 	{bucket: schema.Audit, key: exactly(8, "a number"), check: (*verifier).entry},
-	{bucket: schema.AuditPending, key: atLeast(9, "an account and a number"), check: (*verifier).entryPending},
+	{bucket: schema.AuditPending, check: (*verifier).entryPending},
 	{bucket: schema.AuditRoutine, key: routineAuditEntryKey, check: (*verifier).entryRoutine},
 }
 
@@ -310,7 +310,7 @@ func (v *verifier) isWrong(err error) bool {
 func (v *verifier) meta(k, value []byte) ([]ref, string) {
 	switch string(k) {
 	case string(schema.MetaRuns), string(schema.MetaEventRuns), string(schema.MetaIDsGone), string(schema.MetaBodiesGone):
-		n := number(value)
+		n := record.Number(value)
 		switch {
 		case len(value) != 8:
 			return nil, "malformed: want a number"

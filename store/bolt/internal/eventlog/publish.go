@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -80,7 +81,7 @@ func (w *Writer) loadNewest(db *bbolt.DB) error {
 	return db.View(func(tx *bbolt.Tx) error {
 		w.lastPublished = w.log.publishedLast(tx)
 		w.committedPublished = w.lastPublished
-		if k, value := lastOf(tx.Bucket(schema.Events).Cursor()); IsDivider(k, value) {
+		if k, value := rows.Last(tx.Bucket(schema.Events).Cursor()); IsDivider(k, value) {
 			w.divided = binary.BigEndian.Uint64(k)
 		}
 		return nil

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
@@ -150,12 +148,4 @@ const writtenAtOnce = 16 << 10
 func (s *Step) purgeIDs(before uint64) error {
 	gone := Number(s.tx, schema.MetaIDsGone)
 	return s.putNumber(schema.MetaIDsGone, gone, max(gone, before))
-}
-
-// lastOf replaces [bbolt.Cursor.Last] for buckets without keys that begin with eight bytes 0xff.
-// In a damaged file, Last may loop forever, because it treats any page that is not a leaf as a
-// branch; Seek panics instead.
-func lastOf(c *bbolt.Cursor) (k, v []byte) {
-	_, _ = c.Seek(bytes.Repeat([]byte{0xff}, 8))
-	return c.Prev()
 }

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/rows"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
@@ -146,7 +147,7 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 		break
 	}
 	c := tx.Bucket(schema.Events).Cursor()
-	last, value := lastOf(c)
+	last, value := rows.Last(c)
 	for IsDivider(last, value) { // the segment before the dividers may have been erased
 		last, value = c.Prev()
 	}

@@ -175,6 +175,14 @@ func CutPrefixed(key []byte) (head, tail string) {
 // NumberKey returns the key of the event, delivery or segment n.
 func NumberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 0, 8), n) }
 
+// Number decodes a number of 8 bytes. It returns 0 for other lengths.
+func Number(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
 // Round returns a time in the form in which it is decoded later: in UTC, truncated to
 // milliseconds.
 func Round(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -134,8 +134,8 @@ func Of(tx *bbolt.Tx) uint64 {
 	return 0
 }
 
-// Create makes the buckets of a new file.
-func Create(tx *bbolt.Tx) error {
+// create makes the buckets of a new file.
+func create(tx *bbolt.Tx) error {
 	for _, name := range Buckets {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err
