@@ -3,7 +3,6 @@ package bolt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -14,37 +13,6 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
 )
-
-// TestAlertCacheIsBounded checks that the cache keeps all deferred alerts, and other alerts only
-// while there is room.
-func TestAlertCacheIsBounded(t *testing.T) {
-	t.Parallel()
-	var s alertCache
-	row := func(kind string, i int) []byte { return fmt.Appendf(nil, "%s %d", kind, i) }
-	for i := range maxAlerts / 2 {
-		if !s.put(row("deferred", i), alert{state: []byte("state"), deferred: true}) {
-			t.Fatalf("there is no room for the deferred alert %d", i)
-		}
-	}
-	if s.put(row("deferred", maxAlerts), alert{deferred: true}) {
-		t.Error("there is room for one more that is deferred")
-	}
-	for i := range 2 * maxAlerts {
-		s.put(row("hard", i), alert{})
-		if len(s.known) > maxAlerts {
-			t.Fatalf("%d are remembered", len(s.known))
-		}
-	}
-	for i := range maxAlerts / 2 {
-		if a := s.known[string(row("deferred", i))]; !a.deferred || string(a.state) != "state" {
-			t.Fatalf("the deferred alert %d is forgotten", i)
-		}
-	}
-	s.put(row("deferred", 1), alert{})
-	if !s.put(row("deferred", maxAlerts), alert{deferred: true}) {
-		t.Error("there is no room for a deferred one in the place of another")
-	}
-}
 
 // TestDamagedAlerts checks that damaged alerts in a file are treated as missing.
 func TestDamagedAlerts(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/alertcache"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/feed"
 	"github.com/storageapi/storageapi/store/bolt/internal/files"
@@ -52,7 +53,7 @@ type engine struct {
 	dataKey  *signing.DataKey // nil: secrets are stored in plain text
 	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
-	alerts   alertCache
+	alerts   *alertcache.Cache
 
 	feed       feed.Feed
 	delivering chan struct{} // capacity 1: held by the running Deliver
@@ -128,6 +129,9 @@ func open(path string, options ...Option) (*engine, error) {
 		keyRows: newKeyRows(o.CachedKeys), webhookRows: newWebhookRows(), accountRows: newAccountRows(),
 		keyCounts: newCounts(), requests: requests.New(),
 	}
+	s.alerts = alertcache.New(alertcache.Options{
+		Read: s.readAlert, Erasing: s.erasing.has, Halted: func() bool { return s.writer.Halted() != nil },
+	})
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	// A damaged page may point outside the file: reading there panics. prepare and pagefile.Open
 	// turn the panic into an error.

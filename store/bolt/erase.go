@@ -185,7 +185,7 @@ func (s *engine) closeAccount(ctx context.Context, account string) (erased store
 		}
 		b.AfterCommit(func() {
 			s.erasing.set(account, true)
-			s.alerts.forgetAccount(account)
+			s.alerts.ForgetAccount(account)
 			s.log.ForgetAccount(account)
 			s.feed.Forget(driver.Scope{Account: account})
 		})

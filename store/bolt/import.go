@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/bolt/internal/alertcache"
 	"github.com/storageapi/storageapi/store/bolt/internal/auditlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -97,7 +98,7 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 		return m.first(r, key) && m.Get(schema.Requests, key) == nil, nil
 	case *transfer.Alert:
 		row := record.Prefixed(r.Account, r.Series)
-		there := m.Get(schema.Alerts, row) != nil || len(m.store.stateOf(m.batch, row, alert{})) > 0
+		there := m.Get(schema.Alerts, row) != nil || len(m.store.stateOf(m.batch, row, alertcache.Alert{})) > 0
 		return m.first(r, row) && !there, nil
 	case *transfer.DedupKey:
 		row := dedupKeyOf(r.Account, &r.DedupKey)
@@ -216,7 +217,7 @@ func (m *importer) add(r transfer.Record) error {
 	s := m.store
 	switch r := r.(type) {
 	case *transfer.Key:
-		s.keyCounts.add(m.batch, r.Account, 1)
+		s.keyCounts.add(m.Tx, r.Account, 1)
 		if err := putKey(m.batch, r.Key, driver.Key{}); err != nil {
 			return err
 		}
@@ -260,8 +261,8 @@ func (m *importer) addRequest(r *transfer.Request) error {
 
 func (m *importer) addAlert(r *transfer.Alert) error {
 	row := record.Prefixed(r.Account, r.Series)
-	added := alert{stored: record.EncodeAlert(r.State), state: bytes.Clone(r.State), due: r.Due}
-	if err := m.Put(schema.Alerts, row, added.stored); err != nil {
+	added := alertcache.Alert{Stored: record.EncodeAlert(r.State), State: bytes.Clone(r.State), Due: r.Due}
+	if err := m.Put(schema.Alerts, row, added.Stored); err != nil {
 		return err
 	}
 	if r.Due {
@@ -272,8 +273,8 @@ func (m *importer) addAlert(r *transfer.Alert) error {
 	if m.alerts == nil {
 		m.alerts = make(map[string][]byte)
 	}
-	m.alerts[string(row)] = added.state
-	m.AfterCommit(func() { m.store.alerts.set(row, added) })
+	m.alerts[string(row)] = added.State
+	m.AfterCommit(func() { m.store.alerts.Set(row, added) })
 	return nil
 }
 

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"github.com/storageapi/storageapi/internal/boltoption"
+	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/rows"
@@ -41,10 +42,10 @@ func newCounts() counts {
 }
 
 // of returns the number of the account's keys.
-func (c *counts) of(b *batch, account string) int {
+func (c *counts) of(tx *groupcommit.Tx, account string) int {
 	count, ok := c.rows.InStep(account)
 	if !ok {
-		count = rows.Count(b.tx.Bucket(schema.Accounts), record.AccountKey(account, ""))
+		count = rows.Count(tx.Bolt.Bucket(schema.Accounts), record.AccountKey(account, ""))
 		c.rows.Keep(account, count)
 	}
 	return count
@@ -52,10 +53,10 @@ func (c *counts) of(b *batch, account string) int {
 
 // add changes the account's count by n, which may be negative. Call it before the step creates or
 // deletes the keys.
-func (c *counts) add(b *batch, account string, n int) {
+func (c *counts) add(tx *groupcommit.Tx, account string, n int) {
 	if count, ok := c.rows.InStep(account); ok {
-		c.rows.Set(b, account, count+n)
+		c.rows.Set(tx, account, count+n)
 	} else {
-		c.rows.Drop(b, account)
+		c.rows.Drop(tx, account)
 	}
 }

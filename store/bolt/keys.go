@@ -34,13 +34,13 @@ func (s *engine) CreateKey(ctx context.Context, key driver.Key, options driver.C
 		switch {
 		case b.Get(schema.Accounts, record.AccountKey(key.Account, key.ID)) != nil, hashTaken(b, &key, &driver.Key{}):
 			return apierr.ErrExists
-		case options.MaxCount > 0 && s.keyCounts.of(b, key.Account) >= options.MaxCount:
+		case options.MaxCount > 0 && s.keyCounts.of(b.Tx, key.Account) >= options.MaxCount:
 			return apierr.ErrLimit
 		}
 		if err := s.requests.Check(b.Tx, requests.Key, key.Account, &options); err != nil {
 			return err
 		}
-		s.keyCounts.add(b, key.Account, 1)
+		s.keyCounts.add(b.Tx, key.Account, 1)
 		if err := putKey(b, key, driver.Key{}); err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (s *engine) DeleteKey(ctx context.Context, account, id string, check func(d
 
 // removeKey removes a key with its hashes and times of use, but not its audit entries.
 func (s *engine) removeKey(b *batch, row []byte, key driver.Key) error {
-	s.keyCounts.add(b, key.Account, -1)
+	s.keyCounts.add(b.Tx, key.Account, -1)
 	if err := b.Delete(schema.Accounts, row); err != nil {
 		return err
 	}

@@ -79,8 +79,8 @@ func TestCountsAfterAFailure(t *testing.T) {
 		return key
 	}
 	err = s.writer.Run(t.Context(), func(b *batch) error {
-		s.keyCounts.of(b, "acct")
-		s.keyCounts.add(b, "acct", 1)
+		s.keyCounts.of(b.Tx, "acct")
+		s.keyCounts.add(b.Tx, "acct", 1)
 		if err := putKey(b, key(1), driver.Key{}); err != nil {
 			return err
 		}
