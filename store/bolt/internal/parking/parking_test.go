@@ -41,7 +41,11 @@ func open(t *testing.T, path string) *parkingFile {
 	if f.parking, err = parking.Open(db, file); err != nil {
 		t.Fatal(err)
 	}
-	f.writer = groupcommit.New(db, func(tx *groupcommit.Tx) batch { return batch{tx, f.parking.Begin(tx)} }, f.parking.Ended)
+	f.writer = groupcommit.New(db, groupcommit.Config[batch]{
+		Begin:  func(tx *groupcommit.Tx) batch { return batch{tx, f.parking.Begin(tx)} },
+		Commit: (*bbolt.Tx).Commit,
+		Ended:  f.parking.Ended,
+	})
 	return f
 }
 
