@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestArchitectureIsThere checks that the files named in ARCHITECTURE.md exist, and that the
-// functions named in its walks are in the named files.
-func TestArchitectureIsThere(t *testing.T) {
+// The test checks that the files named in ARCHITECTURE.md exist, and that the functions named in
+// its walks are in the named files.
+func TestArchitecture_NamedFilesAndFunctions_Exist(t *testing.T) {
 	page := readFile(t, "ARCHITECTURE.md")
 	for _, path := range regexp.MustCompile("`([a-z0-9_/]+\\.(?:go|json))`").FindAllStringSubmatch(page, -1) {
 		if _, err := os.Stat(path[1]); err != nil {

@@ -55,7 +55,7 @@ func TestHandlerBackup(t *testing.T) {
 	}
 }
 
-func TestHandlerBackupNeedsAFile(t *testing.T) {
+func TestHandlerBackup_StoreWithoutFile_ReturnsError(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)

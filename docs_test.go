@@ -121,9 +121,9 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
-// TestProgramsEnd checks that the example programs end on SIGTERM and on an interrupt, and wait for
-// requests for a limited time.
-func TestProgramsEnd(t *testing.T) {
+// The example programs end on SIGTERM and on an interrupt, and wait for requests for a limited
+// time.
+func TestExamples_InterruptOrSIGTERM_Exit(t *testing.T) {
 	files := documents(t)
 	for _, pattern := range []string{"examples/*/*.go", "examples/*/*/*.go"} {
 		found, err := filepath.Glob(pattern)
@@ -257,9 +257,9 @@ var (
 func main() {}
 `
 
-// TestSnippets compiles the Go lines of the documents, except for those that use other modules, and
-// those of the tutorial, which a test of promstorage runs.
-func TestSnippets(t *testing.T) {
+// TestDocSnippetsCompile compiles the Go lines of the documents, except for those that use other
+// modules, and those of the tutorial, which a test of promstorage runs.
+func TestDocSnippetsCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs the compiler")
 	}
@@ -307,8 +307,8 @@ func line(text, number string) string {
 	return strings.Split(text, "\n")[n-1]
 }
 
-// TestLinks checks that the documents' links to files in the repository are valid.
-func TestLinks(t *testing.T) {
+// TestDocLinks checks that the documents' links to files in the repository are valid.
+func TestDocLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range documents(t) {
 		for _, found := range link.FindAllStringSubmatch(readFile(t, page), -1) {
@@ -370,7 +370,7 @@ func readFile(t *testing.T, path string) string {
 
 // Programs that the docs run from a host's module must be in published modules, because hosts
 // cannot fetch others.
-func TestDocs_ProgramsOfAHostsModule_AreInPublishedModules(t *testing.T) {
+func TestDocs_ProgramsRunByHosts_AreInPublishedModules(t *testing.T) {
 	release := readFile(t, "release/make")
 	published := regexp.MustCompile(`(?m)^published=\((.*)\)$`).FindStringSubmatch(release)
 	if published == nil {

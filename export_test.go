@@ -101,7 +101,7 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
 // The counts of ExportAccount must equal the receipt of Erase. Afterwards the account has only the
 // audit entry of the erasure; after a second Erase it has nothing, and the export is two lines.
-func TestExportAccountBesideErase(t *testing.T) {
+func TestExportAccount_ThenErase_CountsMatch(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"file": {Path: filepath.Join(t.TempDir(), "storage.db")}, "memory": {Store: memory.New()},
 	} {

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// TestPackagesBeginWithTheirUse checks that the doc of each importable package begins with a short
-// description and an example of its use.
-func TestPackagesBeginWithTheirUse(t *testing.T) {
+// The doc of each importable package begins with a short description and an example of its use.
+func TestPackageDocs_BeginWithSummaryAndExample(t *testing.T) {
 	packages := 0
 	err := filepath.WalkDir(".", func(dir string, entry fs.DirEntry, err error) error {
 		switch name := entry.Name(); {

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi"
 )
 
-// TestHeadersAreListed compares the lists for CORS middleware with the OpenAPI document.
-func TestHeadersAreListed(t *testing.T) {
+// TestHeaderListsMatchOpenAPI compares the lists for CORS middleware with the OpenAPI document.
+func TestHeaderListsMatchOpenAPI(t *testing.T) {
 	var document map[string]any
 	if err := json.Unmarshal(defaultDocument(t), &document); err != nil {
 		t.Fatal(err)

@@ -216,7 +216,7 @@ func (p *patient) wantBy(t storageapi.HealthThresholds, ready, live bool, proble
 
 // Without a running Run, the process is not ready, and after a minute it is not live. Neither
 // applies to a process with NoRun.
-func TestHealthOfRun(t *testing.T) {
+func TestHealth_RunNotRunning_IsNotReadyThenNotLive(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		p.want(false, true, storageapi.ProblemNotRunning)
 		p.wantBy(storageapi.HealthThresholds{NoRun: true}, true, true)
@@ -244,7 +244,7 @@ func TestHealthOfRun(t *testing.T) {
 
 // While a store cannot be written, the process is not ready but live, even without traffic. The
 // recovery must be detected without traffic, too.
-func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
+func TestHealth_StoreNotWritable_IsNotReadyUntilRecovery(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
 		defer stop()
@@ -268,7 +268,7 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 }
 
 // The recovery of a store must also be detected during maintenance that takes hours.
-func TestHealthWhilePurging(t *testing.T) {
+func TestHealth_RecoveryDuringLongPurge_IsDetected(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		p.store.purging.Store(true)
 		stop := p.run()
@@ -288,7 +288,7 @@ func TestHealthWhilePurging(t *testing.T) {
 
 // If a store fails again while its recovery is reported, the process stays not ready until the next
 // recovery.
-func TestHealthOfAStoreThatFailsAgain(t *testing.T) {
+func TestHealth_StoreFailsDuringRecovery_StaysNotReady(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
 		defer stop()
@@ -313,7 +313,7 @@ func TestHealthOfAStoreThatFailsAgain(t *testing.T) {
 
 // A store has not recovered while claims fail, even if other writes succeed. The host must be
 // notified of the recovery exactly once.
-func TestStoreRecoveredIsToldOnce(t *testing.T) {
+func TestStoreRecovered_NotifiesOnce(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
 		p.store.unclaimable.Store(true)
@@ -339,7 +339,7 @@ func TestStoreRecoveredIsToldOnce(t *testing.T) {
 }
 
 // A probe must not write, even if deliveries are pending.
-func TestHealthWritesNothing(t *testing.T) {
+func TestHealth_PendingDeliveries_WritesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	api, err := storageapi.NewHandler(storageapi.Config{Path: path})
 	if err != nil {
@@ -367,7 +367,7 @@ func TestHealthWritesNothing(t *testing.T) {
 }
 
 // If the last uses of keys cannot be written, the process is not ready.
-func TestHealthOfAStoreThatCannotTakeUses(t *testing.T) {
+func TestHealth_LastUsesNotWritable_IsNotReady(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
 		defer stop()
@@ -388,7 +388,7 @@ func TestHealthOfAStoreThatCannotTakeUses(t *testing.T) {
 }
 
 // If the store does not answer, the process is not ready but live.
-func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
+func TestHealth_StoreHangs_IsNotReadyButLive(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
 		defer stop()
@@ -407,7 +407,7 @@ func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
 
 // A claim that hangs, claims that do not return due deliveries, and a halted store must make the
 // process not live.
-func TestHealthAsksForARestart(t *testing.T) {
+func TestHealth_HungOrHaltedStore_IsNotLive(t *testing.T) {
 	t.Run("claims hang", func(t *testing.T) {
 		inHealth(t, func(p *patient) {
 			stop := p.run()

@@ -67,7 +67,7 @@ func newHost(t *testing.T, config storageapi.Config) *storageapi.Handler {
 	return api
 }
 
-func TestOpenAPIOfAHost(t *testing.T) {
+func TestOpenAPI_HostConfig_IsReflected(t *testing.T) {
 	api := newHost(t, hostConfig())
 	text := string(api.OpenAPI())
 	var d document
@@ -119,9 +119,8 @@ func TestOpenAPIOfAHost(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfADefaultHost checks that the document of a default Config equals openapi.json byte
-// for byte.
-func TestOpenAPIOfADefaultHost(t *testing.T) {
+// The document of a default Config equals openapi.json byte for byte.
+func TestOpenAPI_DefaultConfig_EqualsPublishedDocument(t *testing.T) {
 	file, err := os.ReadFile("openapi.json")
 	if err != nil {
 		t.Fatal(err)
@@ -131,8 +130,8 @@ func TestOpenAPIOfADefaultHost(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfAHostWithoutLimits disables all optional limits.
-func TestOpenAPIOfAHostWithoutLimits(t *testing.T) {
+// The test disables all optional limits.
+func TestOpenAPI_WithoutLimits(t *testing.T) {
 	api := newHost(t, storageapi.Config{
 		Store: memory.New(), Prefix: "/", Keys: apikeys.Config{MaxPerAccount: -1}, RateLimit: auth.RateLimit{PerSecond: 1, PerAccount: -1},
 		Webhooks: webhooks.Config{Retry: webhooks.RetryPolicy{DisableAfter: -1}}, Alerts: alerts.Config{ApproachingRatios: []float64{}},
@@ -152,9 +151,9 @@ func TestOpenAPIOfAHostWithoutLimits(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfSimilarTypes checks that all names in the document are unique, even for event types
-// with similar names, because a decoder would silently drop duplicates.
-func TestOpenAPIOfSimilarTypes(t *testing.T) {
+// All names in the document are unique, even for event types with similar names, because a decoder
+// would silently drop duplicates.
+func TestOpenAPI_SimilarEventTypes_HaveUniqueNames(t *testing.T) {
 	config := storageapi.Config{
 		Store: memory.New(), Prefix: "/sak_api",
 		Keys: apikeys.Config{Prefix: "acme"}, Webhooks: webhooks.Config{SignatureHeader: "X-sak_a"},

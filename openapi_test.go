@@ -59,8 +59,8 @@ func readDocument(t *testing.T) document {
 	return d
 }
 
-// TestRoutesAreWrittenDown compares the routes in the code with all places that list them.
-func TestRoutesAreWrittenDown(t *testing.T) {
+// The test compares the routes in the code with all places that list them.
+func TestRoutes_AreDocumentedEverywhere(t *testing.T) {
 	want := httpapi.Routes()
 	slices.Sort(want)
 	check := func(where string, got []string) {
@@ -111,8 +111,8 @@ func found(t *testing.T, pattern *regexp.Regexp, file string) []string {
 	return list
 }
 
-// TestOpenAPIListsWhatThereIs compares the document's lists with the lists in the code.
-func TestOpenAPIListsWhatThereIs(t *testing.T) {
+// The test compares the document's lists with the lists in the code.
+func TestOpenAPI_Lists_MatchTheCode(t *testing.T) {
 	d := readDocument(t)
 	if diff := cmp.Diff(scopes.All().Names(), d.Components.Schemas.Scope.Enum); diff != "" {
 		t.Errorf("scopes (-code +document):\n%s", diff)

@@ -15,7 +15,7 @@ import (
 )
 
 // docs/troubleshooting.md must list exactly the lines that the library logs.
-func TestTroubleshooting_LogLines_AreThoseOfTheCode(t *testing.T) {
+func TestTroubleshooting_LogLines_MatchTheCode(t *testing.T) {
 	_, table, found := strings.Cut(readFile(t, "docs/troubleshooting.md"), "\n## Log lines\n")
 	if !found {
 		t.Fatal("docs/troubleshooting.md has no log lines")
@@ -111,7 +111,7 @@ func isErrorText(call *ast.CallExpr) bool {
 }
 
 // The error texts by which docs/troubleshooting.md identifies failed starts must exist in the code.
-func TestTroubleshooting_ErrorsOfAStart_AreThoseOfTheCode(t *testing.T) {
+func TestTroubleshooting_StartupErrors_ExistInTheCode(t *testing.T) {
 	_, table, _ := strings.Cut(readFile(t, "docs/troubleshooting.md"), "\n## The process does not start\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	texts := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1)
@@ -140,7 +140,7 @@ func TestTroubleshooting_ErrorsOfAStart_AreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-func TestTroubleshooting_ErrorCodes_AreAllThere(t *testing.T) {
+func TestTroubleshooting_ErrorCodes_AreComplete(t *testing.T) {
 	page := readFile(t, "docs/troubleshooting.md")
 	for _, code := range []string{
 		auth.CodeUnauthorized, auth.CodeForbidden, auth.CodeValidation, auth.CodeNotFound, auth.CodeMethodNotAllowed, auth.CodeConflict,

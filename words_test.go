@@ -70,8 +70,8 @@ var retiredWords = []retired{
 	{"anew", "again", text, []string{"store/postgres/"}},
 }
 
-// TestWords checks that retired words are not used.
-func TestWords(t *testing.T) {
+// TestRetiredWords checks that retired words are not used.
+func TestRetiredWords(t *testing.T) {
 	var files []string
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		switch {

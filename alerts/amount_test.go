@@ -28,7 +28,7 @@ func TestParseAmount(t *testing.T) {
 	}
 }
 
-func TestParseAmountRefuses(t *testing.T) {
+func TestParseAmount_Invalid_ReturnsError(t *testing.T) {
 	for _, text := range []string{
 		"", " ", ".", "1.", ".5", "-1", "+1", "-0", "00", "01", "00.5", "1 ", " 1", "1\n", "1,5", "1_000", "1e3", "1E3", "0x10", "1.5.5",
 		"1.-5", "1.+5", "1. 5", "NaN", "Inf", "infinity", "SUI", "1 SUI", "١", "１", "½", "1\x00", "1.0000000001", "0.0000000000",

@@ -31,7 +31,7 @@ func report(tb testing.TB, s *service, balances ...string) {
 	}
 }
 
-func TestBalanceIsToldOncePerCrossing(t *testing.T) {
+func TestBalance_CrossesThreshold_NotifiesOncePerCrossing(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{})
 	w := watch(t, s, "10")
@@ -45,7 +45,7 @@ func TestBalanceIsToldOncePerCrossing(t *testing.T) {
 	box.want(t, "coming back")
 }
 
-func TestBalanceBelowAtTheFirstReport(t *testing.T) {
+func TestBalance_FirstReportBelowThreshold_Notifies(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{})
 	w := watch(t, s, "10")
@@ -112,7 +112,7 @@ func TestBalanceHysteresis(t *testing.T) {
 }
 
 // A webhook that is created or changed is notified about the last reported balance.
-func TestBalanceWhenWebhooksChange(t *testing.T) {
+func TestBalance_WebhookCreatedOrChanged_GetsLastBalance(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{})
 	early := watch(t, s, "30")
@@ -149,7 +149,7 @@ func TestBalanceWhenWebhooksChange(t *testing.T) {
 }
 
 // An inactive webhook is notified, too: its skipped deliveries can be recovered.
-func TestBalanceWhileOff(t *testing.T) {
+func TestBalance_InactiveWebhook_IsNotified(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{})
 	w := watch(t, s, "10")
@@ -170,7 +170,7 @@ func TestBalanceWhileOff(t *testing.T) {
 }
 
 // A changed balance is written only if it causes an alert or differs by more than a 64th.
-func TestBalanceWritesLittle(t *testing.T) {
+func TestBalance_SmallChanges_AreNotWritten(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{})
 	watch(t, s, "10")
@@ -193,7 +193,7 @@ func TestBalanceWritesLittle(t *testing.T) {
 }
 
 // If the process died or the store failed before a notification, Run makes up for it.
-func TestBalanceLeftDue(t *testing.T) {
+func TestBalance_NotificationFailed_RunRepeatsIt(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		box, log := newTeller(), &testlog.Book{}
 		s := newService(t, box, testConfig{Logger: log.Logger()})
@@ -222,7 +222,7 @@ func (failingReview) UpdateAlert(context.Context, string, string, func(*driver.A
 }
 
 // If a report returned an error although it was stored, a second report sends no second notice.
-func TestReportsAgain(t *testing.T) {
+func TestReport_RepeatedAfterError_NotifiesOnce(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	watch(t, s, "10")
@@ -245,7 +245,7 @@ func TestReportsAgain(t *testing.T) {
 	}
 }
 
-func TestReportsThatAreRefused(t *testing.T) {
+func TestReport_Invalid_ReturnsError(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	wantInvalid(t, s.ReportBalance(t.Context(), "", 0), "account")
@@ -261,9 +261,8 @@ func TestReportsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds also reports balances in
-// between, after which the webhook counts as not notified.
-func TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds(t *testing.T) {
+// The test also reports balances in between, after which the webhook counts as not notified.
+func TestBalance_ThresholdToggled_NotifiesOnceInFiveSeconds(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		t.Run(fmt.Sprint("reports ", reports), func(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {

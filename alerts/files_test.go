@@ -50,7 +50,7 @@ func expiring(id string, at time.Time) alerts.ExpiringFile {
 	return alerts.ExpiringFile{ID: id, ExpiresAt: at}
 }
 
-func TestFilesAreToldOncePerLead(t *testing.T) {
+func TestFiles_LeadBegins_NotifyOnce(t *testing.T) {
 	const hour, day = time.Hour, 24 * time.Hour
 	box, clock := newTeller(), testclock.At(noon)
 	s := newService(t, box, testConfig{Now: clock.Now})
@@ -74,7 +74,7 @@ func TestFilesAreToldOncePerLead(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreLate(t *testing.T) {
+func TestFiles_ReportedAfterLeadsBegan_NotifyOnce(t *testing.T) {
 	box, clock := newTeller(), testclock.At(noon)
 	s := newService(t, box, testConfig{Now: clock.Now, Alerts: alerts.Config{FileLeads: []time.Duration{time.Hour, 10 * time.Hour, time.Minute}}})
 	file := expiring("file", noon.Add(30*time.Minute))
@@ -87,7 +87,7 @@ func TestFilesThatAreLate(t *testing.T) {
 	box.wantFiles(t, "a minute before", []string{"file"})
 }
 
-func TestFilesWhoseExpiryMoved(t *testing.T) {
+func TestFiles_ExpiryMoved_NotifyAgain(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	tell := func(account string, hours time.Duration) {
@@ -144,7 +144,7 @@ func TestFilesAreGrouped(t *testing.T) {
 }
 
 // Events stay within the size limit even if the files have long names.
-func TestFilesWithLongNames(t *testing.T) {
+func TestFiles_LongNames_EventsStayWithinSizeLimit(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	var all []alerts.ExpiringFile
@@ -171,7 +171,7 @@ func TestFilesWithLongNames(t *testing.T) {
 }
 
 // If several callers report the same files concurrently, each file is notified once.
-func TestFilesAtOnce(t *testing.T) {
+func TestFiles_ReportedConcurrently_NotifyOnce(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	var reporters sync.WaitGroup
@@ -195,7 +195,7 @@ func TestFilesAtOnce(t *testing.T) {
 }
 
 // The record of a notified file is deleted a day after the file has expired, and not before.
-func TestFilesAreForgotten(t *testing.T) {
+func TestFiles_DayAfterExpiry_AreForgotten(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		box, file := newTeller(), expiring("file", time.Now().Add(20*time.Hour))
 		s := newService(t, box, testConfig{})

@@ -60,7 +60,7 @@ func TestPayloads_Bodies_AreStable(t *testing.T) {
 
 type fakePayload struct{ alerts.BalanceLow }
 
-// TestPayloads_OtherTypes_Refused covers pointers and types that embed a payload.
+// The test covers pointers and types that embed a payload.
 func TestPayloads_OtherTypes_Refused(t *testing.T) {
 	service := newService(t, memory.New(), testConfig{})
 	for _, data := range []webhooks.Data{fakePayload{}, &alerts.BalanceLow{}, (*alerts.BalanceLow)(nil), nil} {
@@ -68,7 +68,7 @@ func TestPayloads_OtherTypes_Refused(t *testing.T) {
 	}
 }
 
-// TestNew_EventsNotDeclared_Fails has a WebhookService without the event types.
+// The test has a WebhookService without the event types.
 func TestNew_EventsNotDeclared_Fails(t *testing.T) {
 	store := memory.New()
 	hooks, err := webhooks.New(store, webhooks.Config{})

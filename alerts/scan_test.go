@@ -144,7 +144,7 @@ func TestScan(t *testing.T) {
 
 // An interrupted scan continues where it stopped, also in another process, and notifies about
 // each file once.
-func TestScanGoesOn(t *testing.T) {
+func TestScan_Interrupted_ContinuesWhereItStopped(t *testing.T) {
 	for name, panics := range map[string]bool{"an error": false, "a panic": true} {
 		t.Run(name, func(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestScanGoesOn(t *testing.T) {
 }
 
 // After a failure of the source or the store, the scan is tried again soon.
-func TestScanAfterFailure(t *testing.T) {
+func TestScan_Fails_IsRetriedSoon(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		soon := time.Now().Add(20 * time.Hour)
 		files := newShelf(1, 10, func(int) time.Time { return soon })
@@ -207,7 +207,7 @@ func TestScanAfterFailure(t *testing.T) {
 
 // One of several processes scans at a time. If it is killed, another one continues a minute
 // later.
-func TestScanByOneOfSeveral(t *testing.T) {
+func TestScan_SeveralProcesses_OneScansAtATime(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		files := newShelf(1, 30_000, oneOfTen)
 		files.all = true
@@ -265,7 +265,7 @@ func (s hasty) UpdateScan(ctx context.Context, change func([]byte) ([]byte, erro
 }
 
 // A store may find out only at the end of an update that another process has claimed the scan.
-func TestScanIsClaimedInTheEnd(t *testing.T) {
+func TestScan_ClaimConflictIsReportedLate_OneScans(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		files := newShelf(1, 10, oneOfTen)
 		hold := make(chan struct{})
@@ -285,9 +285,9 @@ func TestScanIsClaimedInTheEnd(t *testing.T) {
 	})
 }
 
-// TestFilesThatDoNotReturn has a Config.Files that ends its goroutine or hangs. Run returns a
-// second later, and later scans are made.
-func TestFilesThatDoNotReturn(t *testing.T) {
+// The test has a Config.Files that ends its goroutine or hangs. Run returns a second later, and
+// later scans are made.
+func TestScan_FilesHangsOrExits_RunReturns(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var calls atomic.Int64
 		var do atomic.Pointer[func()]

@@ -237,7 +237,7 @@ func anyOp(t *rapid.T) specOp {
 }
 
 // Sequential reports behave as the spec says, whichever service makes them.
-func TestReportsKeepTheSpec(t *testing.T) {
+func TestReports_Sequential_FollowTheSpec(t *testing.T) {
 	t.Parallel()
 	check := func(t *rapid.T, open func() store.Store, reopen bool) {
 		s := open()

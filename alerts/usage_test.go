@@ -25,7 +25,7 @@ type useStep struct {
 	told        []string
 }
 
-func TestUse(t *testing.T) {
+func TestUsage(t *testing.T) {
 	const november, december = "2026-11", "2026-12"
 	tests := map[string]struct {
 		ratios []float64
@@ -80,7 +80,7 @@ func TestUse(t *testing.T) {
 }
 
 // Bandwidth, transactions and accounts are counted separately.
-func TestUseIsKeptApart(t *testing.T) {
+func TestUsage_Kinds_AreCountedSeparately(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	noError(t, s.ReportBandwidth(t.Context(), account, 10, 10, "2026-11"))
@@ -93,7 +93,7 @@ func TestUseIsKeptApart(t *testing.T) {
 	box.want(t, "another account", approaching(8, 10, "2026-11", 0.8))
 }
 
-func TestUseWritesLittle(t *testing.T) {
+func TestUsage_ManyReports_WriteOnlyAlerts(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	for used := range int64(1000) {
@@ -108,7 +108,7 @@ func TestUseWritesLittle(t *testing.T) {
 
 // A period is refused, and changes nothing, if its form differs from the previous periods' or if
 // it is a month or day too far ahead.
-func TestOddPeriods(t *testing.T) {
+func TestPeriod_OtherFormOrFarAhead_IsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		kept, odd, next string
 		because         string // expected in the error; empty: no error
@@ -158,7 +158,7 @@ func TestOddPeriods(t *testing.T) {
 }
 
 // A period stored while the clock was far ahead does not suppress later alerts.
-func TestPeriodOfAWrongClock(t *testing.T) {
+func TestPeriod_StoredUnderWrongClock_DoesNotSuppressAlerts(t *testing.T) {
 	box, clock := newTeller(), testclock.At(noon.AddDate(70, 0, 0))
 	s := newService(t, box, testConfig{Now: clock.Now})
 	noError(t, s.ReportTransactions(t.Context(), account, 10, 10, "2096-11"))

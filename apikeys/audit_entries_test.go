@@ -18,7 +18,7 @@ import (
 // A key gets an audit entry 14 days and 3 days before it expires, once each, even if several
 // services look for expiring keys repeatedly. It gets none for a lead that began before it was
 // created.
-func TestExpiringKeysAreToldOfOnce(t *testing.T) {
+func TestExpiringKeys_EachLead_GetOneAuditEntry(t *testing.T) {
 	store, clock := memory.New(), testclock.At(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	var services []*apikeys.KeyService
 	for range 2 {

@@ -14,7 +14,7 @@ import (
 
 // A condition is called with the key before and after the change. If it fails, the key stays
 // unchanged. It is called after validation, and not for a missing key.
-func TestConditionsSeeBeforeAndAfter(t *testing.T) {
+func TestCondition_SeesKeyBeforeAndAfter(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
 	no := errors.New("no")
@@ -69,7 +69,7 @@ func TestConditionsSeeBeforeAndAfter(t *testing.T) {
 
 // If the key changes after the condition was called, the condition is called again. It may call
 // the service.
-func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
+func TestCondition_KeyChangesMeanwhile_IsCalledAgain(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
 	var asked []string
@@ -95,7 +95,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 }
 
 // For a repeated creation the condition is called with the existing key.
-func TestConditionOfAReplay(t *testing.T) {
+func TestCondition_RepeatedCreate_SeesExistingKey(t *testing.T) {
 	service, _ := newClocked(t)
 	no := errors.New("no")
 	params := apikeys.CreateParams{Name: "a", Scopes: readFiles, IdempotencyKey: "again"}

@@ -50,7 +50,7 @@ func TestMaxPerAccount(t *testing.T) {
 }
 
 // A repeated request creates nothing.
-func TestCreateAgain(t *testing.T) { testbubble.Run(t, testCreateAgain) }
+func TestCreate_Repeated_CreatesNothing(t *testing.T) { testbubble.Run(t, testCreateAgain) }
 
 func testCreateAgain(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{})
@@ -134,7 +134,7 @@ func TestIdempotencyKeys(t *testing.T) {
 
 // Of several concurrent calls with the same request, one creates a key, even if only one more key
 // is allowed.
-func TestCreateAtOnce(t *testing.T) {
+func TestCreate_Concurrent_CreatesOne(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: 1})
 	params := apikeys.CreateParams{Name: "a", Scopes: readFiles, IdempotencyKey: "request"}
 	var tokens atomic.Int32

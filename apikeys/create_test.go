@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-func TestCreateReturnsWhatIsStored(t *testing.T) {
+func TestCreate_ReturnsStoredKey(t *testing.T) {
 	service, clock := newClocked(t)
 	clock.Set(noon.Add(1234567 * time.Nanosecond).In(time.FixedZone("", 7200)))
 	granted := scopes.Of(scopes.SecretsWrite, scopes.FilesRead)
@@ -43,7 +43,7 @@ func TestCreateReturnsWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestCreateChecksItsInput(t *testing.T) {
+func TestCreate_InvalidInput_ReturnsError(t *testing.T) {
 	const anyName = "test"
 	never := time.Time{}
 	far := time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
@@ -122,7 +122,7 @@ func TestCreateChecksItsInput(t *testing.T) {
 	}
 }
 
-func TestCreatePassesOnTheStoresFailure(t *testing.T) {
+func TestCreate_StoreFails_ReturnsItsError(t *testing.T) {
 	service, _ := newClocked(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -165,7 +165,7 @@ func TestListIsNewestFirst(t *testing.T) {
 }
 
 // Keys of another account can be neither seen nor changed, and look as if they did not exist.
-func TestAccountsAreApart(t *testing.T) {
+func TestAccountsAreIsolated(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	for _, id := range []string{key.ID, "key_none"} {

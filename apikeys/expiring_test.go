@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestAllExpiring_Selects_ByExpiry also covers a zero from, which means the current time.
-func TestAllExpiring_Selects_ByExpiry(t *testing.T) {
+// The test also covers a zero from, which means the current time.
+func TestAllExpiring_SelectsByExpiry(t *testing.T) {
 	service, clock := newClocked(t)
 	all := make(map[string]string)
 	for i, hours := range []int{5, 1, 3, 1, 48, 0} {
@@ -47,8 +47,8 @@ func TestAllExpiring_Selects_ByExpiry(t *testing.T) {
 	}
 }
 
-// TestAllExpiring_ReadsAllPages_YieldsAnErrorOnce also stops early.
-func TestAllExpiring_ReadsAllPages_YieldsAnErrorOnce(t *testing.T) {
+// The test also stops early.
+func TestAllExpiring_ReadFails_YieldsOneError(t *testing.T) {
 	service, _ := newClocked(t)
 	for i := range 101 { // more than a page
 		create(t, service, noon.Add(time.Duration(1+i)*time.Minute))

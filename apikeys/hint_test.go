@@ -34,7 +34,7 @@ func TestHint(t *testing.T) {
 	}
 }
 
-func TestHintsOfARotatedKey(t *testing.T) {
+func TestHint_RotatedKey_HasBothUntilGracePeriodEnds(t *testing.T) {
 	service, clock := newClocked(t)
 	key, first := create(t, service, time.Time{})
 	_, second := rotate(t, service, key.ID, time.Hour)
@@ -53,7 +53,7 @@ func TestHintsOfARotatedKey(t *testing.T) {
 }
 
 // A repeated creation returns the hint of the value, but not the value.
-func TestHintOfARepeatedCreation(t *testing.T) {
+func TestHint_RepeatedCreate_IsReturned(t *testing.T) {
 	service, _ := newClocked(t)
 	params := apikeys.CreateParams{Name: "n", Scopes: readFiles, IdempotencyKey: "once"}
 	_, first, err := service.Create(t.Context(), account, params)
@@ -102,7 +102,7 @@ func TestLookup(t *testing.T) {
 }
 
 // An imported key has no hint until it is rotated, because only its digest is known.
-func TestHintOfAnImportedKey(t *testing.T) {
+func TestHint_ImportedKey_IsMissingUntilRotation(t *testing.T) {
 	service, _ := newImporter(t, memory.New())
 	id := imports(t, service, ofTable("plain", sum(oldValue(1))))
 	value, err := service.Lookup(t.Context(), oldValue(1))
@@ -149,8 +149,8 @@ func TestCreatedBy(t *testing.T) {
 	}
 }
 
-// TestCreate_LimitedKey_CreatesUpToHalf also counts keys created by the host. The host and an
-// unlimited key can create keys up to the full limit.
+// The test also counts keys created by the host. The host and an unlimited key can create keys up
+// to the full limit.
 func TestCreate_LimitedKey_CreatesUpToHalf(t *testing.T) {
 	expires := noon.Add(time.Hour)
 	for limit, half := range map[int]int{1: 1, 2: 1, 6: 3, 7: 3, -1: 12} {

@@ -101,9 +101,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImport_SameDigestUnderAnotherKind_IsTheSameKey checks that a value belongs to one key of
-// one account.
-func TestImport_SameDigestUnderAnotherKind_IsTheSameKey(t *testing.T) {
+// A value belongs to one key of one account.
+func TestImport_SameValueWithOtherDigest_IsTheSameKey(t *testing.T) {
 	s, _ := newImporter(t, memory.New())
 	value := oldValue(1)
 	id := imports(t, s, ofTable("plain", sum(value)))
@@ -122,8 +121,8 @@ func TestImport_SameDigestUnderAnotherKind_IsTheSameKey(t *testing.T) {
 	}
 }
 
-// TestImportAgain checks that a repeated import finds the existing key, even after a rotation.
-func TestImportAgain(t *testing.T) {
+// A repeated import finds the existing key, even after a rotation.
+func TestImport_Repeated_FindsExistingKey(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	rows := []apikeys.ImportedKey{ofTable("plain", sum(oldValue(1))), ofTable("peppered", mac(oldValue(2)))}
 	first := s.Import(t.Context(), account, rows)
@@ -176,9 +175,9 @@ func TestImportAgain(t *testing.T) {
 	}
 }
 
-// TestImportAgainWithoutCreatedAt checks that a repeated import works without creation times,
-// too, and does not restore a value that a rotation has replaced.
-func TestImportAgainWithoutCreatedAt(t *testing.T) {
+// A repeated import works without creation times, too, and does not restore a value that a rotation
+// has replaced.
+func TestImport_RepeatedWithoutCreatedAt_FindsExistingKey(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	row := ofTable("plain", sum(oldValue(1)))
 	row.CreatedAt = time.Time{}
@@ -215,9 +214,8 @@ func TestImportAgainWithoutCreatedAt(t *testing.T) {
 	refused(t, s, oldValue(1))
 }
 
-// TestImportRefuses checks that each invalid key is refused alone, with the name of the invalid
-// field and without the digest.
-func TestImportRefuses(t *testing.T) {
+// Each invalid key is refused alone, with the name of the invalid field and without the digest.
+func TestImport_InvalidKey_IsRefusedAlone(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	const bcrypt = "$2b$12$EixZaYVK1fsbw1ZfbX3OXePaWxn96p36WQoeG6Lruj3vjPGga31lW"
 	tests := []struct {
@@ -276,7 +274,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-func TestLegacyRefuses(t *testing.T) {
+func TestLegacy_Invalid_ReturnsError(t *testing.T) {
 	fine := legacies[0]
 	for field, change := range map[string]func(*apikeys.Legacy){
 		"Kind":      func(l *apikeys.Legacy) { l.Kind = "A" },
@@ -299,8 +297,8 @@ func TestLegacyRefuses(t *testing.T) {
 	}
 }
 
-// TestLegacyFormIsCheap checks that a value in another format causes no read of the store.
-func TestLegacyFormIsCheap(t *testing.T) {
+// A value in another format causes no read of the store.
+func TestLegacy_OtherFormat_CausesNoStoreRead(t *testing.T) {
 	store := newSpy()
 	s, _ := newImporter(t, store)
 	before := store.reads

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// TestAll_ReadsAllPages_YieldsAnErrorOnce also stops early.
-func TestAll_ReadsAllPages_YieldsAnErrorOnce(t *testing.T) {
+// The test also stops early.
+func TestAll_ReadFails_YieldsOneError(t *testing.T) {
 	service, _ := newClocked(t)
 	var want []string
 	for range 101 { // more than a page
@@ -136,7 +136,7 @@ func TestList_Filters(t *testing.T) {
 	}
 }
 
-// TestList_RareMatches_ExaminesAtMost1000KeysPerPage expects a Next on such a page.
+// The test expects a Next on such a page.
 func TestList_RareMatches_ExaminesAtMost1000KeysPerPage(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: -1})
 	var want []string
@@ -159,7 +159,7 @@ func TestList_RareMatches_ExaminesAtMost1000KeysPerPage(t *testing.T) {
 	}
 }
 
-// TestList_ByName_IgnoresCaseInAnyScript includes letters with more than two case forms.
+// The test includes letters with more than two case forms.
 func TestList_ByName_IgnoresCaseInAnyScript(t *testing.T) {
 	keys := newService(t, memory.New(), apikeys.Config{})
 	for _, name := range []string{"Σίσυφος", "ΣΊΣΥΦΟΣ", "Ключ", "300 \u212a"} {

@@ -74,7 +74,7 @@ func TestNames(t *testing.T) {
 }
 
 // A key whose name is older than the rules can be read and renamed.
-func TestOldNamesAreRead(t *testing.T) {
+func TestOldNamesRemainReadable(t *testing.T) {
 	store := newSpy()
 	service := newService(t, store, apikeys.Config{})
 	const old = " \u202eold\u200b "

@@ -18,7 +18,7 @@ import (
 )
 
 // Verify and Recheck report to the host why they refuse a value, with the same reason.
-func TestWhyAValueIsRefused(t *testing.T) {
+func TestVerify_Refused_ReportsReason(t *testing.T) {
 	clock := testclock.At(noon)
 	s := newService(t, memory.New(), apikeys.Config{Now: clock.Now})
 	eternal, eternalToken := create(t, s, time.Time{})

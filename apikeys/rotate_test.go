@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-func TestRotateKeepsTheKeyAndChangesItsToken(t *testing.T) {
+func TestRotate_KeepsKeyAndChangesToken(t *testing.T) {
 	service, clock := newClocked(t)
 	before, old := create(t, service, noon.Add(time.Hour))
 	clock.Set(noon.Add(time.Minute))
@@ -72,7 +72,7 @@ func TestRotateGrace(t *testing.T) {
 	}
 }
 
-func TestAKeyHasAtMostTwoTokens(t *testing.T) {
+func TestKeyHasAtMostTwoTokens(t *testing.T) {
 	service, _ := newClocked(t)
 	key, first := create(t, service, time.Time{})
 	_, second := rotate(t, service, key.ID, time.Hour)
@@ -87,7 +87,7 @@ func TestAKeyHasAtMostTwoTokens(t *testing.T) {
 	accepted(t, service, fourth.Reveal())
 }
 
-func TestRotatingADeadKeyRevivesNothing(t *testing.T) {
+func TestRotate_DeadKey_RevivesNothing(t *testing.T) {
 	service, clock := newClocked(t)
 	key, old := create(t, service, noon.Add(time.Hour))
 	clock.Set(noon.Add(2 * time.Hour))
@@ -96,7 +96,7 @@ func TestRotatingADeadKeyRevivesNothing(t *testing.T) {
 	refused(t, service, young.Reveal())
 }
 
-func TestRotateRefuses(t *testing.T) {
+func TestRotate_Invalid_ReturnsError(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	var invalid *apierr.ValidationError

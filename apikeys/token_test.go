@@ -69,7 +69,7 @@ func TestTokensAreUniformlyRandom(t *testing.T) {
 }
 
 // No change of one character results in a token that causes a store lookup.
-func TestATypoCostsNoStoreRead(t *testing.T) {
+func TestVerify_Typo_CausesNoStoreRead(t *testing.T) {
 	store := newSpy()
 	service := newService(t, store, apikeys.Config{})
 	_, token := create(t, service, time.Time{})
@@ -108,7 +108,7 @@ func TestATypoCostsNoStoreRead(t *testing.T) {
 	}
 }
 
-func TestMalformedTokensCostNoAllocation(t *testing.T) {
+func TestVerify_MalformedToken_DoesNotAllocate(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{})
 	good := numbered(1)
 	for name, token := range map[string]string{
@@ -121,7 +121,7 @@ func TestMalformedTokensCostNoAllocation(t *testing.T) {
 	}
 }
 
-func TestTokensOutliveAChangeOfPrefix(t *testing.T) {
+func TestPrefix_Changed_OldTokensStayValid(t *testing.T) {
 	store := memory.New()
 	before := newService(t, store, apikeys.Config{Prefix: "old"})
 	_, old := create(t, before, time.Time{})
@@ -150,7 +150,7 @@ func TestPrefix(t *testing.T) {
 }
 
 // A token passes through a header unchanged.
-func TestTokenFitsAHeader(t *testing.T) {
+func TestToken_SentInHeader_IsUnchanged(t *testing.T) {
 	_, token := create(t, newService(t, memory.New(), apikeys.Config{Prefix: "live_1"}), time.Time{})
 	got := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Api-Key") }))

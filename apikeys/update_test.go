@@ -16,7 +16,7 @@ import (
 
 func rename(name string) apikeys.UpdateParams { return apikeys.UpdateParams{Name: &name} }
 
-func TestUpdateChangesTheNameOnly(t *testing.T) {
+func TestUpdate_ChangesNameOnly(t *testing.T) {
 	service, clock := newClocked(t)
 	key, token := create(t, service, noon.Add(time.Hour))
 	clock.Set(noon.Add(time.Minute))
@@ -35,7 +35,7 @@ func TestUpdateChangesTheNameOnly(t *testing.T) {
 	accepted(t, service, token.Reveal())
 }
 
-func TestUpdateRefuses(t *testing.T) {
+func TestUpdate_Invalid_ReturnsError(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
 	for _, name := range []string{"", "a\nb", "\xff", strings.Repeat("x", 129)} {
@@ -91,7 +91,7 @@ func TestConditions(t *testing.T) {
 
 // Updates, rotations and a deletion run concurrently. No change is lost, at most two tokens are
 // valid, and no deleted key comes back.
-func TestChangesAtOnce(t *testing.T) {
+func TestChanges_Concurrent_AllTakeEffect(t *testing.T) {
 	service := newService(t, newSpy(), apikeys.Config{})
 	for range 20 {
 		key, first := create(t, service, time.Time{})

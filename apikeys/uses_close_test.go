@@ -33,7 +33,7 @@ func (s *gated) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	return s.spy.RecordKeyUse(ctx, uses)
 }
 
-func TestCloseWritesWhatIsLeft(t *testing.T) {
+func TestClose_PendingUses_AreWritten(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, service, key, token := newSpied(t)
 		accepted(t, service, token.Reveal())
@@ -55,7 +55,7 @@ func TestCloseWritesWhatIsLeft(t *testing.T) {
 }
 
 // When Close returns, the service no longer uses the store, so the store can be closed next.
-func TestCloseWaitsForTheWriteUnderWay(t *testing.T) {
+func TestClose_DuringWrite_Waits(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newGated()
 		service := newService(t, store, apikeys.Config{})
@@ -77,7 +77,7 @@ func TestCloseWaitsForTheWriteUnderWay(t *testing.T) {
 	})
 }
 
-func TestUsesAreWrittenAgainAfterAFailure(t *testing.T) {
+func TestUses_WriteFails_AreWrittenAgain(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
 		store := newSpy()
@@ -111,7 +111,7 @@ func (halted) Capabilities() capability.Set {
 }
 
 // A halted store causes one log line, however long it stays halted.
-func TestAStoreThatHalts(t *testing.T) {
+func TestUses_StoreHalts_LogsOneLine(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
 		store := newSpy()
@@ -130,7 +130,7 @@ func TestAStoreThatHalts(t *testing.T) {
 }
 
 // If the store keeps failing, Close returns nevertheless and leaves no goroutine.
-func TestCloseGivesUpOnABrokenStore(t *testing.T) {
+func TestClose_StoreKeepsFailing_Returns(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
 		service := newService(t, store, apikeys.Config{Logger: slog.New(slog.DiscardHandler)})
@@ -169,7 +169,7 @@ func TestUsesTakeBoundedMemory(t *testing.T) {
 	})
 }
 
-func TestAUseDoesNotReviveADeletedKey(t *testing.T) {
+func TestUses_DeletedKey_IsNotRevived(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	accepted(t, service, token.Reveal())
@@ -202,7 +202,7 @@ func (s *slow) ListKeys(ctx context.Context, account string, page driver.ListQue
 }
 
 // A write during a read of a key does not set back its last use.
-func TestUsesThatAreWrittenDuringARead(t *testing.T) {
+func TestUses_WrittenDuringRead_AreNotSetBack(t *testing.T) {
 	for name, written := range map[string]func(*apikeys.KeyService, func()){
 		"at the end":                    func(s *apikeys.KeyService, _ func()) { s.Close() },
 		"at the end, which comes twice": func(s *apikeys.KeyService, _ func()) { s.Close(); s.Close() },

@@ -50,7 +50,7 @@ func TestVerifyWritesNothing(t *testing.T) {
 	})
 }
 
-func TestLastUseIsShownBeforeAndAfterItIsWritten(t *testing.T) {
+func TestLastUse_BeforeAndAfterWrite_IsShown(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, service, key, token := newSpied(t)
 		if at := lastUse(t, service, key.ID); !at.IsZero() {
@@ -73,7 +73,7 @@ func TestLastUseIsShownBeforeAndAfterItIsWritten(t *testing.T) {
 }
 
 // A refused token does not count as a use; the previous token of a rotated key does.
-func TestWhatCountsAsAUse(t *testing.T) {
+func TestUses_RefusedTokens_DoNotCount(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		service := newService(t, newSpy(), apikeys.Config{})
 		expired, token := create(t, service, time.Now().Add(time.Hour))
@@ -93,7 +93,7 @@ func TestWhatCountsAsAUse(t *testing.T) {
 
 // Each token of a key has separate uses. The uses of a token before its replacement stay with it,
 // even if they are not written yet.
-func TestThePreviousTokenHasItsOwnUses(t *testing.T) {
+func TestUses_PreviousToken_AreSeparate(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		service := newService(t, newSpy(), apikeys.Config{})
 		key, old := create(t, service, time.Time{})
@@ -167,7 +167,7 @@ func TestUsesAreCoalesced(t *testing.T) {
 }
 
 // An idle service makes no calls of the store.
-func TestNoUsesNoWrites(t *testing.T) {
+func TestUses_IdleService_WritesNothing(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
 		service := newService(t, store, apikeys.Config{})
@@ -248,7 +248,7 @@ func TestUsesAreWrittenInSmallSteps(t *testing.T) {
 }
 
 // Close skips the pauses between steps, and no use is lost.
-func TestCloseBetweenStepsOfAWrite(t *testing.T) {
+func TestClose_BetweenWriteSteps_LosesNoUse(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &stepped{spy: newSpy()}
 		service := newService(t, store, apikeys.Config{MaxPerAccount: -1})
@@ -266,7 +266,7 @@ func TestCloseBetweenStepsOfAWrite(t *testing.T) {
 
 // After two consecutive failures the store is not called for a minute, and all uses are pending
 // again. A failure of one step does not delay the others.
-func TestStepsThatFail(t *testing.T) {
+func TestUses_StepsFail_PausesForAMinute(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
 		store := &stepped{spy: newSpy()}
@@ -304,7 +304,7 @@ func TestLastUseIsNeverSetBack(t *testing.T) {
 }
 
 // Uses that are being written are still shown.
-func TestLastUseIsShownWhileItIsWritten(t *testing.T) {
+func TestLastUse_DuringWrite_IsShown(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newGated()
 		service := newService(t, store, apikeys.Config{})

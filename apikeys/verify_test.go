@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-func TestVerifyTellsWhoIsCalling(t *testing.T) {
+func TestVerify_ReturnsCaller(t *testing.T) {
 	service, _ := newClocked(t)
 	granted := scopes.Of(scopes.SecretsWrite, scopes.FilesRead)
 	until := noon.Add(time.Hour)
@@ -39,13 +39,13 @@ func TestVerifyTellsWhoIsCalling(t *testing.T) {
 	}
 }
 
-func TestVerifyRefusesAnUnknownToken(t *testing.T) {
+func TestVerify_UnknownToken_IsRefused(t *testing.T) {
 	service, _ := newClocked(t)
 	create(t, service, time.Time{})
 	refused(t, service, numbered(1))
 }
 
-func TestAKeyIsDeadAtTheInstantOfItsExpiry(t *testing.T) {
+func TestVerify_AtExpiry_IsRefused(t *testing.T) {
 	service, clock := newClocked(t)
 	_, token := create(t, service, noon.Add(time.Hour))
 	_, lasting := create(t, service, time.Time{})
@@ -59,7 +59,7 @@ func TestAKeyIsDeadAtTheInstantOfItsExpiry(t *testing.T) {
 	accepted(t, service, lasting.Reveal())
 }
 
-func TestADeletedKeyIsDeadAtOnce(t *testing.T) {
+func TestVerify_DeletedKey_IsRefusedAtOnce(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	_, other := create(t, service, time.Time{})
@@ -74,7 +74,7 @@ func TestADeletedKeyIsDeadAtOnce(t *testing.T) {
 
 // Requests that begin after Delete has returned are refused, even while others are being
 // verified.
-func TestDeleteLeavesNoWindow(t *testing.T) {
+func TestDelete_DuringVerify_RefusesLaterRequests(t *testing.T) {
 	service, _ := newClocked(t)
 	for range 50 {
 		key, token := create(t, service, time.Time{})
@@ -108,7 +108,7 @@ func TestDeleteLeavesNoWindow(t *testing.T) {
 }
 
 // The content of the store's file cannot be used as a key.
-func TestAStoredHashIsNoKey(t *testing.T) {
+func TestVerify_StoredHash_IsRefused(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	sum := key.Hash.Sum[:]
@@ -125,7 +125,7 @@ func TestAStoredHashIsNoKey(t *testing.T) {
 	}
 }
 
-func TestVerifyPassesOnTheStoresFailure(t *testing.T) {
+func TestVerify_StoreFails_ReturnsItsError(t *testing.T) {
 	memory := memory.New()
 	service := newService(t, memory, apikeys.Config{})
 	_, token := create(t, service, time.Time{})
@@ -149,7 +149,7 @@ func TestVerifyPassesOnTheStoresFailure(t *testing.T) {
 }
 
 // Verify rejects a key that the store returns for another hash.
-func TestVerifyChecksWhatTheStoreFound(t *testing.T) {
+func TestVerify_StoreReturnsWrongKey_IsRefused(t *testing.T) {
 	for name, key := range map[string]apikeys.Key{
 		"another hash":           {ID: "key_1", Account: account, Scopes: readFiles, Hash: driver.Hash{Sum: [32]byte{1}}},
 		"no hash":                {ID: "key_1", Account: account, Scopes: readFiles},
@@ -186,7 +186,7 @@ func (answering) UpdateKey(context.Context, string, string, func(*apikeys.Key, *
 	return k, nil
 }
 
-func TestRecheckIsVerifyWithoutAUse(t *testing.T) {
+func TestRecheck_RecordsNoUse(t *testing.T) {
 	service, clock := newClocked(t)
 	key, token := create(t, service, noon.Add(time.Hour))
 	p := accepted(t, service, token.Reveal())

@@ -33,7 +33,7 @@ func (r *remembering) Recheck(ctx context.Context, p auth.Principal, token strin
 	return r.now.Verify(ctx, token)
 }
 
-func TestRecheck_ReturnsKeyAsItIsNow(t *testing.T) {
+func TestRecheck_ReturnsCurrentKey(t *testing.T) {
 	replaced, moved, other := reader, reader, reader
 	replaced.Replaced, moved.Account, other.KeyID = true, "acct_2", "key_other"
 	for _, test := range []struct {

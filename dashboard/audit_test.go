@@ -93,7 +93,7 @@ func TestAuditLog_WithoutPermission_IsForbidden(t *testing.T) {
 }
 
 // The deletion of a key can be found by the key's name and by the actor.
-func TestAuditLog_KeyWasDeleted_IsFoundByItsNameAndByWhoDidIt(t *testing.T) {
+func TestAuditLog_DeletedKey_IsFoundByNameAndActor(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), Actor: func(*http.Request) string { return "ada@example.com" }})
 	ci, token, err := s.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "CI pipeline", Scopes: s.api.Keys.Scopes().All()})
@@ -157,7 +157,7 @@ func TestAuditLog_KeyWasDeleted_IsFoundByItsNameAndByWhoDidIt(t *testing.T) {
 }
 
 // A filter by actor must search more than one page.
-func TestAuditLog_FilteredByWho_GoesOnOverPages(t *testing.T) {
+func TestAuditLog_FilteredByActor_ContinuesOverPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "0", time.Time{})
 	for i := range 1200 {

@@ -200,7 +200,7 @@ func TestRecover(t *testing.T) {
 }
 
 // A webhook can have one recovery at a time. In this test recoveries make no progress.
-func TestRecover_WhileOneIsRunning_IsRejected(t *testing.T) {
+func TestRecover_AlreadyRunning_IsRejected(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/hooks", Events: alerts.EventTypes()})
 	if err != nil {

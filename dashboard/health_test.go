@@ -18,7 +18,7 @@ func TestHealth_NoResponse_HasNoResponseTime(t *testing.T) {
 	s.get("webhooks/"+w.ID).says("Success rate 0%", "Response time –", "Attempts per hour").hides("median")
 }
 
-func TestHealth_ManyDeliveries_UsesALimitedNumberAndSaysSo(t *testing.T) {
+func TestHealth_ManyDeliveries_UsesLimitedNumberAndSaysSo(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})
 	if err != nil {

@@ -94,7 +94,7 @@ func TestCreateKey(t *testing.T) {
 	}
 }
 
-func TestCreateKeyOnDay(t *testing.T) {
+func TestCreateKey_ExpiryDate_IsMidnightUTC(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.post("api-keys/new", s.get("api-keys/new").form("name", "a", "scopes", "files:read", "expiry", "date", "date", "2999-01-31")).want(http.StatusOK)
 	if key := s.keys()[0]; !key.ExpiresAt.Equal(time.Date(2999, 1, 31, 0, 0, 0, 0, time.UTC)) {
@@ -103,7 +103,7 @@ func TestCreateKeyOnDay(t *testing.T) {
 }
 
 // All errors must be shown at once, next to their fields, and the input must remain.
-func TestCreateKeyRefused(t *testing.T) {
+func TestCreateKey_InvalidInput_ShowsAllErrors(t *testing.T) {
 	const (
 		name   = "Enter a name"
 		scope  = "Select at least one scope"

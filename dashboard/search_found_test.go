@@ -119,7 +119,7 @@ func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
 
 // When the value of a key, or text that only looks like one, is pasted into a search field, no URL
 // may contain it and no page may show it.
-func TestSearch_Secret_IsInNoAddress(t *testing.T) {
+func TestSearch_Secret_IsInNoURL(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})
 	s.key(alice, "another", time.Time{})
@@ -152,7 +152,7 @@ func TestSearch_Secret_IsInNoAddress(t *testing.T) {
 
 // The requested address is passed to the login page without its secrets, even if the user typed or
 // bookmarked it.
-func TestSignIn_SecretInTheAddress_IsNotInNext(t *testing.T) {
+func TestSignIn_SecretInURL_IsNotInNext(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	_, token := s.key(alice, "a key", time.Time{})
 	nobody := func(*http.Request) (string, error) { return "", nil }
@@ -183,7 +183,7 @@ func TestSignIn_SecretInTheAddress_IsNotInNext(t *testing.T) {
 }
 
 // A search must end without older results if the user may not search any further lists.
-func TestSearchOfWhatOneMaySee(t *testing.T) {
+func TestSearch_OlderListsAreForbidden_EndsEarly(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{May: func(_ *http.Request, action auth.Action) bool { return action == auth.ReadKeys }})
 	s.search("nothing").want(http.StatusOK).says("No matches").hides("Search older")

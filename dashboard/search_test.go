@@ -125,8 +125,8 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhoMaySearch checks that users find only objects that they may see.
-func TestWhoMaySearch(t *testing.T) {
+// Users find only objects that they may see.
+func TestSearch_LimitedUser_FindsOnlyVisibleObjects(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	key, _ := s.key(alice, "example", time.Time{})
 	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}})

@@ -10,7 +10,7 @@ import (
 )
 
 // Secrets must appear only on the pages that show them once, and never in the log.
-func TestSecretsStayIn(t *testing.T) {
+func TestSecrets_AppearOnlyOnTheirOwnPages(t *testing.T) {
 	var log strings.Builder
 	s := newSite(t, storageapi.Config{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	newKey := s.get("api-keys/new").form("name", "a", "scopes", "files:read", "expiry", "never")

@@ -81,7 +81,7 @@ func TestHomeAndSignOut(t *testing.T) {
 	s.get("api-keys").says("Settings").hides("Sign out")
 }
 
-func TestAddresses(t *testing.T) {
+func TestNew_InvalidURL_ReturnsError(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestAddresses(t *testing.T) {
 var changing = regexp.MustCompile(`<form method="post"|/(new|revoke|rotate|edit|delete|recover)"`)
 
 // Users who may only view must see no buttons, and their forms must change nothing.
-func TestMay(t *testing.T) {
+func TestMay_ViewOnlyUser_CannotChange(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})
 	webhook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()})

@@ -61,7 +61,7 @@ func TestCreateWebhook(t *testing.T) {
 	}
 }
 
-func TestCreateWebhookRefused(t *testing.T) {
+func TestCreateWebhook_InvalidInput_ShowsErrors(t *testing.T) {
 	tests := []struct {
 		fields []string
 		want   []string
@@ -139,7 +139,7 @@ func TestReleaseWebhook(t *testing.T) {
 	}
 }
 
-func TestTurnWebhook(t *testing.T) {
+func TestEnableAndDisableWebhook(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
 	path := "webhooks/" + w.ID
@@ -158,7 +158,7 @@ func TestTurnWebhook(t *testing.T) {
 
 // The pages must warn before and after disabling a webhook that events are skipped, and offer to
 // resend them when the webhook is enabled.
-func TestTurnWebhook_EventsPublishedWhileOff_OffersToResendThem(t *testing.T) {
+func TestEnableWebhook_EventsWereSkipped_OffersResend(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
 	path := "webhooks/" + w.ID

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/otelstorage"
 )
 
-// BenchmarkAuthenticated measures the cost of metrics on the goroutine of a guarded request without a
-// span.
+// BenchmarkAuthenticated measures the cost of metrics on the goroutine of a guarded request without
+// a span.
 func BenchmarkAuthenticated(b *testing.B) {
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 	telemetry, err := otelstorage.New(otelstorage.Config{MeterProvider: provider, TracerProvider: tracenoop.NewTracerProvider()})

@@ -196,7 +196,7 @@ func TestAttributesAreBounded(t *testing.T) {
 
 // If the store does not answer, as after a shutdown, a collection must lack only the metrics based
 // on stats.
-func TestStatsThatFail(t *testing.T) {
+func TestStats_Fail_OmitsOnlyTheirMetrics(t *testing.T) {
 	telemetry, reader := metering(t)
 	feed(telemetry.Observer(), 1)
 	before := collect(t, reader)
@@ -224,7 +224,7 @@ func TestStatsThatFail(t *testing.T) {
 }
 
 // Concurrent observations and collections must not lose any observation.
-func TestConcurrently(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	telemetry, reader := metering(t)
 	telemetry.SetStats(stats)
 	var all sync.WaitGroup

@@ -48,7 +48,7 @@ func attempt() observe.Attempt {
 
 // The span of an attempt must be the root of its own trace, with a link to the span that published
 // the event, even days before and in another process.
-func TestAttemptIsLinked(t *testing.T) {
+func TestAttempt_LinksToPublication(t *testing.T) {
 	publisher, _, tracer := tracing(t)
 	ctx, span := tracer.Start(t.Context(), "POST /v2/files")
 	kept := publisher.TraceContext(ctx)
@@ -78,7 +78,7 @@ func TestAttemptIsLinked(t *testing.T) {
 
 // A Handler's attempts, including one two days later, must be linked to the span that published
 // their event.
-func TestHandlerKeepsTheTrace(t *testing.T) {
+func TestHandler_LaterAttempts_LinkToPublication(t *testing.T) {
 	telemetry, exporter, tracer := tracing(t)
 	var published trace.SpanContext
 	storageapitest.Bubble(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestHandlerKeepsTheTrace(t *testing.T) {
 }
 
 // Stored text that is not a traceparent must not create a link.
-func TestNoLink(t *testing.T) {
+func TestAttempt_InvalidTraceparent_HasNoLink(t *testing.T) {
 	telemetry, exporter, tracer := tracing(t)
 	if kept := telemetry.TraceContext(t.Context()); kept != "" {
 		t.Errorf("%q of a context without a span, want none", kept)

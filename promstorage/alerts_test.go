@@ -12,7 +12,7 @@ import (
 var rule = regexp.MustCompile(`(?m)^      - alert: (\w+)\n        expr: (.+)\n        for: (\w+)\n        labels: \{severity: (warning|critical)\}\n` +
 	`        annotations:\n          summary: (.+)\n          runbook_url: (\S+)$`)
 
-func TestAlerts_EachRule_LeadsToAHeadingOfOperations(t *testing.T) {
+func TestAlerts_EachRule_LinksToOperations(t *testing.T) {
 	rules, err := os.ReadFile("alerts.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestAlerts_EachRule_LeadsToAHeadingOfOperations(t *testing.T) {
 }
 
 // Debian's package prometheus contains promtool.
-func TestAlerts_Promtool_ChecksAndTestsTheRules(t *testing.T) {
+func TestAlerts_Promtool_AcceptsRules(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		if os.Getenv("CI") != "" {

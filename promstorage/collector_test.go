@@ -163,7 +163,7 @@ func TestLabelsAreBounded(t *testing.T) {
 }
 
 // If the store does not answer, a scrape must lack only the metrics based on stats.
-func TestStatsThatFail(t *testing.T) {
+func TestStats_Fail_OmitsOnlyTheirMetrics(t *testing.T) {
 	collector := promstorage.New()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
@@ -206,7 +206,7 @@ func TestTwoHandlers(t *testing.T) {
 }
 
 // Concurrent observations and scrapes must not lose any observation.
-func TestConcurrently(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	collector := promstorage.New()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)

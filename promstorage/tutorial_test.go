@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// TestTutorial_EachStep_PrintsWhatThePageShows follows docs/tutorial.md like a reader. Each step
-// changes the README's program, builds it, starts it on the same file, and runs the page's
-// commands. The commands or the receiver must print every line of output on the page. The test is
-// in this module because the last step needs it.
-func TestTutorial_EachStep_PrintsWhatThePageShows(t *testing.T) {
+// The test follows docs/tutorial.md like a reader. Each step changes the README's program, builds
+// it, starts it on the same file, and runs the page's commands. The commands or the receiver must
+// print every line of output on the page. The test is in this module because the last step needs
+// it.
+func TestTutorial_EachStep_PrintsDocumentedOutput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds five programs")
 	}

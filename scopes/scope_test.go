@@ -34,7 +34,7 @@ var specification = []struct {
 	{scopes.AccountRead, "account:read", "Read account info and usage"},
 }
 
-func TestScopesAreThoseOfTheSpecification(t *testing.T) {
+func TestScopes_MatchTheSpecification(t *testing.T) {
 	var names []string
 	for i, want := range specification {
 		if order, _ := scopes.Of(want.scope).Pack(); int(order) != i+1 {
@@ -56,7 +56,7 @@ func TestScopesAreThoseOfTheSpecification(t *testing.T) {
 	}
 }
 
-func TestNamesThatNoScopeCanHave(t *testing.T) {
+func TestScope_MalformedName_IsRejected(t *testing.T) {
 	for _, s := range []scopes.Scope{
 		"", " ", "files", ":read", "files:", "files:*", "Files:read", "files: read", "files:read files:write", "files:read:all",
 		"9files:read", "files:_read", "f\x00:read", scopes.Scope(strings.Repeat("a", 63) + ":b"),
@@ -82,7 +82,7 @@ func panics(f func()) (did bool) {
 	return false
 }
 
-func TestParseRefusesWhatIsNoScope(t *testing.T) {
+func TestParse_UnknownScope_ReturnsError(t *testing.T) {
 	for _, name := range []string{
 		"", " ", "files", "files:", ":read", "files:delete", "account:write", "files:*", "*", "*:*",
 		"Files:read", "FILES:READ", "files:Read", " files:read", "files:read ", "files:read\n", "files:read\x00",
@@ -94,7 +94,7 @@ func TestParseRefusesWhatIsNoScope(t *testing.T) {
 	}
 }
 
-func TestErrorsQuoteLittleOfTheInput(t *testing.T) {
+func TestErrors_LongInput_IsTruncated(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	_, err := plain.Parse("files:\nread")
 	if want := `unknown scope "files:\nread"`; err == nil || err.Error() != want {

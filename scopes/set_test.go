@@ -36,7 +36,7 @@ func TestParseSet(t *testing.T) {
 	}
 }
 
-func TestParseSetNamesEveryUnknownScope(t *testing.T) {
+func TestParseSet_UnknownScopes_NamesAll(t *testing.T) {
 	set, err := plain.ParseSet([]string{"files:read", "nope", "account:read", "files:*"})
 	if !errors.Is(err, scopes.ErrUnknown) || !set.IsEmpty() {
 		t.Fatalf("got %q, %v", set, err)
@@ -46,7 +46,7 @@ func TestParseSetNamesEveryUnknownScope(t *testing.T) {
 	}
 }
 
-func TestSetKeepsItsOrderInJSON(t *testing.T) {
+func TestSet_InJSON_KeepsOrder(t *testing.T) {
 	for range 200 {
 		want := scopes.Of(shuffled()...)
 		data, err := json.Marshal(want)
@@ -78,7 +78,7 @@ func TestEmptySetGrantsNothing(t *testing.T) {
 	}
 }
 
-func TestSetRefusesBadJSON(t *testing.T) {
+func TestSet_BadJSON_ReturnsError(t *testing.T) {
 	for _, text := range []string{`"files:read"`, `{}`, `1`, `["files:*"]`, `[null]`, `[1]`, `[["files:read"]]`, `["files:read"`, ``} {
 		set := scopes.Of(scopes.AccountRead)
 		if err := set.UnmarshalJSON([]byte(text)); err == nil || set != scopes.Of(scopes.AccountRead) {
@@ -87,7 +87,7 @@ func TestSetRefusesBadJSON(t *testing.T) {
 	}
 }
 
-func TestSetIsAValue(t *testing.T) {
+func TestSet_With_LeavesOriginalUnchanged(t *testing.T) {
 	base := scopes.Of(scopes.FilesRead)
 	left, right := base.With(scopes.FilesWrite), base.With(scopes.AccountRead)
 	if base.String() != "files:read" || left.String() != "files:read files:write" || right.String() != "files:read account:read" {
@@ -120,7 +120,7 @@ func (m model) intersects(other model) bool {
 	return slices.ContainsFunc(other, func(s scopes.Scope) bool { return slices.Contains(m, s) })
 }
 
-func TestSetBehavesLikeItsModel(t *testing.T) {
+func TestSet_RandomOperations_MatchesModel(t *testing.T) {
 	every := slices.Collect(vocabulary(t).All().All())
 	for range 200 {
 		set, want, other := scopes.Set{}, model{}, model(shuffled())

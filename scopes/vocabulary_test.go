@@ -30,7 +30,7 @@ func vocabulary(t testing.TB) *scopes.Vocabulary {
 	return v
 }
 
-func TestASetHas64ScopesInTheCallersOrder(t *testing.T) {
+func TestSet_64Scopes_KeepsCallersOrder(t *testing.T) {
 	if size := reflect.TypeFor[scopes.Set]().Size(); size > 64 {
 		t.Errorf("a Set takes %d bytes", size)
 	}
@@ -49,7 +49,7 @@ func TestASetHas64ScopesInTheCallersOrder(t *testing.T) {
 	}
 }
 
-func TestVocabularyWithoutDeclarationsIsTheSpecification(t *testing.T) {
+func TestVocabulary_NoDeclarations_EqualsSpecification(t *testing.T) {
 	none, err := scopes.NewVocabulary()
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestVocabularyWithoutDeclarationsIsTheSpecification(t *testing.T) {
 	}
 }
 
-func TestVocabularyHasWhatIsDeclared(t *testing.T) {
+func TestVocabulary_IncludesDeclaredScopes(t *testing.T) {
 	v, err := scopes.NewVocabulary(
 		scopes.Declaration{Scope: "teams:write", Description: "Change teams"},
 		scopes.Declaration{Scope: "files:share", Description: "Share files"})
@@ -86,7 +86,7 @@ func TestVocabularyHasWhatIsDeclared(t *testing.T) {
 	}
 }
 
-func TestDeclarationsThatAreWrong(t *testing.T) {
+func TestNewVocabulary_InvalidDeclaration_ReturnsError(t *testing.T) {
 	many := make([]scopes.Declaration, scopes.MaxScopes-len(specification)+1)
 	for i := range many {
 		many[i] = scopes.Declaration{Scope: teams(i), Description: "x"}

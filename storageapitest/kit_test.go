@@ -158,7 +158,7 @@ func TestSecrets(t *testing.T) {
 }
 
 // Code under test creates a webhook over HTTP for a receiver with a name of its choice.
-func TestCodeUnderTestSubscribes(t *testing.T) {
+func TestKit_CodeCreatesWebhook_ReceiverGetsEvents(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)
 		receiver := kit.Receiver("hooks.customer.example")
@@ -183,7 +183,7 @@ func TestCodeUnderTestSubscribes(t *testing.T) {
 }
 
 // Names and addresses outside the kit must be unreachable.
-func TestNothingLeaves(t *testing.T) {
+func TestKit_OutsideAddress_IsUnreachable(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)
 		want := map[string]webhooks.ErrorClass{"https://example.org/": webhooks.ClassDNS, "https://1.1.1.1/": webhooks.ClassConnect}
@@ -211,7 +211,7 @@ func TestNothingLeaves(t *testing.T) {
 }
 
 // For must return the same kit for another account.
-func TestAccountsApart(t *testing.T) {
+func TestKit_OtherAccount_GetsNoEvents(t *testing.T) {
 	kit := storageapitest.New(t)
 	other := kit.For("acct_2")
 	receiver, theirs := kit.Subscribe(alerts.TypeBalanceLow), other.Subscribe(alerts.TypeBalanceLow)
@@ -369,7 +369,7 @@ func tryTo(f func()) {
 }
 
 // A test may end while a receiver handles a request.
-func TestEndsUnderWay(t *testing.T) {
+func TestKit_TestEndsDuringRequest_Succeeds(t *testing.T) {
 	storageapitest.Bubble(t, func(t *testing.T) {
 		kit := storageapitest.New(t)
 		receiver := kit.Subscribe(alerts.TypeBalanceLow)

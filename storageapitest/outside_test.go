@@ -9,7 +9,7 @@ import (
 )
 
 // A host's module must be able to use the kit in its tests, but not in a program.
-func TestOutside(t *testing.T) {
+func TestKit_AnotherModule_TestsOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs")
 	}

@@ -53,7 +53,7 @@ func actions(list []audit.Entry) string {
 
 // A failing webhook causes one audit entry for each event in its life, with its dates and the
 // service as the actor. Its recovery causes one, too, if its failing was reported.
-func TestAuditEntriesOfFailing(t *testing.T) {
+func TestAuditEntries_WebhookFails_OnePerStage(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)
 	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}
@@ -103,7 +103,7 @@ func TestAuditEntriesOfFailing(t *testing.T) {
 }
 
 // A gone receiver causes one audit entry, even if several attempts get 410.
-func TestAuditEntryOfGone(t *testing.T) {
+func TestAuditEntries_Gone_OneEntry(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")
 		b.publishMany(20)
@@ -117,7 +117,7 @@ func TestAuditEntryOfGone(t *testing.T) {
 }
 
 // A failure of the store causes one audit entry once the store can be written again.
-func TestAuditEntryOfTheStore(t *testing.T) {
+func TestAuditEntries_StoreRecovers_OneEntry(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		b.start()

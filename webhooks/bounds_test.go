@@ -70,7 +70,7 @@ func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhoo
 
 // For any amount of received data, an attempt allocates no more than a TLS connection and a
 // bounded response do, including the receiver's side.
-func TestAnAttemptAllocatesLittle(t *testing.T) {
+func TestAttempt_AnyResponse_AllocatesLittle(t *testing.T) {
 	const most, attempts = 4 << 20, 8
 	for name, respond := range floods {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func held() uint64 {
 	return stats.HeapAlloc + stats.StackInuse
 }
 
-func TestAnAttemptUnderWayHoldsLittle(t *testing.T) {
+func TestAttempt_InFlight_HoldsLittleMemory(t *testing.T) {
 	for name, respond := range delays {
 		t.Run(name, func(t *testing.T) {
 			if each := inFlight(t, respond); each > 256<<10 {

@@ -15,7 +15,7 @@ import (
 
 // A webhook that is deleted during any other operation stays deleted, and nothing more is sent to
 // it.
-func TestDeleteDuringEverything(t *testing.T) {
+func TestDelete_DuringAnyOperation_IsFinal(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 4}}, sleeping(3*time.Millisecond), func(b *bubble) {
 		b.start()
 		for i := range 15 {
@@ -90,7 +90,7 @@ func TestDeleteDuringEverything(t *testing.T) {
 }
 
 // A 410 response and concurrent updates all take effect.
-func TestGoneDuringUpdates(t *testing.T) {
+func TestGone_ConcurrentUpdates_AllTakeEffect(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleepingThen(3*time.Millisecond, http.StatusGone), func(b *bubble) {
 		b.start()
 		for i := range 20 {
@@ -121,7 +121,7 @@ func TestGoneDuringUpdates(t *testing.T) {
 
 // An attempt counts if its webhook is disabled and enabled again meanwhile: a 410 disables the
 // webhook.
-func TestGoneAfterItWasTurnedOnAgain(t *testing.T) {
+func TestGone_ReenabledDuringAttempt_Disables(t *testing.T) {
 	var gone atomic.Bool
 	gone.Store(true)
 	handler := func(w http.ResponseWriter, r *http.Request) {

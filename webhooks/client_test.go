@@ -19,7 +19,7 @@ import (
 )
 
 // A receiver gets a POST of the stored bytes, signed with its secret.
-func TestARequestIsSigned(t *testing.T) {
+func TestRequestIsSigned(t *testing.T) {
 	for _, header := range []string{"", "x-hub-signature"} {
 		t.Run(header, func(t *testing.T) {
 			receiver := newReceiver(t, status(http.StatusNoContent))
@@ -72,7 +72,7 @@ func TestARequestIsSigned(t *testing.T) {
 	}
 }
 
-func TestStatusDecides(t *testing.T) {
+func TestStatusDecidesResult(t *testing.T) {
 	t.Parallel()
 	for code := 200; code < 600; code++ {
 		switch {
@@ -127,7 +127,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 // Retry-After can only lengthen the wait before the next attempt.
-func TestRetryAfterLengthensTheWait(t *testing.T) {
+func TestRetryAfter_OnlyLengthensWait(t *testing.T) {
 	t.Parallel()
 	in := func(d time.Duration) string { return time.Now().UTC().Add(d).Format(http.TimeFormat) }
 	for _, code := range []int{429, 503} {
@@ -152,7 +152,7 @@ func TestRetryAfterLengthensTheWait(t *testing.T) {
 }
 
 // 410 Gone means that the receiver wants no more events.
-func TestGoneTurnsTheWebhookOff(t *testing.T) {
+func TestGone_DisablesWebhook(t *testing.T) {
 	t.Parallel()
 	store, logs := newLedger(), &testlog.Book{}
 	service := newService(t, store, reaching(logs))
@@ -176,7 +176,7 @@ func TestGoneTurnsTheWebhookOff(t *testing.T) {
 }
 
 // Connections are reused, also after a response with a small body.
-func TestConnectionsAreUsedAgain(t *testing.T) {
+func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
 	receiver := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "thank you") })
@@ -213,7 +213,7 @@ func TestProxiesAreNotUsed(t *testing.T) {
 }
 
 // Path and query arrive exactly as they were registered.
-func TestURLsArriveAsTheyWereRegistered(t *testing.T) {
+func TestURLsArriveUnchanged(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	for _, path := range []string{"/", "/?", "/a//b/../c", "/a%2Fb%00", "/?a=b&a=c;d&%zz", "/a:b@c", "/*", "/SENTINEL?x=%20+"} {
@@ -232,7 +232,7 @@ func TestURLsArriveAsTheyWereRegistered(t *testing.T) {
 }
 
 // A failure on this side is one failed attempt; later attempts are not affected.
-func TestOurOwnFailures(t *testing.T) {
+func TestAttempt_LocalFailure_AffectsNoOther(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	config, broken := reaching(&testlog.Book{}), false

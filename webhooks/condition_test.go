@@ -57,7 +57,7 @@ func TestConditions(t *testing.T) {
 }
 
 // If the webhook changes after the condition was called, the condition is called again.
-func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
+func TestCondition_WebhookChangesMeanwhile_IsCalledAgain(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
 	settle := func(t *testing.T, id, event string, outcome driver.Effect, deactivate webhooks.OffReason) {
@@ -141,7 +141,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 }
 
 // A webhook that is deleted during an update stays deleted.
-func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
+func TestUpdate_DeletedMeanwhile_StaysDeleted(t *testing.T) {
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
 	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
@@ -160,7 +160,7 @@ func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 
 // For a creation, the condition is called before the webhook is stored. For a repeated creation
 // it is called with the existing webhook.
-func TestConditionOfACreation(t *testing.T) {
+func TestCondition_Create_SeesWebhook(t *testing.T) {
 	service := newClocked(t)
 	no := errors.New("no")
 	params := webhooks.CreateParams{URL: anyURL, Events: alerts.EventTypes(), IdempotencyKey: "again"}

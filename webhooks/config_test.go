@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func TestConfigsThatWork(t *testing.T) {
+func TestConfig_Valid_IsAccepted(t *testing.T) {
 	for name, config := range map[string]webhooks.Config{
 		"zero":                         {},
 		"a header of its own":          {SignatureHeader: "x-my-signature"},
@@ -41,7 +41,7 @@ func TestConfigsThatWork(t *testing.T) {
 	}
 }
 
-func TestConfigsThatMakeNoSense(t *testing.T) {
+func TestConfig_Invalid_ReturnsError(t *testing.T) {
 	for name, test := range map[string]struct {
 		config webhooks.Config
 		field  string
@@ -88,7 +88,7 @@ func TestConfigsThatMakeNoSense(t *testing.T) {
 }
 
 // The signature must not take the place of a header that the request needs.
-func TestConfigKeepsReservedHeaders(t *testing.T) {
+func TestConfig_ReservedSignatureHeader_ReturnsError(t *testing.T) {
 	for _, header := range []string{
 		"Host", "content-type", "Content-Length", "Transfer-Encoding", "CONNECTION", "User-Agent", "Trailer", "TE", "Upgrade",
 		signing.HeaderID, signing.HeaderTimestamp, signing.HeaderSignature,

@@ -60,7 +60,7 @@ const noContent = "HTTP/1.1 204 No Content\r\n\r\n"
 
 // Extra bytes after a response must not count as the response to the next event, which would then
 // be taken for delivered.
-func TestStrayResponsesAreNotTaken(t *testing.T) {
+func TestConn_StrayResponse_IsIgnored(t *testing.T) {
 	t.Parallel()
 	for name, stray := range map[string]func(net.Conn){
 		"with the response":       func(c net.Conn) { say(noContent + noContent)(c) },
@@ -111,7 +111,7 @@ func needsKeptConnections(t *testing.T) {
 
 // If a receiver closes an idle connection, even at the moment of its reuse, the attempt does not
 // fail. If a new connection breaks, it does.
-func TestIdleConnectionsThatBreak(t *testing.T) {
+func TestIdleConnection_Breaks_AttemptSucceeds(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
 	for name, test := range map[string]struct {
@@ -153,7 +153,7 @@ func TestIdleConnectionsThatBreak(t *testing.T) {
 }
 
 // If an idle connection is unusable, another idle one is used rather than a new one.
-func TestAnIdleConnectionOfNoUseIsPassedOver(t *testing.T) {
+func TestIdleConnection_Unusable_UsesAnother(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
 	begun, other := make(chan bool), make(chan bool)
@@ -189,7 +189,7 @@ func TestAnIdleConnectionOfNoUseIsPassedOver(t *testing.T) {
 
 // In one attempt an event is sent at most twice, however many idle connections there are, even to
 // a receiver that breaks every connection.
-func TestABrokenAttemptIsMadeOnceMore(t *testing.T) {
+func TestAttempt_ConnectionsBreak_SendsAtMostTwice(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
 	const idle = 5

@@ -10,7 +10,7 @@ import (
 )
 
 // The receiver accepts no more connections, so further ones wait.
-func TestTheTimeoutBoundsConnecting(t *testing.T) {
+func TestTimeout_BoundsConnecting(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

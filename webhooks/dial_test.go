@@ -92,7 +92,7 @@ func TestReceiversAreAuthenticated(t *testing.T) {
 
 // Receivers that only speak HTTP/2 show this in three ways. The account must learn this reason,
 // rather than a TLS failure or a broken connection.
-func TestReceiversOfHTTP2Only(t *testing.T) {
+func TestReceiver_HTTP2Only_IsReported(t *testing.T) {
 	t.Parallel()
 	const reason = "the receiver speaks HTTP/2 only; HTTP/1.1 is needed"
 	secure := func(protocols ...string) *tls.Config {
@@ -130,7 +130,7 @@ func TestReceiversOfHTTP2Only(t *testing.T) {
 	}
 }
 
-func TestPortsThatDoNotSpeakTLS(t *testing.T) {
+func TestReceiver_PortWithoutTLS_IsReported(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		handle func(net.Conn)
@@ -154,7 +154,7 @@ func TestPortsThatDoNotSpeakTLS(t *testing.T) {
 	}
 }
 
-func TestReceiversThatCannotBeReached(t *testing.T) {
+func TestReceiver_Unreachable_IsReported(t *testing.T) {
 	t.Parallel()
 	closed := &receiver{}
 	closed.listen(t).Close()

@@ -43,7 +43,7 @@ func TestEventsAreDeliveredAtOnce(t *testing.T) {
 }
 
 // An idle service rarely calls its store.
-func TestIdling(t *testing.T) {
+func TestIdleService_RarelyCallsStore(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		b.start()
@@ -109,7 +109,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 }
 
 // One hanging webhook with a long backlog does not delay events of the others.
-func TestAHangingWebhookDoesNotStopTheOthers(t *testing.T) {
+func TestHangingWebhook_LongBacklog_DoesNotDelayOthers(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.Host, "slow") {
 			sleeping(time.Hour)(w, r)
@@ -157,7 +157,7 @@ func TestWebhooksTakeTurns(t *testing.T) {
 	})
 }
 
-func TestRunOnce(t *testing.T) {
+func TestRun_AlreadyRunning_ReturnsErrRunning(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		stop := b.start()
 		synctest.Wait()
@@ -179,7 +179,7 @@ func TestRunOnce(t *testing.T) {
 	})
 }
 
-func TestRunWithAContextThatIsDone(t *testing.T) {
+func TestRun_ContextDone_AttemptsNothing(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		event := b.publish()
@@ -193,7 +193,7 @@ func TestRunWithAContextThatIsDone(t *testing.T) {
 }
 
 // A Run whose context has a deadline ends like any other.
-func TestRunWithADeadline(t *testing.T) {
+func TestRun_ContextHasDeadline_EndsNormally(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)

@@ -76,7 +76,7 @@ func TestDrainTimeout(t *testing.T) {
 
 // Once Delete has returned, nothing is sent to the webhook: running attempts are canceled, and
 // pending deliveries deleted.
-func TestDeleteCutsShort(t *testing.T) {
+func TestDelete_AttemptInFlight_IsCanceled(t *testing.T) {
 	underWay := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		defer underWay.enter(r.Host)()
@@ -142,7 +142,7 @@ func TestDeleteUnderLoad(t *testing.T) {
 }
 
 // Nothing waits for a dialer that does not return.
-func TestDeleteDoesNotWaitForADial(t *testing.T) {
+func TestDelete_DialHangs_DoesNotWait(t *testing.T) {
 	inBubble(t, webhooks.Config{}, nil, func(b *bubble) {
 		b.service.DialThrough(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()

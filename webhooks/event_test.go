@@ -68,7 +68,7 @@ func file(f alerts.ExpiringFile) alerts.FilesExpiring {
 	return alerts.FilesExpiring{Files: []alerts.ExpiringFile{f}}
 }
 
-func TestEventsThatAreRefused(t *testing.T) {
+func TestEvent_Invalid_ReturnsError(t *testing.T) {
 	atNoon := alerts.ExpiringFile{ID: "file_1", ExpiresAt: noon}
 	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
 	tests := map[string]struct {

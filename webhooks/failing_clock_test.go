@@ -13,7 +13,7 @@ import (
 
 // A clock that is set ahead disables no webhook: the jump does not count until it has lasted for
 // a day, and the host is warned first.
-func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
+func TestFailing_ClockSetAhead_DisablesNothing(t *testing.T) {
 	for name, before := range map[string]time.Duration{"warned": 3 * day, "not warned yet": day} {
 		t.Run(name, func(t *testing.T) {
 			var clock testclock.Clock
@@ -51,7 +51,7 @@ func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
 
 // A process that was down for days disables nothing when it starts: nothing failed meanwhile, and
 // the first attempt may succeed.
-func TestAProcessThatWasDownTurnsNothingOff(t *testing.T) {
+func TestFailing_ProcessWasDown_DisablesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	diary := &diary{}
 	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {

@@ -71,7 +71,7 @@ const day = 24 * time.Hour
 
 // A webhook whose attempts have all failed for five days is disabled. The host is warned after
 // half that time. Each is reported once, even across restarts.
-func TestAWebhookThatFailsForDays(t *testing.T) {
+func TestFailing_ForFiveDays_WarnsThenDisables(t *testing.T) {
 	diary := &diary{}
 	config := webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}
 	inBubble(t, config, status(http.StatusInternalServerError), func(b *bubble) {
@@ -136,7 +136,7 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 }
 
 // After one success the five days begin again.
-func TestASuccessEndsTheFailing(t *testing.T) {
+func TestFailing_OneSuccess_StartsOver(t *testing.T) {
 	var up atomic.Bool
 	handler := func(w http.ResponseWriter, _ *http.Request) {
 		if !up.Load() {
@@ -169,7 +169,7 @@ func TestASuccessEndsTheFailing(t *testing.T) {
 }
 
 // Without a limit the webhook is never disabled.
-func TestNoFailingLimit(t *testing.T) {
+func TestFailing_NoLimit_NeverDisables(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{DisableAfter: -1}}, status(http.StatusNotFound), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -187,7 +187,7 @@ func TestNoFailingLimit(t *testing.T) {
 
 // A webhook is disabled by time: if it failed twice and gets no more events, it is warned about
 // and disabled in time. A single event that fails repeatedly does not disable it.
-func TestAQuietWebhookThatFails(t *testing.T) {
+func TestFailing_QuietWebhook_IsDisabledByTime(t *testing.T) {
 	for events, want := range map[int]int{1: 0, 2: 1, 3: 1} {
 		t.Run(fmt.Sprint(events, " events"), func(t *testing.T) {
 			diary := &diary{}
@@ -221,7 +221,7 @@ func btoi(b bool) int {
 
 // One failure after a quiet week disables nothing: the host is warned then, and has half a day,
 // in which one success is enough.
-func TestOneFailureAfterAQuietWeek(t *testing.T) {
+func TestFailing_OneFailureAfterQuietWeek_DisablesNothing(t *testing.T) {
 	for name, succeeds := range map[string]bool{"it goes on failing": false, "it succeeds in between": true} {
 		t.Run(name, func(t *testing.T) {
 			var up atomic.Bool
@@ -275,7 +275,7 @@ func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page dr
 }
 
 // Only a webhook that has not changed since it was read is warned about or disabled.
-func TestASuccessWhileItIsJudged(t *testing.T) {
+func TestFailing_WebhookChangedMeanwhile_IsLeftAlone(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
 		store := &wavering{WebhookStore: b.store}
@@ -294,7 +294,7 @@ func TestASuccessWhileItIsJudged(t *testing.T) {
 }
 
 // A 410 disables a webhook, and is reported, once.
-func TestGoneIsToldOnce(t *testing.T) {
+func TestGone_IsReportedOnce(t *testing.T) {
 	diary := &diary{}
 	handler := func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(roundTrip)
@@ -316,7 +316,7 @@ func TestGoneIsToldOnce(t *testing.T) {
 }
 
 // Each attempt is reported to the host after it was recorded.
-func TestAttemptsAreTold(t *testing.T) {
+func TestObserver_EachAttempt_IsReported(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Minute}}}, failing(2), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -343,7 +343,7 @@ func TestAttemptsAreTold(t *testing.T) {
 }
 
 // A panic of an Observer function affects nothing else, and its value is not logged.
-func TestAnObserverThatPanics(t *testing.T) {
+func TestObserver_Panics_AffectsNothingElse(t *testing.T) {
 	observer := observe.Observer{
 		Published: func(context.Context, observe.Publication) { panic("SENTINEL") },
 		Attempted: func(observe.Attempt) { panic("SENTINEL") },

@@ -30,7 +30,7 @@ const pausing = "no webhook can be reached from here"
 // up an attempt and no webhook counts as failing. Deliveries pause, one line is logged, and
 // everything resumes after the outage. This holds whether or not the service has reached its
 // receivers before.
-func TestAnOutageOfTheHost(t *testing.T) {
+func TestHostOutage_UsesUpNoAttempt(t *testing.T) {
 	for name, fails := range map[string]func(address string) error{
 		"descriptors":            func(string) error { return dialError("socket", syscall.EMFILE) },
 		"descriptors of all":     func(string) error { return dialError("socket", syscall.ENFILE) },
@@ -109,7 +109,7 @@ func TestAnOutageOfTheHost(t *testing.T) {
 // One customer's dead name server, or unroutable address, next to a hundred healthy webhooks,
 // affects only that customer: its deliveries use up attempts, and no other account waits, whether
 // events for the others are frequent or rare.
-func TestOneReceiverThatCannotBeReached(t *testing.T) {
+func TestUnreachableReceiver_AffectsOnlyItsAccount(t *testing.T) {
 	for name, fails := range map[string]func(ctx context.Context, address string) error{
 		"dead name server": func(ctx context.Context, address string) error {
 			select {
@@ -170,7 +170,7 @@ func TestOneReceiverThatCannotBeReached(t *testing.T) {
 
 // After this host has run out of a resource, webhooks that are down must not prevent healthy ones
 // from showing that connections are possible again.
-func TestManyThatAreDownDoNotProlongAnOutageOfTheHost(t *testing.T) {
+func TestHostOutage_ManyWebhooksDown_IsNotProlonged(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		var out atomic.Bool
 		b.service.DialThrough(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -206,7 +206,7 @@ func TestManyThatAreDownDoNotProlongAnOutageOfTheHost(t *testing.T) {
 
 // While the service finds out whether this host caused a failure, a deletion does not wait for
 // the result, and does not count as an answer.
-func TestADeletionWhileThereIsDoubt(t *testing.T) {
+func TestDelete_OutageSuspected_DoesNotWait(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		var silent atomic.Bool
 		b.service.DialThrough(func(ctx context.Context, network, address string) (net.Conn, error) {

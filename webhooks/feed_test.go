@@ -37,7 +37,7 @@ func (s *interrupted) Deliver(ctx context.Context, to driver.Scheduler) error {
 	return err
 }
 
-func TestRun_DeliverFails_BeginsAgainAndRepeatsNoAttempt(t *testing.T) {
+func TestRun_DeliverFails_RestartsAndRepeatsNoAttempt(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		store := &interrupted{flaky: b.store, fails: make(chan error)}
 		b.service = b.newService(store, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 2}})

@@ -51,7 +51,7 @@ import (
 )
 
 // The index above must list the existing fixtures.
-func TestFixturesAreWhereTheIndexSays(t *testing.T) {
+func TestFixtures_MatchIndex(t *testing.T) {
 	source, err := os.ReadFile("fixtures_test.go")
 	noError(t, err)
 	index, _, _ := strings.Cut(string(source), "\npackage ")

@@ -24,7 +24,7 @@ import (
 
 // The guard checks the dialed address, whatever the name: a webhook can be registered before its
 // name's address changes.
-func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
+func TestGuard_NameOfSpecialAddress_Refuses(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	open := func(networks ...string) func(*webhooks.Config) {
@@ -59,7 +59,7 @@ func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
 
 // A stored literal address is refused at dialing if the service does not allow it, although the
 // service that created the webhook did.
-func TestTheGuardRefusesStoredAddresses(t *testing.T) {
+func TestGuard_StoredAddress_Refuses(t *testing.T) {
 	t.Parallel()
 	receiver, store, logs := newReceiver(t, status(http.StatusOK)), newLedger(), &testlog.Book{}
 	lax := newService(t, store, reaching(logs))
@@ -85,7 +85,7 @@ func TestTheGuardRefusesStoredAddresses(t *testing.T) {
 
 // A name with only private addresses and an unknown name look the same: an account must not learn
 // which names exist in the host's network.
-func TestPrivateNamesLookLikeNoNames(t *testing.T) {
+func TestGuard_PrivateName_LooksUnknown(t *testing.T) {
 	t.Parallel()
 	service := newService(t, memory.New(), webhooks.Config{})
 	private, none := try(t, service, "https://private.example.com/"), try(t, service, "https://nowhere.example.com/")
@@ -96,7 +96,7 @@ func TestPrivateNamesLookLikeNoNames(t *testing.T) {
 
 // A name that resolves to a special address is refused, for every range and every form of the
 // address.
-func TestTheGuardRefusesEverySpecialAddress(t *testing.T) {
+func TestGuard_EverySpecialAddress_Refuses(t *testing.T) {
 	t.Parallel()
 	addrs := []netip.Addr{netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("169.254.169.254")}
 	for _, prefix := range ssrf.IPv4DeniedPrefixes {
@@ -136,7 +136,7 @@ var spellings = []string{
 }
 
 // Even if such a URL is in the store, none of the spellings leads to this machine.
-func TestTheGuardRefusesEverySpelling(t *testing.T) {
+func TestGuard_EverySpellingOfAddress_Refuses(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	_, port, _ := net.SplitHostPort(receiver.address)
@@ -161,10 +161,10 @@ func TestTheGuardRefusesEverySpelling(t *testing.T) {
 const systemResolver = "WEBHOOKS_TEST_SYSTEM_RESOLVER"
 
 // The C library accepts more texts as addresses than Go does.
-func TestTheGuardRefusesEverySpellingOfTheSystem(t *testing.T) {
+func TestGuard_EverySystemSpelling_Refuses(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(systemResolver) == "" {
-		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheGuardRefusesEverySpellingOfTheSystem$", "-test.v")
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestGuard_EverySystemSpelling_Refuses$", "-test.v")
 		child.Env = append(os.Environ(), systemResolver+"=1", "GODEBUG=netdns=cgo")
 		output, err := child.CombinedOutput()
 		if err != nil {
@@ -261,7 +261,7 @@ func TestAllowHosts(t *testing.T) {
 }
 
 // A connection that was made for an allowed name is not used for another name.
-func TestConnectionsOfOpenHostsAreTheirs(t *testing.T) {
+func TestAllowHosts_Connection_IsNotUsedForOthers(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	config := reaching(&testlog.Book{})

@@ -32,7 +32,7 @@ func (b *bubble) wantWell(h webhooks.Health) {
 }
 
 // Health reports the state of Run, and since when.
-func TestHealthTellsOfRun(t *testing.T) {
+func TestHealth_ReportsRun(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(time.Second), func(b *bubble) {
 		want := func(state webhooks.RunState, since time.Time) {
 			b.Helper()
@@ -71,7 +71,7 @@ func TestHealthTellsOfRun(t *testing.T) {
 }
 
 // An idle service is healthy, and so is a service with attempts that take long.
-func TestHealthOfAnIdleService(t *testing.T) {
+func TestHealth_IdleOrSlowAttempts_IsHealthy(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 1}, Outbound: webhooks.Outbound{Timeout: 10 * time.Minute}}, sleeping(5*time.Minute), func(b *bubble) {
 		b.subscribe("a")
 		b.start()
@@ -89,7 +89,7 @@ func TestHealthOfAnIdleService(t *testing.T) {
 
 // If the store's claims hang and ignore their context, the run loop stops. Health reports that,
 // and how long deliveries have waited.
-func TestHealthOfAStuckLoop(t *testing.T) {
+func TestHealth_ClaimsHang_IsReported(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &hanging{WebhookStore: memory.New(), until: make(chan struct{})}
 		b := &bubble{T: t, store: newFlaky(), logs: &testlog.Book{}}
@@ -146,7 +146,7 @@ func (s *hanging) Ping(ctx context.Context) error {
 
 // A store that does not answer is reported within a second. Any number of calls of Health query
 // it once.
-func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
+func TestHealth_StoreHangs_IsReportedWithinASecond(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &hanging{WebhookStore: memory.New(), until: make(chan struct{})}
 		store.mute.Store(true)
@@ -185,7 +185,7 @@ func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
 }
 
 // The store is queried once a second, however often Health is called.
-func TestHealthIsShared(t *testing.T) {
+func TestHealth_ManyCalls_QueryOnceASecond(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &hanging{WebhookStore: memory.New()}
 		service := newService(t, store, webhooks.Config{})
@@ -200,7 +200,7 @@ func TestHealthIsShared(t *testing.T) {
 }
 
 // A failure to write is reported until a write succeeds.
-func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
+func TestHealth_WriteFails_IsReportedUntilSuccess(t *testing.T) {
 	for name, test := range map[string]struct{ claim, settle error }{"claims": {errOutage, nil}, "settlements": {nil, errOutage}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
@@ -233,7 +233,7 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 }
 
 // If recording results takes too long, Health reports a failure to write.
-func TestHealthOfAStoreWhoseWritesHang(t *testing.T) {
+func TestHealth_WritesHang_IsReported(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &slowSettler{WebhookStore: memory.New(), until: make(chan struct{})}
 		b := &bubble{T: t, store: newFlaky(), logs: &testlog.Book{}}
@@ -265,7 +265,7 @@ func (s *slowSettler) Settle(ctx context.Context, results []driver.AttemptResult
 }
 
 // If the store has halted, Health reports that and the cause.
-func TestHealthOfAStoreThatHalts(t *testing.T) {
+func TestHealth_StoreHalts_ReportsCause(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.beginOutage()
 		b.store.halts(errOutage)
@@ -278,7 +278,7 @@ func TestHealthOfAStoreThatHalts(t *testing.T) {
 
 // A failed Publish counts as a failure to write, except if the request is invalid or the caller
 // has gone. Without Run it counts for a minute.
-func TestHealthOfPublishing(t *testing.T) {
+func TestHealth_PublishFails_IsReported(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		publish := func(ctx context.Context, data webhooks.Data) {
@@ -307,7 +307,7 @@ func TestHealthOfPublishing(t *testing.T) {
 }
 
 // Receivers that are down, hang or are slow, and their backlogs, do not affect Health.
-func TestHealthDoesNotMindReceivers(t *testing.T) {
+func TestHealth_ReceiversFail_IsUnaffected(t *testing.T) {
 	const webhookCount = 500
 	config := webhooks.Config{Concurrency: webhooks.Concurrency{Total: 64, PerAccount: 64}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Hour}}}
 	for name, handler := range map[string]http.HandlerFunc{

@@ -77,7 +77,7 @@ func TestRecoverSkipped(t *testing.T) {
 }
 
 // New events are sent before recovered ones.
-func TestLiveGoesBeforeRecovered(t *testing.T) {
+func TestRecover_NewEventsGoFirst(t *testing.T) {
 	slow := func(w http.ResponseWriter, _ *http.Request) { time.Sleep(100 * time.Millisecond) }
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, slow, func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -104,7 +104,7 @@ func TestLiveGoesBeforeRecovered(t *testing.T) {
 }
 
 // A recovery started while no process runs is done by the next Run.
-func TestRecoverySurvives(t *testing.T) {
+func TestRecover_StartedWithoutRun_IsDoneByNextRun(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.setActive(webhook, false)
@@ -269,7 +269,7 @@ func TestRetention_DueAtItsEdge_ExpiresOrIsRecorded(t *testing.T) {
 	}
 }
 
-func TestRetentionMustMakeSense(t *testing.T) {
+func TestRetention_Invalid_ReturnsError(t *testing.T) {
 	for field, config := range map[string]webhooks.Config{
 		"Retention.Payloads": {Retention: webhooks.Retention{Payloads: 80 * time.Hour}},
 		"Retention.Attempts": {Retention: webhooks.Retention{Payloads: 100 * time.Hour, Attempts: 99 * time.Hour}},
@@ -288,7 +288,7 @@ func TestRetentionMustMakeSense(t *testing.T) {
 	}
 }
 
-func TestHistoryChecksItsInput(t *testing.T) {
+func TestHistory_InvalidInput_ReturnsError(t *testing.T) {
 	service := newClocked(t)
 	webhook := subscribe(t, service, anyURL)
 	_, err := service.ListDeliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{})
@@ -315,7 +315,7 @@ func TestHistoryChecksItsInput(t *testing.T) {
 }
 
 // An event published just before is recovered, too.
-func TestRecoverAtOnce(t *testing.T) {
+func TestRecover_EventJustPublished_IsIncluded(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.setActive(webhook, false)

@@ -23,7 +23,7 @@ func forever(b *bubble) (hang func()) {
 
 // An Observer function that does not return delays Run no longer than the drain timeout, and the
 // results are recorded.
-func TestAnObserverThatDoesNotReturn(t *testing.T) {
+func TestObserver_Hangs_RunReturns(t *testing.T) {
 	for name, drain := range map[string]time.Duration{"in time": 5 * time.Second, "at once": -1} {
 		t.Run(name, func(t *testing.T) {
 			var hang atomic.Pointer[func()]
@@ -56,7 +56,7 @@ func TestAnObserverThatDoesNotReturn(t *testing.T) {
 }
 
 // An Observer function that ends its goroutine ends nothing else, and is logged.
-func TestAnObserverThatEndsItsGoroutine(t *testing.T) {
+func TestObserver_EndsItsGoroutine_IsLogged(t *testing.T) {
 	var told atomic.Int64
 	observer := observe.Observer{Attempted: func(observe.Attempt) {
 		if told.Add(1)%2 == 1 {
@@ -91,7 +91,7 @@ func (b *bubble) wantAllDelivered(want int) {
 
 // When the service is closed, running test events have the drain timeout and are then canceled.
 // No others begin.
-func TestCloseEndsTestEvents(t *testing.T) {
+func TestClose_TestEventsInFlight_AreDrained(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain, takes, want time.Duration
 		cut                bool
@@ -133,7 +133,7 @@ func TestCloseEndsTestEvents(t *testing.T) {
 
 // If an Observer function returns only after Run has returned, no other function is called: the
 // host may have closed what they use.
-func TestNothingIsToldAfterRun(t *testing.T) {
+func TestObserver_RunReturned_IsNotCalled(t *testing.T) {
 	var calls atomic.Int64
 	end := make(chan struct{})
 	observer := observe.Observer{

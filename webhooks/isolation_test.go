@@ -43,7 +43,7 @@ func (b *bubble) latencies(published map[string]time.Time) (list []time.Duration
 // Any number of hanging webhooks, with any backlog, does not delay the events of others. If there
 // are enough slots, there is no delay at all; otherwise only until the hanging webhooks are
 // found.
-func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
+func TestHangingWebhooks_AnyNumber_DoNotDelayOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		config            webhooks.Config
 		accounts          int
@@ -117,7 +117,7 @@ func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
 // If slots are scarce, hanging webhooks hold at most a quarter of them, or half while nothing is
 // known about the webhooks. Their attempts beyond that are canceled, which uses up no attempt;
 // the others have their full time.
-func TestTheShareOfTheSlow(t *testing.T) {
+func TestSlots_Scarce_HangingWebhooksHoldAQuarter(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
 	config := webhooks.Config{Concurrency: webhooks.Concurrency{Total: 40, PerAccount: 40}, Outbound: webhooks.Outbound{Timeout: 10 * time.Second}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}
@@ -174,7 +174,7 @@ func TestTheShareOfTheSlow(t *testing.T) {
 
 // The same holds within an account: its hanging webhooks delay neither its other webhooks nor
 // those of other accounts.
-func TestAnAccountIsBounded(t *testing.T) {
+func TestSlots_HangingAccount_LeavesRoom(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerAccount: 12}}, hangers.handle, func(b *bubble) {
@@ -214,7 +214,7 @@ func TestAnAccountIsBounded(t *testing.T) {
 }
 
 // A slow receiver that succeeds gets events as fast as it can take them, next to others that hang.
-func TestASlowReceiverIsServed(t *testing.T) {
+func TestSlowReceiver_Succeeds_IsServedAtItsPace(t *testing.T) {
 	gauge := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		defer gauge.enter(r.Host)()
@@ -253,7 +253,7 @@ func TestASlowReceiverIsServed(t *testing.T) {
 }
 
 // A receiver that hangs for a while is soon served like any other again.
-func TestAHangThatEnds(t *testing.T) {
+func TestHangingReceiver_Recovers_IsServedAgain(t *testing.T) {
 	hangers := newHangers()
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 40}}, hangers.handle, func(b *bubble) {
 		for i := range 30 {

@@ -35,7 +35,7 @@ const roundTrip = 100 * time.Millisecond
 
 // Each round trip of successes raises a webhook's cap by one, up to PerWebhook, if enough
 // deliveries are due to use it. A failure halves it.
-func TestTheCapAdapts(t *testing.T) {
+func TestCap_SuccessesAndFailures_Adapts(t *testing.T) {
 	var fails atomic.Bool
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(roundTrip)
@@ -66,7 +66,7 @@ func TestTheCapAdapts(t *testing.T) {
 }
 
 // A webhook that does not use its cap fully keeps the first cap.
-func TestTheCapDoesNotGrowUnused(t *testing.T) {
+func TestCap_Unused_DoesNotGrow(t *testing.T) {
 	gauge := newGauge()
 	handler := func(_ http.ResponseWriter, r *http.Request) {
 		defer gauge.enter(r.Host)()
@@ -89,7 +89,7 @@ func TestTheCapDoesNotGrowUnused(t *testing.T) {
 
 // For any backlog, a webhook gets no more concurrent attempts than its cap, which grows step by
 // step.
-func TestABacklogIsNoBurst(t *testing.T) {
+func TestCap_Backlog_CausesNoBurst(t *testing.T) {
 	gauge := newGauge()
 	handler := func(_ http.ResponseWriter, r *http.Request) {
 		defer gauge.enter(r.Host)()
@@ -128,7 +128,7 @@ func checkNoBurst(t *testing.T, list []hit, begin time.Time, step time.Duration,
 
 // After five consecutive failures a webhook gets one probe at a time, at growing intervals; the
 // rest of its backlog uses up no attempts.
-func TestAnOutageIsProbed(t *testing.T) {
+func TestBreaker_FiveFailures_ProbesOneAtATime(t *testing.T) {
 	outage := newOutage()
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}, outage.handle, func(b *bubble) {
 		b.subscribe("a")
@@ -168,7 +168,7 @@ func TestAnOutageIsProbed(t *testing.T) {
 
 // When a receiver has recovered, its rate begins with one request at a time, and at most doubles
 // each second.
-func TestRecoveryRamps(t *testing.T) {
+func TestBreaker_Recovers_RateRampsUp(t *testing.T) {
 	outage := newOutage()
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}}, outage.handle, func(b *bubble) {
 		b.subscribe("a")
@@ -201,7 +201,7 @@ func TestRecoveryRamps(t *testing.T) {
 
 // A restart with a backlog causes no burst, and the new process finds out which receivers are
 // down.
-func TestARestartWithABacklog(t *testing.T) {
+func TestRestart_Backlog_CausesNoBurst(t *testing.T) {
 	const events = 100_000
 	for name, up := range map[string]bool{"up": true, "down": false} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestARestartWithABacklog(t *testing.T) {
 }
 
 // A receiver that is up and down alternately gets everything, without a burst when it comes back.
-func TestAFlappingReceiver(t *testing.T) {
+func TestFlappingReceiver_GetsEverythingWithoutBurst(t *testing.T) {
 	gauge := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		defer gauge.enter(r.Host)()
@@ -269,7 +269,7 @@ func TestAFlappingReceiver(t *testing.T) {
 }
 
 // Failures of this host do not count against the receiver.
-func TestOurOwnFailuresSlowNobodyDown(t *testing.T) {
+func TestCap_LocalFailures_DoNotLowerIt(t *testing.T) {
 	handler := func(http.ResponseWriter, *http.Request) { time.Sleep(roundTrip) }
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, handler, func(b *bubble) {
 		b.subscribe("a")

@@ -46,7 +46,7 @@ func say(text string) func(net.Conn) {
 
 // A 2xx in the status line is success, and is known within about a second, whatever the receiver
 // does afterwards.
-func TestTheBodyNeverChangesTheVerdict(t *testing.T) {
+func TestStatus2xx_AnyBody_IsSuccess(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
 	bodies := map[string]func(net.Conn){
@@ -107,7 +107,7 @@ func TestTheBodyNeverChangesTheVerdict(t *testing.T) {
 
 // Without a final HTTP response within the timeout, the attempt fails. The reason contains
 // nothing that the receiver sent.
-func TestReceiversThatMisbehave(t *testing.T) {
+func TestReceiver_NoFinalResponse_AttemptFails(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		respond func(net.Conn)
@@ -187,7 +187,7 @@ func reset(conn net.Conn) {
 }
 
 // A receiver that switches protocols and keeps the connection open must not block the attempt.
-func TestSwitchingProtocolsDoesNotHoldTheAttempt(t *testing.T) {
+func TestSwitchingProtocols_DoesNotBlockAttempt(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(net.Conn){
 		"hangs":  hang,
@@ -209,7 +209,7 @@ func TestSwitchingProtocolsDoesNotHoldTheAttempt(t *testing.T) {
 }
 
 // An attempt takes no longer than the timeout, whichever part of it is slow.
-func TestTheTimeoutBoundsEverything(t *testing.T) {
+func TestTimeout_BoundsWholeAttempt(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	receivers := map[string]*receiver{

@@ -21,7 +21,7 @@ import (
 )
 
 // The service reports each step of an event: published, claimed, attempted, recorded.
-func TestWhatIsObserved(t *testing.T) {
+func TestObserver_ReportsEachStep(t *testing.T) {
 	var mu sync.Mutex
 	var published []observe.Publication
 	var claimed, settled, attempted int
@@ -83,7 +83,7 @@ func TestWhatIsObserved(t *testing.T) {
 }
 
 // A slow Observer delays no delivery.
-func TestSlowObserver(t *testing.T) {
+func TestObserver_Slow_DelaysNoDelivery(t *testing.T) {
 	observer := observe.Observer{
 		Claimed:   func(observe.Claim) { time.Sleep(time.Hour) },
 		Attempted: func(observe.Attempt) { time.Sleep(time.Hour) },
@@ -104,7 +104,7 @@ func TestSlowObserver(t *testing.T) {
 }
 
 // Results recorded at the end of a drain that took too long are reported nevertheless.
-func TestObservedAfterALongDrain(t *testing.T) {
+func TestObserver_LongDrain_ReportsLateResults(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const events = 3
 		var attempted atomic.Int64

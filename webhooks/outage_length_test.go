@@ -16,7 +16,7 @@ import (
 // For an outage of the store of any length and kind, nothing is sent twice and no attempt is used
 // up. Leases of deliveries whose results are not recorded must not run out, because of a trial
 // claim or of claims after the outage.
-func TestOutagesOfAnyLength(t *testing.T) {
+func TestStoreOutage_AnyLength_SendsNothingTwice(t *testing.T) {
 	for name, outage := range map[string]struct {
 		claim, settle error
 		hangs         bool
@@ -107,7 +107,7 @@ func testOutage(t *testing.T, length time.Duration, breaker func(*bubble) func(o
 
 // If the store refuses one settlement for long, its event is not sent again, and all others
 // continue.
-func TestARefusedSettlementIsNotSentAgain(t *testing.T) {
+func TestSettle_RefusedForLong_SendsNothingAgain(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
 		b.subscribe("b")

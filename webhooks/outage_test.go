@@ -34,7 +34,7 @@ func (b *bubble) beginOutage() (claims func() []time.Time) {
 }
 
 // While claims fail, they are repeated with growing pauses. After that everything resumes.
-func TestAnOutageOfClaims(t *testing.T) {
+func TestStoreOutage_ClaimsFail_AreRetriedWithGrowingPauses(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		claimsSince := b.beginOutage()
 		event := b.publish()
@@ -59,7 +59,7 @@ func TestAnOutageOfClaims(t *testing.T) {
 }
 
 // A halted store is reported in one log line, and in the statistics.
-func TestAStoreThatHalts(t *testing.T) {
+func TestStoreHalts_IsLoggedOnce(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.beginOutage()
 		b.store.halts(errOutage)
@@ -79,7 +79,7 @@ func TestAStoreThatHalts(t *testing.T) {
 }
 
 // Publishing during an outage does not cause more claims.
-func TestPublishingDuringAnOutage(t *testing.T) {
+func TestStoreOutage_Publishing_CausesNoClaims(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		claimsSince := b.beginOutage()
 		for range 1000 {
@@ -94,7 +94,7 @@ func TestPublishingDuringAnOutage(t *testing.T) {
 
 // If the store has made deliveries due although it returned an error, they are found at once, not
 // by chance an hour later. A caller that tries again may find nothing to do.
-func TestWhatHappenedNevertheless(t *testing.T) {
+func TestStoreOutage_ChangeMadeDespiteError_IsFound(t *testing.T) {
 	for name, do := range map[string]func(*bubble, webhooks.Webhook, string) error{
 		"Publish": func(b *bubble, _ webhooks.Webhook, _ string) error {
 			return b.service.Publish(b.Context(), webhooks.Event{Account: account, Data: lowBalance})
@@ -152,7 +152,7 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 
 // Results of attempts are recorded once the store is available again; the receiver gets the event
 // once.
-func TestAShortOutageOfSettlements(t *testing.T) {
+func TestStoreOutage_SettlementsFailBriefly_SendsOnce(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		b.store.fail(nil, errOutage)
@@ -174,7 +174,7 @@ func TestAShortOutageOfSettlements(t *testing.T) {
 
 // The same holds for an outage of an hour. Failures of the store do not count against a receiver.
 // Except for occasional trials, nothing is attempted meanwhile.
-func TestALongOutageOfSettlements(t *testing.T) {
+func TestStoreOutage_SettlementsFailForAnHour_SendsOnce(t *testing.T) {
 	// Even an error that looks like a canceled context does not cause polling.
 	outage := fmt.Errorf("%w: %w", errOutage, context.Canceled)
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 2}}, status(http.StatusOK), func(b *bubble) {
@@ -203,7 +203,7 @@ func TestALongOutageOfSettlements(t *testing.T) {
 }
 
 // A settlement that the store always refuses does not delay others, in whichever batch it is.
-func TestASettlementThatIsRefused(t *testing.T) {
+func TestSettle_OneOfManyRefused_DoesNotDelayOthers(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		for i := range 100 {
 			b.subscribe(fmt.Sprint("w", i))
@@ -252,7 +252,7 @@ func TestASettlementThatIsRefused(t *testing.T) {
 }
 
 // The same holds if the refused settlement is the only one.
-func TestALoneSettlementThatIsRefused(t *testing.T) {
+func TestSettle_SingleOneRefused_DoesNotDelayOthers(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
 		b.store.refuses(func(r *driver.AttemptResult) bool { return r.WebhookID == poison })
@@ -293,7 +293,7 @@ func (hung) Settle(ctx context.Context, _ []driver.AttemptResult, _ []driver.Hea
 }
 
 // If Run ends during a claim, this is not logged as a failure.
-func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
+func TestRun_EndsDuringClaim_LogsNoFailure(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		logs := &testlog.Book{}
 		service := newService(t, hung{newFlaky().Store}, webhooks.Config{Logger: logs.Logger()})
@@ -309,7 +309,7 @@ func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
 }
 
 // A store that hangs prevents neither Run nor Delete from returning.
-func TestAHungStore(t *testing.T) {
+func TestStoreHangs_RunAndDeleteReturn(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		memory := newFlaky().Store
 		service := newService(t, hung{memory}, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: time.Second}})
@@ -344,7 +344,7 @@ func TestAHungStore(t *testing.T) {
 }
 
 // A store that stays broken does not prevent Run from returning.
-func TestDrainingDuringAnOutage(t *testing.T) {
+func TestStoreOutage_Draining_RunReturns(t *testing.T) {
 	inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{DrainTimeout: 3 * time.Second}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		b.store.fail(nil, errOutage)
@@ -366,7 +366,7 @@ func TestDrainingDuringAnOutage(t *testing.T) {
 }
 
 // A panic anywhere in an attempt is one failed attempt of one delivery.
-func TestAPanicIsAFailedAttempt(t *testing.T) {
+func TestAttempt_Panics_CountsAsFailed(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned := b.publish()
@@ -392,7 +392,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 
 // An unreadable record causes a failed attempt, since it may become readable again. The delivery
 // ends as dead, and delays no other.
-func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
+func TestAttempt_UnreadableRecord_CountsAsFailed(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned, next := b.publish(), b.publish()
@@ -454,7 +454,7 @@ func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
 }
 
 // A webhook without a secret, or with an invalid URL, fails visibly.
-func TestWebhooksThatCannotBeUsed(t *testing.T) {
+func TestUnusableWebhook_FailsVisibly(t *testing.T) {
 	for reason, spoil := range map[string]func(*driver.LoadedDelivery){
 		"no usable signing secret": func(l *driver.LoadedDelivery) { l.Webhook.Secret = webhooks.Webhook{}.Secret },
 		"no usable URL":            func(l *driver.LoadedDelivery) { l.Webhook.URL = "https://SENTINEL\x00" },

@@ -84,7 +84,7 @@ func TestOwnEventBody(t *testing.T) {
 	}
 }
 
-func TestOwnEventsThatAreRefused(t *testing.T) {
+func TestOwnEvent_Invalid_ReturnsError(t *testing.T) {
 	service := newTeamService(t)
 	text := func(s string, err error) ownData { return ownData{func() ([]byte, error) { return []byte(s), err }} }
 	for name, data := range map[string]webhooks.Data{
@@ -120,7 +120,7 @@ type teamWithBalance struct {
 
 func (teamWithBalance) EventType() webhooks.EventType { return typeTeamCreated }
 
-func TestOwnEventThatEmbedsAnother(t *testing.T) {
+func TestOwnEvent_EmbedsAnother_IsAccepted(t *testing.T) {
 	service := newTeamService(t)
 	for name, embedded := range map[string]*alerts.BalanceLow{"nothing": nil, "what breaks its rules": {Balance: 2, Threshold: 1}} {
 		if _, err := service.Encode(t.Context(), webhooks.Event{ID: "evt_1", Account: account, Data: teamWithBalance{embedded, "team_1"}}); err != nil {
@@ -133,7 +133,7 @@ type testData struct{}
 
 func (testData) EventType() webhooks.EventType { return webhooks.TypeTest }
 
-func TestEventDeclarationsThatAreWrong(t *testing.T) {
+func TestEventDeclaration_Invalid_ReturnsError(t *testing.T) {
 	change := func(change func(*webhooks.EventDeclaration)) []webhooks.EventDeclaration {
 		d := declaredTeam
 		change(&d)
@@ -185,7 +185,7 @@ func TestEventDeclarationsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestSubscribingToOwnEvents(t *testing.T) {
+func TestOwnEvents_CanBeSubscribedTo(t *testing.T) {
 	service := newTeamService(t)
 	events := []webhooks.EventType{typeTeamCreated, alerts.TypeFilesExpiring, typeTeamCreated}
 	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: events})

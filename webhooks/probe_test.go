@@ -71,7 +71,7 @@ func (b *bubble) must(err error) {
 
 // After a receiver was repaired, each action of a person makes the service send it something
 // within a second, although its next probe is a minute away, even while an attempt hangs.
-func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
+func TestProbe_ReceiverRepaired_SendsWithinASecond(t *testing.T) {
 	for name, press := range map[string]func(b *bubble, webhook webhooks.Webhook, events []string) (first string){
 		"a test event": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
 			test, err := b.service.SendTest(b.Context(), webhook.Account, webhook.ID)
@@ -145,7 +145,7 @@ func backlogOf(b *bubble, webhook webhooks.Webhook) int {
 
 // For any number of requests, a receiver that is down gets one requested attempt per second, with
 // only a few under way at once. After that the pauses between probes are as before.
-func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
+func TestProbe_ReceiverDown_IsNotFlooded(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(map[bool]string{false: "failing", true: "hanging"}[hangs], func(t *testing.T) {
 			broken(t, hangs, func(b *bubble, _ *outage, webhook webhooks.Webhook, events []string) {
@@ -185,7 +185,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 }
 
 // A receiver that has accepted a test event is trusted even if it has no pending deliveries.
-func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
+func TestProbe_TestEventSucceeds_EndsPause(t *testing.T) {
 	o := &outage{gauge: newGauge()}
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, o.handle, func(b *bubble) {
 		webhook := b.subscribe("a")

@@ -66,7 +66,7 @@ func TestPublishMatchesWebhooks(t *testing.T) {
 	}
 }
 
-func TestPublishToNobody(t *testing.T) {
+func TestPublish_NoSubscribers_MakesNoDelivery(t *testing.T) {
 	service := newClocked(t)
 	if got := owedTo(t, service, publish(t, service)); len(got) != 0 {
 		t.Errorf("owed to %v", got)
@@ -77,7 +77,7 @@ func TestPublishToNobody(t *testing.T) {
 }
 
 // Publishing an ID again changes nothing, even with other data or new subscribers.
-func TestPublishAgainChangesNothing(t *testing.T) {
+func TestPublish_Repeated_ChangesNothing(t *testing.T) {
 	service := newClocked(t)
 	webhook := subscribe(t, service, anyURL)
 	event := webhooks.Event{ID: "order-42", Account: account, Data: lowBalance}
@@ -97,7 +97,7 @@ func TestPublishAgainChangesNothing(t *testing.T) {
 	}
 }
 
-func TestPublishConcurrently(t *testing.T) {
+func TestPublish_SameEventConcurrently_IsStoredOnce(t *testing.T) {
 	service := newClocked(t)
 	subscribe(t, service, anyURL)
 	var wg sync.WaitGroup
@@ -129,7 +129,7 @@ func TestNewEventIDsAreInOrder(t *testing.T) {
 }
 
 // A canceled Publish stores nothing.
-func TestPublishCancelled(t *testing.T) {
+func TestPublish_Canceled_StoresNothing(t *testing.T) {
 	service := newClocked(t)
 	subscribe(t, service, anyURL)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,7 +11,7 @@ import (
 )
 
 // The number of cached receivers is bounded. A changed webhook gets a new receiver.
-func TestReceiversAreBounded(t *testing.T) {
+func TestReceiverCache_IsBounded(t *testing.T) {
 	secrets := []signing.Secret{signing.NewSecret(), signing.NewSecret()}
 	var kept receivers
 	at := time.Now()

@@ -12,7 +12,7 @@ import (
 
 // A recovered receiver gets all pending events, including those of probes, whose next attempts
 // are minutes or hours away.
-func TestRecoveredReceiver_EventsWaitForTheirNextAttempts_GetsThemAtOnce(t *testing.T) {
+func TestRecoveredReceiver_EventsWaitForRetry_GetsThemAtOnce(t *testing.T) {
 	for _, length := range []time.Duration{20 * time.Second, 75 * time.Second, 20 * time.Minute, day} {
 		t.Run(length.String(), func(t *testing.T) {
 			var up atomic.Bool

@@ -28,7 +28,7 @@ func hold(tb testing.TB, store driver.WebhookStore, webhook webhooks.Webhook) {
 
 // Nothing is sent to a webhook on hold, whatever is requested, and it is not disabled meanwhile.
 // After its release everything is sent.
-func TestNothingIsSentToAWebhookOnHold(t *testing.T) {
+func TestHold_SendsNothing(t *testing.T) {
 	diary := &diary{}
 	config := webhooks.Config{Observe: diary.observer(), Retention: webhooks.Retention{Payloads: 60 * day}}
 	broken := true
@@ -80,7 +80,7 @@ func TestNothingIsSentToAWebhookOnHold(t *testing.T) {
 }
 
 // Release does not change a webhook that is not on hold.
-func TestReleaseOfWhatIsNotHeld(t *testing.T) {
+func TestRelease_NotOnHold_ChangesNothing(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
 	webhook := subscribe(t, service, anyURL)
@@ -100,7 +100,7 @@ func TestReleaseOfWhatIsNotHeld(t *testing.T) {
 }
 
 // A ReleaseAll that was interrupted can be continued.
-func TestReleaseAllGoesOn(t *testing.T) {
+func TestReleaseAll_Interrupted_CanBeContinued(t *testing.T) {
 	const many = 300
 	store := &cutting{WebhookStore: memory.New()}
 	service := newService(t, store, webhooks.Config{})

@@ -40,7 +40,7 @@ func TestMaxPerAccount(t *testing.T) {
 }
 
 // A repeated creation creates nothing, and returns no secret.
-func TestCreateAgain(t *testing.T) { testbubble.Run(t, testCreateAgain) }
+func TestCreate_Repeated_CreatesNothing(t *testing.T) { testbubble.Run(t, testCreateAgain) }
 
 func testCreateAgain(t *testing.T) {
 	service := newService(t, memory.New(), webhooks.Config{})

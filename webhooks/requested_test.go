@@ -11,10 +11,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestRedeliver_AnotherAccountRedeliversToHangingReceivers_IsWithinASecond checks that however
-// many redeliveries an account requests, those of other accounts are attempted within a second,
-// even to a receiver that was down.
-func TestRedeliver_AnotherAccountRedeliversToHangingReceivers_IsWithinASecond(t *testing.T) {
+// However many redeliveries an account requests, those of other accounts are attempted within a
+// second, even to a receiver that was down.
+func TestRedeliver_OthersRedeliverToHangingReceivers_StartsWithinASecond(t *testing.T) {
 	for _, concurrency := range []int{8, 64, 1024} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			hangers := newHangers()

@@ -23,7 +23,7 @@ import (
 )
 
 // The attempt records the beginning of the response, for any status.
-func TestResponsesAreKept(t *testing.T) {
+func TestResponse_AnyStatus_IsRecorded(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		text, want string
@@ -54,7 +54,7 @@ func TestResponsesAreKept(t *testing.T) {
 }
 
 // Compressed bodies are neither decompressed nor recorded.
-func TestCompressedResponsesAreNotKept(t *testing.T) {
+func TestResponse_Compressed_IsNotRecorded(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
@@ -79,7 +79,7 @@ func TestCompressedResponsesAreNotKept(t *testing.T) {
 }
 
 // The received part of an incomplete body is recorded, and does not change the result.
-func TestIncompleteResponsesAreKept(t *testing.T) {
+func TestResponse_Incomplete_IsRecorded(t *testing.T) {
 	t.Parallel()
 	for name, respond := range map[string]func(net.Conn){
 		"truncated":   say("HTTP/1.1 500 No\r\nContent-Length: 1000\r\n\r\nsorry"),
@@ -97,7 +97,7 @@ func TestIncompleteResponsesAreKept(t *testing.T) {
 }
 
 // Many receivers echo the request, or the signature that they expected.
-func TestResponsesHoldNoSecrets(t *testing.T) {
+func TestResponse_EchoedSecrets_AreRedacted(t *testing.T) {
 	t.Parallel()
 	secret := signing.NewSecret()
 	text := secret.Reveal()
@@ -148,7 +148,7 @@ func TestResponsesHoldNoSecrets(t *testing.T) {
 }
 
 // Text that is not secret is recorded unchanged.
-func TestResponsesKeepWhatTheyEcho(t *testing.T) {
+func TestResponse_EchoedText_IsUnchanged(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s at %s: whsec_, v1, [redacted]", r.Header.Get("Webhook-Id"), r.Header.Get("Content-Type"))

@@ -54,7 +54,7 @@ func TestRetriesUntilDead(t *testing.T) {
 }
 
 // Every attempt sends the same event with a new signature.
-func TestRetriesAreTheSameEvent(t *testing.T) {
+func TestRetries_SendSameEventWithNewSignature(t *testing.T) {
 	schedule := []time.Duration{time.Minute, time.Hour, time.Hour}
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: schedule}}, failing(2), func(b *bubble) {
 		b.subscribe("a")
@@ -74,7 +74,7 @@ func TestRetriesAreTheSameEvent(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsWaitedFor(t *testing.T) {
+func TestRetryAfter_IsRespected(t *testing.T) {
 	for value, want := range map[string]time.Duration{"7200": 2 * time.Hour, "1": time.Minute, "999999999": 24 * time.Hour} {
 		t.Run(value, func(t *testing.T) {
 			fail := failing(1)
@@ -100,7 +100,7 @@ func TestRetryAfterIsWaitedFor(t *testing.T) {
 }
 
 // An attempt ends at its timeout, not later.
-func TestAHangingReceiverTimesOut(t *testing.T) {
+func TestHangingReceiver_TimesOut(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}, sleeping(time.Hour), func(b *bubble) {
 		b.subscribe("a")
 		b.start()
@@ -115,7 +115,7 @@ func TestAHangingReceiverTimesOut(t *testing.T) {
 }
 
 // Deliveries of a disabled webhook stay pending, and are made once it is enabled again.
-func TestAnInactiveWebhookIsOwed(t *testing.T) {
+func TestInactiveWebhook_DeliveriesStayPending(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
 		event := b.publish()
@@ -135,7 +135,7 @@ func TestAnInactiveWebhookIsOwed(t *testing.T) {
 }
 
 // Disabling a webhook between two attempts stops the retries, and uses up no attempt.
-func TestTurningOffStopsRetries(t *testing.T) {
+func TestDisable_BetweenAttempts_StopsRetries(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Minute}}}, failing(2), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
@@ -156,7 +156,7 @@ func TestTurningOffStopsRetries(t *testing.T) {
 }
 
 // After a 410 the webhook's other deliveries stay pending.
-func TestGoneLeavesTheRestOwed(t *testing.T) {
+func TestGone_OtherDeliveriesStayPending(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")
 		first, second := b.publish(), b.publish()

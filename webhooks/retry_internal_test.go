@@ -20,7 +20,7 @@ func TestDefaultRetries(t *testing.T) {
 	}
 }
 
-func TestNextRetryStaysWithinTheJitter(t *testing.T) {
+func TestNextRetry_StaysWithinJitter(t *testing.T) {
 	schedule := DefaultRetries()
 	for attempt := 1; attempt <= len(schedule); attempt++ {
 		base := schedule[attempt-1]
@@ -41,7 +41,7 @@ func TestNextRetryStaysWithinTheJitter(t *testing.T) {
 	}
 }
 
-func TestNextRetryWithOtherJitter(t *testing.T) {
+func TestNextRetry_OtherJitter(t *testing.T) {
 	for range 1000 {
 		if wait, _ := nextRetry(nil, []time.Duration{time.Hour}, 0, 1, 0); wait != time.Hour {
 			t.Fatalf("without jitter: %v", wait)

@@ -80,7 +80,7 @@ func TestRotateSecret(t *testing.T) {
 
 // Both secrets sign during the grace period, and only the new one afterwards, regardless of when
 // the event was published and the attempt claimed.
-func TestBothSecretsSignDuringTheGrace(t *testing.T) {
+func TestRotateSecret_GracePeriod_BothSecretsSign(t *testing.T) {
 	var failing atomic.Bool
 	failing.Store(true)
 	handler := func(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func TestCreateReturnsWhatIsStored(t *testing.T) {
+func TestCreate_ReturnsStoredWebhook(t *testing.T) {
 	clock := func() time.Time { return noon.Add(1_234_567).In(time.FixedZone("", 7200)) }
 	service := newService(t, memory.New(), webhooks.Config{Now: clock})
 	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{
@@ -53,7 +53,7 @@ func TestCreateReturnsWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestCreateChecksItsEvents(t *testing.T) {
+func TestCreate_InvalidEvents_ReturnsError(t *testing.T) {
 	long := webhooks.EventType(fmt.Sprintf("%01000000d", 1))
 	for name, events := range map[string][]webhooks.EventType{
 		"nil": nil, "none": {}, "unknown": {"files.deleted"}, "one of them": {alerts.TypeBalanceLow, "x"}, "empty": {""}, "all": {"*"},
@@ -71,7 +71,7 @@ func TestCreateChecksItsEvents(t *testing.T) {
 	}
 }
 
-func TestCreateChecksItsAccount(t *testing.T) {
+func TestCreate_InvalidAccount_ReturnsError(t *testing.T) {
 	for _, account := range []string{"", "a\x00", "\xff", fmt.Sprintf("%0129d", 1)} {
 		_, err := newClocked(t).Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: onBalance})
 		wantInvalid(t, err, "account")
@@ -104,7 +104,7 @@ func TestListIsNewestFirst(t *testing.T) {
 }
 
 // Webhooks of another account can be neither seen nor changed, and look as if they did not exist.
-func TestAccountsAreApart(t *testing.T) {
+func TestAccountsAreIsolated(t *testing.T) {
 	service := newClocked(t)
 	mine := subscribe(t, service, anyURL)
 	event := publish(t, service)
@@ -142,7 +142,7 @@ func TestAccountsAreApart(t *testing.T) {
 	}
 }
 
-func TestDeleteIsForGood(t *testing.T) {
+func TestDeleteIsFinal(t *testing.T) {
 	service := newClocked(t)
 	webhook := subscribe(t, service, anyURL)
 	event := publish(t, service)
@@ -165,7 +165,7 @@ func TestDeleteIsForGood(t *testing.T) {
 	}
 }
 
-func TestServicePassesOnTheStoresFailure(t *testing.T) {
+func TestService_StoreFails_ReturnsItsError(t *testing.T) {
 	memory := memory.New()
 	service := newService(t, memory, webhooks.Config{})
 	webhook := subscribe(t, service, anyURL)
@@ -212,7 +212,7 @@ func TestServicePassesOnTheStoresFailure(t *testing.T) {
 	}
 }
 
-func TestEventTypesAreThoseOfTheSpecification(t *testing.T) {
+func TestEventTypes_MatchTheSpecification(t *testing.T) {
 	want := []webhooks.EventType{
 		"files.expiring", "balance.low", "bandwidth.limit_approaching", "bandwidth.limit_reached", "transactions.limit_approaching",
 		"transactions.limit_reached",

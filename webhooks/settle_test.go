@@ -74,7 +74,7 @@ func TestSettle_ConflictWithAnotherChange_DecidesAgain(t *testing.T) {
 	})
 }
 
-func TestSettle_PersonTurnsItOffFirst_KeepsThat(t *testing.T) {
+func TestSettle_DisabledByUserFirst_StaysDisabled(t *testing.T) {
 	for when, before := range whenAPersonChangesIt {
 		t.Run(when, func(t *testing.T) {
 			change := webhooks.UpdateParams{Active: new(false)}
@@ -88,7 +88,7 @@ func TestSettle_PersonTurnsItOffFirst_KeepsThat(t *testing.T) {
 	}
 }
 
-func TestSettle_ResultOfAnotherURL_ChangesNothingOfTheWebhook(t *testing.T) {
+func TestSettle_URLChanged_LeavesWebhookUnchanged(t *testing.T) {
 	for when, before := range whenAPersonChangesIt {
 		t.Run(when, func(t *testing.T) {
 			change := webhooks.UpdateParams{URL: new("https://b.example.com" + secretPath)}
@@ -102,7 +102,7 @@ func TestSettle_ResultOfAnotherURL_ChangesNothingOfTheWebhook(t *testing.T) {
 	}
 }
 
-func TestSettle_Fails_GoesOnUntilItIsStored(t *testing.T) {
+func TestSettle_Fails_RetriesUntilStored(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()

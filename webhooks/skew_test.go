@@ -24,7 +24,7 @@ func (f *flaky) isAhead(by time.Duration) {
 }
 
 // Retention uses the store's clock, not this node's clock.
-func TestRetentionGoesByTheStoresClock(t *testing.T) {
+func TestRetention_UsesStoreClock(t *testing.T) {
 	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}, Retention: webhooks.Retention{Payloads: time.Hour}}
 	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -45,7 +45,7 @@ func TestRetentionGoesByTheStoresClock(t *testing.T) {
 }
 
 // If this node's clock differs from the store's, it is logged once an hour.
-func TestClockDiffers(t *testing.T) {
+func TestClock_DiffersFromStore_IsLoggedHourly(t *testing.T) {
 	for by, text := range map[time.Duration]string{
 		5 * time.Second: "", -5 * time.Second: "",
 		6 * time.Second: "is behind the store's", -6 * time.Second: "is ahead of the store's",

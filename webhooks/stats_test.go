@@ -56,7 +56,7 @@ func TestStats(t *testing.T) {
 }
 
 // The limit on kept connections is logged at the start, and is in Stats.
-func TestRun_Started_TellsHowManyConnectionsAreKept(t *testing.T) {
+func TestRun_Started_LogsConnectionLimit(t *testing.T) {
 	inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{MaxIdleConns: 2}}, status(http.StatusOK), func(b *bubble) {
 		for _, name := range []string{"a", "b", "c"} {
 			b.subscribe(name)

@@ -87,7 +87,7 @@ func crowd(t *testing.T, hanging, accounts *int) {
 // Next to any number of hanging webhooks, a healthy one gets its events soon: after the start of
 // the process, when all begin to hang at once, and after an idle time. If each account has one
 // webhook, only the stored health shows which one is healthy.
-func TestOneWebhookBesideManyThatHang(t *testing.T) {
+func TestHealthyWebhook_ManyOthersHang_IsServedSoon(t *testing.T) {
 	const soon = 500 * time.Millisecond
 	for _, test := range []struct {
 		hanging, accounts int
@@ -156,7 +156,7 @@ func TestOneWebhookBesideManyThatHang(t *testing.T) {
 
 // If healthy receivers all begin to hang at once, they delay neither a receiver of another
 // account nor the process.
-func TestAllButOneBeginToHang(t *testing.T) {
+func TestAllButOneHang_DelaysNoOtherAccount(t *testing.T) {
 	for _, test := range []struct {
 		hanging, accounts int
 		most              time.Duration

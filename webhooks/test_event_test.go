@@ -56,7 +56,7 @@ func TestSendTest(t *testing.T) {
 
 // For any result of a test event, the webhook does not change, and nothing is stored or sent
 // again.
-func TestSendTestChangesNothing(t *testing.T) {
+func TestSendTest_AnyResult_ChangesNothing(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"arrived": status(http.StatusOK), "failed": status(http.StatusInternalServerError), "gone": status(http.StatusGone),
 		"too late": sleeping(time.Minute),
@@ -95,7 +95,7 @@ func TestSendTestChangesNothing(t *testing.T) {
 }
 
 // Webhooks cannot subscribe to test events, and hosts cannot publish them.
-func TestTypeTestIsForTestsOnly(t *testing.T) {
+func TestTypeTestIsReserved(t *testing.T) {
 	service := newClocked(t)
 	_, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: []webhooks.EventType{webhooks.TypeTest}})
 	wantInvalid(t, err, "events")
@@ -109,7 +109,7 @@ type fake struct{ alerts.BalanceLow }
 func (fake) Type() webhooks.EventType { return webhooks.TypeTest }
 
 // The same guard applies to test events.
-func TestSendTestIsGuarded(t *testing.T) {
+func TestSendTest_SpecialAddress_IsRefused(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusOK))
 	store, config := memory.New(), reaching(&testlog.Book{})
 	config.Outbound.AllowNetworks = nil
@@ -136,7 +136,7 @@ func (b *bubble) create(account string) string {
 
 // Test events are limited to one at a time per webhook, and by number in total and per account.
 // No account can block another one, even with the IDs of its webhooks.
-func TestSendTestIsBounded(t *testing.T) {
+func TestSendTest_IsLimited(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(10*time.Second), func(b *bubble) {
 		var wg sync.WaitGroup
 		send := func(account, webhookID string) {
@@ -174,7 +174,7 @@ func TestSendTestIsBounded(t *testing.T) {
 }
 
 // Forty accounts that send as many hanging test events as they may leave room for others.
-func TestSendTestIsShared(t *testing.T) {
+func TestSendTest_ManyAccountsHang_LeavesRoomForOthers(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(10*time.Second), func(b *bubble) {
 		var wg sync.WaitGroup
 		began := time.Now()
@@ -206,7 +206,7 @@ func TestSendTestIsShared(t *testing.T) {
 
 // A receiver gets at most one test event a second, and an account sends at most eight a second,
 // even if it creates and deletes webhooks.
-func TestSendTestIsPaced(t *testing.T) {
+func TestSendTest_IsRateLimited(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		one, other := b.create(account), b.create(account)
 		send := func(account, webhookID string, want time.Duration) {
@@ -253,7 +253,7 @@ func TestSendTestIsPaced(t *testing.T) {
 
 // Many test events to one webhook are sent once a second. Test events that are canceled while
 // they wait do not lengthen the wait of later ones.
-func TestSendTestInAFlood(t *testing.T) {
+func TestSendTest_Flood_SendsOneASecond(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		id := b.create(account)
 		end := time.Now().Add(10 * time.Second)
@@ -286,7 +286,7 @@ func TestSendTestInAFlood(t *testing.T) {
 }
 
 // A test event that waits ends when its webhook is deleted.
-func TestDeleteEndsTestEventsThatWait(t *testing.T) {
+func TestDelete_TestEventWaits_EndsIt(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		id := b.create(account)
 		if _, err := b.service.SendTest(b.Context(), account, id); err != nil {
@@ -310,7 +310,7 @@ func TestDeleteEndsTestEventsThatWait(t *testing.T) {
 
 // Once Delete has returned, nothing is sent to the webhook: a running test event is canceled. A
 // test event is also canceled if its caller goes away.
-func TestDeleteCutsTestEventsShort(t *testing.T) {
+func TestDelete_TestEventInFlight_IsCanceled(t *testing.T) {
 	underWay := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		defer underWay.enter(r.Host)()

@@ -83,7 +83,7 @@ func TestTraceContextIsKept(t *testing.T) {
 }
 
 // An event's TraceContext field takes precedence over the context's, and is validated.
-func TestTraceContextOfAnEvent(t *testing.T) {
+func TestTraceContext_EventField_TakesPrecedence(t *testing.T) {
 	service := newClocked(t)
 	event := webhooks.Event{Account: account, TraceContext: traceparent, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 	if encoded, err := service.Encode(t.Context(), event); err != nil || encoded.TraceContext != traceparent || strings.Contains(string(encoded.Body), "4bf92") {
@@ -96,7 +96,7 @@ func TestTraceContextOfAnEvent(t *testing.T) {
 }
 
 // Receivers get a valid traceparent only if that is configured.
-func TestTraceparentIsSent(t *testing.T) {
+func TestTraceparent_SentOnlyIfConfigured(t *testing.T) {
 	for name, test := range map[string]struct {
 		send        bool
 		trace, want string

@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func TestUpdateChangesWhatIsGiven(t *testing.T) {
+func TestUpdate_ChangesOnlyGivenFields(t *testing.T) {
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
 	steps := []struct {
@@ -70,7 +70,7 @@ func TestUpdateChangesWhatIsGiven(t *testing.T) {
 	}
 }
 
-func TestUpdateChecksWhatIsGiven(t *testing.T) {
+func TestUpdate_InvalidField_ReturnsError(t *testing.T) {
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
 	for field, params := range map[string]webhooks.UpdateParams{
@@ -92,7 +92,7 @@ func TestUpdateChecksWhatIsGiven(t *testing.T) {
 }
 
 // Concurrent updates of different fields all take effect; none restores a deleted webhook.
-func TestUpdatesDoNotUndoEachOther(t *testing.T) {
+func TestUpdate_Concurrent_AllTakeEffect(t *testing.T) {
 	const rounds = 50
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
@@ -154,7 +154,7 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 
 // If the URL changes during an attempt, the attempt continues, counts, and decides about the
 // delivery. It does not change the webhook. Later attempts go to the new URL.
-func TestURLChangesDuringAnAttempt(t *testing.T) {
+func TestURLChange_DuringAttempt_ResultCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
 		state  webhooks.DeliveryState
@@ -205,7 +205,7 @@ func TestURLChangesDuringAnAttempt(t *testing.T) {
 }
 
 // A failing webhook counts as not failing after its URL changes.
-func TestURLChangeEndsTheFailing(t *testing.T) {
+func TestURLChange_FailingWebhook_StartsOver(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
 	made := subscribe(t, service, anyURL)
@@ -228,7 +228,7 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 
 // If a webhook is disabled during an attempt, the attempt continues and counts. Other deliveries
 // wait, new events are skipped, and the waiting deliveries are made once it is enabled again.
-func TestTurnedOffDuringAnAttempt(t *testing.T) {
+func TestDisable_DuringAttempt_ResultCounts(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1, Total: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		webhook := b.subscribe("a")
 		underWay, waiting := b.publish(), b.publish()
@@ -248,7 +248,7 @@ func TestTurnedOffDuringAnAttempt(t *testing.T) {
 }
 
 // Events applies to events published later; pending deliveries are sent whatever their type.
-func TestEventsChangeForWhatIsPublishedLater(t *testing.T) {
+func TestUpdate_Events_ApplyToLaterEvents(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
 		owed := b.publish()

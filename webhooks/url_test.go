@@ -19,7 +19,7 @@ func urlOf(n int) string {
 
 var label63 = strings.Repeat("a", 63)
 
-func TestURLsThatAreAccepted(t *testing.T) {
+func TestCheckURL_Valid_IsAccepted(t *testing.T) {
 	for _, url := range []string{
 		"https://example.com", "https://example.com/", "https://example.com/hooks/1?token=a%20b&x=%zz", "HTTPS://EXAMPLE.COM/Hooks",
 		"https://a", "https://a.b.c.d.e", "https://example.com./", "https://xn--bcher-kva.example/", "https://under_score.example.com/",
@@ -36,7 +36,7 @@ func TestURLsThatAreAccepted(t *testing.T) {
 	}
 }
 
-func TestURLsThatAreRefused(t *testing.T) {
+func TestCheckURL_Invalid_IsRefused(t *testing.T) {
 	for rule, urls := range map[string][]string{
 		"https": {
 			"http://example.com/", "ftp://example.com/", "wss://example.com/", "httpss://example.com/", "file:///etc/passwd",
@@ -81,7 +81,7 @@ func TestURLsThatAreRefused(t *testing.T) {
 
 // Addresses of this machine and of networks that only this machine should reach are refused, in
 // every spelling that some resolver understands.
-func TestSpecialAddressesAreRefused(t *testing.T) {
+func TestCheckURL_SpecialAddress_IsRefused(t *testing.T) {
 	hosts := []string{
 		"127.0.0.1", "127.0.0.1.", "127.1", "127.0.1", "127.255.255.254", "2130706433", "0177.0.0.1", "0177.0.0.01", "017700000001",
 		"0x7f.0.0.1", "0x7f.1", "0x7f000001", "0X7F000001", "127.0.0.0x1", "127.0.0.01", "00127.0.0.1", "127.0.0.1.0x", "127.0.0.256", "127.0.0.1.1",
@@ -142,7 +142,7 @@ func refuse(t *testing.T, s *webhooks.WebhookService, url string) {
 	}
 }
 
-func TestAllowNetworksOpensWhatItNames(t *testing.T) {
+func TestAllowNetworks_AllowsOnlyNamedNetworks(t *testing.T) {
 	prefixes := func(texts ...string) (list []netip.Prefix) {
 		for _, text := range texts {
 			list = append(list, netip.MustParsePrefix(text))

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func TestWebhookHealth_AfterAttempt_ChangesWhatItShows(t *testing.T) {
+func TestWebhookHealth_AfterAttempt_IsUpdated(t *testing.T) {
 	begun := time.Date(2026, 3, 1, 12, 0, 0, 1_234_567, time.FixedZone("", 3600))
 	at := time.Date(2026, 3, 1, 11, 0, 0, 1_000_000, time.UTC)
 	early := at.Add(-time.Hour)

@@ -147,7 +147,7 @@ func TestFields_ListEveryField(t *testing.T) {
 
 // A parameter of a creation must be part of the fingerprint of the request, and of an update a
 // setting, which is audited, part of the ETag, and seen by conditions.
-func TestFields_ParametersHaveTheirUses(t *testing.T) {
+func TestFields_Parameters_DeclareTheirUses(t *testing.T) {
 	for name, kind := range kinds {
 		check := func(params any, uses fields.Uses, want string) {
 			for f := range reflect.TypeOf(params).Fields() {

@@ -17,7 +17,7 @@ type item struct {
 func (a *item) Before(b *item) bool { return a.due < b.due || a.due == b.due && a.seq < b.seq }
 func (a *item) Moved(place int)     { a.place = place }
 
-func TestHeap_RandomChanges_ItemsKnowTheirPlacesAndPopInOrder(t *testing.T) {
+func TestHeap_RandomChanges_TracksIndexesAndPopsInOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		var h heap.Heap[*item]
@@ -87,7 +87,7 @@ func TestHeap_Shrinks_FreesMemory(t *testing.T) {
 }
 
 // A heap may hold millions of items, so doubling it would waste memory.
-func TestHeap_Grows_ByAQuarter(t *testing.T) {
+func TestHeap_Full_GrowsByAQuarter(t *testing.T) {
 	var h heap.Heap[*item]
 	for seq := range 10_000 {
 		h.Push(&item{seq: seq})

@@ -25,7 +25,7 @@ func TestDrained_ContextEnds_EndsAfterTimeoutAndGrace(t *testing.T) {
 	})
 }
 
-func TestGo_ReturnOrGoexit_SendsWhetherItReturned(t *testing.T) {
+func TestGo_ReturnOrGoexit_ReportsWhich(t *testing.T) {
 	if !<-hostcode.Go(func() {}) {
 		t.Error("after a return: got false, want true")
 	}

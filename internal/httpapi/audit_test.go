@@ -31,9 +31,9 @@ func history(t *testing.T, api *storageapi.Handler, account string) (list []stri
 	return list
 }
 
-// TestEveryChangeIsInTheAuditTrail makes every kind of change over HTTP. Each effective change must
-// have one entry, and other requests none.
-func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
+// The test makes every kind of change over HTTP. Each effective change must have one entry, and
+// other requests none.
+func TestAuditTrail_EveryChange_HasOneEntry(t *testing.T) {
 	h := serve(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	admin := h.admin(alice)
 	key := keysPath + "/" + h.do("POST", keysPath, admin, `{"name":"a","scopes":["files:read"]}`).want(201, "").text("id")
@@ -90,7 +90,7 @@ func TestEveryChangeIsInTheAuditTrail(t *testing.T) {
 }
 
 // The request ID and the client address come from the host's functions, never from the client.
-func TestAudit_ClientSendsRequestIDAndAddress_TrailHasTheHosts(t *testing.T) {
+func TestAuditTrail_ClientSendsRequestIDAndAddress_UsesTheHosts(t *testing.T) {
 	for name, test := range map[string]struct {
 		config        storageapi.Config
 		id, addressed string
@@ -124,8 +124,8 @@ func TestAudit_ClientSendsRequestIDAndAddress_TrailHasTheHosts(t *testing.T) {
 	}
 }
 
-// TestImportedKeysAreInTheAuditTrail imports a key twice.
-func TestImportedKeysAreInTheAuditTrail(t *testing.T) {
+// The test imports a key twice.
+func TestAuditTrail_ImportedKeys_AreIncluded(t *testing.T) {
 	h := serve(t, storageapi.Config{Keys: apikeys.Config{Legacy: []apikeys.Legacy{{Kind: "old", MinLength: 20, MaxLength: 40, Alphabet: "abcdef0123456789"}}}})
 	for range 2 {
 		for _, result := range h.api.Keys.Import(t.Context(), alice, []apikeys.ImportedKey{{

@@ -212,9 +212,9 @@ func TestEscalation_ValueInGracePeriod_CannotCreateLastingKey(t *testing.T) {
 	h.do("POST", keysPath, fresh.Reveal(), `{"name":"a","scopes":["files:read"]}`).want(201, "")
 }
 
-// TestReplacedValueCannotTakeOver checks that a replaced value can delete its key but not change
-// it, even if the key expires with the grace period.
-func TestReplacedValueCannotTakeOver(t *testing.T) {
+// A replaced value can delete its key but not change it, even if the key expires with the grace
+// period.
+func TestReplacedValue_OwnKey_CanOnlyBeDeleted(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	for _, expires := range []time.Time{{}, c.Now().Add(time.Hour)} {
@@ -230,9 +230,9 @@ func TestReplacedValueCannotTakeOver(t *testing.T) {
 	}
 }
 
-// TestReplacedValueCannotTakeOverByAnotherKey uses a replaced value, whose grace period ends with
-// its key, to create or rotate another key that could rotate the first.
-func TestReplacedValueCannotTakeOverByAnotherKey(t *testing.T) {
+// The test uses a replaced value, whose grace period ends with its key, to create or rotate another
+// key that could rotate the first.
+func TestReplacedValue_OtherKey_CannotTakeOver(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	expires := c.Now().Add(time.Hour)
@@ -257,9 +257,9 @@ func TestReplacedValueCannotTakeOverByAnotherKey(t *testing.T) {
 	h.do("GET", keysPath, shortToken, "").want(403, "FORBIDDEN") // the key still works
 }
 
-// TestReplacedValueManagesNoWebhooks checks that a replaced value cannot leave behind a webhook
-// that sends its holder data of the account permanently.
-func TestReplacedValueManagesNoWebhooks(t *testing.T) {
+// A replaced value cannot leave behind a webhook that sends its holder data of the account
+// permanently.
+func TestReplacedValue_Webhooks_AreForbidden(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.AccountRead)
 	hook := webhooksPath + "/" + h.do("POST", webhooksPath, old, newWebhook).want(201, "").text("id")
@@ -376,8 +376,8 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// TestForbiddenSaysWhatIsMissing checks the messages and the required scopes of the default policy.
-func TestForbiddenSaysWhatIsMissing(t *testing.T) {
+// The test checks the messages and the required scopes of the default policy.
+func TestForbidden_DefaultPolicy_NamesMissingAuthority(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	_, token := h.key(alice, scopes.FilesWrite)
 	for _, test := range []struct{ method, path, body, message, required string }{

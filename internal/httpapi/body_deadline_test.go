@@ -73,9 +73,8 @@ func inBubble(t *testing.T, readTimeout time.Duration, test func(t *testing.T, h
 	}
 }
 
-// TestBodyHasADeadline sends bodies that end too late or never, and a slow one that arrives in
-// time.
-func TestBodyHasADeadline(t *testing.T) {
+// The test sends bodies that end too late or never, and a slow one that arrives in time.
+func TestBodyDeadline_SlowBody_IsRefused(t *testing.T) {
 	for _, readTimeout := range []time.Duration{0, time.Hour, 10 * time.Second} {
 		inBubble(t, readTimeout, func(t *testing.T, h *host, _ *pipeListener, client *http.Client, faults *faulty) {
 			token := h.admin(alice)
@@ -102,9 +101,9 @@ func TestBodyHasADeadline(t *testing.T) {
 	}
 }
 
-// TestBodyDeadlineIsLifted processes a request for longer than a body may take to arrive. The
-// deadline must end neither the request's context nor the next request on the connection.
-func TestBodyDeadlineIsLifted(t *testing.T) {
+// The test processes a request for longer than a body may take to arrive. The deadline must end
+// neither the request's context nor the next request on the connection.
+func TestBodyDeadline_BodyArrived_IsLifted(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, h *host, _ *pipeListener, client *http.Client, faults *faulty) {
 		token := h.admin(alice)
 		faults.before = func(method string) error {

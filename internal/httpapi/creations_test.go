@@ -113,9 +113,9 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-// TestIdempotencyAtOnce sends the same request several times concurrently. One creates an object,
-// and the others return it.
-func TestIdempotencyAtOnce(t *testing.T) {
+// The test sends the same request several times concurrently. One creates an object, and the others
+// return it.
+func TestIdempotency_Concurrent_CreatesOne(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
 	for round := range 5 {

@@ -60,7 +60,7 @@ func TestParseExpiry(t *testing.T) {
 	}
 }
 
-func TestParseExpiryRefuses(t *testing.T) {
+func TestParseExpiry_Invalid_ReturnsError(t *testing.T) {
 	const form, past, year = "must be an RFC 3339", "must be in the future", "must be before the year 10000"
 	tests := []struct{ in, want string }{
 		{"", form},

@@ -160,9 +160,9 @@ func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 	})
 }
 
-// TestHeldRequestOfAReplacedValue holds requests open while their value is replaced. The value
-// remains valid for its grace period.
-func TestHeldRequestOfAReplacedValue(t *testing.T) {
+// The test holds requests open while their value is replaced. The value remains valid for its grace
+// period.
+func TestHeldRequest_ValueReplaced_StaysValidForGracePeriod(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		for _, request := range []struct{ method, path, body string }{
 			{"POST", keysPath + "/self/rotate", "{}"},

@@ -59,9 +59,9 @@ func move(t testing.TB, api *storageapi.Handler, rows []row) (imported, existed 
 	return imported, existed
 }
 
-// TestMove imports 10,000 keys of another system into a file that is closed and reopened in
+// The test imports 10,000 keys of another system into a file that is closed and reopened in
 // between. The keys must keep working over HTTP, and a stolen dump of the table must be useless.
-func TestMove(t *testing.T) {
+func TestImport_KeysOfAnotherSystem_KeepWorking(t *testing.T) {
 	path := t.TempDir() + "/storage.db"
 	rows := table(10_000)
 	api := newAPI(t, moving(storageapi.Config{Path: path}))
@@ -115,8 +115,8 @@ func TestMove(t *testing.T) {
 	h.do("DELETE", key, rotated, "").want(204, "")
 }
 
-// TestMoveWebhook imports a webhook, which must keep its secret.
-func TestMoveWebhook(t *testing.T) {
+// The test imports a webhook, which must keep its secret.
+func TestImport_Webhook_KeepsSecret(t *testing.T) {
 	api := newAPI(t, newClock().config())
 	secret, err := signing.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {

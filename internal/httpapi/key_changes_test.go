@@ -135,7 +135,7 @@ func TestRotateKey(t *testing.T) {
 }
 
 // A value must not outlive its key.
-func TestGraceEndsWithTheKey(t *testing.T) {
+func TestRotateKey_GracePeriodBeyondExpiry_EndsWithKey(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	admin := h.admin(alice)
@@ -151,8 +151,8 @@ func TestGraceEndsWithTheKey(t *testing.T) {
 
 func codeOf(status int) string { return map[int]string{401: "UNAUTHORIZED"}[status] }
 
-// TestKeyTags changes keys with If-Match.
-func TestKeyTags(t *testing.T) {
+// TestKeyIfMatch changes keys with If-Match.
+func TestKeyIfMatch(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	admin := h.admin(alice)
@@ -199,8 +199,8 @@ func TestKeyTags(t *testing.T) {
 	h.do("PATCH", path, admin, `{"name":"e"}`, ifMatch("*")).want(404, "NOT_FOUND")
 }
 
-// TestKeyChangesAtOnce sends concurrent changes that conflict.
-func TestKeyChangesAtOnce(t *testing.T) {
+// The test sends concurrent changes that conflict.
+func TestKeyIfMatch_ConcurrentChanges_OneSucceeds(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
 	atOnce := func(n int, request func(i int) reply) (statuses []int) {

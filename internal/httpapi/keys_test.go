@@ -134,7 +134,7 @@ func TestCreateKeyFields(t *testing.T) {
 	}
 }
 
-func TestExpiryIsTheInstant(t *testing.T) {
+func TestExpiry_AtTheInstant_IsUnauthorized(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	_, token := h.expiringKey(alice, c.Now().Add(time.Second), scopes.AccountRead)

@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func TestNewHandlerRefuses(t *testing.T) {
+func TestNewHandler_InvalidConfig_ReturnsError(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "storage.db")
 	tests := []struct {

@@ -51,7 +51,7 @@ func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 }
 
 // After the deletion of the key, others must be able to create at once instead of a day later.
-func TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo(t *testing.T) {
+func TestIdempotencyKeys_KeyDeleted_AreReleased(t *testing.T) {
 	c := newClock()
 	config := c.config()
 	config.Webhooks = webhooks.Config{MaxPerAccount: 4, Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}} // 20 idempotency keys of limited keys

@@ -48,7 +48,7 @@ func TestParsePage(t *testing.T) {
 	}
 }
 
-func TestParsePageRefuses(t *testing.T) {
+func TestParsePage_Invalid_ReturnsError(t *testing.T) {
 	cursor := encodeCursor(id.Key + someULID)
 	tests := []struct{ query, field string }{
 		{"limit=", "limit"},

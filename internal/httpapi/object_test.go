@@ -62,7 +62,7 @@ func TestDecodeObject(t *testing.T) {
 	}
 }
 
-func TestDecodeObjectRefuses(t *testing.T) {
+func TestDecodeObject_Invalid_ReturnsError(t *testing.T) {
 	tests := []struct {
 		name string
 		body string

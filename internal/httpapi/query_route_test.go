@@ -15,7 +15,7 @@ import (
 
 // A misspelt filter must not list everything, and a change with an unknown parameter must not be
 // carried out.
-func TestRoutes_UnknownQueryParameter_IsRefusedOnEvery(t *testing.T) {
+func TestRoutes_UnknownQueryParameter_IsRefused(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
 	for _, route := range httpapi.Routes() {

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func TestParseQuery_UnknownParameter_NamesItAndThoseThatExist(t *testing.T) {
+func TestParseQuery_UnknownParameter_ListsKnownOnes(t *testing.T) {
 	for _, test := range []struct {
 		query string
 		names []string
@@ -39,9 +39,8 @@ func TestParseQuery_UnknownParameter_NamesItAndThoseThatExist(t *testing.T) {
 	}
 }
 
-// TestRoutes_QueryParameters_AreThoseOfTheOpenAPIDocument compares the route table with the OpenAPI
-// document.
-func TestRoutes_QueryParameters_AreThoseOfTheOpenAPIDocument(t *testing.T) {
+// The test compares the route table with the OpenAPI document.
+func TestRoutes_QueryParameters_MatchOpenAPI(t *testing.T) {
 	type parameter struct {
 		Ref string `json:"$ref"`
 	}
@@ -93,7 +92,7 @@ func TestParseQuery_TooManyParameters_AreRefusedUnparsed(t *testing.T) {
 }
 
 // Values with which a store compares each row must not repeat.
-func TestParsers_RepeatedParameter_IsFolded(t *testing.T) {
+func TestParsers_RepeatedParameter_IsDeduplicated(t *testing.T) {
 	values := url.Values{
 		"action": slices.Repeat([]string{"key.created", "key.deleted"}, 100),
 		"state":  slices.Repeat([]string{"dead", "pending"}, 100),

@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-func TestRouterRefusesRoutes(t *testing.T) {
+func TestNewRouter_InvalidRoute_ReturnsError(t *testing.T) {
 	good := route{"GET", "/v2/things", auth.ReadKeys, noBody, nil, nil}
 	open := route{"GET", "/v2/others", "", noBody, nil, nil}
 	tests := []struct {

@@ -129,9 +129,8 @@ func TestUpdateWebhook_EventsWidenedAfterCheck_AuthorityIsCheckedAgain(t *testin
 	}
 }
 
-// TestAnotherAccountsWebhook checks that each route answers for another account's webhook as for a
-// missing one.
-func TestAnotherAccountsWebhook(t *testing.T) {
+// Each route answers for another account's webhook as for a missing one.
+func TestRoutes_WebhookOfAnotherAccount_AnswersAsMissing(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin, other := h.admin(alice), h.admin(bob)
 	id := h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")

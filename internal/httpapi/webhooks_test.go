@@ -130,7 +130,7 @@ func TestCreateWebhookFields(t *testing.T) {
 }
 
 // A webhook on hold must show it, have a different tag, and reject test events.
-func TestHeldWebhook(t *testing.T) {
+func TestWebhookOnHold(t *testing.T) {
 	store := memory.New()
 	config := newClock().config()
 	config.Store, config.Path = store, ""

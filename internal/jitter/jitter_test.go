@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/internal/jitter"
 )
 
-func TestVary_AnySource_StaysWithinPart(t *testing.T) {
+func TestVary_AnySource_StaysWithinFraction(t *testing.T) {
 	var random jitter.Source
 	seeded := jitter.Seeded(7)
 	for name, source := range map[string]*jitter.Source{"nil": nil, "zero": &random, "seeded": &seeded} {

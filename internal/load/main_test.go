@@ -31,7 +31,7 @@ func load(t *testing.T, args string) (string, error) {
 	return out.String(), err
 }
 
-func TestAllArrives(t *testing.T) {
+func TestEverythingArrives(t *testing.T) {
 	hosts := "1"
 	if runtime.GOOS == "linux" {
 		hosts = "3"
@@ -52,7 +52,7 @@ func TestAllArrives(t *testing.T) {
 	}
 }
 
-func TestLossIsAuditEntryd(t *testing.T) {
+func TestLossIsReported(t *testing.T) {
 	for fault, want := range map[string]string{
 		faultLose: "1 of 100 acknowledged events did not arrive",
 		faultExit: "reports from the receiver ended",

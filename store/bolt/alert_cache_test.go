@@ -52,9 +52,8 @@ func TestDamagedAlerts(t *testing.T) {
 	}
 }
 
-// TestQuietReportsDoNotWait checks that a report that changes nothing does not wait for steps that
-// write.
-func TestQuietReportsDoNotWait(t *testing.T) {
+// A report that changes nothing does not wait for steps that write.
+func TestReport_NothingChanges_DoesNotWait(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -78,9 +77,9 @@ func TestQuietReportsDoNotWait(t *testing.T) {
 	}
 }
 
-// TestAlertStepsOfOneBatch checks that steps sharing a commit see each other's changes, including
-// changes to alerts that are in memory only.
-func TestAlertStepsOfOneBatch(t *testing.T) {
+// Steps sharing a commit see each other's changes, including changes to alerts that are in memory
+// only.
+func TestAlerts_StepsOfOneBatch_SeeEachOther(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -116,9 +115,9 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 	}
 }
 
-// TestUpdateAlert_DeferredDuringAWrite_IsNotLost reports a deferrable state of an alert while a
-// step writes another state of the same alert. The later report must win. So it must wait for that
-// step, whose end would otherwise overwrite the deferred state.
+// The test reports a deferrable state of an alert while a step writes another state of the same
+// alert. The later report must win. So it must wait for that step, whose end would otherwise
+// overwrite the deferred state.
 func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)

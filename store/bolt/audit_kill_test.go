@@ -18,9 +18,9 @@ import (
 
 func init() { roles["change keys"] = changeKeysForEver }
 
-// TestAuditEntriesKilled kills a process that creates, renames and deletes keys from several
-// goroutines. Each change in the file must have its audit entry, and no entry may lack its change.
-func TestAuditEntriesKilled(t *testing.T) {
+// The test kills a process that creates, renames and deletes keys from several goroutines. Each
+// change in the file must have its audit entry, and no entry may lack its change.
+func TestAuditEntries_ProcessKilled_MatchChanges(t *testing.T) {
 	t.Parallel()
 	dir, begun := t.TempDir(), 0
 	for range *kills {

@@ -13,10 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget checks lists of a key's entries.
-// The key's own row holds the number of the last entry while the key exists; before and after,
-// another row does.
-func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAllOfTarget(t *testing.T) {
+// The test checks lists of a key's entries. The key's own row holds the number of the last entry
+// while the key exists; before and after, another row does.
+func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAll(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := bolt.Open(path)

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestChangeWriter_CopyDiffersInPages_WritesTheseOnly checks copies that differ in random pages,
-// and copies that are too short.
-func TestChangeWriter_CopyDiffersInPages_WritesTheseOnly(t *testing.T) {
+// The test checks copies that differ in random pages, and copies that are too short.
+func TestChangeWriter_SomePagesDiffer_WritesOnlyThese(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(29, 6))
 	data := make([]byte, copyChunk+3*copyPage+100)
@@ -49,8 +48,7 @@ func TestChangeWriter_CopyDiffersInPages_WritesTheseOnly(t *testing.T) {
 	}
 }
 
-// TestRelease_ContextEnds_LeavesTheRest checks that an aborted backup does not wait for the
-// release of its copy.
+// An aborted backup does not wait for the release of its copy.
 func TestRelease_ContextEnds_LeavesTheRest(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())

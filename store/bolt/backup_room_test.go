@@ -11,10 +11,9 @@ import (
 	"github.com/storageapi/storageapi/internal/boltoption"
 )
 
-// TestBackup_WithoutRoom_LeavesItToPublishers checks that Backup keeps free the disk space that
-// the host needs. It returns an error before it writes anything, or as soon as others have used up
-// the space.
-func TestBackup_WithoutRoom_LeavesItToPublishers(t *testing.T) {
+// Backup keeps free the disk space that the host needs. It returns an error before it writes
+// anything, or as soon as others have used up the space.
+func TestBackup_LittleSpace_LeavesItToPublishers(t *testing.T) {
 	dir := t.TempDir()
 	var freeRoom func(*os.File) (int64, bool)
 	s := mustOpen(t, filepath.Join(dir, "storage.db"), func(o *boltoption.Options) {

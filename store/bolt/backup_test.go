@@ -121,9 +121,9 @@ func onlyTheFile(t *testing.T, dir string) {
 	}
 }
 
-// TestBackupHasDeferredAlerts checks that a backup contains alerts that are in memory only, and
-// that the store still has them afterwards.
-func TestBackupHasDeferredAlerts(t *testing.T) {
+// The test checks that a backup contains alerts that are in memory only, and that the store still
+// has them afterwards.
+func TestBackup_IncludesDeferredAlerts(t *testing.T) {
 	s := open(t, t.TempDir()).(*bolt.Store)
 	defer func() { _ = s.Close() }()
 	update := func(s store.Store, account, state string) (was string) {
@@ -169,9 +169,9 @@ type writerFunc func(p []byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// TestBackupFails checks that a failed backup leaves no file, that the store keeps working, and
-// that the error names the cause.
-func TestBackupFails(t *testing.T) {
+// The test checks that a failed backup leaves no file, that the store keeps working, and that the
+// error names the cause.
+func TestBackup_Fails_LeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir).(*bolt.Store)
 	defer func() { _ = s.Close() }()
@@ -212,9 +212,8 @@ func TestBackupFails(t *testing.T) {
 	}
 }
 
-// TestSlowReaderOfABackup checks that a slow writer does not keep pages of the file from being
-// reused.
-func TestSlowReaderOfABackup(t *testing.T) {
+// A slow writer does not keep pages of the file from being reused.
+func TestBackup_SlowWriter_PagesAreReused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir).(*bolt.Store)
 	defer func() { _ = s.Close() }()
@@ -294,9 +293,8 @@ func TestBackupRemovesLeftovers(t *testing.T) {
 	onlyTheFile(t, dir)
 }
 
-// TestBackupOfAStoreThatHalted checks that a halted store can be backed up, and a closed store
-// cannot.
-func TestBackupOfAStoreThatHalted(t *testing.T) {
+// A halted store can be backed up, and a closed store cannot.
+func TestBackup_HaltedStore_Succeeds(t *testing.T) {
 	var disk boltfault.Disk
 	s := openWith(t, t.TempDir(), disk.Option).(*bolt.Store)
 	if err := publishTo(s, "before"); err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestStepsOfOneBatch checks that steps sharing a commit see rows that earlier steps have left in
-// memory, even if these rows take several segments.
-func TestStepsOfOneBatch(t *testing.T) {
+// Steps sharing a commit see rows that earlier steps have left in memory, even if these rows take
+// several segments.
+func TestBatch_LaterStep_SeesEarlierRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
 	if err != nil {
@@ -97,9 +97,9 @@ func TestStepsOfOneBatch(t *testing.T) {
 	}
 }
 
-// TestPurgeInABatch checks that a purge ends a delivery that an earlier step of the same batch has
-// made pending, and that the next batch repeats what an undone batch has purged.
-func TestPurgeInABatch(t *testing.T) {
+// The test checks that a purge ends a delivery that an earlier step of the same batch has made
+// pending, and that the next batch repeats what an undone batch has purged.
+func TestBatch_Purge_EndsDeliveryOfEarlierStep(t *testing.T) {
 	s := openTemp(t)
 	for i := range 2 { // the first webhook is inactive
 		if err := s.CreateWebhook(t.Context(), testWebhook(i), driver.CreateOptions{}); err != nil {
@@ -134,9 +134,9 @@ func TestPurgeInABatch(t *testing.T) {
 	}
 }
 
-// TestClaimsDuringACommit checks that a claim returns the webhook that readers of the file see,
-// even after claims during the same commit have returned its old version.
-func TestClaimsDuringACommit(t *testing.T) {
+// A claim returns the webhook that readers of the file see, even after claims during the same
+// commit have returned its old version.
+func TestClaim_DuringCommit_ReturnsVisibleWebhook(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
 	if err := s.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {
@@ -173,9 +173,8 @@ func TestClaimsDuringACommit(t *testing.T) {
 	claim(after)
 }
 
-// TestPurgeThatFails checks that deliveries can still be claimed if the purge that was to end them
-// failed.
-func TestPurgeThatFails(t *testing.T) {
+// Deliveries can still be claimed if the purge that was to end them failed.
+func TestPurge_Fails_DeliveriesStayClaimable(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -195,9 +194,8 @@ func TestPurgeThatFails(t *testing.T) {
 	}
 }
 
-// TestBatchThatIsUndone checks that an event published by a failing step is gone, also from the
-// memory that the next batch uses.
-func TestBatchThatIsUndone(t *testing.T) {
+// An event published by a failing step is gone, also from the memory that the next batch uses.
+func TestBatch_Undone_EventIsGone(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -227,10 +225,12 @@ func TestBatchThatIsUndone(t *testing.T) {
 	}
 }
 
-// TestWebhookMadeAgainInABatch publishes an event for a webhook, deletes the webhook and creates
-// it again, in one batch. The new webhook must be created after the rows of the event's delivery
-// are gone, and must not get the event.
-func TestWebhookMadeAgainInABatch(t *testing.T) { testbubble.Run(t, testWebhookMadeAgainInABatch) }
+// The test publishes an event for a webhook, deletes the webhook and creates it again, in one
+// batch. The new webhook must be created after the rows of the event's delivery are gone, and must
+// not get the event.
+func TestBatch_WebhookDeletedAndRecreated_GetsNoOldEvent(t *testing.T) {
+	testbubble.Run(t, testWebhookMadeAgainInABatch)
+}
 
 func testWebhookMadeAgainInABatch(t *testing.T) {
 	s := openTemp(t)

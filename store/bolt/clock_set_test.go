@@ -16,9 +16,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestClockIsSetAhead sets the clock ahead. A purge must end no pending delivery before the clock
-// has been ahead for a day, and none at all if the clock is corrected within the day.
-func TestClockIsSetAhead(t *testing.T) {
+// The test sets the clock ahead. A purge must end no pending delivery before the clock has been
+// ahead for a day, and none at all if the clock is corrected within the day.
+func TestClock_SetAhead_PurgeEndsNothingForADay(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
 	for name, right := range map[string]bool{"for a day": false, "for an hour": true} {
 		t.Run(name, func(t *testing.T) {
@@ -69,10 +69,10 @@ func TestClockIsSetAhead(t *testing.T) {
 	}
 }
 
-// TestDueUnderAClockThatIsSet postpones deliveries while the clock is wrong. They must become due
-// at the intended time, even if the clock is corrected or the store restarted meanwhile. The due
-// time shown must be that time on the system clock of the moment.
-func TestDueUnderAClockThatIsSet(t *testing.T) {
+// The test postpones deliveries while the clock is wrong. They must become due at the intended
+// time, even if the clock is corrected or the store restarted meanwhile. The due time shown must be
+// that time on the system clock of the moment.
+func TestDue_ClockCorrected_KeepsIntendedTime(t *testing.T) {
 	const retry = time.Hour
 	for name, ahead := range map[string]time.Duration{"ahead": 365 * 24 * time.Hour, "back": -365 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -142,9 +142,9 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 	}
 }
 
-// TestPublishedInThePast publishes events while the clock is weeks behind. A purge must not treat
-// pending events published before that as old.
-func TestPublishedInThePast(t *testing.T) {
+// The test publishes events while the clock is weeks behind. A purge must not treat pending events
+// published before that as old.
+func TestPurge_ClockWasBehind_KeepsEarlierEvents(t *testing.T) {
 	const day, old, part = 24 * time.Hour, 5, 100
 	testbubble.Run(t, func(t *testing.T) {
 		var system testclock.Clock
@@ -173,10 +173,10 @@ func TestPublishedInThePast(t *testing.T) {
 	})
 }
 
-// TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt stores events and audit entries while the
-// clock is a year ahead, for less than a day. Later events and entries must still be purged in
-// time, together with those of the year ahead. Earlier ones must not be purged early.
-func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
+// The test stores events and audit entries while the clock is a year ahead, for less than a day.
+// Later events and entries must still be purged in time, together with those of the year ahead.
+// Earlier ones must not be purged early.
+func TestRetention_EventsFromClockAYearAhead_ArePurgedOnTime(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
 	for name, restarts := range map[string]bool{"in one process": false, "in processes one after the other": true} {
 		t.Run(name, func(t *testing.T) {
@@ -262,9 +262,8 @@ func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
 	}
 }
 
-// TestPublish_AfterATransactionThatFailed_GoesOnByTheClock checks that a step notices a corrected
-// clock if the step that noticed it before has failed.
-func TestPublish_AfterATransactionThatFailed_GoesOnByTheClock(t *testing.T) {
+// A step notices a corrected clock if the step that noticed it before has failed.
+func TestPublish_AfterFailedTransaction_UsesCorrectedClock(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {
 		var system testclock.Clock

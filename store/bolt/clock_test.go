@@ -12,10 +12,10 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestClockIsSetBetweenRuns closes a file and opens it again with a clock a day earlier or later
-// than at its last use. (All bubbles begin at the same time.) Retries that were due in five
-// minutes must come within five minutes, each once.
-func TestClockIsSetBetweenRuns(t *testing.T) {
+// The test closes a file and opens it again with a clock a day earlier or later than at its last
+// use. (All bubbles begin at the same time.) Retries that were due in five minutes must come within
+// five minutes, each once.
+func TestClock_SetBetweenRuns_RetriesComeOnTime(t *testing.T) {
 	const day, retry, events = 24 * time.Hour, 5 * time.Minute, 20
 	for name, clock := range map[string]struct{ first, second time.Duration }{
 		"back":  {first: day},
@@ -89,9 +89,9 @@ func settleAll(t *testing.T, s *bolt.Store, want int, outcome driver.Effect, aft
 	}
 }
 
-// TestClockWasAYearAhead publishes one event while the clock is a year ahead, between runs with
-// the right clock. Waiting retries may come early, but only once.
-func TestClockWasAYearAhead(t *testing.T) {
+// The test publishes one event while the clock is a year ahead, between runs with the right clock.
+// Waiting retries may come early, but only once.
+func TestClock_WasAYearAhead_RetriesComeOnce(t *testing.T) {
 	const events, hour = 20, time.Hour
 	path := filepath.Join(t.TempDir(), "storage.db")
 	at(t, 0, path, func(t *testing.T, s *bolt.Store) {
@@ -114,10 +114,10 @@ func TestClockWasAYearAhead(t *testing.T) {
 	at(t, 25*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, driver.Deliver, 0) })
 }
 
-// TestLongAbsence opens a file after a long time. Only the clock shows how long the file was
-// closed, and the clock may have been set. So for a day, no pending delivery may end, but due
-// deliveries are delivered.
-func TestLongAbsence(t *testing.T) {
+// The test opens a file after a long time. Only the clock shows how long the file was closed, and
+// the clock may have been set. So for a day, no pending delivery may end, but due deliveries are
+// delivered.
+func TestOpen_AfterLongAbsence_EndsNothingForADay(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {
 		run, absent time.Duration

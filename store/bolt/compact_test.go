@@ -127,9 +127,8 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestCompactRefuses checks that Compact returns the reason if it cannot compact a file, and
-// leaves no other file.
-func TestCompactRefuses(t *testing.T) {
+// Compact returns the reason if it cannot compact a file, and leaves no other file.
+func TestCompact_Impossible_ReturnsReason(t *testing.T) {
 	t.Parallel()
 	src := filled(t)
 	dir := t.TempDir()

@@ -25,9 +25,9 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateTogether opens a new file from several goroutines. One must get it; the others must
-// find it locked.
-func TestCreateTogether(t *testing.T) {
+// The test opens a new file from several goroutines. One must get it; the others must find it
+// locked.
+func TestCreate_Concurrent_OneGetsTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	var mu sync.Mutex
 	var opened []*bolt.Store

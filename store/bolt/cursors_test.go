@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestCursorsOutliveAProcess checks that a cursor stays valid after a restart, only in the same
-// file.
-func TestCursorsOutliveAProcess(t *testing.T) {
+// A cursor stays valid after a restart, only in the same file.
+func TestCursors_AfterRestart_StayValid(t *testing.T) {
 	dir := t.TempDir()
 	seal := func(name string) (text string, decode func(string) (uint64, bool)) {
 		s, err := open(filepath.Join(dir, name))

@@ -16,9 +16,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestDamagedPagesAreErrors overwrites the first page of each bucket in turn, and uses the file.
-// bbolt panics on such pages; the store must not.
-func TestDamagedPagesAreErrors(t *testing.T) {
+// The test overwrites the first page of each bucket in turn, and uses the file. bbolt panics on
+// such pages; the store must not.
+func TestDamagedPages_ReturnErrors(t *testing.T) {
 	t.Parallel()
 	good := filepath.Join(t.TempDir(), "good.db")
 	key := fillFile(t, good)

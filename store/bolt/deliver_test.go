@@ -51,9 +51,9 @@ func awaitReports(t *testing.T, r *storetest.Recorder, method string, n int) (li
 	return list
 }
 
-// TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew damages the rows of deliveries to be retried.
-// Deliver must still report deliveries without attempts, and newly published ones.
-func TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew(t *testing.T) {
+// The test damages the rows of deliveries to be retried. Deliver must still report deliveries
+// without attempts, and newly published ones.
+func TestDeliver_DamagedPage_ReportsTroubleAndNewDeliveries(t *testing.T) {
 	const events, retried = 300, 250
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)
@@ -79,9 +79,8 @@ func TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew(t *testing.T) {
 	awaitReports(t, r, "Add", events-retried+1)
 }
 
-// TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile checks that the pages of both
-// buckets leave no gaps while events are published.
-func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing.T) {
+// The pages of both buckets leave no gaps while events are published.
+func TestDeliver_PublishingDuringPages_ReportsEachOnce(t *testing.T) {
 	const before, retried, meanwhile = 6000, 4500, 500
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
@@ -141,8 +140,8 @@ func (c *watchedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestUnreported_ContextEndsBeforeReport_ReturnsItsError ends the context of Unreported while it
-// waits for the report of a commit that readers already see.
+// The test ends the context of Unreported while it waits for the report of a commit that readers
+// already see.
 func TestUnreported_ContextEndsBeforeReport_ReturnsItsError(t *testing.T) {
 	var disk boltfault.Disk
 	s := openTemp(t, disk.Option)
@@ -184,10 +183,9 @@ func TestUnreported_ContextEndsBeforeReport_ReturnsItsError(t *testing.T) {
 	}
 }
 
-// TestPurge_ManyPending_SweepsForAllDeletedAtOnce checks that one pass over the pending deliveries
-// removes the rows of all deleted webhooks. A new webhook with the ID of a deleted one must wait
-// for it.
-func TestPurge_ManyPending_SweepsForAllDeletedAtOnce(t *testing.T) {
+// One pass over the pending deliveries removes the rows of all deleted webhooks. A new webhook with
+// the ID of a deleted one must wait for it.
+func TestPurge_ManyPending_SweepsOnceForAllDeleted(t *testing.T) {
 	const hooks, events = 5, 400
 	s := openTemp(t)
 	for i := range hooks {

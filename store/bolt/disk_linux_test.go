@@ -105,9 +105,9 @@ func fillDisk(path string) error {
 	return s.Close()
 }
 
-// TestBackupWithoutRoom checks that Backup returns an error if there is no room for the copy, and
-// that the store keeps working.
-func TestBackupWithoutRoom(t *testing.T) {
+// The test checks that Backup returns an error if there is no room for the copy, and that the store
+// keeps working.
+func TestBackup_DiskFull_ReturnsError(t *testing.T) {
 	dir := t.TempDir()
 	if err := child(t, "backup full", dir).Run(); err != nil {
 		t.Fatal(err)
@@ -140,9 +140,8 @@ func backUpWithoutRoom(path string) error {
 	return s.Close()
 }
 
-// TestRestoreWithoutRoom restores with ever less room. The result must be no file or a complete
-// one.
-func TestRestoreWithoutRoom(t *testing.T) {
+// The test restores with ever less room. The result must be no file or a complete one.
+func TestRestore_DiskFull_LeavesNoOrCompleteFile(t *testing.T) {
 	h := newLostHost(t)
 	if err := child(t, "restore full", h.dir).Run(); err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestAccounts_RowsOutOfOrder_ReturnsError checks that a loop of seeks ends in a page whose rows
-// are out of order, where a seek may lead back to the row at which the loop began.
+// A loop of seeks ends in a page whose rows are out of order, where a seek may lead back to the row
+// at which the loop began.
 func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
@@ -43,8 +43,7 @@ func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 	}
 }
 
-// TestDeliver_RowsOutOfOrder_ReportsTrouble checks that Deliver reports trouble for rows that are
-// out of order, through which its pages would never end.
+// Deliver reports trouble for rows that are out of order, through which its pages would never end.
 func TestDeliver_RowsOutOfOrder_ReportsTrouble(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)

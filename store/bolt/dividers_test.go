@@ -76,9 +76,9 @@ func dividers(t *testing.T, s *engine) (n int) {
 	return n
 }
 
-// TestDividersAfterAnErasedSegment checks that the time of the last publication is known even if
-// later events were erased and only their dividers remain.
-func TestDividersAfterAnErasedSegment(t *testing.T) {
+// The time of the last publication is known even if later events were erased and only their
+// dividers remain.
+func TestDividers_LaterEventsErased_KeepLastPublicationTime(t *testing.T) {
 	s := openTemp(t)
 	publish := func(account string) {
 		t.Helper()

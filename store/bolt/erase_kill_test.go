@@ -31,10 +31,10 @@ func init() { roles["erase"] = eraseBesideOthers }
 // eraseEvents is the number of events of the erased account; eraseHooks webhooks get each event.
 const eraseEvents, eraseHooks = 120, 2
 
-// TestEraseKilled kills a process while it erases an account and publishes, claims and settles for
-// another one. The next process continues the erasure. The receipt must count all records, no
-// method may return anything of the erased account, and the other account must keep everything.
-func TestEraseKilled(t *testing.T) {
+// The test kills a process while it erases an account and publishes, claims and settles for another
+// one. The next process continues the erasure. The receipt must count all records, no method may
+// return anything of the erased account, and the other account must keep everything.
+func TestErase_ProcessKilled_NextProcessContinues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	published, delivered := make(map[string]bool), make(map[string]bool)

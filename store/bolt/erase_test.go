@@ -170,9 +170,9 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 	}
 }
 
-// TestEraseGoesOnAfterKill checks the file that a kill leaves after each step of an erasure. The
-// account must be closed, and the erasure must continue.
-func TestEraseGoesOnAfterKill(t *testing.T) {
+// The test checks the file that a kill leaves after each step of an erasure. The account must be
+// closed, and the erasure must continue.
+func TestErase_KilledAfterAnyStep_Continues(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	defer func() { _ = s.Close() }()
@@ -220,9 +220,8 @@ func TestEraseGoesOnAfterKill(t *testing.T) {
 	}
 }
 
-// TestEraseWithFailingCommits checks that an erasure whose commits fail can be repeated until it
-// is complete.
-func TestEraseWithFailingCommits(t *testing.T) {
+// An erasure whose commits fail can be repeated until it is complete.
+func TestErase_CommitsFail_CanBeRepeated(t *testing.T) {
 	for name, fail := range map[string]func(commit func() error) error{
 		"full disk":           func(func() error) error { return errFull },
 		"the last sync fails": func(commit func() error) error { return errors.Join(commit(), errDisk) },
@@ -265,9 +264,8 @@ func TestEraseWithFailingCommits(t *testing.T) {
 	}
 }
 
-// TestBackupWhileAuditEntriesAreErased checks that the file is sound after each step of an
-// erasure, so that a backup of that moment can be restored.
-func TestBackupWhileAuditEntriesAreErased(t *testing.T) {
+// The file is sound after each step of an erasure, so that a backup of that moment can be restored.
+func TestErase_AfterEachStep_FileIsSound(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	defer func() { _ = s.Close() }()

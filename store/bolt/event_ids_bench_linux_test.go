@@ -170,10 +170,10 @@ func enqueueWithIDs(b *testing.B, s *bolt.Store, events int, account string, id 
 	return waits
 }
 
-// BenchmarkLone counts the bytes written for a single publisher: by the commit of each event, by
-// the commit that settles its delivery, and by both. The file already has the given number of
-// deliveries.
-func BenchmarkLone(b *testing.B) {
+// BenchmarkSinglePublisher counts the bytes written for a single publisher: by the commit of each
+// event, by the commit that settles its delivery, and by both. The file already has the given
+// number of deliveries.
+func BenchmarkSinglePublisher(b *testing.B) {
 	for _, kept := range []int{0, 5_000, 100_000} {
 		b.Run(fmt.Sprint("kept=", kept), func(b *testing.B) {
 			if testing.Short() && kept > 0 {

@@ -17,9 +17,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestFailedAcrossRows lists the failed deliveries of a webhook, few of which are in each of many
-// index rows. It covers skipped deliveries of runs that are indexed and of runs that are not.
-func TestFailedAcrossRows(t *testing.T) {
+// The test lists the failed deliveries of a webhook, few of which are in each of many index rows.
+// It covers skipped deliveries of runs that are indexed and of runs that are not.
+func TestFailed_ManyIndexRows_ListsAll(t *testing.T) {
 	t.Parallel()
 	const lanes, rounds = 20, 28
 	s := openTemp(t)
@@ -126,8 +126,8 @@ func TestFailedAcrossRows(t *testing.T) {
 	}
 }
 
-// TestFailedRowsGo checks that a delivery that succeeds later leaves no row in the index.
-func TestFailedRowsGo(t *testing.T) {
+// A delivery that succeeds later leaves no row in the index.
+func TestFailed_DeliveredLater_LeavesNoRow(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -82,9 +82,9 @@ func failingStore(t *testing.T, around func(commit func() error) error) storetes
 	}
 }
 
-// TestFailedSyncEndsWriting checks that a store neither writes nor claims after a failed sync,
-// that it can still be read, and that it writes again after it was closed and opened.
-func TestFailedSyncEndsWriting(t *testing.T) {
+// The test checks that a store neither writes nor claims after a failed sync, that it can still be
+// read, and that it writes again after it was closed and opened.
+func TestFailedSync_StopsWritesUntilReopened(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	var disk boltfault.Disk
 	s := openWith(t, dir, disk.Option).(*bolt.Store)
@@ -154,10 +154,9 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	}
 }
 
-// TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone checks the response 503 with Retry-After.
-// On a full disk, nothing was done. After a failed sync, the change may have been done, and the
-// store is read-only.
-func TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
+// The test checks the response 503 with Retry-After. On a full disk, nothing was done. After a
+// failed sync, the change may have been done, and the store is read-only.
+func TestHTTP_CommitFails_503SaysWhetherChangeIsPossible(t *testing.T) {
 	var disk boltfault.Disk
 	s := openWith(t, t.TempDir(), disk.Option)
 	defer func() { _ = s.Close() }()

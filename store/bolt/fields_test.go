@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestFieldsAreKept checks that a change of a key or a webhook keeps the fields that a later
-// version has added to the record and this version does not know.
-func TestFieldsAreKept(t *testing.T) {
+// A change of a key or a webhook keeps the fields that a later version has added to the record and
+// this version does not know.
+func TestUnknownFields_SurviveChanges(t *testing.T) {
 	const field = "\x64\x01x"
 	s := openTemp(t)
 	now := time.Now().UTC().Truncate(time.Millisecond)

@@ -33,9 +33,9 @@ func init() { roles["use flipped"] = useFlipped }
 
 var flippedFiles = flag.Int("flipped", 20, "how many files TestFlippedBits_EveryMethod_ReturnsErrors damages; a quarter with -short or the race detector")
 
-// TestFlippedBits_EveryMethod_ReturnsErrors flips one bit in each of many copies of a file: in a
-// page number, a position or a length. It calls every method of the store in a separate process.
-// No method may end the process or hang.
+// The test flips one bit in each of many copies of a file: in a page number, a position or a
+// length. It calls every method of the store in a separate process. No method may end the process
+// or hang.
 func TestFlippedBits_EveryMethod_ReturnsErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -384,9 +384,8 @@ func methods(s *bolt.Store) (list []method) {
 	return list
 }
 
-// TestMethods_OfTheFlippedFiles_AreAll checks that methods includes every method of the store,
-// also ones added later.
-func TestMethods_OfTheFlippedFiles_AreAll(t *testing.T) {
+// methods includes every method of the store, also ones added later.
+func TestFlippedBits_Methods_AreComplete(t *testing.T) {
 	s := openUnverified(t, filepath.Join(t.TempDir(), "storage.db")).(*bolt.Store)
 	called := map[string]bool{}
 	for _, m := range methods(s) {

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestCommit_Interrupted_StepsRunAgain interrupts every other commit, so that its steps run again.
-// State that the first run left in memory must have no effect.
+// The test interrupts every other commit, so that its steps run again. State that the first run
+// left in memory must have no effect.
 func TestCommit_Interrupted_StepsRunAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || testbubble.Raced {

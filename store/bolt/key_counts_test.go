@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestCountsAfterAFailure checks that counts changed in an undone transaction are counted again.
-func TestCountsAfterAFailure(t *testing.T) {
+// Counts changed in an undone transaction are counted again.
+func TestCounts_TransactionUndone_AreCountedAgain(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)

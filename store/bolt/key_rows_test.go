@@ -71,9 +71,9 @@ func (s *oneKeyStore) rename(to string, fail func()) error {
 	return err
 }
 
-// TestKeysAreInMemory checks that a key read twice stays in memory until it is changed. Recording
-// a use is no change, and an undone change must not remove the key.
-func TestKeysAreInMemory(t *testing.T) {
+// A key read twice stays in memory until it is changed. Recording a use is no change, and an undone
+// change must not remove the key.
+func TestKeyCache_ReadTwice_StaysCached(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
 	changes := []struct {
@@ -115,9 +115,9 @@ func TestKeysAreInMemory(t *testing.T) {
 	}
 }
 
-// TestKeysInDoubtAreReadFromTheFile checks a commit that failed with unknown effect on the disk.
-// Readers must see what the system returns: first the committed state, and later the state before.
-func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
+// The test checks a commit that failed with unknown effect on the disk. Readers must see what the
+// system returns: first the committed state, and later the state before.
+func TestKeyCache_CommitInDoubt_ReadsFile(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
 	s.disk.Around(func(commit func() error) error { return errors.Join(commit(), errBad) })
@@ -165,9 +165,9 @@ func (s *oneKeyStore) loseLastCommit() {
 	}
 }
 
-// TestKeysAreNotReadAfterClose checks that a closed store returns no key, even one in memory, or
-// one that a reader adds to the cache after Close.
-func TestKeysAreNotReadAfterClose(t *testing.T) {
+// A closed store returns no key, even one in memory, or one that a reader adds to the cache after
+// Close.
+func TestKeyCache_AfterClose_ReturnsNothing(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
 	version := s.keyRows.Version()
@@ -186,9 +186,9 @@ func TestKeysAreNotReadAfterClose(t *testing.T) {
 	}
 }
 
-// TestKeysInMemoryAreBounded uses more keys than fit into memory. They must replace each other,
-// and each read must return the right key.
-func TestKeysInMemoryAreBounded(t *testing.T) {
+// The test uses more keys than fit into memory. They must replace each other, and each read must
+// return the right key.
+func TestKeyCache_IsBounded(t *testing.T) {
 	s := openTemp(t)
 	s.keyRows = newKeyRows(8)
 	const count = 100
@@ -226,9 +226,8 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// TestKeysInMemoryAreWhole checks that a key from memory equals the key in the file, for the
-// current and the previous hash.
-func TestKeysInMemoryAreWhole(t *testing.T) {
+// A key from memory equals the key in the file, for the current and the previous hash.
+func TestKeyCache_MatchesFile(t *testing.T) {
 	key := driver.Key{
 		ID: "key", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead, scopes.Scope("own:read")),
 		CreatedAt: hour(1), ExpiresAt: hour(2), CreatedBy: audit.Actor{Kind: audit.ActorPerson, ID: "ann"},
@@ -257,7 +256,7 @@ func TestKeysInMemoryAreWhole(t *testing.T) {
 	}
 }
 
-func TestKeysInMemoryCostNoAllocation(t *testing.T) {
+func TestKeyCache_Hit_DoesNotAllocate(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
 	ctx := t.Context()

@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// TestLeft checks that a file that was left is refused with an explanation, can be opened to be
-// copied, and can be opened normally after Return.
-func TestLeft(t *testing.T) {
+// A file that was left is refused with an explanation, can be opened to be copied, and can be
+// opened normally after Return.
+func TestLeave_FileIsRefusedUntilReturn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	opened := func(options ...bolt.Option) *bolt.Store {
 		t.Helper()

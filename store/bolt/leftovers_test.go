@@ -17,10 +17,10 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestDeletionGoesInSteps checks that the deletion of a webhook touches none of the rows of its
-// pending deliveries. Purges must remove these rows step by step, and continue after the file was
-// closed and opened. Meanwhile no method may return them.
-func TestDeletionGoesInSteps(t *testing.T) {
+// The deletion of a webhook touches none of the rows of its pending deliveries. Purges must remove
+// these rows step by step, and continue after the file was closed and opened. Meanwhile no method
+// may return them.
+func TestDeleteWebhook_RowsAreRemovedInSteps(t *testing.T) {
 	const events, limit = 1000, 100
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)
@@ -74,9 +74,9 @@ func TestDeletionGoesInSteps(t *testing.T) {
 	}
 }
 
-// TestPurge_ManyDeletedWebhooks_GoInOneStep checks that a single step removes the few rows that
-// each of many deleted webhooks has left, and that it does its other work, too.
-func TestPurge_ManyDeletedWebhooks_GoInOneStep(t *testing.T) {
+// The test checks that a single step removes the few rows that each of many deleted webhooks has
+// left, and that it does its other work, too.
+func TestPurge_ManyDeletedWebhooks_TakeOneStep(t *testing.T) {
 	const deleted = 20
 	s := openTemp(t)
 	for i := range deleted {
@@ -138,9 +138,9 @@ func TestLeftoversExpire(t *testing.T) {
 	}
 }
 
-// TestSweepsRace runs several sweeps for a deleted webhook at once. They must remove nothing of a
-// new webhook with the same ID.
-func TestSweepsRace(t *testing.T) {
+// The test runs several sweeps for a deleted webhook at once. They must remove nothing of a new
+// webhook with the same ID.
+func TestSweeps_Concurrent_KeepNewWebhook(t *testing.T) {
 	const rounds, events = 5, 200
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
@@ -189,9 +189,9 @@ func TestSweepsRace(t *testing.T) {
 	}
 }
 
-// TestSettle_BesideADeletion_IsStale checks that the result of an attempt does not count if the
-// webhook was deleted, in the same batch or earlier while the delivery's row still exists.
-func TestSettle_BesideADeletion_IsStale(t *testing.T) {
+// The result of an attempt does not count if the webhook was deleted, in the same batch or earlier
+// while the delivery's row still exists.
+func TestSettle_WebhookDeleted_IsStale(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)

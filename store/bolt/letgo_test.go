@@ -10,9 +10,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestDamagedFileIsLetGo damages each page of a file in turn and opens it. Whether or not Open
-// fails, the file must be usable again after its contents are restored in place.
-func TestDamagedFileIsLetGo(t *testing.T) {
+// The test damages each page of a file in turn and opens it. Whether or not Open fails, the file
+// must be usable again after its contents are restored in place.
+func TestOpen_DamagedPage_FileCanBeRestoredInPlace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "storage.db")
 	s := open(t, dir)

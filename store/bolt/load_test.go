@@ -7,9 +7,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestClaimsOfWhatWasJustPublished checks that claiming newly published deliveries begins no
-// transaction, because the events are in memory.
-func TestClaimsOfWhatWasJustPublished(t *testing.T) {
+// Claiming newly published deliveries begins no transaction, because the events are in memory.
+func TestClaim_JustPublished_BeginsNoTransaction(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)

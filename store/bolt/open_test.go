@@ -37,7 +37,7 @@ func wantOpenError(t *testing.T, path string, wrapped error, says string) {
 	}
 }
 
-func TestFileIsForItsOwnerOnly(t *testing.T) {
+func TestFileIsOwnerOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := bolt.Open(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func TestFileIsForItsOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestLockedFileFailsWithinASecond(t *testing.T) {
+func TestOpen_LockedFile_FailsWithinASecond(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := bolt.Open(path)
 	if err != nil {
@@ -67,9 +67,9 @@ func TestLockedFileFailsWithinASecond(t *testing.T) {
 	}
 }
 
-// TestWait checks that a host that starts before its predecessor has closed the file waits, and
-// then finds all changes of the predecessor.
-func TestWait(t *testing.T) {
+// A host that starts before its predecessor has closed the file waits, and then finds all changes
+// of the predecessor.
+func TestOpen_PredecessorStillOpen_Waits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	before, err := bolt.Open(path)
 	if err != nil {
@@ -96,7 +96,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNotOurs(t *testing.T) {
+func TestOpen_ForeignFile_ReturnsError(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, fill func(*bbolt.Tx) error) string {
 		path := filepath.Join(dir, name)

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/internal/boltfault"
 )
 
-// TestParking_KilledInCommit_FileIsWhole purges a file and publishes to it. It opens the file as a
-// kill leaves it in each commit: before the meta page is written, and after.
+// The test purges a file and publishes to it. It opens the file as a kill leaves it in each commit:
+// before the meta page is written, and after.
 func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")

@@ -121,9 +121,8 @@ func newPurged(t *testing.T, options ...Option) (*engine, string) {
 	return s, path
 }
 
-// TestParking_AfterPurge_KeepsListShort checks that the free list is short after a purge and while
-// single events are published, and that the file hardly grows while the events fit into free
-// pages.
+// The test checks that the free list is short after a purge and while single events are published,
+// and that the file hardly grows while the events fit into free pages.
 func TestParking_AfterPurge_KeepsListShort(t *testing.T) {
 	s, _ := newPurged(t)
 	purged := spareOf(t, s)
@@ -155,8 +154,8 @@ func TestParking_AfterPurge_KeepsListShort(t *testing.T) {
 	}
 }
 
-// TestParking_FreeBytes_CountsParkedAndListed purges nine tenths of a file. The free bytes must
-// match, also after the file is opened again.
+// The test purges nine tenths of a file. The free bytes must match, also after the file is opened
+// again.
 func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -207,8 +206,8 @@ func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	}
 }
 
-// TestParking_Refill_UsesParkedPages fills a purged file with as much data as before. Then no page
-// may be parked, and the file must hardly have grown.
+// The test fills a purged file with as much data as before. Then no page may be parked, and the
+// file must hardly have grown.
 func TestParking_Refill_UsesParkedPages(t *testing.T) {
 	s, _ := newPurged(t)
 	purged := spareOf(t, s)
@@ -220,10 +219,10 @@ func TestParking_Refill_UsesParkedPages(t *testing.T) {
 	}
 }
 
-// TestParking_BesideReader_WaitsForIt checks that free pages that a reader may need are not
-// parked, and that trying to park them does not make the file grow. Purges and commits must
-// continue, and the list must become short after the reader has ended.
-func TestParking_BesideReader_WaitsForIt(t *testing.T) {
+// The test checks that free pages that a reader may need are not parked, and that trying to park
+// them does not make the file grow. Purges and commits must continue, and the list must become
+// short after the reader has ended.
+func TestParking_ReaderOpen_WaitsForIt(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -258,8 +257,7 @@ func TestParking_BesideReader_WaitsForIt(t *testing.T) {
 	}
 }
 
-// TestParking_CommitFails_ChangesNothing checks that a failed commit neither parks nor frees
-// pages.
+// A failed commit neither parks nor frees pages.
 func TestParking_CommitFails_ChangesNothing(t *testing.T) {
 	var disk boltfault.Disk
 	s, path := newPurged(t, disk.Option)
@@ -292,8 +290,7 @@ func TestParking_CommitFails_ChangesNothing(t *testing.T) {
 	}
 }
 
-// TestParking_DiskFull_ParksLater checks that a purge succeeds even if parking fails, and that the
-// next purge parks.
+// The test checks that a purge succeeds even if parking fails, and that the next purge parks.
 func TestParking_DiskFull_ParksLater(t *testing.T) {
 	var disk boltfault.Disk
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"), disk.Option)
@@ -322,8 +319,8 @@ func TestParking_DiskFull_ParksLater(t *testing.T) {
 	}
 }
 
-// TestParking_WithinPurge_LeavesPagesListed checks that freed pages stay listed for a while during
-// a purge. If they were parked at once, extents would be too short for a row of many pages.
+// Freed pages stay listed for a while during a purge. If they were parked at once, extents would be
+// too short for a row of many pages.
 func TestParking_WithinPurge_LeavesPagesListed(t *testing.T) {
 	s := openTemp(t)
 	publishFrom(t, s, 0, 6000)

@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestDamagedRecordBlocksNoOther damages an event and a webhook in the file. Claims must return
-// the tasks of both with an error; these can be settled as dead, and must not delay other tasks.
-func TestDamagedRecordBlocksNoOther(t *testing.T) {
+// The test damages an event and a webhook in the file. Claims must return the tasks of both with an
+// error; these can be settled as dead, and must not delay other tasks.
+func TestDamagedRecord_DoesNotBlockOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := openUnverified(t, path)
 	for _, id := range []string{"wh_good", "wh_bad"} {

@@ -10,9 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState publishes events at several moments
-// in one commit, and lets retention end between them. No delivery may be listed in a state that
-// results from only its earlier attempts.
+// The test publishes events at several moments in one commit, and lets retention end between them.
+// No delivery may be listed in a state that results from only its earlier attempts.
 func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
 	const events = 8 // their first attempts are packed
 	s := openTemp(t)

@@ -12,9 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead checks that a purge does not read
-// recoveries that have not expired. Here such a recovery has an unreadable record, which must
-// stay.
+// A purge does not read recoveries that have not expired. Here such a recovery has an unreadable
+// record, which must stay.
 func TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead(t *testing.T) {
 	const old, limit = 10, 4
 	s := openTemp(t)

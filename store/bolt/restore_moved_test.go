@@ -25,10 +25,10 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// TestRestore_ValueImportedElsewhereSince_Works checks a key's value that another key has since
-// the backup: the key was deleted and imported again, under a lower or higher account or ID, or
-// another key got the value after a rotation. After Restore, the value must belong only to the key
-// that has it in the abandoned file, and lists must be readable.
+// The test checks a key's value that another key has since the backup: the key was deleted and
+// imported again, under a lower or higher account or ID, or another key got the value after a
+// rotation. After Restore, the value must belong only to the key that has it in the abandoned file,
+// and lists must be readable.
 func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
 	for _, to := range []boltops.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
 		for _, rotated := range []bool{false, true} {
@@ -68,9 +68,8 @@ func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
 	}
 }
 
-// TestRestore_WebhookImportedElsewhereSince_Works checks a webhook that was deleted since the
-// backup and whose ID was imported into another account. It must belong to that account, without
-// its old pending deliveries.
+// The test checks a webhook that was deleted since the backup and whose ID was imported into
+// another account. It must belong to that account, without its old pending deliveries.
 func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
 	for _, account := range []string{"a", "z"} {
 		t.Run("to "+account, func(t *testing.T) {
@@ -117,10 +116,9 @@ func restoreFrom(t *testing.T, backup, abandoned string) *bolt.Store {
 	return s
 }
 
-// TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain checks an event whose body was purged
-// since the backup. Restore must keep it without the body: known by its ID, with its deliveries.
-// The state of alerts must be kept, too.
-func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
+// The test checks an event whose body was purged since the backup. Restore must keep it without the
+// body: known by its ID, with its deliveries. The state of alerts must be kept, too.
+func TestRestore_BodiesPurgedSince_LosesNothingAndRepeatsNoAlert(t *testing.T) {
 	c := newCopier(t)
 	ctx := t.Context()
 	noError(t, c.s.CreateWebhook(ctx, driver.Webhook{
@@ -182,9 +180,9 @@ func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 
 var damagedRows = flag.Int("damaged-rows", 60, "how many rows TestRestore_DamagedRows_ReportedAndNothingRevived damages; a third with -short or the race detector")
 
-// TestRestore_DamagedRows_ReportedAndNothingRevived damages one row at a time in the backup or in
-// the abandoned file. If Verify and Open accept the file, Restore must restore it and report the
-// problems, or refuse it if the fence says so. Keys listed as deleted must stay invalid.
+// The test damages one row at a time in the backup or in the abandoned file. If Verify and Open
+// accept the file, Restore must restore it and report the problems, or refuse it if the fence says
+// so. Keys listed as deleted must stay invalid.
 func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 	t.Parallel()
 	rounds := *damagedRows

@@ -66,9 +66,8 @@ func (c *copier) closed() (path string) {
 	return path
 }
 
-// TestRestore_AbandonedFileOlderThanBackup_Refused checks that an earlier copy is not accepted as
-// the abandoned file, however little earlier it is and in whichever ways both were copied. It
-// would revive a key deleted between the two.
+// An earlier copy is not accepted as the abandoned file, however little earlier it is and in
+// whichever ways both were copied. It would revive a key deleted between the two.
 func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*copier) string{"live": (*copier).live, "closed": (*copier).closed}
@@ -98,10 +97,9 @@ func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
 	}
 }
 
-// TestRestore_AbandonedFileWentOn_Believed checks that the file of which the backup was made is
-// accepted as the abandoned file, whether or not it was written since, and even if its clock was
-// set.
-func TestRestore_AbandonedFileWentOn_Believed(t *testing.T) {
+// The file of which the backup was made is accepted as the abandoned file, whether or not it was
+// written since, and even if its clock was set.
+func TestRestore_AbandonedFileContinued_Accepted(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Second, time.Hour, -30 * time.Second, -time.Hour} {
 		for _, written := range []bool{true, false} {
 			t.Run(fmt.Sprint(age, " written ", written), func(t *testing.T) {

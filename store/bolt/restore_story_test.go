@@ -48,9 +48,9 @@ var stories = flag.Int("stories", 6, "how many seeds TestRestore_BackupAtRandomM
 
 var storyAccounts = []string{"a", "bb", "ccc"}
 
-// TestRestore_BackupAtRandomMoment_FileSoundAndRestorable makes backups at any moment, including
-// between the steps of an erasure, a purge, a recovery and an import. Verify must find no problem
-// in the backup, and restoring it must produce a sound file.
+// The test makes backups at any moment, including between the steps of an erasure, a purge, a
+// recovery and an import. Verify must find no problem in the backup, and restoring it must produce
+// a sound file.
 func TestRestore_BackupAtRandomMoment_FileSoundAndRestorable(t *testing.T) {
 	t.Parallel()
 	seeds := *stories
@@ -386,9 +386,9 @@ func (s *story) backup() {
 	wantRestorable(s.t, s.file)
 }
 
-// TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable does the same with a file that
-// has indexes of complete runs: after each step of an erasure, and then of a purge of everything
-// else. Under the race detector, it makes a backup only after some of the steps.
+// The test does the same with a file that has indexes of complete runs: after each step of an
+// erasure, and then of a purge of everything else. Under the race detector, it makes a backup only
+// after some of the steps.
 func TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable(t *testing.T) {
 	t.Parallel()
 	s, err := bolt.Open(filepath.Join(t.TempDir(), "storage.db"))

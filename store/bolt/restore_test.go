@@ -214,10 +214,9 @@ func wantSound(t testing.TB, path string, options ...bolt.Option) {
 	}
 }
 
-// TestRestoreByLists restores with only the host's own lists. No revoked key may work, nothing may
-// be sent before webhooks are released, and the deliveries that may be sent twice must be
-// reported.
-func TestRestoreByLists(t *testing.T) {
+// The test restores with only the host's own lists. No revoked key may work, nothing may be sent
+// before webhooks are released, and the deliveries that may be sent twice must be reported.
+func TestRestore_HostsLists_RevokeKeys(t *testing.T) {
 	h := newLostHost(t)
 	fence := h.lists()
 	twice := map[string]int{}
@@ -247,9 +246,8 @@ func TestRestoreByLists(t *testing.T) {
 	want(t, "claimed after it", pending(t, s), []string{"never to kept", "never to moved", "since to kept", "since to moved"})
 }
 
-// TestRestoredHints checks that a key's hint matches its value after a restore. A key whose value
-// is unknown must have no hint.
-func TestRestoredHints(t *testing.T) {
+// A key's hint matches its value after a restore. A key whose value is unknown must have no hint.
+func TestRestore_Hints_MatchValues(t *testing.T) {
 	for name, fence := range map[string]func(*lostHost) boltops.Fence{
 		"by lists":                func(h *lostHost) boltops.Fence { return h.lists() },
 		"from the abandoned file": func(h *lostHost) boltops.Fence { return boltops.Fence{Abandoned: h.abandoned} },
@@ -276,9 +274,9 @@ func TestRestoredHints(t *testing.T) {
 	}
 }
 
-// TestRestoreFromTheAbandonedFile restores with the abandoned file. Everything must be as in that
-// file, and nothing may be sent twice.
-func TestRestoreFromTheAbandonedFile(t *testing.T) {
+// The test restores with the abandoned file. Everything must be as in that file, and nothing may be
+// sent twice.
+func TestRestore_AbandonedFile_LosesNothing(t *testing.T) {
 	h := newLostHost(t, bolt.Sealed(sealing(t)))
 	found := map[boltops.FindingKind]int{}
 	fence := boltops.Fence{Abandoned: h.abandoned, Report: func(f boltops.Finding) { found[f.Kind]++ }}
@@ -320,9 +318,9 @@ func TestRestoreFromTheAbandonedFile(t *testing.T) {
 	}
 }
 
-// TestRestoreErasesAccounts restores accounts that were erased since the backup, or whose erasure
-// is under way in the abandoned file.
-func TestRestoreErasesAccounts(t *testing.T) {
+// The test restores accounts that were erased since the backup, or whose erasure is under way in
+// the abandoned file.
+func TestRestore_AccountErasedSince_IsErased(t *testing.T) {
 	h := newLostHost(t)
 	s, err := bolt.Open(h.abandoned)
 	noError(t, err)
@@ -356,9 +354,9 @@ func TestRestoreErasesAccounts(t *testing.T) {
 	}
 }
 
-// TestRestoreEndsAnErasure restores an erasure that was under way at the time of the backup. Data
-// that the account has got since must be kept.
-func TestRestoreEndsAnErasure(t *testing.T) {
+// The test restores an erasure that was under way at the time of the backup. Data that the account
+// has got since must be kept.
+func TestRestore_ErasureInProgress_IsFinished(t *testing.T) {
 	h := newLostHost(t)
 	s, err := bolt.Open(h.abandoned)
 	noError(t, err)
@@ -387,9 +385,9 @@ func TestRestoreEndsAnErasure(t *testing.T) {
 	want(t, "values that are valid", h.valid(t, s), []string{"anew"})
 }
 
-// TestRestoreOfAFork uses an abandoned file that was itself restored from an earlier backup. So
-// both files have different events with the same numbers. No event may be lost.
-func TestRestoreOfAFork(t *testing.T) {
+// The test uses an abandoned file that was itself restored from an earlier backup. So both files
+// have different events with the same numbers. No event may be lost.
+func TestRestore_AbandonedFileWasRestored_LosesNoEvent(t *testing.T) {
 	h := newLostHost(t)
 	fork := filepath.Join(h.dir, "fork.db")
 	_, err := boltops.Restore(fork, h.backup, h.lists())
@@ -413,9 +411,8 @@ func TestRestoreOfAFork(t *testing.T) {
 	want(t, "events added", info.EventsAdded, 2)
 }
 
-// TestRestore_AbandonedFileWithDamagedPages_RefusedByName damages each page of the abandoned file
-// in turn. Restore must refuse the file, name it, and leave no file. Damage in an unused page must
-// not matter.
+// The test damages each page of the abandoned file in turn. Restore must refuse the file, name it,
+// and leave no file. Damage in an unused page must not matter.
 func TestRestore_AbandonedFileWithDamagedPages_RefusedByName(t *testing.T) {
 	h := newLostHost(t)
 	whole, err := os.ReadFile(h.abandoned)
@@ -494,9 +491,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestRestoreRefuses checks that Restore refuses input from which it cannot make a safe and
-// complete file, and leaves no file.
-func TestRestoreRefuses(t *testing.T) {
+// Restore refuses input from which it cannot make a safe and complete file, and leaves no file.
+func TestRestore_UnsafeInput_IsRefused(t *testing.T) {
 	t.Parallel()
 	h := newLostHost(t, bolt.Sealed(sealing(t)))
 	other, err := signing.NewKeyring(bytes.Repeat([]byte{8}, 32))
@@ -560,9 +556,9 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestRestoreReplacesNothing checks that Restore keeps a file that appears at path while it runs,
-// for example because a supervisor starts the host.
-func TestRestoreReplacesNothing(t *testing.T) {
+// Restore keeps a file that appears at path while it runs, for example because a supervisor starts
+// the host.
+func TestRestore_FileAppearsAtPath_IsKept(t *testing.T) {
 	h := newLostHost(t)
 	fence := h.lists()
 	fence.Report = func(boltops.Finding) { noError(t, os.WriteFile(h.path(), []byte("acknowledged"), 0o600)) }
@@ -576,9 +572,9 @@ func TestRestoreReplacesNothing(t *testing.T) {
 	wantAlone(t, h)
 }
 
-// TestTwoRestores starts a Restore to the same path as another one that is still running. One of
-// them must make the file, and apply its fence to it.
-func TestTwoRestores(t *testing.T) {
+// The test starts a Restore to the same path as another one that is still running. One of them must
+// make the file, and apply its fence to it.
+func TestRestore_ConcurrentToSamePath_OneSucceeds(t *testing.T) {
 	h := newLostHost(t)
 	first, second := h.lists(), h.lists()
 	begun, ended, done := make(chan bool), make(chan bool), make(chan error)
@@ -617,9 +613,9 @@ func TestTwoRestores(t *testing.T) {
 	wantAlone(t, h)
 }
 
-// TestRestoreDistrustsTheAbandonedFile names an abandoned file that has no more than the backup:
-// the backup itself, or an earlier one.
-func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
+// The test names an abandoned file that has no more than the backup: the backup itself, or an
+// earlier one.
+func TestRestore_AbandonedFileHasNothingNewer_IsRefused(t *testing.T) {
 	h := newLostHost(t)
 	link := filepath.Join(t.TempDir(), "link.db")
 	noError(t, os.Symlink(h.backup, link))
@@ -654,9 +650,9 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	}
 }
 
-// TestKillRestore repeatedly kills a process that restores. There must be no file, or a complete
-// file with the fence applied.
-func TestKillRestore(t *testing.T) {
+// The test repeatedly kills a process that restores. There must be no file, or a complete file with
+// the fence applied.
+func TestRestore_Killed_LeavesNoOrCompleteFile(t *testing.T) {
 	t.Parallel()
 	h := newLostHost(t)
 	absent, there := 0, 0
@@ -709,10 +705,9 @@ func restoreForEver(path string) error {
 	}
 }
 
-// TestRestoreForgetsCursors follows the event list of a file that is lost, and continues with the
-// restored file, whose events have other numbers. It must start again from a time, and get all
-// events.
-func TestRestoreForgetsCursors(t *testing.T) {
+// The test follows the event list of a file that is lost, and continues with the restored file,
+// whose events have other numbers. It must start again from a time, and get all events.
+func TestRestore_EventCursors_StartOver(t *testing.T) {
 	dir := t.TempDir()
 	path, backup, restored := filepath.Join(dir, "db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db")
 	s, err := bolt.Open(path)

@@ -111,9 +111,9 @@ func contents(t *testing.T, s *engine) map[string]map[string]string {
 	return all
 }
 
-// TestRootIsMergedBesideCommits checks with the race detector that purging does not read memory
-// that concurrent commits write.
-func TestRootIsMergedBesideCommits(t *testing.T) {
+// The test checks with the race detector that purging does not read memory that concurrent commits
+// write.
+func TestRootIsMerged_ConcurrentCommits_DoNotRace(t *testing.T) {
 	s := openTemp(t)
 	ended := make(chan struct{})
 	go func() {

@@ -13,9 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestOpen_KilledWhileSealing_SealsTheRest opens a file whose process was killed while it sealed
-// the secrets. The file has a data key, sealed and plain secrets, and no mark. Open must seal the
-// rest.
+// The test opens a file whose process was killed while it sealed the secrets. The file has a data
+// key, sealed and plain secrets, and no mark. Open must seal the rest.
 func TestOpen_KilledWhileSealing_SealsTheRest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	sealer, err := signing.NewKeyring(bytes.Repeat([]byte{1}, signing.KeySize))

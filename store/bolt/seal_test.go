@@ -109,7 +109,7 @@ func (s brokenSealer) Open(ctx context.Context, sealed []byte) ([]byte, bool, er
 	return s.Sealer.Open(ctx, sealed)
 }
 
-// TestSealed_SealerFails_ChangesNothing: after a failure the file opens as before.
+// After a failure the file opens as before.
 func TestSealed_SealerFails_ChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	unreachable := errors.New("KMS unreachable")
@@ -150,8 +150,7 @@ func (s hangingSealer) Open(context.Context, []byte) ([]byte, bool, error) {
 	return nil, false, nil
 }
 
-// TestSealed_SealerHangs_OpenFailsAfterTimeout checks that Open returns an error and leaves the
-// file unlocked.
+// Open returns an error and leaves the file unlocked.
 func TestSealed_SealerHangs_OpenFailsAfterTimeout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -172,8 +171,8 @@ func TestSealed_SealerHangs_OpenFailsAfterTimeout(t *testing.T) {
 	}
 }
 
-// TestSealedFile searches a file that was sealed from the beginning for plain secrets.
-func TestSealedFile(t *testing.T) {
+// The test searches a file that was sealed from the beginning for plain secrets.
+func TestSealedFile_ContainsNoPlainSecrets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := bolt.Open(path, bolt.Sealed(ring(t, "k")))
 	if err != nil {

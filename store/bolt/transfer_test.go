@@ -28,9 +28,9 @@ func TestTransfer(t *testing.T) {
 	t.Run("from a sealed file to memory", func(t *testing.T) { storetest.RunTransfer(t, sealed, inMemory) })
 }
 
-// TestImportedIsKept imports accounts one after another, and opens the file again. The age of
-// events, the pending deliveries and their order, and the known IDs must be unchanged.
-func TestImportedIsKept(t *testing.T) {
+// The test imports accounts one after another, and opens the file again. The age of events, the
+// pending deliveries and their order, and the known IDs must be unchanged.
+func TestImport_Reopened_KeepsEverything(t *testing.T) {
 	const accounts, events, step = 3, 5, 1000
 	begin := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
 	dir := t.TempDir()

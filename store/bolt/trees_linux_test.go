@@ -15,10 +15,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped checks damage that would make bbolt loop
-// forever, overwrite pages, or panic while it opens the file. A refused file must be neither
-// mapped nor locked.
-func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
+// The test checks damage that would make bbolt loop forever, overwrite pages, or panic while it
+// opens the file. A refused file must be neither mapped nor locked.
+func TestOpen_DamagedPages_RefusesAndUnmapsFile(t *testing.T) {
 	const page = 4096
 	whole := filepath.Join(t.TempDir(), "whole.db")
 	copyFile(t, rich(t, 170), whole)

@@ -16,10 +16,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkPublishBesideUses measures Publish at 1,000 events/s, alone and while the last uses of
+// BenchmarkPublishDuringUses measures Publish at 1,000 events/s, alone and while the last uses of
 // 65,536 keys are written. Five turns of each alternate; the results are medians of the turns'
 // percentiles. Lateness counts from the time at which an event should have been published.
-func BenchmarkPublishBesideUses(b *testing.B) {
+func BenchmarkPublishDuringUses(b *testing.B) {
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "uses.db"))
 	if err != nil {
 		b.Fatal(err)

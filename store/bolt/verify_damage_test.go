@@ -67,9 +67,8 @@ func rich(t *testing.T, events int) string {
 	return name + ".db"
 }
 
-// TestVerifyNamesDamage changes one row at a time in a file with rows of all kinds. Verify must
-// name each.
-func TestVerifyNamesDamage(t *testing.T) {
+// The test changes one row at a time in a file with rows of all kinds. Verify must name each.
+func TestVerify_DamagedRow_IsNamed(t *testing.T) {
 	t.Parallel()
 	small, large := rich(t, 6), rich(t, 170)
 	verify(t, small)
@@ -248,8 +247,8 @@ func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte)
 	}))
 }
 
-// TestVerifyNamesDamagedPages overwrites parts of pages. Verify must name them.
-func TestVerifyNamesDamagedPages(t *testing.T) {
+// The test overwrites parts of pages. Verify must name them.
+func TestVerify_DamagedPage_IsNamed(t *testing.T) {
 	data, err := os.ReadFile(filled(t))
 	must(t, err)
 	const page = 4096
@@ -336,9 +335,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// TestVerify_DamagedLengthOfAPage_TakesLittleMemory verifies a file of 1 GiB whose list of free
-// pages claims a length of 800 MB.
-func TestVerify_DamagedLengthOfAPage_TakesLittleMemory(t *testing.T) {
+// The test verifies a file of 1 GiB whose list of free pages claims a length of 800 MB.
+func TestVerify_DamagedPageLength_UsesLittleMemory(t *testing.T) {
 	const page, pages = 4096, 1 << 18
 	data, err := os.ReadFile(filled(t))
 	must(t, err)

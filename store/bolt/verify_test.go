@@ -27,8 +27,8 @@ func verify(t *testing.T, path string) {
 	}
 }
 
-// TestVerify_AnotherSchema_IsNotCounted checks that a report does not claim that the file is empty
-// if the file has an unknown schema or damaged pages.
+// A report does not claim that the file is empty if the file has an unknown schema or damaged
+// pages.
 func TestVerify_AnotherSchema_IsNotCounted(t *testing.T) {
 	path := filled(t)
 	report, err := boltops.Verify(path, nil)

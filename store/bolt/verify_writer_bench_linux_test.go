@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// BenchmarkVerifyBesideWriter measures how much a writer that creates 1,000 keys a second slows
+// BenchmarkVerifyWithWriter measures how much a writer that creates 1,000 keys a second slows
 // down two goroutines that verify hot keys, or keys by Zipf's law. Turns of 100 ms with and
 // without the writer alternate.
 //
@@ -28,7 +28,7 @@ import (
 // of both processors' time, and its commits per second. Figures that end in "-µs" are the
 // processor time of one verification, without the writer and with it, less the time that the
 // writer takes alone.
-func BenchmarkVerifyBesideWriter(b *testing.B) {
+func BenchmarkVerifyWithWriter(b *testing.B) {
 	count := 1_000_000
 	if testing.Short() {
 		count = 10_000

@@ -153,9 +153,8 @@ func urls(list []*indexedWebhook) (urls []string) {
 	return urls
 }
 
-// TestWebhooksInDoubtAreReadFromTheFile checks that a webhook changed by a commit with unknown
-// outcome is read from the file, as its readers see it.
-func TestWebhooksInDoubtAreReadFromTheFile(t *testing.T) {
+// A webhook changed by a commit with unknown outcome is read from the file, as its readers see it.
+func TestWebhookCache_CommitInDoubt_ReadsFile(t *testing.T) {
 	var disk boltfault.Disk
 	s := openTemp(t, disk.Option)
 	webhook := testWebhook(1)
@@ -182,9 +181,9 @@ func TestWebhooksInDoubtAreReadFromTheFile(t *testing.T) {
 	}
 }
 
-// TestClaimBesideAChange checks that a claim that has read a webhook before a change does not add
-// the old version to the cache after the change.
-func TestClaimBesideAChange(t *testing.T) {
+// A claim that has read a webhook before a change does not add the old version to the cache after
+// the change.
+func TestClaim_ConcurrentChange_DoesNotCacheOldWebhook(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
 	if err := s.CreateWebhook(t.Context(), webhook, driver.CreateOptions{}); err != nil {

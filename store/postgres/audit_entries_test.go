@@ -25,7 +25,7 @@ func entryNo(kind audit.TargetKind, id string, n int) audit.Entry {
 // Two nodes make changes while their connections are cut at random times. Each stored change has
 // its audit entry, each audit entry has its change, and the audit entries of a target are in the
 // order of its changes.
-func TestAuditEntriesOfCutConnections(t *testing.T) {
+func TestAuditEntries_ConnectionsCut_MatchChanges(t *testing.T) {
 	t.Parallel()
 	own, _ := migrated(t, "fsync=off") // a separate server
 	dsn := own.Config().ConnString()
@@ -95,7 +95,7 @@ func TestAuditEntriesOfCutConnections(t *testing.T) {
 
 // A node that dies without releasing the lease blocks other nodes only until the lease expires. The
 // next holder then reports the entries that the dead node has not taken.
-func TestLeaseOfANodeThatDied(t *testing.T) {
+func TestAuditLease_NodeDied_Expires(t *testing.T) {
 	option := inSchema(t)
 	dead, next := open(t, option), open(t, option)
 	lease := func(s *postgres.Store, holder string, ttl time.Duration) bool {
@@ -134,7 +134,7 @@ func TestLeaseOfANodeThatDied(t *testing.T) {
 
 // Four indexes of audit entries begin with the account. A plan made while there are no entries must
 // not search all entries of the account for each entry.
-func TestRemoveAuditEntries_PlannedWhileThereAreNone_ReadsEachOnce(t *testing.T) {
+func TestRemoveAuditEntries_PlannedWhileEmpty_ReadsEachOnce(t *testing.T) {
 	t.Parallel()
 	const many, old = 4000, 1000
 	for name, test := range map[string]struct {

@@ -79,7 +79,7 @@ func publishOne(t *testing.T, s *postgres.Store, id string) {
 
 // A delivery is redelivered after its settlement is stored but before the node gets the answer. If
 // the node reads the change in between, it must still deliver again.
-func TestRedeliverBesideSettling(t *testing.T) {
+func TestRedeliver_DuringSettle_IsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	m := &meanwhile{statement: "retried as ("}
 	s := m.opened(t)
@@ -109,7 +109,7 @@ func TestRedeliverBesideSettling(t *testing.T) {
 
 // A webhook that has just been turned on stays on, although a node read its earlier state, off,
 // before.
-func TestWebhookReadLate(t *testing.T) {
+func TestWebhook_OldStateReadLate_StaysEnabled(t *testing.T) {
 	m := &meanwhile{statement: "as k (no)"}
 	s := m.opened(t, postgres.PollEvery(time.Hour), postgres.PollOnly()) // only Load reads the webhook
 	task := onlyTask(t, s)
@@ -134,8 +134,8 @@ func TestWebhookReadLate(t *testing.T) {
 	}
 }
 
-// TestClaim_TurnedOffElsewhere_BeginsNoAttempt turns a webhook off on another node while this node
-// constantly reads changes, and then claims on this node.
+// The test turns a webhook off on another node while this node constantly reads changes, and then
+// claims on this node.
 func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 	option := inSchema(t)
 	s, other := open(t, option, postgres.PollEvery(time.Millisecond), postgres.PollOnly()), open(t, option)
@@ -162,7 +162,7 @@ func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 
 // After one of its processes was killed, a server continues counting transactions from its last
 // stored number. Nodes must not mistake new transactions for earlier ones with the same number.
-func TestCrashOfAServerProcess(t *testing.T) {
+func TestServerProcessKilled_TransactionNumbersRepeat_NoneIsMistaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server")
 	}
@@ -205,7 +205,7 @@ func TestCrashOfAServerProcess(t *testing.T) {
 
 // If a claim is interrupted after it has read that a webhook is off, later claims must still skip
 // the webhook. Otherwise they would find its delivery and leave it, forever.
-func TestClaimCutShort(t *testing.T) {
+func TestClaim_Interrupted_StillSkipsDisabledWebhook(t *testing.T) {
 	m := &meanwhile{statement: "as k (no)"}
 	s := m.opened(t, postgres.PollEvery(time.Hour))
 	onlyTask(t, s)

@@ -57,7 +57,7 @@ func wantChanges(t *testing.T, schema string, want ...string) {
 
 // Each change of pending deliveries or of a webhook is recorded once for the owners, in the
 // transaction that makes the change.
-func TestChangesAreNoted(t *testing.T) {
+func TestChangesAreRecorded(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	must := func(err error) {
@@ -146,7 +146,7 @@ func TestChangesAreNoted(t *testing.T) {
 
 // A node that loads a shard delivers redelivered events first, and recovered events after the
 // others.
-func TestRedeliveredIsDueFirst(t *testing.T) {
+func TestLoad_RedeliveredAndRecovered_ComeFirstAndLast(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
@@ -220,7 +220,7 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 
 // The owner of a shard claims deliveries that another node redelivers, and does not claim
 // deliveries that another node has purged.
-func TestOwnerHearsOfAnotherNode(t *testing.T) {
+func TestOwner_AnotherNodeRedeliversOrPurges_Follows(t *testing.T) {
 	option := inSchema(t)
 	owner, other := open(t, option, postgres.PollEvery(time.Millisecond)), open(t, option) // each claim of the owner looks
 	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {

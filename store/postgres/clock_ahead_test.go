@@ -112,7 +112,7 @@ func deliverable(t *testing.T, node *postgres.Store) (n int) {
 	return n
 }
 
-func TestPurge_ClockAMonthAheadForAMinute_KeepsWhatIsPending(t *testing.T) {
+func TestPurge_ClockAMonthAheadForAMinute_KeepsPending(t *testing.T) {
 	for name, purge := range map[string]func(t *testing.T, s *aheadStore){
 		"one node": func(t *testing.T, s *aheadStore) {
 			maintain(t, s.Store)
@@ -176,7 +176,7 @@ func TestPurge_ClockAMonthAheadForAMinute_KeepsWhatIsPending(t *testing.T) {
 }
 
 // A clock that stays ahead is accepted once the nodes have together observed it for a day.
-func TestPurge_ClockAMonthAheadForADay_IsBelieved(t *testing.T) {
+func TestPurge_ClockAMonthAheadForADay_IsAccepted(t *testing.T) {
 	s := newAheadStore(t)
 	other := s.node()
 	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))
@@ -215,7 +215,7 @@ func TestDoubt_ClockAMonthAhead_IsAMonth(t *testing.T) {
 	}
 }
 
-func TestCreate_ClockAMonthAhead_KnowsTheIdempotencyKeys(t *testing.T) {
+func TestCreate_ClockAMonthAhead_RemembersIdempotencyKeys(t *testing.T) {
 	s := newAheadStore(t)
 	create := func(id string) error {
 		hash := driver.Hash{}
@@ -239,7 +239,7 @@ func TestCreate_ClockAMonthAhead_KnowsTheIdempotencyKeys(t *testing.T) {
 	s.must(pool(t).QueryRow(t.Context(), `select 1 from `+quoted(s.schema)+`.requests having count(*) = 2 and max(at) < now() + interval '61 minutes'`).Scan(new(int)))
 }
 
-func TestLeaseAuditEntries_ClockAheadForAMinute_IsFreeInTime(t *testing.T) {
+func TestLeaseAuditEntries_ClockAheadForAMinute_ExpiresOnTime(t *testing.T) {
 	s := newAheadStore(t)
 	lease := func(holder string, want bool) {
 		t.Helper()
@@ -263,7 +263,7 @@ func TestLeaseAuditEntries_ClockAheadForAMinute_IsFreeInTime(t *testing.T) {
 
 // Deliveries that are published, retried or made due while the clock is ahead are due on time, even
 // on a node that loads them later.
-func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
+func TestClaim_MadeDueWhileClockAhead_IsDueOnTime(t *testing.T) {
 	for name, looks := range map[string]bool{"a node looked": true, "no node looked": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newAheadStore(t)
@@ -316,7 +316,7 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 // When a clock that was ahead is corrected, the confirmed clock stands still until a node observes
 // the correction, and retries are late by this time. A delivering node observes the clock every 10
 // s.
-func TestDeliver_ClockSetRight_RetriesAreDueSoon(t *testing.T) {
+func TestDeliver_ClockCorrected_RetriesAreDueSoon(t *testing.T) {
 	t.Parallel()
 	s := newAheadStore(t)
 	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))

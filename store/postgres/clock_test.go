@@ -34,7 +34,7 @@ func otherClock(t *testing.T) (p *pgxpool.Pool, ahead func(time.Duration)) {
 
 // A node whose clock differs from the database's by more than an hour does not deliver, and its
 // error contains the difference.
-func TestClockRefused(t *testing.T) {
+func TestClock_DiffersByMoreThanAnHour_IsRefused(t *testing.T) {
 	option := inSchema(t)
 	p, ahead := otherClock(t)
 	s, err := postgres.New(t.Context(), p, option)

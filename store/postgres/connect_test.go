@@ -46,7 +46,7 @@ func TestApplicationName(t *testing.T) {
 
 // Listening uses one of the pool's connections. With a pool of one connection the node does not
 // listen.
-func TestListenerCounts(t *testing.T) {
+func TestListener_SingleConnectionPool_DoesNotListen(t *testing.T) {
 	for most := int32(1); most <= 3; most++ {
 		name := fmt.Sprintf("counted %d", most)
 		s := openAt(t, newRelay(t), fmt.Sprintf("pool_max_conns=%d application_name='%s'", most, name), inSchema(t))
@@ -84,7 +84,7 @@ func TestListenerCounts(t *testing.T) {
 }
 
 // If the listening connection goes silent, the node listens on another.
-func TestListenerGoesSilent(t *testing.T) {
+func TestListener_ConnectionGoesSilent_IsReplaced(t *testing.T) {
 	r, option := newRelay(t), inSchema(t)
 	s := openAt(t, r, "", option)
 	s.AskEvery(50 * time.Millisecond)
@@ -109,7 +109,7 @@ func TestListenerGoesSilent(t *testing.T) {
 
 // If the server does not answer, calls without a deadline return within about ten seconds, with an
 // error that does not claim that nothing happened.
-func TestSilence(t *testing.T) {
+func TestSilentServer_CallsReturnInTenSeconds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes ten seconds")
@@ -169,7 +169,7 @@ func TestSilence(t *testing.T) {
 
 // A node continues to deliver after all its connections went silent, 20 of them inside
 // transactions.
-func TestDeliveriesAfterSilence(t *testing.T) {
+func TestDeliver_ConnectionsGoSilent_Continues(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes twenty seconds")

@@ -49,12 +49,12 @@ func runCopier(file string) {
 	fmt.Println("done")
 }
 
-var copyKills = flag.Int("kills", 10, "how often TestCopyKilled kills the process that copies")
+var copyKills = flag.Int("kills", 10, "how often TestCopy_Killed_CopiesEachRecordOnce kills the process that copies")
 
 // A process that copies a file to a database is killed repeatedly, at any step. The next process
 // continues from the last known position or starts from the beginning. In the end each record was
 // copied once, including the previous values of keys and their expiry.
-func TestCopyKilled(t *testing.T) {
+func TestCopy_Killed_CopiesEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts many processes")

@@ -25,14 +25,14 @@ import (
 )
 
 var (
-	twinSeed = flag.Uint64("seed", 0, "the seed of TestCopyTwins; 0: any")
-	twinOps  = flag.Int("operations", 150, "in TestCopyTwins")
+	twinSeed = flag.Uint64("seed", 0, "the seed of TestCopy_RandomOperations_StoresStayEqual; 0: any")
+	twinOps  = flag.Int("operations", 150, "in TestCopy_RandomOperations_StoresStayEqual")
 )
 
 // Two stores run the same operations. One of them is copied to PostgreSQL at a random operation and
 // back to memory at another, repeatedly, and the copy replaces it. Both stores return the same
 // results and have the same contents in the end.
-func TestCopyTwins(t *testing.T) {
+func TestCopy_RandomOperations_StoresStayEqual(t *testing.T) {
 	t.Parallel()
 	seed := *twinSeed
 	if seed == 0 {

@@ -11,7 +11,7 @@ import (
 
 // Other calls may change or remove rows that a step of an erasure is about to delete, for example
 // take or purge an audit entry. The erasure must still leave nothing of the account.
-func TestEraseWaitsForOthers(t *testing.T) {
+func TestErase_ConcurrentCalls_LeavesNothing(t *testing.T) {
 	for name, other := range map[string]string{
 		"taking":  `update SCHEMA.audit set pending = false where number = (select min(number) from SCHEMA.audit)`,
 		"purging": `delete from SCHEMA.audit where number = (select min(number) from SCHEMA.audit)`,

@@ -21,7 +21,7 @@ import (
 // The receipt of Erase has the same counts as ExportAccount. After the erasure the account's export
 // has only the audit entry of the erasure; after a second erasure it has only its first and last
 // line.
-func TestExportAccountBesideErase(t *testing.T) {
+func TestExportAccount_ThenErase_CountsMatch(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: open(t, inSchema(t))})
 	must := func(err error) {
 		t.Helper()

@@ -17,9 +17,9 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// TestErase_PublicationOpen_ReceiptComesAfterItsEnd checks that an erasure ends only after all
-// transactions that published before it have ended, and removes the events that they stored. This
-// includes an erasure that is interrupted and continued on another node.
+// An erasure ends only after all transactions that published before it have ended, and removes the
+// events that they stored. This includes an erasure that is interrupted and continued on another
+// node.
 func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -127,8 +127,7 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 	}
 }
 
-// TestErase_NothingOpen_WaitsForNothing checks that without open publications an erasure takes no
-// extra steps.
+// Without open publications an erasure takes no extra steps.
 func TestErase_NothingOpen_WaitsForNothing(t *testing.T) {
 	s := open(t, inSchema(t))
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {

@@ -49,9 +49,9 @@ func enqueueOne(t *testing.T, s *postgres.Store, id string) {
 	}
 }
 
-// TestFollowBesideOpenTransactions commits transactions of the host after later events have been
-// stored. Clients that follow the list must get each event once, all in the same order.
-func TestFollowBesideOpenTransactions(t *testing.T) {
+// The test commits transactions of the host after later events have been stored. Clients that
+// follow the list must get each event once, all in the same order.
+func TestFollow_OpenTransactions_GetsEachEventOnce(t *testing.T) {
 	s := open(t, inSchema(t))
 	const hosts, each = 6, 25
 	var group sync.WaitGroup
@@ -110,9 +110,9 @@ func TestFollowBesideOpenTransactions(t *testing.T) {
 	}
 }
 
-// TestFollowWhileOneStaysOpen keeps a transaction open. A page must end before its event and report
-// that more events follow.
-func TestFollowWhileOneStaysOpen(t *testing.T) {
+// The test keeps a transaction open. A page must end before its event and report that more events
+// follow.
+func TestFollow_TransactionStaysOpen_EndsBeforeItsEvent(t *testing.T) {
 	s := open(t, inSchema(t))
 	enqueueOne(t, s, "before")
 	tx, err := pool(t).Begin(t.Context())
@@ -137,9 +137,9 @@ func TestFollowWhileOneStaysOpen(t *testing.T) {
 	wantPage(t, s, &query, false)
 }
 
-// TestFollowBesideAnotherRole publishes in an open transaction of a role whose sessions the Store's
-// role may not see. To be safe, the list must stay empty until the transaction ends.
-func TestFollowBesideAnotherRole(t *testing.T) {
+// The test publishes in an open transaction of a role whose sessions the Store's role may not see.
+// To be safe, the list must stay empty until the transaction ends.
+func TestFollow_TransactionOfHiddenRole_WaitsForIt(t *testing.T) {
 	p, role := newRole(t, `create schema storageapi authorization {}`)
 	if err := postgres.Migrate(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -172,9 +172,8 @@ func TestFollowBesideAnotherRole(t *testing.T) {
 	wantPage(t, s, &query, false, "before", "late")
 }
 
-// TestFollowWithTheClockSetBack publishes and follows while the database's clock is an hour behind
-// the latest event.
-func TestFollowWithTheClockSetBack(t *testing.T) {
+// The test publishes and follows while the database's clock is an hour behind the latest event.
+func TestFollow_ClockBehindLatestEvent_MissesNothing(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	query := driver.EventQuery{OldestFirst: true, From: time.Now().Add(-time.Minute), Limit: 9}
@@ -195,9 +194,9 @@ func TestFollowWithTheClockSetBack(t *testing.T) {
 	wantPage(t, s, &query, false, "fourth")
 }
 
-// TestFollowWhileTheClockIsSetBack sets the database's clock back, after a page was read, to a time
-// before all events. An event published then gets a number lower than the position of that page.
-func TestFollowWhileTheClockIsSetBack(t *testing.T) {
+// The test sets the database's clock back, after a page was read, to a time before all events. An
+// event published then gets a number lower than the position of that page.
+func TestFollow_ClockSetBackBetweenPages_MissesNothing(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	query := driver.EventQuery{OldestFirst: true, Limit: 9}
@@ -224,10 +223,9 @@ func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	wantPage(t, s, &query, false)
 }
 
-// TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing publishes in a transaction that
-// stays open while the clock is set back, so that the event's number is lower than the start of the
-// transaction.
-func TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing(t *testing.T) {
+// The test publishes in a transaction that stays open while the clock is set back, so that the
+// event's number is lower than the start of the transaction.
+func TestFollow_ClockSetBackDuringTransaction_MissesNothing(t *testing.T) {
 	s := newAheadStore(t)
 	query := driver.EventQuery{OldestFirst: true, Limit: 9}
 	s.publish("first", 1)
@@ -249,9 +247,9 @@ func TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing(t *testing.T) 
 	}
 }
 
-// TestFollowBesideUntrackedActivity publishes in an open transaction whose start time the server
-// does not report. To be safe, the list must stay empty until the transaction ends.
-func TestFollowBesideUntrackedActivity(t *testing.T) {
+// The test publishes in an open transaction whose start time the server does not report. To be
+// safe, the list must stay empty until the transaction ends.
+func TestFollow_UntrackedTransaction_WaitsForIt(t *testing.T) {
 	s := open(t, inSchema(t))
 	tx, err := pool(t).Begin(t.Context())
 	if err != nil {
@@ -273,9 +271,8 @@ func TestFollowBesideUntrackedActivity(t *testing.T) {
 	wantPage(t, s, &query, false, "late", "after")
 }
 
-// TestFollowAfterAMove uses the cursor of one store in another store. The list must start from the
-// beginning.
-func TestFollowAfterAMove(t *testing.T) {
+// The test uses the cursor of one store in another store. The list must start from the beginning.
+func TestFollow_CursorOfAnotherStore_StartsOver(t *testing.T) {
 	source, target := open(t, inSchema(t)), open(t, inSchema(t))
 	for _, s := range []*postgres.Store{target, source} {
 		enqueueOne(t, s, "event")

@@ -110,7 +110,7 @@ func (c *cutConn) Write(b []byte) (int, error) {
 
 // Close releases the node's shards even if it loses a connection meanwhile: another node can claim
 // the pending deliveries at once.
-func TestCloseOverALostConnection(t *testing.T) {
+func TestClose_ConnectionLost_ReleasesShards(t *testing.T) {
 	option, cut := inSchema(t), new(atomic.Bool)
 	s := openThrough(t, option, func(conn net.Conn) net.Conn { return &cutConn{conn, cut} })
 	endpoints(t, s, 1)
@@ -127,9 +127,8 @@ func TestCloseOverALostConnection(t *testing.T) {
 	}
 }
 
-// TestCloseKeepsNobodyWaiting checks that while Close waits for a step, other calls at once return
-// ErrClosed.
-func TestCloseKeepsNobodyWaiting(t *testing.T) {
+// While Close waits for a step, other calls at once return ErrClosed.
+func TestClose_WaitsForStep_OtherCallsReturnErrClosed(t *testing.T) {
 	s := open(t, inSchema(t))
 	key := driver.Key{ID: "key", Account: "acct", Hash: driver.Hash{Sum: [32]byte{1}}}
 	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {

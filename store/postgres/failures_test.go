@@ -66,7 +66,7 @@ func in(t testing.TB, schema, sql string) {
 
 // Listing failed deliveries uses the index of failed deliveries, regardless of how many have not
 // failed.
-func TestFailuresByIndex(t *testing.T) {
+func TestListFailed_UsesIndex(t *testing.T) {
 	t.Parallel()
 	const many, every = 200_000, 20_000
 	name, option := migratedSchema(t)

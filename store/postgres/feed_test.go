@@ -20,7 +20,7 @@ import (
 // Each event is delivered once, no matter how late its transaction commits. Transactions that stay
 // open while thousands of other events are published delay none of these, and their own events are
 // not missed.
-func TestLookBesideOpenTransactions(t *testing.T) {
+func TestFeed_OpenTransactions_EachEventIsDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	const others, transactionsOfHost, hooks = 2000, 30, 10
 	option := inSchema(t)

@@ -16,7 +16,7 @@ import (
 
 // The shards of a suspended process move to the other node within 10 s. After the process resumes,
 // it must not claim before it has a new term.
-func TestNodeIsFrozen(t *testing.T) {
+func TestNode_Suspended_LosesItsShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")

@@ -22,7 +22,7 @@ import (
 var (
 	benchTurn  = flag.Duration("turn", 10*time.Second, "how long each turn of BenchmarkNodes, BenchmarkIdle and BenchmarkArrival takes")
 	benchNodes = flag.Int("nodes", 16, "nodes that BenchmarkNodes and BenchmarkIdle compare with one")
-	benchUnder = flag.Int("underway", 100_000, "deliveries under way in BenchmarkUnderWay")
+	benchUnder = flag.Int("underway", 100_000, "deliveries under way in BenchmarkInFlight")
 )
 
 // A fleet is a set of nodes with separate connections that claim and settle, without HTTP, as the
@@ -344,9 +344,9 @@ func BenchmarkArrival(b *testing.B) {
 	}
 }
 
-// BenchmarkUnderWay measures claiming and settling while various numbers of other deliveries are in
+// BenchmarkInFlight measures claiming and settling while various numbers of other deliveries are in
 // flight.
-func BenchmarkUnderWay(b *testing.B) {
+func BenchmarkInFlight(b *testing.B) {
 	p, _ := durable(b)
 	s := openOn(b, p)
 	endpoints(b, s, *benchEndpoints)

@@ -16,7 +16,7 @@ import (
 
 // Any number of callers publish an event id that an uncommitted transaction of the host has
 // published. They wait for the transaction, and other callers do not wait.
-func TestPublishHeld(t *testing.T) {
+func TestPublish_IDInUncommittedTransaction_OnlyItsCallersWait(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		t.Run(fmt.Sprintf("together=%v", together), func(t *testing.T) { publishHeld(t, together) })
 	}

@@ -157,7 +157,7 @@ func (s *idTest) refused(err error) {
 }
 
 // An ID in any part after the mark is known, no matter which part a publication adds to.
-func TestPublish_IDFromAnEarlierPart_StoredOnce(t *testing.T) {
+func TestPublish_IDFromEarlierPartition_IsStoredOnce(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
 			s := newIDTest(t)
@@ -220,7 +220,7 @@ func TestPublish_IDCommittedAfterTheSnapshot_Conflicts(t *testing.T) {
 }
 
 // Parts of event_ids begin and are dropped while a transaction is open or prepared.
-func TestPurge_PreparedTransaction_IDsGoOn(t *testing.T) {
+func TestPurge_PreparedTransaction_PartitionsContinue(t *testing.T) {
 	s := newIDTest(t)
 	open := s.begin(pgx.ReadCommitted)
 	s.must(open, "open")
@@ -301,7 +301,7 @@ func TestPublishTx_Serializable_DoesNotConflict(t *testing.T) {
 
 // IDs before the mark are unknown, no matter which part they are in, and can be published again.
 // IDs after the mark cannot. The parts before the mark are dropped.
-func TestPastIDs(t *testing.T) {
+func TestPublish_IDBeforeMark_IsNew(t *testing.T) {
 	s := newIDTest(t)
 	s.publish("a")
 	s.mark()

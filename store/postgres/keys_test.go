@@ -48,7 +48,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 // After a key is deleted on one node, the next request on another node rejects it.
-func TestDeletedOnAnotherNode(t *testing.T) {
+func TestDeleteKey_OnAnotherNode_NextRequestIsRefused(t *testing.T) {
 	option := inSchema(t)
 	a, b := open(t, option), open(t, option)
 	service, err := apikeys.New(a, apikeys.Config{})

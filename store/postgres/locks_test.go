@@ -73,7 +73,7 @@ func failing(tasks []storetest.Task) (list []storetest.Settlement) {
 
 // Deleting a webhook and settling its deliveries lock rows in the same order. A settlement that is
 // waiting when the webhook is deleted returns no error; later settlements are stale.
-func TestDeletingBesideSettling(t *testing.T) {
+func TestDeleteWebhook_DuringSettle_DoesNotDeadlock(t *testing.T) {
 	name := strings.ReplaceAll(t.Name(), "/", " ")
 	s, failed := traced(t, name, inSchema(t))
 	endpoints(t, s, 1)
@@ -114,7 +114,7 @@ func TestDeletingBesideSettling(t *testing.T) {
 }
 
 // Settling, and reading webhooks for an alert, lock the webhooks in the same order.
-func TestAlertBesideSettling(t *testing.T) {
+func TestUpdateAlert_DuringSettle_DoesNotDeadlock(t *testing.T) {
 	name := t.Name()
 	schema, option := migratedSchema(t)
 	s, failed := traced(t, name, option)

@@ -37,7 +37,7 @@ func migratedSchema(t *testing.T) (string, postgres.Option) {
 	return name, option
 }
 
-func TestMigrateAtOnce(t *testing.T) {
+func TestMigrate_Concurrent_Succeeds(t *testing.T) {
 	t.Parallel()
 	t.Run("with advisory locks", func(t *testing.T) { migrateAtOnce(t, pool(t)) })
 	t.Run("with advisory locks that lock nothing", func(t *testing.T) {
@@ -87,7 +87,7 @@ func poolWith(t *testing.T, function string) *pgxpool.Pool {
 	return p
 }
 
-func TestSchemaRefused(t *testing.T) {
+func TestNew_MissingOrNewerSchema_ReturnsError(t *testing.T) {
 	p := pool(t)
 	name := newSchema(t)
 	option := postgres.InSchema(name)
@@ -118,7 +118,7 @@ func TestSQL(t *testing.T) {
 	open(t, option)
 }
 
-func TestOptionsRefused(t *testing.T) {
+func TestNew_InvalidOption_ReturnsError(t *testing.T) {
 	for _, option := range []postgres.Option{postgres.InSchema(""), postgres.InSchema(fmt.Sprintf("%049d", 0)), postgres.PollEvery(0)} {
 		if err := postgres.Migrate(t.Context(), pool(t), option); err == nil {
 			t.Error("Migrate = nil, want an error")
@@ -131,7 +131,7 @@ func TestOptionsRefused(t *testing.T) {
 
 // A statement that waited for a lock must see the changes made meanwhile, or it would claim
 // deliveries twice. So other isolation levels are rejected.
-func TestIsolationRefused(t *testing.T) {
+func TestNew_OtherIsolationLevel_ReturnsError(t *testing.T) {
 	option := inSchema(t)
 	for isolation, ok := range map[string]bool{"read committed": true, "repeatable read": false, "serializable": false} {
 		config := pool(t).Config()

@@ -54,7 +54,7 @@ func settleAs(t *testing.T, s store.Store, task storetest.Task, outcome driver.E
 }
 
 // A plan made while the queue is empty must not read the whole queue once it is full.
-func TestPlansOfAnEmptyQueue(t *testing.T) {
+func TestPlans_MadeWhileQueueEmpty_DoNotScanIt(t *testing.T) {
 	t.Parallel()
 	name, option := migratedSchema(t)
 	p, err := pgxpool.NewWithConfig(t.Context(), pool(t).Config())
@@ -117,7 +117,7 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 
 // Concurrent settlements of failures of the same webhooks do not deadlock, regardless of their
 // order. PostgreSQL would take a second to detect each deadlock.
-func TestSettlingInAnyOrder(t *testing.T) {
+func TestSettle_AnyOrder_DoesNotDeadlock(t *testing.T) {
 	const hooks, settlers, rounds = 20, 3, 15
 	option := inSchema(t)
 	s := open(t, option)

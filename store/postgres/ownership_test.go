@@ -283,7 +283,7 @@ func (a *shardNodes) awaitBalance(t *testing.T, nodes ...*shardNode) time.Durati
 }
 
 // Soon after a node joins or leaves, all nodes have equal shares, and then no shard moves.
-func TestNodesBalance(t *testing.T) {
+func TestNodes_JoinAndLeave_BalanceShards(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	var nodes []*shardNode
@@ -331,7 +331,7 @@ func TestNodesBalance(t *testing.T) {
 }
 
 // Nodes that only poll find shards released by others at their next heartbeat.
-func TestPollingNodesBalance(t *testing.T) {
+func TestNodes_PollOnly_BalanceShards(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t, postgres.PollOnly())
 	one, two := a.pair(t)
@@ -342,7 +342,7 @@ func TestPollingNodesBalance(t *testing.T) {
 }
 
 // Nodes that start at the same time agree on their shares, and no two ever serve the same shard.
-func TestNodesJoinAtOnce(t *testing.T) {
+func TestNodes_JoinConcurrently_ServeEachShardOnce(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	var nodes []*shardNode
@@ -358,7 +358,7 @@ func TestNodesJoinAtOnce(t *testing.T) {
 
 // The shards of a killed node move to the others within 10 s, but not while the node may still be
 // alive.
-func TestNodeIsKilled(t *testing.T) {
+func TestNode_Killed_ShardsMoveWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -377,7 +377,7 @@ func TestNodeIsKilled(t *testing.T) {
 }
 
 // A dead node is detected even if the server's clock was set back.
-func TestNodeIsKilledInTheFuture(t *testing.T) {
+func TestNode_KilledBeforeClockSetBack_IsDetected(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	killed, other := a.pair(t)
@@ -390,7 +390,7 @@ func TestNodeIsKilledInTheFuture(t *testing.T) {
 }
 
 // Live nodes are not considered dead if the server's clock is set ahead.
-func TestClockOfTheServerJumps(t *testing.T) {
+func TestClock_ServerJumpsAhead_NodesStayAlive(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	one, other := a.pair(t)
@@ -411,7 +411,7 @@ func TestClockOfTheServerJumps(t *testing.T) {
 }
 
 // A node that was removed as dead unloads all its shards, and joins again with a new term.
-func TestNodeWasRemoved(t *testing.T) {
+func TestNode_Removed_UnloadsAndRejoins(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	one, other := a.pair(t)
@@ -435,7 +435,7 @@ func TestNodeWasRemoved(t *testing.T) {
 
 // A node stays alive while it loads shards for longer than testLasts. A claim whose context ends
 // earlier returns.
-func TestLoadingForLong(t *testing.T) {
+func TestLoad_TakesLong_NodeStaysAlive(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	n := a.node(t)
@@ -467,7 +467,7 @@ func TestLoadingForLong(t *testing.T) {
 }
 
 // A node releases shards that it cannot load.
-func TestLoadingFails(t *testing.T) {
+func TestLoad_Fails_ShardIsReleased(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	n, other := a.node(t), a.node(t)
@@ -498,7 +498,7 @@ func TestLoadingFails(t *testing.T) {
 	eventually(t, "claims learn that it is over", func() bool { return n.Join(t.Context()) == nil })
 }
 
-// TestJoin_TrimIsBlocked_DoesNotWait keeps the change feed locked until the node has joined.
+// The test keeps the change feed locked until the node has joined.
 func TestJoin_TrimIsBlocked_DoesNotWait(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -520,7 +520,7 @@ func TestJoin_TrimIsBlocked_DoesNotWait(t *testing.T) {
 
 // A node first releases shards without attempts in flight. It releases the others once their
 // attempts have ended, or after 2 s.
-func TestLeavingShards(t *testing.T) {
+func TestRebalance_AttemptsInFlight_ReleasesIdleShardsFirst(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	one, two, three := a.listening(t), a.listening(t), a.listening(t)
@@ -547,7 +547,7 @@ func TestLeavingShards(t *testing.T) {
 }
 
 // A node that does not deliver knows the owners soon after the first call of OwnerOf.
-func TestOwners(t *testing.T) {
+func TestOwnerOf_NodeDoesNotDeliver_KnowsOwners(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	n, asks := a.node(t), a.node(t)
@@ -559,7 +559,7 @@ func TestOwners(t *testing.T) {
 
 // A node can release shards although a continuous series of settlements locks its row. Settlements
 // whose connection was lost, but which still run on the server, delay the release.
-func TestLeavingBesideSettlements(t *testing.T) {
+func TestRebalance_ContinuousSettlements_ReleasesShards(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	one, two := a.listening(t), a.listening(t)
@@ -612,7 +612,7 @@ func TestLeavingBesideSettlements(t *testing.T) {
 
 // A node that cannot reach the database stops claiming before other nodes may take its shards, and
 // joins again once it is reconnected.
-func TestNodeIsCutOff(t *testing.T) {
+func TestNode_CutOff_StopsClaimingAndRejoins(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	s, w := wired(t, "cut off owner", a.options...)
@@ -643,7 +643,7 @@ func TestNodeIsCutOff(t *testing.T) {
 }
 
 // A node that cannot reach the database closes within a short time.
-func TestClosingANodeThatIsCutOff(t *testing.T) {
+func TestClose_NodeCutOff_ReturnsSoon(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	s, w := wired(t, "cut off, closes", a.options...)
@@ -658,7 +658,7 @@ func TestClosingANodeThatIsCutOff(t *testing.T) {
 }
 
 // A node whose pool has a single connection can own shards.
-func TestOwningWithOneConnection(t *testing.T) {
+func TestOwnership_SingleConnection_Works(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	config := pool(t).Config()
@@ -682,7 +682,7 @@ func TestOwningWithOneConnection(t *testing.T) {
 
 // A restarted server may have lost its last commits. So after a restart all nodes load their shards
 // again, in new terms.
-func TestOwningBesideARestart(t *testing.T) {
+func TestOwnership_ServerRestarts_NodesReload(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a server")
@@ -733,7 +733,7 @@ func runOwner(dsn string) {
 
 // No matter which answer of the server is lost, a node eventually serves the shards that it owns
 // according to the table.
-func TestLostAnswersOfOwning(t *testing.T) {
+func TestOwnership_AnyAnswerLost_ShardsAreServed(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -762,7 +762,7 @@ func TestLostAnswersOfOwning(t *testing.T) {
 
 // Nodes join, leave, die and are removed at random. No two nodes ever serve the same shard, and in
 // the end each node has its share.
-func TestOwningAtRandom(t *testing.T) {
+func TestOwnership_RandomEvents_NoShardIsServedTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -796,7 +796,7 @@ func TestOwningAtRandom(t *testing.T) {
 
 // While nodes join and leave gracefully, each delivery is claimed once and settled once, and none
 // is lost, because nodes wait for attempts in flight.
-func TestDeliveriesWhileShardsMove(t *testing.T) {
+func TestDeliver_ShardsMove_SettlesEachOnce(t *testing.T) {
 	if claimed, again := deliverWhileShardsMove(t, 800, false); again > 0 {
 		t.Errorf("%d of %d were claimed again", again, claimed)
 	}
@@ -804,7 +804,7 @@ func TestDeliveriesWhileShardsMove(t *testing.T) {
 
 // When nodes die instead, their claimed deliveries are claimed again. No delivery is lost or
 // settled twice.
-func TestDeliveriesWhileNodesDie(t *testing.T) {
+func TestDeliver_NodesDie_LosesNothing(t *testing.T) {
 	t.Parallel()
 	claimed, again := deliverWhileShardsMove(t, 600, true)
 	t.Logf("%d of %d were claimed again", again, claimed)

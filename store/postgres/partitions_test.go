@@ -174,7 +174,7 @@ func (s *parted) count(sql string, args ...any) (n int) {
 }
 
 // Past data is hidden at once, and then its whole part is dropped.
-func TestPartsAreDropped(t *testing.T) {
+func TestPurge_PastPartition_IsDropped(t *testing.T) {
 	s := newParted(t)
 	s.publish("1", "2", "3")
 	s.deliver(driver.Deliver, "1", "2", "3")
@@ -207,7 +207,7 @@ func TestPartsAreDropped(t *testing.T) {
 }
 
 // Past data is dropped even if no event is published after it.
-func TestPartsAreDroppedOfIdle(t *testing.T) {
+func TestPurge_NothingPublished_DropsPastPartitions(t *testing.T) {
 	s := newParted(t)
 	s.publish("1")
 	s.deliver(driver.Deliver, "1")
@@ -220,7 +220,7 @@ func TestPartsAreDroppedOfIdle(t *testing.T) {
 
 // A reading transaction, such as a backup, keeps past parts from being dropped, but past data is
 // hidden nevertheless. Neither Purge nor publishing waits for the transaction.
-func TestPurgeBesideABackup(t *testing.T) {
+func TestPurge_BackupOpen_DoesNotWait(t *testing.T) {
 	s := newParted(t)
 	s.publish("1", "2")
 	s.deliver(driver.Deliver, "1", "2")
@@ -285,7 +285,7 @@ func (s *parted) numbered() int {
 
 // While there is no part for the current time, the clock of events stands still. Events are still
 // stored, in order, and do not become past until parts can be made again.
-func TestPublish_NoPartReady_ClockOfEventsStands(t *testing.T) {
+func TestPublish_NoPartition_EventClockStops(t *testing.T) {
 	s := newParted(t)
 	s.runOut()
 	s.publish("1", "2", "3")
@@ -303,7 +303,7 @@ func TestPublish_NoPartReady_ClockOfEventsStands(t *testing.T) {
 }
 
 // A node makes parts when it starts and while it publishes, even if no node purges.
-func TestNew_NoPartReady_MakesParts(t *testing.T) {
+func TestNew_NoPartition_MakesPartitions(t *testing.T) {
 	s := newParted(t)
 	s.runOut()
 	s.CheckParts()
@@ -323,7 +323,7 @@ func TestNew_NoPartReady_MakesParts(t *testing.T) {
 }
 
 // Parts are made ahead, without gaps, and there are few of them.
-func TestPartsAhead(t *testing.T) {
+func TestPartitionsAreMadeAhead(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	for age, least := range map[time.Duration]time.Duration{
@@ -364,7 +364,7 @@ func TestPartsAhead(t *testing.T) {
 
 // If a host always has an open transaction that has published, parts can still be made and dropped,
 // and the transactions do not wait for that.
-func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
+func TestPurge_OpenTransactions_MakesAndDropsPartitions(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)
 	s.publish("1")
@@ -417,7 +417,7 @@ func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
 
 // If a transaction blocks dropping a part for an hour, Purge returns an error, which is logged and
 // reported by Health. Statements that wait for the part are canceled.
-func TestPurge_PartKeptForAnHour_Fails(t *testing.T) {
+func TestPurge_PartitionBlockedForAnHour_Fails(t *testing.T) {
 	s := newParted(t)
 	border := time.Now().Add(-2 * time.Hour)
 	in(t, s.schema, fmt.Sprintf(`
@@ -460,7 +460,7 @@ func TestPurge_PartKeptForAnHour_Fails(t *testing.T) {
 
 // Events published after a Purge are not past, even if the times of the Purge are in the future.
 // Neither are events that an open transaction published before it.
-func TestPurgeOfTheFuture(t *testing.T) {
+func TestPurge_TimesInFuture_KeepsLaterEvents(t *testing.T) {
 	s := newParted(t)
 	s.publish("1")
 	tx, err := pool(t).Begin(t.Context())
@@ -491,7 +491,7 @@ func TestPurgeOfTheFuture(t *testing.T) {
 
 // A Purge may be interrupted at any point by its context or a lost connection, while other nodes
 // purge at the same time.
-func TestPurgeCutShort(t *testing.T) {
+func TestPurge_Interrupted_CanBeRepeated(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)
 	line := newRelay(t)
@@ -549,7 +549,7 @@ func TestPurgeCutShort(t *testing.T) {
 }
 
 // Lists, claims, settlements and publications work while parts are made and dropped.
-func TestPartsComeAndGoAtWork(t *testing.T) {
+func TestPartitions_MadeAndDropped_StatementsKeepWorking(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)
 	ctx, stop := context.WithCancel(t.Context())

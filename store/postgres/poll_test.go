@@ -109,7 +109,7 @@ func (c *looks) count(sql string) {
 
 // An idle node reads the change feed at intervals, with one statement, and the reads of different
 // nodes drift apart.
-func TestIdle(t *testing.T) {
+func TestIdleNode_ReadsFeedAtIntervals(t *testing.T) {
 	option := inSchema(t)
 	counted := &looks{}
 	config := pool(t).Config()

@@ -70,7 +70,7 @@ func withTracer(t *testing.T, tracer pgx.QueryTracer, option postgres.Option) *p
 
 // A node that is notified seldom reads the change feed, except while a host publishes in
 // transactions.
-func TestLooksAreSeldom(t *testing.T) {
+func TestFeed_NotifiedNode_ReadsSeldom(t *testing.T) {
 	option := inSchema(t)
 	owner, other := newWorker(t, option), open(t, option)
 	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
@@ -92,7 +92,7 @@ func TestLooksAreSeldom(t *testing.T) {
 
 // While much is published, nodes poll and are not notified. Once little is published, they are
 // notified again.
-func TestNodesPoll(t *testing.T) {
+func TestNodes_ManyPublications_Poll(t *testing.T) {
 	option := inSchema(t)
 	nodes := make([]*worker, 3)
 	for i := range nodes {

@@ -21,7 +21,7 @@ import (
 // A redelivery, a test event, or turning the webhook on, requested on any node, takes effect at
 // once, even if the receiver is paused after failures and only another node, the shard's owner,
 // knows of the pause.
-func TestAnyNodeEndsThePause(t *testing.T) {
+func TestPause_RequestOnAnyNode_EndsIt(t *testing.T) {
 	for name, press := range map[string]func(service *webhooks.WebhookService, webhook driver.Webhook, event string) error{
 		"redelivery": func(service *webhooks.WebhookService, webhook driver.Webhook, event string) error {
 			return service.Redeliver(t.Context(), webhook.Account, webhook.ID, event)

@@ -96,7 +96,7 @@ func TestPublishTx(t *testing.T) {
 }
 
 // An event published while the clock is set back does not get an earlier time than previous events.
-func TestClockSetBack(t *testing.T) {
+func TestClock_SetBack_EventTimesDoNotDecrease(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {

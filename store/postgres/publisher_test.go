@@ -135,7 +135,7 @@ func (p *press) want(want ...string) {
 	}
 }
 
-func TestPublishTogether(t *testing.T) {
+func TestPublish_Concurrent_SharesTransactions(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	for _, id := range []string{"a", "b"} {
@@ -252,7 +252,7 @@ func TestPublishTogether(t *testing.T) {
 }
 
 // A context that ends while its batch is being stored does not affect the batch.
-func TestPublishTogetherUnderWay(t *testing.T) {
+func TestPublish_ContextEndsDuringBatch_BatchIsStored(t *testing.T) {
 	name, option := migratedSchema(t)
 	p := newPress(t, option)
 	ctx, cancel := context.WithCancel(t.Context())

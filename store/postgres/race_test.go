@@ -49,7 +49,7 @@ func (f *failures) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 
 // A node can settle the deliveries that it has claimed while others claim, redeliver, change and
 // purge the same deliveries and webhooks. No steps deadlock.
-func TestSettlingBesideOthers(t *testing.T) {
+func TestSettle_ConcurrentChanges_DoesNotDeadlock(t *testing.T) {
 	const hooks, events, rounds = 8, 80, 12
 	option := inSchema(t)
 	failed := &failures{}
@@ -150,7 +150,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 
 // A delivery that is being attempted can be settled although another node redelivers it and changes
 // its webhook meanwhile.
-func TestLeasedStays(t *testing.T) {
+func TestSettle_RedeliveredMeanwhile_Succeeds(t *testing.T) {
 	option := inSchema(t)
 	s, other := open(t, option), open(t, option)
 	endpoints(t, s, 1)

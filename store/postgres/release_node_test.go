@@ -78,7 +78,7 @@ func (l *tally) want(t *testing.T, s *postgres.Store) {
 
 // Nodes of this version and of the next work on one database while the first node of the next
 // version migrates it. Afterwards a node of this version can start again.
-func TestUpgradeAtWork(t *testing.T) {
+func TestUpgrade_NodesRunning_KeepWorking(t *testing.T) {
 	p, option := pool(t), postgres.InSchema(newSchema(t))
 	next := further(`alter table storageapi.keys add column more text`, len(postgres.SQL()))
 	if err := postgres.Migrate(t.Context(), p, option); err != nil {
@@ -115,8 +115,9 @@ func TestUpgradeAtWork(t *testing.T) {
 
 var release = flag.String("release", "", "the commit of the last release, whose nodes share a database with those of this one")
 
-// TestNodesOfTheLastRelease is TestUpgradeAtWork with processes of the commit -release, such as
-// v0.1.0. The last of these processes starts after the migration, as in a rollback.
+// TestNodesOfTheLastRelease is TestUpgrade_NodesRunning_KeepWorking with processes of the commit
+// -release, such as v0.1.0. The last of these processes starts after the migration, as in a
+// rollback.
 func TestNodesOfTheLastRelease(t *testing.T) {
 	if *release == "" {
 		t.Skip("-release names no commit")

@@ -41,7 +41,7 @@ func TestMigrate_SchemaFromBeforeTheFirstRelease_Refuses(t *testing.T) {
 }
 
 // A schema created by different statements with the same version is refused.
-func TestChecksumRefused(t *testing.T) {
+func TestMigrate_OtherChecksum_IsRefused(t *testing.T) {
 	p := pool(t)
 	for version := range len(postgres.SQL()) {
 		name, option := migratedSchema(t)
@@ -95,7 +95,7 @@ func newRole(t *testing.T, before ...string) (p *pgxpool.Pool, role string) {
 }
 
 // A role that owns the schema does not need the right to create schemas.
-func TestMigrateAnAdministratorsSchema(t *testing.T) {
+func TestMigrate_SchemaOfAnAdministrator_Succeeds(t *testing.T) {
 	for _, schema := range []string{postgres.DefaultSchema, `a'b`, `exists storageapi`} {
 		p, _ := newRole(t, `create schema `+quoted(schema)+` authorization {}`)
 		if _, err := p.Exec(t.Context(), `create schema more`); err == nil {
@@ -118,7 +118,7 @@ func TestMigrateAnAdministratorsSchema(t *testing.T) {
 }
 
 // New refuses a role that cannot make and drop parts, and its error names the missing right.
-func TestNew_RoleThatCannotPurge_Refuses(t *testing.T) {
+func TestNew_RoleCannotPurge_ReturnsError(t *testing.T) {
 	p, role := newRole(t)
 	owner := "owner of " + role
 	config := p.Config()
@@ -173,7 +173,7 @@ func TestNew_RoleThatCannotPurge_Refuses(t *testing.T) {
 
 // A role with the schema's name still creates and finds its own tables in the same place as before,
 // on existing and new connections.
-func TestRoleOfTheSchemasName(t *testing.T) {
+func TestRole_NamedLikeSchema_KeepsItsTables(t *testing.T) {
 	for path, home := range map[string]string{`"$user", public`: "public", `app, "$user",public`: "app", `"$user"`: ""} {
 		p, role := newRole(t,
 			`create schema app authorization {}`, `grant all on schema public to {}`, `grant create on database {} to {}`, `alter role {} set search_path = `+path)

@@ -179,7 +179,7 @@ func TestSealed_SealerFails_IsErrSealer(t *testing.T) {
 }
 
 // A webhook whose secret cannot be read does not affect other webhooks.
-func TestUnreadable(t *testing.T) {
+func TestUnreadableSecret_AffectsOnlyItsWebhook(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option, postgres.Sealed(keyring(t, 1)))
 	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})

@@ -284,7 +284,7 @@ func transacting(t *testing.T, s *postgres.Store, of string) {
 
 // A node that loses power or is suspended in the middle of any step holds its locks only for a few
 // seconds.
-func TestSilentNodes(t *testing.T) {
+func TestSilentNode_AnyStep_FreesItsLocks(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes ten seconds")
@@ -373,7 +373,7 @@ func TestSilentNodes(t *testing.T) {
 
 // A node that is cut off during a claim of any size blocks the others only for a short time. They
 // deliver the events of its shards, and once reconnected it cannot settle its earlier attempts.
-func TestClaimOfASilentNode(t *testing.T) {
+func TestClaim_NodeCutOff_BlocksOthersBriefly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
@@ -429,7 +429,7 @@ func TestClaimOfASilentNode(t *testing.T) {
 }
 
 // The bodies of one Load are at most 4 MiB, except that a single body may be larger.
-func TestBytesOfALoad(t *testing.T) {
+func TestLoad_BodiesAreBounded(t *testing.T) {
 	s := open(t, inSchema(t))
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)

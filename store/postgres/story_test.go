@@ -79,9 +79,9 @@ const (
 	storyPatience = 90 * time.Second
 )
 
-// TestStory_FaultsAtRandom_NothingAcknowledgedIsLost disturbs the database's clock, nodes and their
-// connections at random, and erases accounts. Each acknowledged event must be delivered with its
-// body, soon after the faults end, and nothing may be left of an erased account.
+// The test disturbs the database's clock, nodes and their connections at random, and erases
+// accounts. Each acknowledged event must be delivered with its body, soon after the faults end, and
+// nothing may be left of an erased account.
 func TestStory_FaultsAtRandom_NothingAcknowledgedIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

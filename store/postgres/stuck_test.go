@@ -16,7 +16,7 @@ import (
 
 // If a network passes only small packets, a node's heartbeats arrive but their answers do not. The
 // node must lose its shards, and take none until large packets pass.
-func TestOwner_HeartbeatsAreNotAnswered_OtherNodeHasItsShards(t *testing.T) {
+func TestOwner_HeartbeatsUnanswered_LosesShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -54,7 +54,7 @@ func TestOwner_HeartbeatsAreNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 
 // A node also loses its shards if its heartbeats are answered but its claims or settlements are
 // not.
-func TestOwner_WorkIsNotAnswered_OtherNodeHasItsShards(t *testing.T) {
+func TestOwner_WorkUnanswered_LosesShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")

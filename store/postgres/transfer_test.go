@@ -21,7 +21,7 @@ func TestTransfer(t *testing.T) {
 }
 
 // A position that the database could not parse is refused before a statement is sent.
-func TestPositionsOfOtherStores(t *testing.T) {
+func TestExport_PositionOfAnotherStore_IsRefused(t *testing.T) {
 	s := open(t, inSchema(t))
 	for _, kind := range []string{"key", "webhook", "request", "alert", "dedup_key", "scan", "event", "recovery", "audit_entry"} {
 		for _, row := range []string{"acct", "acct\x00id", "acct\x00id\x00", "acct\x00id\x00x", "acct\x00\xff\x000", "n\x00\x00\x00\x00\x00\x00\x00\x01", "a\x00b\x000\x00"} {

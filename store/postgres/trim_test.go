@@ -85,7 +85,7 @@ func TestChangesAreTrimmed(t *testing.T) {
 
 // A dump restored on another server may have changes with transaction numbers that this server will
 // only reach much later. They must do no harm.
-func TestChangesOfAnotherServer(t *testing.T) {
+func TestChanges_OfAnotherServer_AreHarmless(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	endpoints(t, s, 4)

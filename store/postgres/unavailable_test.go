@@ -23,7 +23,7 @@ import (
 )
 
 // Errors distinguish a database that is down from other failures, so that callers can retry.
-func TestStore_DatabaseIsDown_ErrorsAreUnavailable(t *testing.T) {
+func TestStore_DatabaseDown_ReturnsErrUnavailable(t *testing.T) {
 	pool, server := migrated(t)
 	s, err := postgres.New(t.Context(), pool)
 	if err != nil {
@@ -44,10 +44,9 @@ func TestStore_DatabaseIsDown_ErrorsAreUnavailable(t *testing.T) {
 	}
 }
 
-// TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone checks that a request gets a 503 with
-// Retry-After in two cases: if the server cancels its write, so that nothing was done, and if the
-// server ends the connection, so that the write may have been done.
-func TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
+// A request gets a 503 with Retry-After in two cases: if the server cancels its write, so that
+// nothing was done, and if the server ends the connection, so that the write may have been done.
+func TestHTTP_WriteInterrupted_503SaysWhetherChangeIsPossible(t *testing.T) {
 	schema := inSchema(t)
 	config := pool(t).Config()
 	config.ConnConfig.RuntimeParams["statement_timeout"] = "2s"
@@ -108,9 +107,9 @@ func TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
 	want(<-answered, "may have been done.")
 }
 
-// TestPublish_BatchIsCancelled_ErrorsAreUnavailable checks that events of a batch that the server
-// cancels are not stored, and that each publisher gets an error that allows a retry.
-func TestPublish_BatchIsCancelled_ErrorsAreUnavailable(t *testing.T) {
+// The test checks that events of a batch that the server cancels are not stored, and that each
+// publisher gets an error that allows a retry.
+func TestPublish_BatchCanceled_ReturnsErrUnavailable(t *testing.T) {
 	schema := inSchema(t)
 	config := pool(t).Config()
 	config.ConnConfig.RuntimeParams["statement_timeout"] = "500ms"

@@ -34,10 +34,10 @@ func (c *deafConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestPublishOfUnknownOutcome loses the answers to batches that were stored, and all connections. A
-// publisher that then waits for a connection until its context ends must not get the context's
-// error, which would mean that nothing happened.
-func TestPublishOfUnknownOutcome(t *testing.T) {
+// The test loses the answers to batches that were stored, and all connections. A publisher that
+// then waits for a connection until its context ends must not get the context's error, which would
+// mean that nothing happened.
+func TestPublish_OutcomeUnknown_DoesNotReturnContextError(t *testing.T) {
 	schema, deaf, over := inSchema(t), new(atomic.Bool), make(chan struct{})
 	s := openThrough(t, schema, func(conn net.Conn) net.Conn {
 		if deaf.Load() {

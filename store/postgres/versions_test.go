@@ -22,7 +22,7 @@ func further(statement string, oldest int) postgres.Option {
 }
 
 // A node starts on a newer schema if the schema allows its version, and otherwise refuses.
-func TestOlderNodesStart(t *testing.T) {
+func TestNew_NewerSchema_StartsIfAllowed(t *testing.T) {
 	p, present := pool(t), len(postgres.SQL())
 	for name, test := range map[string]struct {
 		oldest int
@@ -79,7 +79,7 @@ func TestOlderNodesCompareChecksums(t *testing.T) {
 
 // Each migration records the oldest version that can use its result, and no later migration lowers
 // it.
-func TestMigrationsNameTheOldest(t *testing.T) {
+func TestMigrations_RecordOldestVersion(t *testing.T) {
 	name, _ := migratedSchema(t)
 	rows, err := pool(t).Query(t.Context(), `select version, oldest, coalesce(lag(oldest) over (order by version), 1) from `+quoted(name)+`.versions`)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestMigrationsNameTheOldest(t *testing.T) {
 
 // A migration that waits for a long transaction blocks others only briefly at a time, and is
 // applied after the transaction.
-func TestMigrateWaitsBriefly(t *testing.T) {
+func TestMigrate_LongTransaction_BlocksOthersBriefly(t *testing.T) {
 	p := pool(t)
 	name, option := migratedSchema(t)
 	s := open(t, option)

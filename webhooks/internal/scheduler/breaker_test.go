@@ -83,7 +83,7 @@ func TestBreaker_Recovers_CapDoublesOnceASecond(t *testing.T) {
 
 // A webhook that was failing when the process started, or when the webhook was forgotten, starts
 // with one attempt, and its breaker opens after one failure.
-func TestBreaker_NewWebhookOfStandingFailing_OpensWithItsFirstFailure(t *testing.T) {
+func TestBreaker_WebhookWasFailing_OpensAtFirstFailure(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.hook(acct, Failing, "w")
 		b.add("w", 1, 2)
@@ -178,7 +178,7 @@ func TestTick_ReceiversHangInAllSlots_ExcessAttemptsAreCanceled(t *testing.T) {
 	})
 }
 
-func TestSuspend_WebhookHasNoOtherAttemptUntilEnd(t *testing.T) {
+func TestSuspend_NoOtherAttemptUntilEnd(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1, 2, 3)
 		made := b.started(1, "w1")

@@ -26,7 +26,7 @@ func TestAdd_Duplicate_IsAttemptedOnceAndLoadedAgain(t *testing.T) {
 	})
 }
 
-func TestAdd_DuringTheAttempt_IsAttemptedAgain(t *testing.T) {
+func TestAdd_DuringAttempt_IsAttemptedAgain(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		made := b.started(9, "w1")
@@ -285,7 +285,7 @@ func TestForget_WhileLoading_BeginsNoAttempt(t *testing.T) {
 	}
 }
 
-func TestForget_AttemptsUnderWay_AreCanceledAndForgotten(t *testing.T) {
+func TestForget_AttemptsInFlight_AreCanceledAndForgotten(t *testing.T) {
 	for _, scope := range [][2]string{{"w", ""}, {"", acct}, {"", ""}} {
 		inBench(t, Config{}, func(b *bench) {
 			b.add("w", 1, 2, 3)

@@ -37,7 +37,7 @@ func TestNextWake_DeliveryDueLater_ReturnsItsDueTime(t *testing.T) {
 	})
 }
 
-func TestNextWake_AttemptUnderWay_ReturnsItsInspection(t *testing.T) {
+func TestNextWake_AttemptInFlight_ReturnsItsInspection(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		b.started(9, "w1")
@@ -176,7 +176,7 @@ func TestUpdate_ProvenAfterOpenBreaker_BringsRetriesForward(t *testing.T) {
 	})
 }
 
-func TestBacklog_CountsDeliveriesWaitingAndUnderWay(t *testing.T) {
+func TestBacklog_CountsWaitingAndInFlight(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		begun := time.Now().UTC()
 		b.add("a", 1, 2, 3)
@@ -220,7 +220,7 @@ func TestEnded_WaitingDeliveries_AreRemoved(t *testing.T) {
 	})
 }
 
-func TestClear_ForgetsWaitingDeliveriesButNotThoseUnderWay(t *testing.T) {
+func TestClear_ForgetsWaitingButNotInFlight(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		down := errors.New("down")
 		b.add("w", 1, 2)

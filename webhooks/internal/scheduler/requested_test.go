@@ -79,7 +79,7 @@ func TestProbe_OldRequest_Expires(t *testing.T) {
 	}
 }
 
-func TestProbe_NoAttemptWasMade_NextNeedNotWait(t *testing.T) {
+func TestProbe_NoAttemptWasMade_NextDoesNotWait(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.down(acct, 2, "w")
 		b.rows[delivery{"w", 0}].pending = false
@@ -89,7 +89,7 @@ func TestProbe_NoAttemptWasMade_NextNeedNotWait(t *testing.T) {
 	})
 }
 
-func TestProbe_AfterNudgeOfDeliveryUnderWay_RequestsNothing(t *testing.T) {
+func TestProbe_AfterNudgingInFlightDelivery_RequestsNothing(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.down(acct, 3, "w")
 		b.s.Probe("w")
@@ -115,7 +115,7 @@ func TestProbe_WebhookIsOff_WaitsUntilItIsOn(t *testing.T) {
 	})
 }
 
-func TestProbe_FifthAttemptUnderWay_CancelsTheOldest(t *testing.T) {
+func TestProbe_FifthAttemptInFlight_CancelsTheOldest(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.down(acct, 9, "w")
 		var made []*attempt

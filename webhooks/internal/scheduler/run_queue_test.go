@@ -28,7 +28,7 @@ func byWebhook(attempts []*attempt) map[string]int {
 	return n
 }
 
-func TestNext_AccountsOfAllSizes_TakeTurnsAndSoDoTheirWebhooks(t *testing.T) {
+func TestNext_AccountsOfAllSizes_TakeTurnsLikeTheirWebhooks(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.fill("many", Proven, 100, 3)
 		b.fill("few", Proven, 2, 3)
@@ -124,7 +124,7 @@ func TestNext_WebhookAtItsCap_BeginsOneForEachThatEnds(t *testing.T) {
 	})
 }
 
-func TestNext_AccountAtItsLimit_ReturnsToItsLineWhenASlotIsFree(t *testing.T) {
+func TestNext_AccountAtItsLimit_RejoinsQueueWhenSlotIsFree(t *testing.T) {
 	inBench(t, Config{PerAccount: 2}, func(b *bench) {
 		b.hook("big", Proven, "a", "b", "c")
 		b.hook("small", Proven, "z")
@@ -216,7 +216,7 @@ func TestNext_ManyUnprovenWebhooks_GetHalfOfTheSlots(t *testing.T) {
 	})
 }
 
-func TestUpdate_WaitingWebhookBecomesProven_ChangesItsLine(t *testing.T) {
+func TestUpdate_WaitingWebhookBecomesProven_ChangesQueue(t *testing.T) {
 	inBench(t, Config{Slots: 8}, func(b *bench) {
 		b.fill("u", Untried, 9, 1)
 		made := b.start(8)

@@ -12,8 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestPut_Full_KeepsDeferredAlerts checks that the cache keeps all deferred alerts, and other alerts only
-// while there is room.
+// The cache keeps all deferred alerts, and other alerts only while there is room.
 func TestPut_Full_KeepsDeferredAlerts(t *testing.T) {
 	t.Parallel()
 	var c Cache
@@ -43,7 +42,7 @@ func TestPut_Full_KeepsDeferredAlerts(t *testing.T) {
 	}
 }
 
-// TestAnswer_Change_IsDeferredOnlyIfSafe reports the states of an alert that the file has.
+// The test reports the states of an alert that the file has.
 func TestAnswer_Change_IsDeferredOnlyIfSafe(t *testing.T) {
 	t.Parallel()
 	row := []byte("row")

@@ -116,10 +116,9 @@ func (l *trail) wantSound() {
 
 func notAhead(time.Time) bool { return false }
 
-// TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept stores and purges audit entries of a few
-// targets at random, with more routine entries than the store keeps. Each list must contain the
-// kept entries, and the file must stay sound.
-func TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
+// The test stores and purges audit entries of a few targets at random, with more routine entries
+// than the store keeps. Each list must contain the kept entries, and the file must stay sound.
+func TestAuditEntries_RandomRoutine_ListsMatchKeptEntries(t *testing.T) {
 	t.Parallel()
 	type stored struct {
 		audit.Entry
@@ -213,9 +212,9 @@ func TestAuditEntries_RoutineAtRandom_ListsAreOfWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestPurge_AuditEntryStoredUnderAClockAhead_StaysPending stores an audit entry after older ones,
-// while the clock is ahead. A purge of the older entries must keep it, and it must stay pending.
-func TestPurge_AuditEntryStoredUnderAClockAhead_StaysPending(t *testing.T) {
+// The test stores an audit entry after older ones, while the clock is ahead. A purge of the older
+// entries must keep it, and it must stay pending.
+func TestPurge_AuditEntryFromClockAhead_StaysPending(t *testing.T) {
 	l, now := newTrail(t), time.Now()
 	for i, at := range []time.Time{now.Add(-48 * time.Hour), now.Add(48 * time.Hour)} {
 		l.step(func(s auditlog.Step) error {
@@ -230,8 +229,8 @@ func TestPurge_AuditEntryStoredUnderAClockAhead_StaysPending(t *testing.T) {
 	l.wantSound()
 }
 
-// TestErase_SomeEntriesAtATime_RemovesOnlyThoseOfTheAccount erases an account in steps. The file must
-// stay sound, and the numbers of the erased entries must not be used again.
+// The test erases an account in steps. The file must stay sound, and the numbers of the erased
+// entries must not be used again.
 func TestErase_SomeEntriesAtATime_RemovesOnlyThoseOfTheAccount(t *testing.T) {
 	l, now := newTrail(t), time.Now()
 	add := func(i int, account string) {

@@ -229,8 +229,7 @@ func (ids *testIDs) writeRuns(t *testing.T, l *logFile, runs int) {
 	t.Fatalf("the file has the runs %d, want %d runs", runsOf(t, l), runs)
 }
 
-// TestIDs_CommitUndone_EventIsNew checks that an ID published by a failed step is unknown, and
-// known once another step has published it.
+// An ID published by a failed step is unknown, and known once another step has published it.
 func TestIDs_CommitUndone_EventIsNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	l := openFewIDs(t, path)
@@ -253,8 +252,7 @@ func TestIDs_CommitUndone_EventIsNew(t *testing.T) {
 	ids.check(t, path)
 }
 
-// TestIDs_CommitNotApplied_ReadersFindEvent checks that readers find an event before its commit
-// has returned.
+// Readers find an event before its commit has returned.
 func TestIDs_CommitNotApplied_ReadersFindEvent(t *testing.T) {
 	l := openFewIDs(t, filepath.Join(t.TempDir(), "storage.db"))
 	ids, found := newTestIDs(), 0
@@ -276,8 +274,8 @@ func TestIDs_CommitNotApplied_ReadersFindEvent(t *testing.T) {
 	}
 }
 
-// TestIDs_OpenedOften_RunsAreWritten opens a file again and again, each time to publish fewer IDs
-// than a run has. The number of IDs in memory, which Open reads, must stay bounded.
+// The test opens a file again and again, each time to publish fewer IDs than a run has. The number
+// of IDs in memory, which Open reads, must stay bounded.
 func TestIDs_OpenedOften_RunsAreWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	ids := newTestIDs()
@@ -296,9 +294,9 @@ func TestIDs_OpenedOften_RunsAreWritten(t *testing.T) {
 	ids.check(t, path)
 }
 
-// TestIDs_SameKey_ToldApart publishes different IDs with the same key: in memory, in a run that is
-// being written, and in the file.
-func TestIDs_SameKey_ToldApart(t *testing.T) {
+// The test publishes different IDs with the same key: in memory, in a run that is being written,
+// and in the file.
+func TestIDs_SameKey_AreDistinguished(t *testing.T) {
 	l := openFewIDs(t, filepath.Join(t.TempDir(), "storage.db"))
 	publish := func(id string) (isNew bool) {
 		t.Helper()
@@ -330,9 +328,9 @@ func TestIDs_SameKey_ToldApart(t *testing.T) {
 	}
 }
 
-// TestIDs_ErasedAndPublishedAgain publishes an event of an erased account again. It must be new,
-// wherever the old event's ID is stored, and known afterwards.
-func TestIDs_ErasedAndPublishedAgain(t *testing.T) {
+// The test publishes an event of an erased account again. It must be new, wherever the old event's
+// ID is stored, and known afterwards.
+func TestIDs_PublishedAgainAfterErasure_AreNew(t *testing.T) {
 	for name, runs := range map[string]int{"in memory": 0, "in a run": 1} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
@@ -359,8 +357,7 @@ func TestIDs_ErasedAndPublishedAgain(t *testing.T) {
 	}
 }
 
-// TestIDs_DamagedRow_OthersArePublished checks that an unreadable row makes publishing fail only
-// for events whose IDs belong into that row.
+// An unreadable row makes publishing fail only for events whose IDs belong into that row.
 func TestIDs_DamagedRow_OthersArePublished(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	l := openFewIDs(t, path)
@@ -398,8 +395,8 @@ func TestIDs_DamagedRow_OthersArePublished(t *testing.T) {
 	}
 }
 
-// TestVerify_DamagedIDs_Named changes one row of schema.EventIDs at a time. Verify must name each.
-func TestVerify_DamagedIDs_Named(t *testing.T) {
+// The test changes one row of schema.EventIDs at a time. Verify must name each.
+func TestVerify_DamagedIDs_AreNamed(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "storage.db")
 	l := openFewIDs(t, whole)
 	newTestIDs().writeRuns(t, l, 2)

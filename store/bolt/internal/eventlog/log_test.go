@@ -46,9 +46,9 @@ type model struct {
 	ids    int
 }
 
-// TestLog_RandomSteps_MatchesModel publishes events, settles deliveries, makes them pending again
-// and erases accounts at random. A commit has many steps; some commits are undone first. Sometimes
-// the file is opened again.
+// The test publishes events, settles deliveries, makes them pending again and erases accounts at
+// random. A commit has many steps; some commits are undone first. Sometimes the file is opened
+// again.
 func TestLog_RandomSteps_MatchesModel(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	l := openLog(t, path)

@@ -76,9 +76,9 @@ func TestPublishCache(t *testing.T) {
 	}
 }
 
-// TestPublishCacheWithoutRoom checks that a full cache keeps its older events, which are claimed
-// before new ones, but only for a limited time, since they may never be claimed.
-func TestPublishCacheWithoutRoom(t *testing.T) {
+// A full cache keeps its older events, which are claimed before new ones, but only for a limited
+// time, since they may never be claimed.
+func TestPublishCache_Full_KeepsOlderEvents(t *testing.T) {
 	const body = maxPublished/4 - eventBytes
 	var r publishCache
 	at := time.Unix(1_700_000_000, 0)
@@ -105,9 +105,9 @@ func TestPublishCacheWithoutRoom(t *testing.T) {
 	holds(60, 70)
 }
 
-// TestPublishCacheBehindOneThatStays checks that one event that is never claimed, because its
-// webhook is down, does not make the ring grow with every event published and claimed after it.
-func TestPublishCacheBehindOneThatStays(t *testing.T) {
+// One event that is never claimed, because its webhook is down, does not make the ring grow with
+// every event published and claimed after it.
+func TestPublishCache_BehindUnclaimedEvent_DoesNotGrow(t *testing.T) {
 	const most = maxPublished / eventBytes
 	var r publishCache
 	at := time.Unix(1_700_000_000, 0)

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestEnd_ReportUnderWay_WaitsForIt ends a feed while a report is under way. Reports before Begin and
-// after End have no effect.
+// The test ends a feed while a report is under way. Reports before Begin and after End have no
+// effect.
 func TestEnd_ReportUnderWay_WaitsForIt(t *testing.T) {
 	var f feed.Feed
 	r := new(storetest.Recorder)
@@ -38,7 +38,7 @@ func TestEnd_ReportUnderWay_WaitsForIt(t *testing.T) {
 	}
 }
 
-// TestUnreported_WithoutDeliver_IsEverything checks the ranges before, during and after Deliver.
+// The test checks the ranges before, during and after Deliver.
 func TestUnreported_WithoutDeliver_IsEverything(t *testing.T) {
 	var f feed.Feed
 	all, left := f.Unreported(), feed.Everything(7)

@@ -12,10 +12,9 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile checks single steps after a period of
-// many callers: at first they wait a little for other steps, and after some commits they no longer
-// wait.
-func TestGather_LoneStepsAfterManyCallers_WaitOnlyForAWhile(t *testing.T) {
+// The test checks single steps after a period of many callers: at first they wait a little for
+// other steps, and after some commits they no longer wait.
+func TestGather_SingleStepsAfterBusyPeriod_StopWaiting(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		w, _ := open(t, new(boltfault.Disk))
 		wait := func() (longest time.Duration) {

@@ -53,8 +53,8 @@ func open(t *testing.T, disk *boltfault.Disk) (w *Writer[testBatch], undone *int
 	return w, undone
 }
 
-// TestRun_SomeStepsOfACommitFail_OthersCommit runs good steps in one transaction with bad steps,
-// which fail before writing, fail after writing, panic, or end their goroutine.
+// The test runs good steps in one transaction with bad steps, which fail before writing, fail after
+// writing, panic, or end their goroutine.
 func TestRun_SomeStepsOfACommitFail_OthersCommit(t *testing.T) {
 	w, undone := open(t, new(boltfault.Disk))
 	write := func(name string) func(testBatch) error {
@@ -104,9 +104,8 @@ func TestRun_SomeStepsOfACommitFail_OthersCommit(t *testing.T) {
 	}
 }
 
-// TestCommit_Fails_FailsAllSteps checks that a failed commit fails all its steps, even a step with
-// an error of its own: that error may result from changes by another step, which no reader will
-// see.
+// A failed commit fails all its steps, even a step with an error of its own: that error may result
+// from changes by another step, which no reader will see.
 func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 	var disk boltfault.Disk
 	w, _ := open(t, &disk)
@@ -132,7 +131,7 @@ func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 	}
 }
 
-// TestAdd_ContextEnded_StepDoesNotRun ends the context of a step that waits for other steps.
+// The test ends the context of a step that waits for other steps.
 func TestAdd_ContextEnded_StepDoesNotRun(t *testing.T) {
 	w, _ := open(t, new(boltfault.Disk))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -146,8 +145,8 @@ func TestAdd_ContextEnded_StepDoesNotRun(t *testing.T) {
 	}
 }
 
-// TestCommit_SyncInterrupted_StepsRunAgain interrupts a sync by a signal before readers see the
-// commit. The steps must run again, and the Writer must not halt.
+// The test interrupts a sync by a signal before readers see the commit. The steps must run again,
+// and the Writer must not halt.
 func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
 	var disk boltfault.Disk
 	w, undone := open(t, &disk)
@@ -168,8 +167,8 @@ func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
 	}
 }
 
-// TestCommit_SyncInterruptedAfterReadersSeeIt_IsDoneAndHalts checks that the steps are done and on
-// disk, and that the Writer halts, because bbolt has rolled the commit back in memory.
+// The test checks that the steps are done and on disk, and that the Writer halts, because bbolt has
+// rolled the commit back in memory.
 func TestCommit_SyncInterruptedAfterReadersSeeIt_IsDoneAndHalts(t *testing.T) {
 	var disk boltfault.Disk
 	w, undone := open(t, &disk)

@@ -86,8 +86,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestFill_StraddlesCommit_IsDropped checks fills by a reader that began before the transaction
-// was applied: after the mark, after the end, and after a later mark.
+// The test checks fills by a reader that began before the transaction was applied: after the mark,
+// after the end, and after a later mark.
 func TestFill_StraddlesCommit_IsDropped(t *testing.T) {
 	m := mirror.New[string](mirror.Options[string]{Max: 10})
 	begun := m.Version()
@@ -182,9 +182,9 @@ type reading struct {
 	rows    map[int]int
 }
 
-// TestMirror_AtRandom takes random steps of a writer and of readers with overlapping transactions.
-// Each value from the mirror must be the value in the model of the file.
-func TestMirror_AtRandom(t *testing.T) {
+// The test takes random steps of a writer and of readers with overlapping transactions. Each value
+// from the mirror must be the value in the model of the file.
+func TestMirror_RandomSteps_MatchesModel(t *testing.T) {
 	hits := 0
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -246,9 +246,9 @@ func TestMirror_AtRandom(t *testing.T) {
 	}
 }
 
-// TestMirror_BesideReaders checks concurrent readers: none may get a value older than the value
-// applied before its call, or a value that is not committed.
-func TestMirror_BesideReaders(t *testing.T) {
+// The test checks concurrent readers: none may get a value older than the value applied before its
+// call, or a value that is not committed.
+func TestMirror_ConcurrentReaders_SeeNoStaleValue(t *testing.T) {
 	const keys, commits = 4, 3000
 	m := mirror.New[int](mirror.Options[int64]{Max: keys, Shards: 2})
 	var mu sync.RWMutex

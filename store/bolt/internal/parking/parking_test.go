@@ -88,9 +88,9 @@ func (f *parkingFile) fill(first, last int) {
 	}
 }
 
-// TestPark_ManyFreePages_ShortensListAndKeepsSize frees most pages of a file and parks them. The free
-// list must become short, the free bytes must stay the same, also after the file is opened again, and
-// later rows must use the parked pages.
+// The test frees most pages of a file and parks them. The free list must become short, the free
+// bytes must stay the same, also after the file is opened again, and later rows must use the parked
+// pages.
 func TestPark_ManyFreePages_ShortensListAndKeepsSize(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")

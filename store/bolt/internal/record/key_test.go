@@ -11,8 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestDecodeKey_AllocatesOnce checks that all strings of a key share one allocation, and that its
-// scopes need none.
+// The test checks that all strings of a key share one allocation, and that its scopes need none.
 func TestDecodeKey_AllocatesOnce(t *testing.T) {
 	at := time.UnixMilli(1234567890123).UTC()
 	want := driver.Key{

@@ -7,8 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestUses_Encode_Decodes checks all forms of the record. Most keys were never rotated, and need
-// only one time.
+// The test checks all forms of the record. Most keys were never rotated, and need only one time.
 func TestUses_Encode_Decodes(t *testing.T) {
 	first, second := time.UnixMilli(1_000).UTC(), time.UnixMilli(2_000).UTC()
 	for _, test := range []struct {

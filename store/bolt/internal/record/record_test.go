@@ -171,8 +171,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// TestDecodePending_ImpossibleAttempts_ReturnsErrCorrupt checks that numbers of attempts read from
-// the file cannot become invalid indexes.
+// Numbers of attempts read from the file cannot become invalid indexes.
 func TestDecodePending_ImpossibleAttempts_ReturnsErrCorrupt(t *testing.T) {
 	for _, attempts := range []int{MaxAttempts + 1, 1 << 31, 1<<63 - 1} {
 		if p, err := DecodePending((&Pending{Due: time.Now(), Attempts: attempts}).Encode()); err == nil {
@@ -181,7 +180,7 @@ func TestDecodePending_ImpossibleAttempts_ReturnsErrCorrupt(t *testing.T) {
 	}
 }
 
-func TestPack_ByNumber_FindsRecords(t *testing.T) {
+func TestPack_FindsRecordsByNumber(t *testing.T) {
 	p, err := DecodePack(testPack())
 	if err != nil {
 		t.Fatal(err)
@@ -193,8 +192,8 @@ func TestPack_ByNumber_FindsRecords(t *testing.T) {
 	}
 }
 
-// TestDecodeKey_FieldsOfLaterVersions_AreIgnoredOrRejected checks the fields of later versions,
-// which may follow the name. Fields with an odd tag must be rejected.
+// The test checks the fields of later versions, which may follow the name. Fields with an odd tag
+// must be rejected.
 func TestDecodeKey_FieldsOfLaterVersions_AreIgnoredOrRejected(t *testing.T) {
 	for _, set := range []scopes.Set{{}, scopes.All(), scopes.Of("teams:read"), scopes.Of(scopes.FilesRead, "teams:read", scopes.AccountRead)} {
 		key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: set}

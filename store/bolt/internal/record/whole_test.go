@@ -62,7 +62,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestRecords_EveryFieldSet_RoundTrips fails if a field is added to a type but not to its codec.
+// The test fails if a field is added to a type but not to its codec.
 func TestRecords_EveryFieldSet_RoundTrips(t *testing.T) {
 	check := func(kind string, got, want any, err error) {
 		t.Helper()

@@ -80,8 +80,8 @@ func (f *requestFile) stored() (n [2]int) {
 	return n
 }
 
-// TestNote_TenDays_KeepsRequestsOfOneDay makes requests for ten days, sometimes many at once. No more
-// than a day's requests may be kept, or the others must soon be removed.
+// The test makes requests for ten days, sometimes many at once. No more than a day's requests may
+// be kept, or the others must soon be removed.
 func TestNote_TenDays_KeepsRequestsOfOneDay(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		f := newFile(t)
@@ -109,8 +109,8 @@ func TestNote_TenDays_KeepsRequestsOfOneDay(t *testing.T) {
 	})
 }
 
-// TestCheck_AccountAtLimit_RefusesUntilRequestsExpire makes more requests than an account may have.
-// Other accounts and kinds have limits of their own.
+// The test makes more requests than an account may have. Other accounts and kinds have limits of
+// their own.
 func TestCheck_AccountAtLimit_RefusesUntilRequestsExpire(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const most = 3
@@ -140,8 +140,7 @@ func TestCheck_AccountAtLimit_RefusesUntilRequestsExpire(t *testing.T) {
 	})
 }
 
-// TestForgetOfAndErase_Requests_AreRemovedAndNotCounted removes the requests of a deleted key and of
-// an erased account.
+// The test removes the requests of a deleted key and of an erased account.
 func TestForgetOfAndErase_Requests_AreRemovedAndNotCounted(t *testing.T) {
 	f := newFile(t)
 	for _, account := range []string{"acct", "other"} {

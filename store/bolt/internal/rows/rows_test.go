@@ -31,8 +31,7 @@ func update(t *testing.T, change func(bucket *bbolt.Bucket) error) {
 	}
 }
 
-// TestDescend_PrefixAndAfter_ReturnsRowsBelow checks rows at the edges of prefixes, including a
-// prefix that no key can follow.
+// The test checks rows at the edges of prefixes, including a prefix that no key can follow.
 func TestDescend_PrefixAndAfter_ReturnsRowsBelow(t *testing.T) {
 	t.Parallel()
 	update(t, func(bucket *bbolt.Bucket) error {
@@ -74,8 +73,8 @@ func TestDescend_PrefixAndAfter_ReturnsRowsBelow(t *testing.T) {
 	})
 }
 
-// TestLast_LeavesEmpty_Returns checks Last in a bucket whose leaves are all empty, where bbolt's
-// Cursor.Last does not return.
+// The test checks Last in a bucket whose leaves are all empty, where bbolt's Cursor.Last does not
+// return.
 func TestLast_LeavesEmpty_Returns(t *testing.T) {
 	t.Parallel()
 	key := func(i int) []byte { return fmt.Appendf(nil, "%0100d", i) }

@@ -80,8 +80,9 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestParticular checks that features specific to PostgreSQL are detected anywhere in a statement.
-func TestParticular(t *testing.T) {
+// TestPostgresOnlySyntaxIsDetected checks that features specific to PostgreSQL are detected
+// anywhere in a statement.
+func TestPostgresOnlySyntaxIsDetected(t *testing.T) {
 	for text, want := range map[string]string{
 		"select pg_notify($1, $2)":                                                            "the function pg_notify",
 		"with a as (select pg_current_snapshot() as s) select s from a":                       "the function pg_current_snapshot",
@@ -105,10 +106,10 @@ func TestParticular(t *testing.T) {
 	}
 }
 
-// TestNoneIsMissed checks that the other tests cover all statements: each literal in the package's
-// source that looks like a statement, and each query file, must be part of a statement that the
-// package sends.
-func TestNoneIsMissed(t *testing.T) {
+// TestStatementsAreComplete checks that the other tests cover all statements: each literal in the
+// package's source that looks like a statement, and each query file, must be part of a statement
+// that the package sends.
+func TestStatementsAreComplete(t *testing.T) {
 	s := load(t)
 	list, _ := s.statements()
 	sent := func(text string) bool {

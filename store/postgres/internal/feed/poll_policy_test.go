@@ -92,7 +92,7 @@ func TestParseSnapshot(t *testing.T) {
 	}
 }
 
-func TestSnapshot_Sees_WhatWasCommittedBefore(t *testing.T) {
+func TestSnapshot_SeesEarlierCommits(t *testing.T) {
 	s := feed.Snapshot{Min: 10, Max: 20, Running: []int64{10, 14}}
 	for transaction, want := range map[int64]bool{9: true, 10: false, 11: true, 14: false, 19: true, 20: false} {
 		if got := s.Sees(transaction); got != want {

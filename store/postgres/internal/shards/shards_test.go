@@ -179,7 +179,7 @@ func TestNode_NodesJoinAndLeave_ShareEvenly(t *testing.T) {
 	})
 }
 
-func TestNode_OtherDies_TakesItsShardsOnceItsTimeIsOver(t *testing.T) {
+func TestNode_OtherDies_TakesItsShardsAfterLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase()
 		a, ha := join(t, d)
@@ -194,7 +194,7 @@ func TestNode_OtherDies_TakesItsShardsOnceItsTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestNode_ShardBusy_IsLeftAfterAWhile(t *testing.T) {
+func TestNode_ShardBusy_IsReleasedAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase()
 		a, ha := join(t, d)
@@ -214,7 +214,7 @@ func TestNode_ShardBusy_IsLeftAfterAWhile(t *testing.T) {
 	})
 }
 
-func TestNode_CutOff_OwnsNothingUntilItIsAnswered(t *testing.T) {
+func TestNode_CutOff_OwnsNothingUntilReconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase()
 		a, ha := join(t, d)
@@ -251,7 +251,7 @@ func TestNode_CutOff_OwnsNothingUntilItIsAnswered(t *testing.T) {
 	})
 }
 
-func TestNode_WorkWithoutAnswer_EndsTheTerm(t *testing.T) {
+func TestNode_WorkUnanswered_EndsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase()
 		a, ha := join(t, d)
