@@ -33,7 +33,7 @@ func (h *Handler) Accounts(ctx context.Context, after string, limit int) ([]stor
 	}
 	sizes, err := h.store.AccountSizes(ctx, accounts)
 	if err != nil {
-		return nil, fmt.Errorf("storageapi: count what accounts have: %w", err)
+		return nil, fmt.Errorf("storageapi: count the resources of accounts: %w", err)
 	}
 	return sizes, nil
 }

@@ -45,7 +45,7 @@ const (
 // overwritten or the file is compacted), a server's logs and backups, or events already sent.
 func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, error) {
 	if account == "" {
-		return store.Receipt{}, errors.New("storageapi: erase account: the account must be given")
+		return store.Receipt{}, errors.New("storageapi: erase account: account is required")
 	}
 	for first := true; ; first = false {
 		begun := time.Now()
@@ -61,7 +61,7 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 			err = pause(ctx, min(erasePause*took, maxErasePause))
 		}
 		if err != nil {
-			return store.Receipt{}, fmt.Errorf("storageapi: erase account: not complete, call it again: %w", err)
+			return store.Receipt{}, fmt.Errorf("storageapi: erase account: incomplete, call Erase again: %w", err)
 		}
 		if !more {
 			h.Auth.Forget(account)
@@ -92,7 +92,7 @@ func (h *Handler) tellErased(ctx context.Context, account string, erased store.R
 	n.At = time.Now().UTC().Truncate(time.Millisecond)
 	n.ID, n.Pending = h.ids.New(id.AuditEntry, n.At), h.notify
 	if _, err := h.store.AddAuditEntries(ctx, []audit.Entry{n}); err != nil {
-		return fmt.Errorf("storageapi: erase account: it is erased, but the audit entry of that was not stored: %w", err)
+		return fmt.Errorf("storageapi: erase account: erased, but the audit entry of the erasure was not stored: %w", err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ const exportVersion = 1
 // An account without records has only these two lines.
 func (h *Handler) ExportAccount(ctx context.Context, account string, w io.Writer) error {
 	if account == "" {
-		return errors.New("storageapi: export account: the account must be given")
+		return errors.New("storageapi: export account: account is required")
 	}
 	buffered := bufio.NewWriter(w)
 	e := accountExport{lines: json.NewEncoder(buffered), counts: make(map[string]int)}
@@ -61,7 +61,7 @@ func (e *accountExport) write(ctx context.Context, h *Handler, account string) e
 			return err
 		}
 		if len(page.Unreadable) > 0 {
-			return fmt.Errorf("cannot be read: %q", page.Unreadable)
+			return fmt.Errorf("unreadable records: %q", page.Unreadable)
 		}
 		for _, r := range page.Records {
 			if err := e.record(r); err != nil {
@@ -135,7 +135,7 @@ func (e *accountExport) record(r transfer.Record) error {
 	case *transfer.AuditEntry:
 		return e.line("auditEntry", exportedAuditEntry(&r.Entry))
 	}
-	return fmt.Errorf("a record of kind %q is not known", r.Kind())
+	return fmt.Errorf("unknown record kind %q", r.Kind())
 }
 
 func exportedEvent(r *transfer.Event) line {

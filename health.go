@@ -50,7 +50,7 @@ type HealthThresholds struct {
 	OldestDue time.Duration
 
 	// NoRun is for a process that serves requests but never calls Run, because other processes
-	// deliver: Judge then ignores whether Run is under way. Default: Run must be under way.
+	// deliver: Judge then ignores whether Run is running. Default: Run must be running.
 	NoRun bool
 }
 

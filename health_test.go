@@ -35,7 +35,7 @@ type ailment struct {
 	unwritable, silent, stuck, idle, halted, unclaimable, purging atomic.Bool
 
 	over    chan struct{}          // closed to end hanging calls
-	telling atomic.Pointer[func()] // called once, while an audit entry is added; nil: not called
+	telling atomic.Pointer[func()] // called once, while an audit entry is added; nil means not called
 }
 
 var errDisk = errors.New("dial host=db.internal user=secret-user /var/lib/secret.db: no space left on device")

@@ -38,7 +38,7 @@ func newHostDocument(config *Config, prefix string, offered scopes.Set) []byte {
 // replace replaces the only occurrence of a text. Both texts are JSON.
 func (d *hostDocument) replace(before, after string) {
 	if bytes.Count(d.text, []byte(before)) != 1 {
-		panic("storageapi: openapi.json has not once: " + before) // tests check every replacement
+		panic("storageapi: openapi.json does not contain exactly once: " + before) // tests check every replacement
 	}
 	d.text = bytes.Replace(d.text, []byte(before), []byte(after), 1)
 }
@@ -46,7 +46,7 @@ func (d *hostDocument) replace(before, after string) {
 // replaceAll replaces all occurrences of a text.
 func (d *hostDocument) replaceAll(before, after string) {
 	if !bytes.Contains(d.text, []byte(before)) {
-		panic("storageapi: openapi.json has not: " + before)
+		panic("storageapi: openapi.json does not contain: " + before)
 	}
 	d.text = bytes.ReplaceAll(d.text, []byte(before), []byte(after))
 }

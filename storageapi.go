@@ -81,7 +81,7 @@
 // # Shutdown
 //
 // On SIGTERM or an interrupt, cancel the context of [Handler.Run], shut down the HTTP server,
-// then call [Handler.Close]. Requests and delivery attempts under way finish.
+// then call [Handler.Close]. Requests and delivery attempts in flight finish.
 package storageapi
 
 import (
@@ -251,9 +251,9 @@ func NewHandler(config Config) (*Handler, error) {
 	}
 	switch {
 	case config.Path == "" && config.Store == nil:
-		return nil, errors.New("storageapi: Config: Path or Store must be given")
+		return nil, errors.New("storageapi: Config: Path or Store is required")
 	case config.Path != "" && config.Store != nil:
-		return nil, errors.New("storageapi: Config: Path and Store must not both be given")
+		return nil, errors.New("storageapi: Config: Path and Store must not both be set")
 	case config.Store != nil:
 		return newHandler(config, nil)
 	}
@@ -359,9 +359,9 @@ func (h *Handler) Prefix() string { return h.prefix }
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }
 
 // Run delivers webhooks, and scans the files of Config.Alerts, until ctx is done or the Handler is
-// closed. It then waits up to Config.Webhooks.Outbound.DrainTimeout for the attempts under way and
+// closed. It then waits up to Config.Webhooks.Outbound.DrainTimeout for the attempts in flight and
 // returns nil; the next Run makes the remaining deliveries. It returns [ErrClosed] if the Handler
-// is already closed, and [webhooks.ErrRunning] if another Run is under way.
+// is already closed, and [webhooks.ErrRunning] if another Run is running.
 func (h *Handler) Run(ctx context.Context) error {
 	h.mu.Lock()
 	if h.closing.Err() != nil {

@@ -202,7 +202,7 @@ func TestBalance_NotificationFailed_RunRepeatsIt(t *testing.T) {
 		box.Store = failingReview{box.Store}
 		w := watch(t, s, "10") // Create notifies it
 		box.want(t, "a webhook, while the store fails")
-		if len(log.Lines("not told yet", w.ID)) != 1 {
+		if len(log.Lines("balance notification of a webhook failed", w.ID)) != 1 {
 			t.Errorf("the log has %s", log)
 		}
 		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}) // nothing is sent by this service

@@ -99,7 +99,7 @@ func (s *AlertService) due(f *ExpiringFile, name string, now time.Time) (due due
 	case err != nil:
 		return due, false, err
 	case len(text) > maxFileBytes:
-		return due, false, input.Invalid(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
+		return due, false, input.Invalid(name, fmt.Sprintf("must encode to at most %d bytes of JSON, got %d", maxFileBytes, len(text)))
 	}
 	return dueFile{f, len(text), driver.DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
 }

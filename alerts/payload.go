@@ -207,7 +207,7 @@ func (f *ExpiringFile) check() (field, problem string) {
 	case f.ExpiresAt.IsZero():
 		return ".expiresAt", "is required"
 	case !utf8.ValidString(f.ID) || !utf8.ValidString(f.Name) || !utf8.ValidString(f.EnvironmentID):
-		return "", "must hold UTF-8 only"
+		return "", "must be valid UTF-8"
 	case f.ExpiresAt.UTC().Year() < 0 || f.ExpiresAt.UTC().Year() > 9999:
 		return ".expiresAt", "must be in the years 0 to 9999"
 	}

@@ -91,7 +91,7 @@ func (s *AlertService) reportUsage(ctx context.Context, account string, metric M
 	case used < 0:
 		return input.Invalid("used", "must not be negative")
 	case limit < 0:
-		return input.Invalid("limit", "must not be negative; 0 is no limit")
+		return input.Invalid("limit", "must not be negative; 0 means no limit")
 	case period == "" || len(period) > 64 || !input.PlainText(period):
 		return input.Invalid("period", "must be 1 to 64 bytes of UTF-8 without control characters")
 	}
@@ -214,7 +214,7 @@ func (s *AlertService) webhookChanged(ctx context.Context, webhook webhooks.Webh
 		return
 	}
 	if err := s.reevaluate(ctx, driver.AlertSeries{Account: webhook.Account, Name: string(MetricBalance)}); err != nil {
-		s.logger.Warn("storageapi: a webhook was not told yet whether the balance is low", "webhook", webhook.ID, "error", err)
+		s.logger.Warn("storageapi: balance notification of a webhook failed; retried with the next report", "webhook", webhook.ID, "error", err)
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *scanner) run(ctx context.Context) {
 		wait, err := s.scanApart(ctx)
 		if err != nil && ctx.Err() == nil {
 			wait = min(s.interval, reevaluateInterval)
-			s.service.logFailure("storageapi: the scan for expiring files was interrupted", err, wait)
+			s.service.logFailure("storageapi: scan for expiring files failed", err, wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -151,7 +151,7 @@ func (s *scanned) add(service *AlertService, f *StoredFile) {
 // report reports the expiring files.
 func (s *scanner) report(ctx context.Context, step *scanned) error {
 	if step.refused > 0 {
-		s.service.logger.Warn("storageapi: files that Config.Alerts.Files yields break a rule, and are passed over", "files", step.refused, "the_first", step.why)
+		s.service.logger.Warn("storageapi: skipped invalid files from Config.Alerts.Files", "files", step.refused, "the_first", step.why)
 	}
 	for account, files := range step.due {
 		if err := s.service.ReportFiles(ctx, account, files); err != nil {

@@ -157,7 +157,7 @@ func TestScan_Interrupted_ContinuesWhereItStopped(t *testing.T) {
 				stop := start(t, newService(t, box, config))
 				time.Sleep(time.Second)
 				stop()
-				if len(log.Lines("interrupted")) != 1 || len(log.Lines("break a rule", "files=1", "file.id is required")) != 1 {
+				if len(log.Lines("scan for expiring files failed")) != 1 || len(log.Lines("skipped invalid files", "files=1", "file.id is required")) != 1 {
 					t.Errorf("the log has %s", log)
 				}
 				stop = start(t, newService(t, box, config))

@@ -85,7 +85,7 @@ func (s *AlertService) Run(ctx context.Context) {
 		began := time.Now()
 		more, err := s.reevaluateDue(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.logFailure("storageapi: alerts that are due were not re-evaluated", err, reevaluateInterval)
+			s.logFailure("storageapi: re-evaluating due alerts failed", err, reevaluateInterval)
 		}
 		pause := reevaluateInterval
 		if more {

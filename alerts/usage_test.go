@@ -111,13 +111,13 @@ func TestUsage_ManyReports_WriteOnlyAlerts(t *testing.T) {
 func TestPeriod_OtherFormOrFarAhead_IsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		kept, odd, next string
-		because         string // expected in the error; empty: no error
+		because         string // expected in the error; empty means no error
 	}{
-		"a month without its zero":  {"2026-11", "2026-9", "2026-12", `the form of the previous period, "2026-11"`},
-		"a day after months":        {"2026-11", "2026-12-01", "2026-12", `the form of the previous period, "2026-11"`},
-		"a month after days":        {"2026-11-30", "2026-12", "2026-12-01", `the form of the previous period, "2026-11-30"`},
-		"other words":               {"week 46", "weeks 4", "week 47", `the form of the previous period, "week 46"`},
-		"counted past the digits":   {"period 9", "period 10", "period 8", `the form of the previous period, "period 9"`},
+		"a month without its zero":  {"2026-11", "2026-9", "2026-12", `the format of the previous period, "2026-11"`},
+		"a day after months":        {"2026-11", "2026-12-01", "2026-12", `the format of the previous period, "2026-11"`},
+		"a month after days":        {"2026-11-30", "2026-12", "2026-12-01", `the format of the previous period, "2026-11-30"`},
+		"other words":               {"week 46", "weeks 4", "week 47", `the format of the previous period, "week 46"`},
+		"counted past the digits":   {"period 9", "period 10", "period 8", `the format of the previous period, "period 9"`},
 		"a month far ahead":         {"2026-11", "2099-01", "2026-12", "more than 45 days"},
 		"a month too far ahead":     {"2026-11", "2027-02", "2027-01", "more than 45 days"},
 		"a day far ahead":           {"2026-11-20", "2027-01-05", "2027-01-04", "more than 45 days"},

@@ -38,7 +38,7 @@ var ErrIdempotencyMismatch = errors.New("idempotency key was used for another re
 
 // ErrCreatedThenDeleted is returned for a creation if an earlier call with the same idempotency key
 // created a key or webhook that has since been deleted.
-var ErrCreatedThenDeleted = errors.New("created by an earlier call with this idempotency key and deleted since")
+var ErrCreatedThenDeleted = errors.New("the object created with this idempotency key has been deleted")
 
 // A ValidationError names an invalid input field and gives the rule for it. Its text is for the
 // person who sent the input, and contains no secret.

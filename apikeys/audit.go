@@ -67,7 +67,7 @@ func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, 
 		}
 		if len(batch) == pageSize {
 			if _, err := add(ctx, batch); err != nil {
-				return fmt.Errorf("add audit entries of API keys that expire: %w", err)
+				return fmt.Errorf("add audit entries for expiring API keys: %w", err)
 			}
 			batch = batch[:0]
 		}
@@ -76,7 +76,7 @@ func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, 
 		return nil
 	}
 	if _, err := add(ctx, batch); err != nil {
-		return fmt.Errorf("add audit entries of API keys that expire: %w", err)
+		return fmt.Errorf("add audit entries for expiring API keys: %w", err)
 	}
 	return nil
 }

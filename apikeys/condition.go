@@ -29,7 +29,7 @@ func (c Condition) ask(before, after Key) error {
 }
 
 // errChanged means that the key has changed since the condition was called.
-var errChanged = errors.New("the API key was changed meanwhile")
+var errChanged = errors.New("the API key was changed concurrently")
 
 // change changes a key by apply if the condition holds, and returns the changed key.
 func (s *KeyService) change(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (Key, error) {

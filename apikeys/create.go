@@ -27,12 +27,12 @@ type CreateParams struct {
 	Scopes scopes.Set // at least one
 
 	// ExpiresAt is when the key expires, to the millisecond. It must be in the future
-	// and before the year 10000 in UTC. Zero: never.
+	// and before the year 10000 in UTC. Zero means never.
 	ExpiresAt time.Time
 
 	// IdempotencyKey makes it safe to repeat Create for 24 hours: 1 to 128 visible
 	// ASCII characters, unique to this creation within the account.
-	// Empty: each call creates a key.
+	// If empty, each call creates a key.
 	IdempotencyKey string
 
 	// First makes Create return [ErrNotFirst] if the account has any key, even an expired one. Set
@@ -42,7 +42,7 @@ type CreateParams struct {
 
 	// By is the credential of the request, see [KeyService.Credential]. If its key is deleted or
 	// rotated before the new key is stored, Create stores nothing and returns
-	// [auth.ErrCredentialChanged]. Zero: the host itself creates the key.
+	// [auth.ErrCredentialChanged]. If zero, the host itself creates the key.
 	By auth.Credential
 
 	// If is called before the key is stored. If an earlier call with the same

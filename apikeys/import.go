@@ -38,7 +38,7 @@ type ImportedKey struct {
 	Name   string     // as in CreateParams
 	Scopes scopes.Set // as in CreateParams
 
-	// ExpiresAt is when the key expires, in the future; zero: never.
+	// ExpiresAt is when the key expires, in the future; zero means never.
 	ExpiresAt time.Time
 
 	// CreatedAt is when the key was created. Zero means unknown: the key then shows the time of the
@@ -109,7 +109,7 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 	case found == nil && existing.Account == account:
 		return ImportResult{KeyID: existing.ID, Existed: true}
 	case found == nil, errors.Is(found, apierr.ErrNotFound):
-		return ImportResult{Err: fmt.Errorf("import API key: its digest is that of another account's key: %w", err)}
+		return ImportResult{Err: fmt.Errorf("import API key: digest belongs to another account's key: %w", err)}
 	default:
 		return ImportResult{Err: fmt.Errorf("import API key: %w", found)}
 	}
@@ -122,7 +122,7 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 		return Key{}, err
 	}
 	if legacyOf(s.legacy, k.Kind) == nil {
-		return Key{}, input.Invalid("Kind", "must be that of one of Config.Legacy")
+		return Key{}, input.Invalid("Kind", "must be the Kind of one of Config.Legacy")
 	}
 	digest, err := parseDigest(k.Digest)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	case k.CreatedAt.IsZero():
 		created = now
 	case created.After(now) || created.Year() < 1970:
-		return Key{}, input.Invalid("CreatedAt", "must be in the past, and not before 1970")
+		return Key{}, input.Invalid("CreatedAt", "must be in the past and not before 1970")
 	}
 	return Key{
 		ID: keyID, Account: account, Name: k.Name, Scopes: k.Scopes, Hash: hash,
@@ -165,13 +165,13 @@ var slowDigests = map[string]string{
 func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 	if len(text) == sha256.Size {
 		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // random bytes are all printable once in 10¹³
-			return sum, input.Invalid("Digest", "must be 32 bytes, which 32 characters of text are not: no key can be found by an MD5 in hex")
+			return sum, input.Invalid("Digest", "must be a digest of 32 bytes, not 32 printable characters such as an MD5 digest in hex")
 		}
 		return [sha256.Size]byte([]byte(text)), nil
 	}
 	for begin, name := range slowDigests {
 		if strings.HasPrefix(text, begin) {
-			return sum, input.Invalid("Digest", "must not be of "+name+": it is salted, so that no key can be found by its value. Have the key's owner create a new one")
+			return sum, input.Invalid("Digest", "must not be made by "+name+": salted digests cannot be looked up; have the key's owner create a new key")
 		}
 	}
 	decoded, err := hex.DecodeString(text)
@@ -180,7 +180,7 @@ func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 		decoded, err = base64.RawStdEncoding.Strict().DecodeString(unpadded)
 	}
 	if err != nil || len(decoded) != sha256.Size {
-		return sum, input.Invalid("Digest", "must be 32 bytes, as they are, in hex or in base64")
+		return sum, input.Invalid("Digest", "must be 32 bytes: raw, in hex or in base64")
 	}
 	return [sha256.Size]byte(decoded), nil
 }
@@ -189,7 +189,7 @@ func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 type ImportStats struct {
 	Keys       int       // keys that still have their imported value
 	Used       int       // number of Keys used since the import
-	LastUsedAt time.Time // when an imported value was last used; zero: never
+	LastUsedAt time.Time // when an imported value was last used; zero means never
 }
 
 // Imported returns the statistics of the account's imported keys. It reads all keys of the

@@ -223,8 +223,8 @@ func TestImport_InvalidKey_IsRefusedAlone(t *testing.T) {
 		change      func(*apikeys.ImportedKey)
 	}{
 		{"Kind", "Config.Legacy", func(k *apikeys.ImportedKey) { k.Kind = "other" }},
-		{"Digest", "bcrypt: it is salted", func(k *apikeys.ImportedKey) { k.Digest = bcrypt }},
-		{"Digest", "argon2: it is salted", func(k *apikeys.ImportedKey) { k.Digest = "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA" }},
+		{"Digest", "bcrypt: salted", func(k *apikeys.ImportedKey) { k.Digest = bcrypt }},
+		{"Digest", "argon2: salted", func(k *apikeys.ImportedKey) { k.Digest = "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA" }},
 		{"Digest", "PBKDF2", func(k *apikeys.ImportedKey) { k.Digest = "pbkdf2_sha256$600000$salt$hash" }},
 		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = "" }},
 		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = strings.Repeat("g", 64) }},

@@ -36,7 +36,7 @@ type Legacy struct {
 	MinLength, MaxLength int
 	Alphabet             string
 
-	// Pepper is a secret key for the digest: HMAC-SHA256 with this key. Empty: plain SHA-256.
+	// Pepper is a secret key for the digest: HMAC-SHA256 with this key. Empty means plain SHA-256.
 	Pepper []byte
 
 	// Digest replaces the default digest, for example to hash only a part of the value. It must be
@@ -62,15 +62,15 @@ func newLegacies(registered []Legacy) ([]legacy, error) {
 		case l.Kind == "" || len(l.Kind) > 32 || strings.Trim(l.Kind, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "":
 			return nil, input.Invalid(field+".Kind", `must be 1 to 32 lower-case letters, digits, "-" and "_"`)
 		case legacyOf(list[:i], l.Kind) != nil:
-			return nil, input.Invalid(field+".Kind", fmt.Sprintf("must be registered once: %q", l.Kind))
+			return nil, input.Invalid(field+".Kind", fmt.Sprintf("must be unique: %q is registered twice", l.Kind))
 		case l.Alphabet == "":
-			return nil, input.Invalid(field+".Alphabet", "must name the bytes that a value consists of after its prefix")
+			return nil, input.Invalid(field+".Alphabet", "must list the bytes allowed after the prefix")
 		case l.MinLength < 16 || l.MinLength <= len(l.Prefix):
-			return nil, input.Invalid(field+".MinLength", "must be 16 or more, and more than the prefix has: shorter values can be guessed")
+			return nil, input.Invalid(field+".MinLength", "must be at least 16 and more than the length of the prefix: shorter values can be guessed")
 		case l.MaxLength < l.MinLength || l.MaxLength > maxLegacyLength:
 			return nil, input.Invalid(field+".MaxLength", fmt.Sprintf("must be MinLength to %d", maxLegacyLength))
 		case l.Digest != nil && len(l.Pepper) > 0:
-			return nil, input.Invalid(field+".Pepper", "must not be given with Digest")
+			return nil, input.Invalid(field+".Pepper", "must not be combined with Digest")
 		}
 		l.Pepper = append([]byte(nil), l.Pepper...)
 		list[i].Legacy = l

@@ -18,14 +18,14 @@ import (
 // A KeyQuery selects keys of an account, and a page of them.
 type KeyQuery struct {
 	// Name is a part of the key's name, up to 128 characters. The comparison ignores case
-	// but does not normalize Unicode otherwise. Empty: any name.
+	// but does not normalize Unicode otherwise. Empty means any name.
 	Name string
 
-	// Scopes selects keys that hold all of these scopes. Empty: any.
+	// Scopes selects keys that hold all of these scopes. Empty means any.
 	Scopes scopes.Set
 
 	// UnusedSince selects keys that were created before this time and not used since. Uses
-	// are recorded to within about a minute. Zero: any.
+	// are recorded to within about a minute. Zero means any.
 	UnusedSince time.Time
 
 	// ExpiresBefore selects keys that expire before this time, including expired keys. Zero: any.
@@ -142,7 +142,7 @@ func (s *KeyService) AllExpiring(ctx context.Context, from, to time.Time) iter.S
 			before := s.uses.unwritten()
 			list, err := s.store.ExpiringKeys(ctx, query)
 			if err != nil {
-				yield(Key{}, fmt.Errorf("list API keys that expire: %w", err))
+				yield(Key{}, fmt.Errorf("list expiring API keys: %w", err))
 				return
 			}
 			for i := range list {

@@ -13,10 +13,10 @@ import (
 // A Value describes a value of a key: its current value, or the previous one after a rotation.
 type Value struct {
 	Key      Key    // as [KeyService.Get] returns it
-	Hint     string // see [Token.Hint]; empty: unknown
+	Hint     string // see [Token.Hint]; empty means unknown
 	Replaced bool   // a rotation has replaced the value
 
-	// ExpiresAt is when the value expires or expired; zero: never. Live reports whether
+	// ExpiresAt is when the value expires or expired; zero means never. Live reports whether
 	// [KeyService.Verify] accepts it now.
 	ExpiresAt time.Time
 	Live      bool

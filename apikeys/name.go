@@ -26,7 +26,7 @@ func checkName(name string) error {
 		case unicode.In(r, unicode.Zl, unicode.Zp):
 			return input.Invalid("name", fmt.Sprintf("must be one line, without the separator %U", r))
 		case unicode.Is(unicode.Bidi_Control, r), r == zeroWidthSpace:
-			return input.Invalid("name", fmt.Sprintf("must not hold %U, which is invisible and changes how the name looks", r))
+			return input.Invalid("name", fmt.Sprintf("must not contain %U, which is invisible and changes how the name looks", r))
 		}
 	}
 	first, _ := utf8.DecodeRuneInString(name)
@@ -70,7 +70,7 @@ func checkVisible(name string) error {
 }
 
 func misplaced(joiner rune) error {
-	return input.Invalid("name", fmt.Sprintf("must have joiners, such as %U, only between visible characters", joiner))
+	return input.Invalid("name", fmt.Sprintf("must not contain joiners, such as %U, except between visible characters", joiner))
 }
 
 // isJoiner reports whether r is an invisible character that joins or separates its

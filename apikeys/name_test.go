@@ -41,13 +41,13 @@ var names = []struct{ name, wrong string }{
 	{"a\xff", "UTF-8"},
 	{"a\x00", "control characters"}, {"a\tb", "control characters"}, {"a\nb", "control characters"}, {"\u0085", "control characters"},
 	{"a\u2028b", "one line"}, {"a\u2029b", "one line"},
-	{"a\u061cb", "must not hold U+061C"}, {"a\u200eb", "must not hold U+200E"}, {"a\u200fb", "must not hold"},
-	{"a\u202ab", "must not hold"}, {"a\u202eb", "must not hold"}, {"a\u2066b", "must not hold"}, {"a\u2069b", "must not hold"},
-	{"a\u200bb", "must not hold U+200B"},
+	{"a\u061cb", "must not contain U+061C"}, {"a\u200eb", "must not contain U+200E"}, {"a\u200fb", "must not contain"},
+	{"a\u202ab", "must not contain"}, {"a\u202eb", "must not contain"}, {"a\u2066b", "must not contain"}, {"a\u2069b", "must not contain"},
+	{"a\u200bb", "must not contain U+200B"},
 	{" ", "space"}, {" a", "space"}, {"a ", "space"}, {"\u00a0a", "space"}, {"a\u3000", "space"}, {"\u2003", "space"},
 	{"\u2800", "visible"}, {"\u00ad", "visible"}, {"\u3164", "visible"}, {"\ufe0f", "visible"}, {"\u115f\u1160", "visible"}, {"\U000e0041", "visible"},
 	{"\u0600", "visible"}, // an Arabic number sign, without a number
-	{"\u200d", "U+200D, only between"}, {"\u200ca", "U+200C, only between"}, {"a\u200d", "joiners"}, {"a\u200d\u200db", "joiners"},
+	{"\u200d", "U+200D, except between"}, {"\u200ca", "U+200C, except between"}, {"a\u200d", "joiners"}, {"a\u200d\u200db", "joiners"},
 	{"a\u200d b", "joiners"}, {"a \u200cb", "joiners"}, {"a\u200c\ufe0f", "joiners"}, {"a\ufeff", "joiners"}, {"\u2060a", "joiners"},
 	{"a\u00ad\u200db", "joiners"}, {"a\u034f", "joiners"},
 }

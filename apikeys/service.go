@@ -263,7 +263,7 @@ func (s *KeyService) shown(key Key, before unwritten) Key {
 	return key
 }
 
-// expiryOf returns when the token with the given hash expires (zero: never), or
+// expiryOf returns when the token with the given hash expires (zero means never), or
 // false if the key has no such token.
 func expiryOf(k *Key, hash driver.Hash) (time.Time, bool) {
 	switch hash {

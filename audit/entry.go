@@ -42,7 +42,7 @@ type Entry struct {
 
 	// Until depends on the action. KeyExpiring, KeyCreated: when the key expires. KeyRotated,
 	// WebhookRotated: when the previous value ends. WebhookFailing: the earliest time at which the
-	// webhook will be disabled. StoreRecovered: when the store could be written again. Zero: never,
+	// webhook will be disabled. StoreRecovered: when the store could be written again. Zero means never,
 	// or unknown.
 	Until time.Time
 

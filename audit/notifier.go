@@ -31,7 +31,7 @@ const (
 type notifier struct {
 	*Service
 	failing map[string]*failures // by account, if a failed entry of the account is pending
-	renewed time.Time            // when the lease was last renewed; zero: not the holder
+	renewed time.Time            // when the lease was last renewed; zero means not the holder
 	scanned time.Time
 	after   string   // the account after which the next round begins
 	acked   []uint64 // numbers of accepted entries that are still pending in the store
@@ -270,7 +270,7 @@ func (n *notifier) call(ctx context.Context, entry *Entry) error {
 		err = n.config.Notify(timed, *entry)
 	}()
 	late := time.AfterFunc(callTimeout+abandonAfter, func() {
-		n.config.Logger.Error("storageapi: Config.Notify does not return; no more audit entries are delivered", "audit_entry", entry.ID)
+		n.config.Logger.Error("storageapi: Config.Notify has not returned; audit entries are no longer delivered", "audit_entry", entry.ID)
 	})
 	defer late.Stop()
 	select {

@@ -63,12 +63,12 @@ type Numbered struct {
 
 // A Query selects entries of an account. The zero Query selects all.
 type Query struct {
-	Target  Target    // only this target; without an ID: only this kind; zero: any
-	Actions []Action  // only these; empty: any
-	Since   time.Time // earliest At; zero: no limit
-	Until   time.Time // At must be earlier; zero: no limit
+	Target  Target    // only this target; without an ID: only this kind; zero means any
+	Actions []Action  // only these; empty means any
+	Since   time.Time // earliest At; zero means no limit
+	Until   time.Time // At must be earlier; zero means no limit
 
-	// After is the [Page.Next] of the previous page, of the same account and Target. Empty: start
+	// After is the [Page.Next] of the previous page, of the same account and Target. If empty, start
 	// with the newest.
 	After string
 	Limit int // at least 1

@@ -54,7 +54,7 @@ type Access struct {
 type Target struct {
 	ID        string     // empty for a target that does not exist yet, and for all events of some types
 	Scopes    scopes.Set // key: its scopes; webhook: the read scopes behind its events, for an update including past and new events; events: the read scopes behind their types
-	ExpiresAt time.Time  // when a key expires; zero: never
+	ExpiresAt time.Time  // when a key expires; zero means never
 }
 
 // ErrForbidden is returned by an [Authorize] function that refuses an action.

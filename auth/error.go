@@ -79,9 +79,9 @@ func WriteFailure(w http.ResponseWriter, err error) {
 	var message string
 	switch {
 	case errors.Is(err, ErrInterrupted):
-		message = "The service was interrupted. The request may have been done. Look before you repeat it, or send the same Idempotency-Key again."
+		message = "The service was interrupted. The change may have been made. Check before you retry, or retry with the same Idempotency-Key."
 	case errors.Is(err, ErrUnavailable):
-		message = "The service cannot be reached right now. Nothing was done. Retry the request."
+		message = "The service is unavailable right now. Nothing was changed. Retry the request."
 	default:
 		WriteInternal(w)
 		return

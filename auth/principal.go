@@ -17,7 +17,7 @@ type Principal struct {
 	Account   string     // the account the key belongs to
 	KeyID     string     // the key's ID, "key_…"
 	Scopes    scopes.Set // the key's scopes; undeclared ones are in Scopes.Unknown
-	ExpiresAt time.Time  // when the value in the request expires; zero: never
+	ExpiresAt time.Time  // when the value in the request expires; zero means never
 	Replaced  bool       // a rotation has replaced this value, which is in its grace period
 
 	// Name is the key's name, and Hint is the hint of the value in the request, for the audit log
@@ -85,9 +85,9 @@ type callerKey struct{}
 // A caller holds the values that a guarded request's context carries.
 type caller struct {
 	verified Principal
-	verifier Verifier // nil: not verified
+	verifier Verifier // nil means not verified
 	token    value
-	verdict  *verdict   // nil: not observed
+	verdict  *verdict   // nil means not observed
 	other    *Principal // replaces verified, see WithPrincipal
 }
 

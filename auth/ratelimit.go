@@ -37,11 +37,11 @@ type RateLimit struct {
 func (r RateLimit) withDefaults() (RateLimit, error) {
 	switch {
 	case !(r.PerSecond >= 0) || math.IsInf(r.PerSecond, 0): // also rejects NaN
-		return r, errors.New("RateLimit.PerSecond must be a finite number of at least 0")
+		return r, errors.New("RateLimit.PerSecond must be finite and not negative")
 	case r.Burst < 0:
 		return r, errors.New("RateLimit.Burst must not be negative")
 	case r.PerSecond == 0 && r.Burst > 0:
-		return r, errors.New("RateLimit.PerSecond must be given with RateLimit.Burst")
+		return r, errors.New("RateLimit.PerSecond must be set if RateLimit.Burst is")
 	case r.PerAccount > 1_000_000:
 		return r, errors.New("RateLimit.PerAccount must be at most 1000000; a negative value means no limit")
 	}

@@ -25,12 +25,12 @@ const (
 // source, and one line for all sources beyond maxSources.
 type refusalLog struct {
 	log     *slog.Logger
-	address func(*http.Request) string // nil: the host of RemoteAddr
+	address func(*http.Request) string // nil means the host of RemoteAddr
 
 	mu      sync.Mutex
 	sources map[string]*refusals // of the current minute
 	others  *refusals            // of the sources beyond maxSources
-	due     *time.Timer          // fires at the end of the minute; nil: no refusals so far
+	due     *time.Timer          // fires at the end of the minute; nil means no refusals so far
 }
 
 type refusals struct {

@@ -14,7 +14,7 @@ import (
 
 // An auditView is the view of the audit log of an account, or of one key or webhook.
 type auditView struct {
-	Target   string // ID of the key or webhook; empty: the whole account
+	Target   string // ID of the key or webhook; empty means the whole account
 	Name     string // its current name; empty if it was deleted or the user may not see it
 	Page     string // its page
 	Was      string // its name before its deletion
@@ -34,7 +34,7 @@ type pastView struct {
 	At      *when
 	Text    string
 	Details []detailView
-	Target  string // ID of the key or webhook; empty: the account
+	Target  string // ID of the key or webhook; empty means the account
 	Name    string // its current name; empty if it was deleted or the user may not see it
 	Was     string // its name at that time, if Name is empty
 	Hint    string // hint of the key's value at that time

@@ -95,9 +95,9 @@ type pages struct {
 	path      string
 	title     string
 	home      string
-	signIn    *url.URL // nil: none
+	signIn    *url.URL // nil means none
 	signOut   string
-	may       func(*http.Request, auth.Action) bool // nil: everything
+	may       func(*http.Request, auth.Action) bool // nil means everything
 	attribute func(*http.Request) context.Context
 	log       *slog.Logger
 	now       func() time.Time
@@ -147,7 +147,7 @@ func New(config Config) (http.Handler, error) {
 		p.path = "/settings/"
 	}
 	if !validPath(p.path) {
-		return nil, fmt.Errorf("dashboard: Config.Path must begin and end with a slash, and need neither cleaning nor escaping in a ServeMux: %q", p.path)
+		return nil, fmt.Errorf("dashboard: Config.Path must begin and end with a slash, be clean, and contain nothing that needs escaping: %q", p.path)
 	}
 	if err := p.setAddresses(&config); err != nil {
 		return nil, err
@@ -172,11 +172,11 @@ func (p *pages) setAddresses(config *Config) error {
 	inside := func(address string) bool { return strings.HasPrefix(address+"/", p.path) && p.path != "/" }
 	switch {
 	case config.Home != "" && !isAddress(config.Home):
-		return fmt.Errorf("dashboard: Config.Home must be a path or an address of http or https: %q", config.Home)
+		return fmt.Errorf("dashboard: Config.Home must be a path or an http or https URL: %q", config.Home)
 	case config.SignIn != "" && (!isAddress(config.SignIn) || inside(config.SignIn)):
-		return fmt.Errorf("dashboard: Config.SignIn must be a path outside Config.Path or an address of http or https: %q", config.SignIn)
+		return fmt.Errorf("dashboard: Config.SignIn must be a path outside Config.Path or an http or https URL: %q", config.SignIn)
 	case config.APIURL != "" && (isPath(config.APIURL) || !isAddress(config.APIURL)):
-		return fmt.Errorf("dashboard: Config.APIURL must be an address of http or https: %q", config.APIURL)
+		return fmt.Errorf("dashboard: Config.APIURL must be an http or https URL: %q", config.APIURL)
 	case config.SignOut != "" && (!isPath(config.SignOut) || inside(config.SignOut)):
 		return fmt.Errorf("dashboard: Config.SignOut must be a path outside Config.Path: %q", config.SignOut)
 	}

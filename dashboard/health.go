@@ -46,7 +46,7 @@ func (h healthView) Summary() string {
 	return text
 }
 
-// health computes the health of a webhook from up to most deliveries.
+// health computes the health of a webhook from its newest deliveries, at most most.
 func (p *pages) health(c *call, webhookID string, most int) (healthView, error) {
 	now := p.now()
 	from := now.Add(-hours * time.Hour)
@@ -106,8 +106,8 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 // maxSteps is the maximum number of queries of newest, which needs several if deliveries are rare.
 const maxSteps = 4
 
-// newest returns up to most of the webhook's newest deliveries since from, and whether
-// there may be more.
+// newest returns the webhook's newest deliveries since from, at most most, and whether there may be
+// more.
 func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (list []webhooks.Delivery, partial bool, err error) {
 	query := webhooks.DeliveryQuery{From: from, Limit: most}
 	for range maxSteps {

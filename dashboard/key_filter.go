@@ -21,7 +21,7 @@ type keyFilterView struct {
 	Query  template.URL // the filters, encoded, for links; empty: none
 }
 
-// unused are the choices of how long keys have not been used, in days.
+// unused lists the choices for how long keys have been unused, in days.
 var unused = []choice{
 	{"30", "30 days"},
 	{"90", "90 days"},

@@ -33,7 +33,7 @@ type keyView struct {
 	Soon      bool // expires soon
 	Idle      bool // never used
 	Version   string
-	Hint      string // of its value; empty: not known
+	Hint      string // of its value; empty means not known
 	CreatedBy *actorView
 
 	// The previous value, while it works after a rotation.

@@ -13,7 +13,7 @@ const anyone auth.Action = ""
 // mux returns the route table.
 func (p *pages) mux() *http.ServeMux {
 	routes := []struct {
-		method string      // empty: any
+		method string      // empty means any
 		path   string      // below the root
 		action auth.Action // required permission, see Config.May
 		handle func(*call) (answer, error)

@@ -24,7 +24,7 @@ func (p *pages) turnWebhook(c *call) (answer, error) {
 	if !on && c.PostForm.Get("to") != "off" {
 		return answer{}, badForm{errors.New("neither on nor off")}
 	}
-	var off time.Time // when the webhook was turned off
+	var off time.Time // when the webhook was disabled
 	remember := func(before, _ webhooks.Webhook) error {
 		off = before.OffAt
 		return nil

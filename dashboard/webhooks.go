@@ -34,7 +34,7 @@ type webhookView struct {
 // A sentenceView is a sentence that may contain a time.
 type sentenceView struct {
 	Before string
-	At     *when // nil: no time
+	At     *when // nil means no time
 	After  string
 }
 
@@ -182,7 +182,7 @@ type webhookPageView struct {
 	Deliveries []deliveryView // without Failures
 	Quiet      bool           // no event for the webhook was published in the last 24 hours
 	Test       *testView
-	Skipped    *skippedView // nil: no skipped events are known
+	Skipped    *skippedView // if nil, no skipped events are known
 }
 
 // A skippedView is the view of events that were skipped while the webhook was off.
@@ -224,7 +224,7 @@ type testView struct {
 	EventID string
 	Event   *eventBodyView
 	Attempt attemptView
-	Busy    bool // not sent, because another test event is under way
+	Busy    bool // not sent, because another test event is running
 	Held    bool // not sent, because the webhook is on hold
 }
 

@@ -37,7 +37,7 @@ type Vocabulary struct {
 func NewVocabulary(declared ...Declaration) (*Vocabulary, error) {
 	v := &Vocabulary{permits: make(map[Scope]string, len(declared))}
 	if len(declared) > MaxScopes-count {
-		return nil, fmt.Errorf("scopes: %d are declared, at most %d can be", len(declared), MaxScopes-count)
+		return nil, fmt.Errorf("scopes: %d scopes declared, at most %d allowed", len(declared), MaxScopes-count)
 	}
 	for i, d := range declared {
 		_, twice := v.permits[d.Scope]
@@ -46,7 +46,7 @@ func NewVocabulary(declared ...Declaration) (*Vocabulary, error) {
 		case !d.Scope.wellFormed():
 			wrong = "Scope must be an area, a colon and an action, each of lower-case letters, digits, \"_\", \"-\" and \".\", such as \"teams:read\""
 		case number(d.Scope) != 0:
-			wrong = "Scope is always there, and must not be declared"
+			wrong = "Scope is built in and must not be declared"
 		case twice:
 			wrong = "Scope must be declared once"
 		case d.Description == "" || len(d.Description) > 200 || !utf8.ValidString(d.Description):

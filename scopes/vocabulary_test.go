@@ -93,10 +93,10 @@ func TestNewVocabulary_InvalidDeclaration_ReturnsError(t *testing.T) {
 	}
 	for want, declared := range map[string][]scopes.Declaration{
 		`declaration 0, "teams": Scope must be an area`:     {{"teams", "Teams"}},
-		`declaration 1, "files:read": Scope is always`:      {{"a:b", "x"}, {"files:read", "x"}},
+		`declaration 1, "files:read": Scope is built in`:    {{"a:b", "x"}, {"files:read", "x"}},
 		`declaration 1, "a:b": Scope must be declared once`: {{"a:b", "x"}, {"a:b", "x"}},
 		`declaration 0, "a:b": Description must be`:         {{"a:b", ""}},
-		`116 are declared, at most 115`:                     many,
+		`116 scopes declared, at most 115`:                  many,
 	} {
 		if v, err := scopes.NewVocabulary(declared...); v != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -99,7 +99,7 @@ func (k *DataKey) SealedBy(ctx context.Context, sealer Sealer) ([]byte, error) {
 	sealed := append([]byte{dataKeyVersion}, key.name[:]...)
 	sealed = append(sealed, bySealer...)
 	if _, _, err := OpenDataKey(ctx, sealer, sealed); err != nil {
-		return nil, fmt.Errorf("open what the Sealer has just sealed: %w", err)
+		return nil, fmt.Errorf("data key: the Sealer cannot open what it has just sealed: %w", err)
 	}
 	return sealed, nil
 }

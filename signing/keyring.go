@@ -64,7 +64,7 @@ func NewKeyring(keys ...[]byte) (*Keyring, error) {
 			// Two different keys have the same name with a probability of 1 in 2³². Records would then not
 			// identify their key.
 			if other.name == next.name {
-				return nil, fmt.Errorf("%w: key %d is key %d again, want different ones", ErrConfig, i+1, j+1)
+				return nil, fmt.Errorf("%w: key %d equals key %d, want different keys", ErrConfig, i+1, j+1)
 			}
 		}
 		named = append(named, next)

@@ -32,7 +32,7 @@ func TestNewKeyring(t *testing.T) {
 		{"AES-128", [][]byte{keyOf(1), keyOf(2)[:16]}, "key 2 has 16 bytes, want 32"},
 		{"33 bytes", [][]byte{keyOf(1), keyOf(2), append(keyOf(3), 0)}, "key 3 has 33 bytes, want 32"},
 		{"key in hex", [][]byte{[]byte(hex.EncodeToString(keyOf(1)))}, "key 1 has 64 bytes, want 32"},
-		{"key twice", [][]byte{keyOf(1), keyOf(2), keyOf(1)}, "key 3 is key 1 again"},
+		{"key twice", [][]byte{keyOf(1), keyOf(2), keyOf(1)}, "key 3 equals key 1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func headerKey(name string) (string, error) {
 	}
 	key := http.CanonicalHeaderKey(name)
 	if !isToken(name) || key == HeaderID || key == HeaderTimestamp || key == HeaderSignature {
-		return "", fmt.Errorf("%w: %q is not a valid name for the signature's header", ErrConfig, name)
+		return "", fmt.Errorf("%w: %q is not a valid signature header name", ErrConfig, name)
 	}
 	return key, nil
 }

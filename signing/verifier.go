@@ -110,7 +110,7 @@ func (v *Verifier) open(h http.Header) (encoded, error) {
 	for i, name := range [...]string{HeaderID, HeaderTimestamp, v.header, HeaderSignature} {
 		values := h[name]
 		if len(values) != 1 {
-			return encoded{}, fmt.Errorf("%w: want one %s header, have %d", ErrSignature, name, len(values))
+			return encoded{}, fmt.Errorf("%w: want one %s header, got %d", ErrSignature, name, len(values))
 		}
 		fields[i] = values[0]
 	}

@@ -9,7 +9,7 @@ import (
 // A Behavior is how a receiver responds to requests, for a limited or unlimited time.
 type Behavior struct {
 	down  bool         // connections are refused
-	serve http.Handler // nil: the default behavior, see OK
+	serve http.Handler // nil means the default behavior, see OK
 
 	period time.Duration // 0: unlimited
 	times  int           // 0: unlimited

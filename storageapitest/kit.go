@@ -115,7 +115,7 @@ func (k *Kit) run() {
 	ended := make(chan error, 1)
 	go func() { ended <- k.API.Run(context.Background()) }()
 	k.t.Cleanup(func() {
-		k.network.close() // so that no attempt under way waits for a receiver
+		k.network.close() // so that no attempt in flight waits for a receiver
 		if err := k.API.Close(); err != nil {
 			k.t.Errorf("storageapitest: close the handler: %v", err)
 		}
@@ -187,7 +187,7 @@ func (k *Kit) WaitIdle() {
 	k.t.Helper()
 	pending := ""
 	if !k.network.wait(k.patience, func() bool { pending = k.pending(); return pending == "" }) {
-		k.t.Fatalf("storageapitest: after %v there still are %s", k.patience, pending)
+		k.t.Fatalf("storageapitest: still %[2]s after %[1]v", k.patience, pending)
 	}
 }
 

@@ -335,11 +335,11 @@ func TestFailures(t *testing.T) {
 		tryTo(func() { kit.Receiver("RECEIVER-1.example.com") })
 		tryTo(func() { kit.Key() })
 		tryTo(func() { kit.Revoke(&storageapitest.Key{}) })
-		want := `https://receiver-1.example.com/ accepted no event for 1h0m0s: there was no request
-https://receiver-1.example.com/ accepted no event for 1h0m0s: 4 came, and the last was answered 418
-after 1h0m0s there still are 1 deliveries pending for https://receiver-1.example.com/
+		want := `https://receiver-1.example.com/ accepted no event for 1h0m0s: it got no request
+https://receiver-1.example.com/ accepted no event for 1h0m0s: it got 4 requests, the last answered 418
+still 1 deliveries pending for https://receiver-1.example.com/ after 1h0m0s
 the host of a receiver must be a name, without a port, such as hooks.customer.example
-there is a receiver at receiver-1.example.com already
+a receiver at receiver-1.example.com already exists
 create a key: `
 		if got := strings.ReplaceAll(failures.String(), "storageapitest: ", ""); !strings.HasPrefix(got, want) || !strings.Contains(got, "\nrevoke a key: ") {
 			t.Errorf("failures:\n%s\nwant:\n%s…", got, want)

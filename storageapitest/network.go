@@ -49,7 +49,7 @@ func (n *network) add(host string) (*Receiver, error) {
 		host = "receiver-" + strconv.Itoa(len(n.receivers)+1) + ".example.com"
 	}
 	if n.receivers[host] != nil {
-		return nil, fmt.Errorf("there is a receiver at %s already", host)
+		return nil, fmt.Errorf("a receiver at %s already exists", host)
 	}
 	if net.ParseIP(host) != nil || strings.ContainsAny(host, "/:") {
 		return nil, errors.New("the host of a receiver must be a name, without a port, such as hooks.customer.example")

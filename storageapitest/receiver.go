@@ -22,7 +22,7 @@ type Receiver struct {
 	// URL is the https URL of the receiver. Its host is unique.
 	URL string
 
-	// Webhook is the webhook as created by [Kit.Subscribe]. Zero: none.
+	// Webhook is the webhook as created by [Kit.Subscribe]. Zero means none.
 	Webhook webhooks.Webhook
 
 	kit     *Kit
@@ -117,9 +117,9 @@ func (r *Receiver) Next() (next Event) {
 	})
 	if !came {
 		requests := r.Requests()
-		last := "there was no request"
+		last := "it got no request"
 		if n := len(requests); n > 0 {
-			last = fmt.Sprintf("%d came, and the last was answered %s", n, requests[n-1].outcome())
+			last = fmt.Sprintf("it got %d requests, the last answered %s", n, requests[n-1].outcome())
 		}
 		r.kit.t.Fatalf("storageapitest: %s accepted no event for %v: %s", r.URL, r.kit.patience, last)
 	}
@@ -177,7 +177,7 @@ func (r *Receiver) verify(header http.Header, body []byte) error {
 	secrets := slices.Clone(r.secrets)
 	r.mu.Unlock()
 	if len(secrets) == 0 {
-		return errors.New("the receiver trusts no secret yet: see Receiver.Trust")
+		return errors.New("the receiver has no secret yet: call Receiver.Trust")
 	}
 	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: secrets, Header: r.kit.header})
 	if err != nil {

@@ -26,7 +26,7 @@ const receiversApart = "WEBHOOKS_TEST_RECEIVERS"
 // do.
 type sinks struct {
 	Number    int
-	Authority []byte // signs a certificate for each host; nil: without TLS
+	Authority []byte // signs a certificate for each host; nil means without TLS
 	Key       []byte // the authority's
 }
 

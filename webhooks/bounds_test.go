@@ -119,7 +119,7 @@ var delays = map[string]func(conn net.Conn, told func()){
 	},
 }
 
-// inFlight returns the memory of an attempt under way, as the mean of many concurrent attempts,
+// inFlight returns the memory of an attempt in flight, as the mean of many concurrent attempts,
 // including the receiver's side.
 func inFlight(tb testing.TB, respond func(net.Conn, func())) uint64 {
 	const attempts = 100

@@ -167,7 +167,7 @@ func TestGone_DisablesWebhook(t *testing.T) {
 	if got := delivery(t, service, event); got.State != webhooks.Dead || got.Attempts[0].Status != 410 {
 		t.Errorf("the delivery is %+v", got)
 	}
-	if lines := logs.Lines("level=WARN", "turned off", webhook.ID); len(lines) != 1 {
+	if lines := logs.Lines("level=WARN", "webhook disabled", webhook.ID); len(lines) != 1 {
 		t.Errorf("logged:\n%s", logs)
 	}
 	if got := delivery(t, service, publish(t, service)); got.State != webhooks.Skipped {

@@ -29,7 +29,7 @@ func (c Condition) ask(before, after Webhook) error {
 }
 
 // errChanged reports that the webhook has changed since the condition was evaluated.
-var errChanged = errors.New("the webhook was changed meanwhile")
+var errChanged = errors.New("the webhook was changed concurrently")
 
 // change changes a webhook by apply if the condition allows it.
 func (s *WebhookService) change(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (Webhook, error) {

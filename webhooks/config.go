@@ -169,7 +169,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("SignatureHeader: %w", err)
 	}
 	if reserved(c.SignatureHeader) {
-		return c, input.Invalid("SignatureHeader", "must not be a header with a meaning of its own")
+		return c, input.Invalid("SignatureHeader", "must not be a header with a standard meaning")
 	}
 	return c, nil
 }
@@ -220,9 +220,9 @@ func (o *Outbound) check() error {
 	case o.MaxIdleConns > 1_000_000:
 		return input.Invalid("Outbound.MaxIdleConns", "must be at most 1,000,000")
 	case slices.ContainsFunc(o.AllowNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is4In6() }):
-		return input.Invalid("Outbound.AllowNetworks", "must hold valid prefixes only, IPv4 ones as such")
+		return input.Invalid("Outbound.AllowNetworks", "must contain only valid prefixes, without IPv4-mapped IPv6 prefixes")
 	case slices.ContainsFunc(o.AllowHosts, func(host string) bool { return !outbound.IsHostName(host) }):
-		return input.Invalid("Outbound.AllowHosts", "must hold host names only, such as hooks.internal; addresses belong into Outbound.AllowNetworks")
+		return input.Invalid("Outbound.AllowHosts", "must contain only host names, such as hooks.internal; put addresses into Outbound.AllowNetworks")
 	}
 	return nil
 }

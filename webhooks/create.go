@@ -27,21 +27,21 @@ type CreateParams struct {
 	// Events are the types to subscribe to, at least one; duplicates are removed.
 	Events []EventType
 
-	// Threshold is [Webhook.Threshold]; zero: none.
+	// Threshold is [Webhook.Threshold]; zero means none.
 	Threshold uint64
 
 	// Secret is an existing signing secret, for a webhook that moves here from another system; parse
 	// it with [signing.ParseSecret]. When an IdempotencyKey is used again, Secret is not compared
-	// with the first call's. Zero: a new secret.
+	// with the first call's. Zero means a new secret.
 	Secret signing.Secret
 
 	// IdempotencyKey makes it safe to repeat Create for 24 hours: 1 to 128 visible ASCII characters
-	// that the account uses only for this creation. Empty: each call creates a webhook.
+	// that the account uses only for this creation. If empty, each call creates a webhook.
 	IdempotencyKey string
 
 	// By is the API key of the request, see apikeys.KeyService.Credential. If the key is deleted or
 	// rotated before the webhook is created, Create creates none and returns
-	// [auth.ErrCredentialChanged]. Zero: the host itself creates the webhook.
+	// [auth.ErrCredentialChanged]. If zero, the host itself creates the webhook.
 	By auth.Credential
 
 	// If is called before the webhook is stored. If an earlier call with the same IdempotencyKey

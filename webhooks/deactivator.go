@@ -113,9 +113,9 @@ func (d *deactivator) evaluate(ctx context.Context, read *Webhook, now, sure tim
 	case err != nil && !d.happened(ctx, read, warns, now, &changed):
 		return err
 	}
-	message := "storageapi: webhook turned off: its attempts have all failed for too long"
+	message := "storageapi: webhook disabled: all its attempts have failed for too long"
 	if warns {
-		message = "storageapi: webhook will be turned off if its attempts go on failing"
+		message = "storageapi: webhook will be disabled if its attempts keep failing"
 	}
 	d.reporter.logWebhook(message, &changed)
 	d.reporter.Changed(&stored)

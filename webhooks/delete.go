@@ -50,7 +50,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 		return fmt.Errorf("delete webhook: %w", errors.Join(err, s.evict(ctx, account, webhookID)))
 	}
 	if err := s.evict(ctx, account, webhookID); err != nil {
-		return fmt.Errorf("delete webhook: deleted, but an attempt may be under way: %w", err)
+		return fmt.Errorf("delete webhook: deleted, but an attempt may be in flight: %w", err)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (d *dispatcher) wake() {
 }
 
 // probe requests an attempt for the webhook, by any process, even if its receiver is down. It
-// only logs an error of the store, because probes go on anyway, within about a minute.
+// only logs an error of the store, because probes continue anyway, within about a minute.
 func (d *dispatcher) probe(ctx context.Context, account, webhookID string) {
 	if err := d.store.Probe(ctx, account, webhookID); err != nil && ctx.Err() == nil {
 		d.config.Logger.Warn("storageapi: webhook store failed", "step", "probe", "account", account, "webhook", webhookID, "error", err)

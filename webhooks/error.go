@@ -12,7 +12,7 @@ var ErrRecovering = driver.ErrRecovering
 
 // ErrBodyGone is returned by [WebhookService.Body] if the event exists but its body is no longer
 // kept.
-var ErrBodyGone = errors.New("the body of the event is not kept any more")
+var ErrBodyGone = errors.New("the body of the event is no longer stored")
 
 // ErrHeld is returned by [WebhookService.SendTest] if the webhook is on hold, see [Webhook.Held].
 // It must be released first.

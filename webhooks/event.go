@@ -69,7 +69,7 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	}
 	encoded.TraceContext = e.TraceContext
 	if n := len(encoded.Body); n > maxBody {
-		return EncodedEvent{}, input.Invalid("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
+		return EncodedEvent{}, input.Invalid("data", fmt.Sprintf("must encode to at most %d bytes, got %d", maxBody, n))
 	}
 	return encoded, nil
 }

@@ -96,9 +96,9 @@ func TestFailing_ForFiveDays_WarnsThenDisables(t *testing.T) {
 				warned != (len(failing) == 1) || turnedOff != (len(off) == 1) {
 				t.Fatalf("after %v: warned %d times, off %d times, %+v", time.Since(begun), len(failing), len(off), got)
 			}
-			if warned != (len(b.logs.Lines("level=WARN", "will be turned off", webhook.ID)) == 1) ||
-				turnedOff != (len(b.logs.Lines("level=WARN", "turned off: its attempts have all failed", webhook.ID)) == 1) {
-				t.Fatalf("after %v logged %q", time.Since(begun), b.logs.Lines("turned off"))
+			if warned != (len(b.logs.Lines("level=WARN", "will be disabled", webhook.ID)) == 1) ||
+				turnedOff != (len(b.logs.Lines("level=WARN", "disabled: all its attempts have failed", webhook.ID)) == 1) {
+				t.Fatalf("after %v logged %q", time.Since(begun), b.logs.Lines("webhook disabled"))
 			}
 			want := begun.Add(5 * day)
 			if turnedOff {

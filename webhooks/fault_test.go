@@ -24,7 +24,7 @@ func lookupError(name string) error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "i/o timeout", Name: name, IsTimeout: true}}
 }
 
-const pausing = "no webhook can be reached from here"
+const pausing = "no webhook is reachable from this host"
 
 // While this host lacks descriptors, memory, ports, network or its name server, no delivery uses
 // up an attempt and no webhook counts as failing. Deliveries pause, one line is logged, and

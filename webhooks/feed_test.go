@@ -47,7 +47,7 @@ func TestRun_DeliverFails_RestartsAndRepeatsNoAttempt(t *testing.T) {
 		for range 5 {
 			events = append(events, b.publish())
 		}
-		time.Sleep(time.Second) // two attempts are under way
+		time.Sleep(time.Second) // two attempts are in flight
 		store.fails <- errOutage
 		synctest.Wait()
 		if got := b.service.Health(b.Context()).WriteError; !errors.Is(got, errOutage) {
@@ -127,7 +127,7 @@ func TestRun_TwoHandlersOnOneStore_OneDeliversAndTheOtherWaits(t *testing.T) {
 		noError(t, second.Redeliver(b.Context(), account, webhook.ID, events[0]))
 		events = append(events, publish(b, first))
 		time.Sleep(100 * time.Millisecond)
-		stopFirst() // while attempts are under way, which end first
+		stopFirst() // while attempts are in flight, which end first
 		want(first, webhooks.RunEnded, true)
 		want(second, webhooks.RunUnderWay, false)
 		events = append(events, publish(b, first))

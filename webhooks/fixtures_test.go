@@ -1,44 +1,44 @@
-// The tests of this package stand on these fixtures, by the file that each is in:
+// Shared fixtures of this package's tests, by file:
 //
-//	A service, and what is asked of it
-//	helpers_test.go        newService, newClocked: a service, with a clock that stands at noon
-//	helpers_test.go        account, noon, anyURL, lowBalance, onBalance: what most tests need one of
+//	A service and its calls
+//	helpers_test.go        newService, newClocked: a service, with a clock stopped at noon
+//	helpers_test.go        account, noon, anyURL, lowBalance, onBalance: values that most tests need
 //	helpers_test.go        subscribe, publish, deliveries, delivery: steps that must succeed
-//	helpers_test.go        start: runs it until the test ends; internal/testlog collects what it logs
+//	helpers_test.go        start: runs it until the test ends; internal/testlog collects its log
 //	helpers_test.go        wantInvalid, noError, must: errors and values
-//	failing_test.go        diary, day: what its hooks tell
+//	failing_test.go        diary, day: the calls of its hooks
 //	event_test.go          encode, mustSeal, file: events as they are stored
 //
-//	Time that passes at once
-//	bubble_test.go         bubble, inBubble: a service, its receivers and a clock that jumps to what happens next
+//	Virtual time
+//	bubble_test.go         bubble, inBubble: a service, its receivers and a clock that jumps to the next event
 //	bubble_test.go         hit, hits: the requests; internal/pipenet has the connections in memory
 //
 //	Receivers on this machine
 //	receiver_test.go       receiver, newReceiver, newRawReceiver, newTCPReceiver: over TLS, raw over TLS, bare
-//	receiver_test.go       reaching, attempt, try, ledger, unhurried: one attempt at them, and what is recorded of it
+//	receiver_test.go       reaching, attempt, try, ledger, unhurried: one attempt at them, and its records
 //	conn_test.go           newTalker: several responses on a connection
 //	certificates_test.go   authority: their certificates
-//	names_test.go          hosts, takeTurns, lookups, nameOf: the names that they have
-//	client_bench_test.go   newSink: forgets what it gets
-//	apart_test.go          sinks: those in a process of their own
+//	names_test.go          hosts, takeTurns, lookups, nameOf: their names
+//	client_bench_test.go   newSink: discards requests
+//	apart_test.go          sinks: in a separate process
 //
-//	What they answer
+//	Their responses
 //	handlers_test.go       status, body: at once
 //	handlers_test.go       sleeping, sleepingThen: after a while
-//	handlers_test.go       failing: with a failure, so many times
+//	handlers_test.go       failing: with a failure, n times
 //	handlers_test.go       outage: with failures, or not at all, until it is over
-//	handlers_test.go       hangers: not at all, those that are slow
-//	handlers_test.go       gauge: how many requests are under way
+//	handlers_test.go       hangers: never, for slow hosts
+//	handlers_test.go       gauge: counts requests in flight
 //	misbehave_test.go      say, drip, pour, hang, reset: bytes of a raw receiver
 //
 //	Stores
-//	flaky_test.go          flaky: fails, or is ahead, as it is told
+//	flaky_test.go          flaky: fails, or has its clock ahead, on demand
 //
-//	Many of them
-//	storm_test.go          storm: many webhooks that hang, beside one that is well
-//	bench_test.go          inGoroutines: work in so many goroutines
+//	Load
+//	storm_test.go          storm: many hanging webhooks next to a healthy one
+//	bench_test.go          inGoroutines: work in n goroutines
 //
-// What one test needs is beside that test.
+// Helpers of a single test are next to it.
 package webhooks_test
 
 import (

@@ -36,7 +36,7 @@ func (h *halt) cause() error {
 func (h *halt) explains() bool {
 	cause := h.cause()
 	if cause != nil && !h.logged.Swap(true) {
-		h.logger.Error("storageapi: the store writes nothing any more, and nothing is delivered: restart once the disk is sound", "error", cause)
+		h.logger.Error("storageapi: store is read-only after a failed sync; delivery stopped; restart after fixing the disk", "error", cause)
 	}
 	return cause != nil
 }

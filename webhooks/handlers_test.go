@@ -84,7 +84,7 @@ func (h *hangers) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A gauge counts the requests under way.
+// A gauge counts the requests in flight.
 type gauge struct {
 	mu        sync.Mutex
 	now, most map[string]int // by host; "" counts all hosts
@@ -107,7 +107,7 @@ func (g *gauge) count(host string, change int) {
 	}
 }
 
-// current returns the number of requests to the host that are under way.
+// current returns the number of requests to the host that are in flight.
 func (g *gauge) current(host string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

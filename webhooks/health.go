@@ -19,11 +19,11 @@ type Health struct {
 
 	// LastRound is when the loop that begins attempts last made a round. While Run is running this
 	// was at most half a minute ago, even if no delivery is due or the store fails. If it was
-	// earlier, the loop is stuck. Zero: never.
+	// earlier, the loop is stuck. Zero means never.
 	LastRound time.Time
 
 	// LastClaim is when the store last answered a claim, and LastAttempt when the last attempt
-	// began. If no delivery was due, they may be an hour ago. Zero: never.
+	// began. If no delivery was due, they may be an hour ago. Zero means never.
 	LastClaim, LastAttempt time.Time
 
 	// OldestDue is the longest time that a healthy webhook has waited for an attempt. A webhook is
@@ -95,7 +95,7 @@ func (s *WebhookService) Health(ctx context.Context) Health {
 // writeError returns why the last claim or write failed, or an error if a write hangs.
 func (a *activity) writeError(state RunState) error {
 	if began := a.at(&a.settling); !began.IsZero() && time.Since(began) > maxNotSettled {
-		return fmt.Errorf("recording results has not ended for %v", time.Since(began).Round(time.Second))
+		return fmt.Errorf("recording results has been running for %v", time.Since(began).Round(time.Second))
 	}
 	for _, f := range []*storeFailure{a.write.Load(), a.claim.Load(), a.deliver.Load()} {
 		if f != nil && (state == RunUnderWay || state == RunWaiting || time.Since(f.at) < failureCounts) {

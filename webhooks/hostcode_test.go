@@ -47,7 +47,7 @@ func TestObserver_Hangs_RunReturns(t *testing.T) {
 					t.Errorf("Run returned after %v", took)
 				}
 				b.wantState(event, webhooks.Delivered, 1)
-				if lines := b.logs.Lines("level=ERROR", "does not return"); len(lines) != 1 || told.Load() != 1 {
+				if lines := b.logs.Lines("level=ERROR", "has not returned"); len(lines) != 1 || told.Load() != 1 {
 					t.Errorf("told %d times, logged %q", told.Load(), lines)
 				}
 			})

@@ -140,17 +140,17 @@ func TestSlots_Scarce_HangingWebhooksHoldAQuarter(t *testing.T) {
 		if now := hangers.gauge.current("slow"); now < 10 || now > 20 {
 			t.Errorf("%d slots are held, want 10 to 20", now)
 		}
-		cut := len(b.logs.Lines("cut short"))
+		cut := len(b.logs.Lines("attempt canceled"))
 		if cut == 0 || cut > 30*2 {
-			t.Errorf("%d attempts were cut short", cut)
+			t.Errorf("%d attempts were canceled", cut)
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if now := hangers.gauge.current("slow"); now == 0 || now > 10 {
 			t.Errorf("%d slots are held, want 1 to 10", now)
 		}
-		if later := len(b.logs.Lines("cut short")); later != cut {
-			t.Errorf("%d more attempts were cut short, with slots to spare", later-cut)
+		if later := len(b.logs.Lines("attempt canceled")); later != cut {
+			t.Errorf("%d more attempts were canceled, with slots to spare", later-cut)
 		}
 		attempts := 0
 		for _, id := range ids {
@@ -164,7 +164,7 @@ func TestSlots_Scarce_HangingWebhooksHoldAQuarter(t *testing.T) {
 			}
 		}
 		if under := hangers.gauge.current("slow"); attempts != len(b.hits.of(""))-120-cut-under {
-			t.Errorf("%d attempts are recorded of %d requests, with %d cut short and %d under way", attempts, len(b.hits.of("")), cut, under)
+			t.Errorf("%d attempts are recorded of %d requests, with %d canceled and %d in flight", attempts, len(b.hits.of("")), cut, under)
 		}
 		if least := int(time.Since(begun)/(10*time.Second)) * 5; attempts < least {
 			t.Errorf("%d attempts, want at least %d", attempts, least)
@@ -246,8 +246,8 @@ func TestSlowReceiver_Succeeds_IsServedAtItsPace(t *testing.T) {
 		if got := gauge.peak("working.example.com"); got < 10 || got > 16 {
 			t.Errorf("%d at a time", got)
 		}
-		if lines := b.logs.Lines("cut short"); len(lines) > 0 {
-			t.Errorf("%d attempts were cut short, with slots to spare", len(lines))
+		if lines := b.logs.Lines("attempt canceled"); len(lines) > 0 {
+			t.Errorf("%d attempts were canceled, with slots to spare", len(lines))
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // A WebhookQuery selects a page of an account's webhooks.
 type WebhookQuery struct {
-	After string // [WebhookPage.Next] of the previous page; empty: the newest
+	After string // [WebhookPage.Next] of the previous page; empty means the newest
 	Limit int    // page size; at least 1
 }
 

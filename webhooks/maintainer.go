@@ -64,7 +64,7 @@ func (m *maintainer) run(ctx context.Context) {
 	trial := time.NewTicker(trialInterval)
 	defer trial.Stop()
 	for {
-		steps := []maintenance{{"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.check}, {"tell of its failing", m.tellRecovered}}
+		steps := []maintenance{{"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.check}, {"report its recovery", m.tellRecovered}}
 		for len(steps) > 0 { // steps take turns, so that none blocks the others
 			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
 			select {
@@ -194,7 +194,7 @@ func (c *storeClock) now(ctx context.Context) (time.Time, error) {
 		if behind > 0 {
 			way, by = "behind", behind
 		}
-		c.logger.Warn("storageapi: this node's clock is "+way+" the store's: set it right", "by", by.Round(time.Millisecond))
+		c.logger.Warn("storageapi: this node's clock is "+way+" the store's; correct it", "by", by.Round(time.Millisecond))
 	}
 	return now, nil
 }

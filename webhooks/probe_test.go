@@ -144,7 +144,7 @@ func backlogOf(b *bubble, webhook webhooks.Webhook) int {
 }
 
 // For any number of requests, a receiver that is down gets one requested attempt per second, with
-// only a few under way at once. After that the pauses between probes are as before.
+// only a few in flight at once. After that the pauses between probes are as before.
 func TestProbe_ReceiverDown_IsNotFlooded(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(map[bool]string{false: "failing", true: "hanging"}[hangs], func(t *testing.T) {

@@ -43,7 +43,7 @@ func (r *reporter) settled(batch []settlement, stale []int) {
 		r.logAttempt(s)
 		r.attempted(s)
 		if s.Deactivate != "" && r.isOff(s) {
-			r.logWebhook("storageapi: webhook turned off: its receiver answered 410 Gone", s.Task.Webhook)
+			r.logWebhook("storageapi: webhook disabled: its receiver answered 410 Gone", s.Task.Webhook)
 			r.Changed(s.Off)
 		}
 	}
@@ -56,7 +56,7 @@ func (r *reporter) logUnsupported(s *settlement) {
 	if last != nil && now.Sub(*last) < unsupportedRetry || !r.unsupported.CompareAndSwap(last, &now) {
 		return
 	}
-	r.logger.Error("storageapi: this process cannot read a stored record: its deliveries wait. Run the version of the library that wrote it, or give the key that sealed it",
+	r.logger.Error("storageapi: this process cannot read a stored record; its deliveries wait; run the library version that wrote it, or configure the key that sealed it",
 		"webhook", s.Task.Webhook.ID, "event", s.Task.Event.ID, "error", s.Task.Err)
 }
 
@@ -187,7 +187,7 @@ func (r *reporter) logAttempt(s *settlement) {
 	level, message := slog.LevelDebug, "storageapi: webhook delivered"
 	switch {
 	case s.Postponed:
-		message = "storageapi: webhook attempt cut short"
+		message = "storageapi: webhook attempt canceled"
 	case s.Effect == driver.GiveUp:
 		level, message = slog.LevelWarn, "storageapi: webhook delivery given up"
 	case s.Effect == driver.Retry:

@@ -33,7 +33,7 @@ type WebhookService struct {
 	logger     *slog.Logger
 	entries    *entryMaker
 	events     *vocabulary
-	trace      func(context.Context) string // nil: none
+	trace      func(context.Context) string // nil means none
 	dispatcher *dispatcher
 	maintainer *maintainer
 	tests      testgate.Gate
@@ -73,14 +73,14 @@ func New(store driver.WebhookStore, config Config, options ...driver.Option) (*W
 		storeCheck: storeCheck{store: store, scheduler: dispatcher.scheduler},
 	}
 	for _, warning := range store.Capabilities().Warnings {
-		config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)
+		config.Logger.Warn("storageapi: the store may lose acknowledged commits", "warning", warning)
 	}
 	s.maintainer = newMaintainer(dispatcher)
 	return s, nil
 }
 
 // ErrRunning is returned by [WebhookService.Run] if it is already running.
-var ErrRunning = errors.New("webhooks: Run is running already")
+var ErrRunning = errors.New("webhooks: Run is already running")
 
 // Run delivers due deliveries until ctx is done. Then it begins no new attempts, waits up to
 // [Outbound.DrainTimeout] for running attempts, cancels the rest, returns their deliveries to the
@@ -91,7 +91,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	s.logger.Info("storageapi: delivering webhooks; about max_idle_conns receivers' hosts keep a connection", "max_idle_conns", max(s.dispatcher.config.Outbound.MaxIdleConns, 0))
+	s.logger.Info("storageapi: delivering webhooks; idle connections are kept for about max_idle_conns hosts", "max_idle_conns", max(s.dispatcher.config.Outbound.MaxIdleConns, 0))
 	defer s.dispatcher.sender.client.CloseIdle() // including connections of test events
 	defer s.running.Store(false)
 	s.dispatcher.activity.enter(RunWaiting)

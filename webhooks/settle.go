@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// maxConflicts is how often one call of settle decides again on the health of a webhook because a
-// user has changed the webhook in between.
+// maxConflicts is how many times one call of settle decides again on a webhook's health because a
+// user has changed the webhook meanwhile.
 const maxConflicts = 32
 
 // A settling is one call of the store's Settle: the results of a batch, and the resulting changes

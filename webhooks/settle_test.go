@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A person changes a webhook while its attempt is under way: before the service decides how the
+// A person changes a webhook while its attempt is in flight: before the service decides how the
 // result changes the webhook, or between that decision and its storage.
 var whenAPersonChangesIt = map[string]bool{"before the decision": true, "after the decision": false}
 

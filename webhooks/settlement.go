@@ -26,7 +26,7 @@ type settlement struct {
 
 	RetryAfter time.Duration // until the next attempt, for Retry and Postponed
 	Asked      bool          // the receiver asked for this wait: do not shorten it
-	Deactivate OffReason     // why to disable the webhook; empty: leave it on
+	Deactivate OffReason     // why to disable the webhook; if empty, leave it on
 
 	// Off is stored if Deactivate disables an active webhook. Recovered is stored if a Deliver
 	// effect ends a run of failures that has a WarnedAt. Nil: no audit entry.

@@ -15,7 +15,7 @@ import (
 // ErrTesting is returned by [WebhookService.SendTest] if a test event to the webhook is already
 // running, or too many test events are: 256 in this process; or 8 for the account, or an eighth
 // of the rest of those 256 if that is less.
-var ErrTesting = errors.New("a test event is under way already")
+var ErrTesting = errors.New("a test event is already running")
 
 // A TestEvent is an event that was sent to one webhook, with its attempt.
 type TestEvent struct {

@@ -33,7 +33,7 @@ import (
 // same bodies to the same receivers. "of-floor" is the service's rate as a fraction of the
 // floor's. Figures are medians of the turns. Processor time is that of this process, without
 // receivers in a separate process. Everything runs on one machine. The receivers are in a
-// separate process, as in reality, and then, for comparison, in this one, where they stand still
+// separate process, as in reality, and then, for comparison, in this one, where they pause
 // with it while a commit is synced.
 func BenchmarkThroughput(b *testing.B) {
 	for _, apart := range []bool{true, false} {
@@ -192,7 +192,7 @@ type throughput struct {
 	others     int    // additional webhooks, in separate accounts, with as many events
 	publishers int    // concurrent publishers; 0: 256
 	apart      bool   // the receivers are in a separate process
-	arrived    func() // called for each request; nil: nothing
+	arrived    func() // called for each request; nil means nothing
 
 	data      webhooks.Data
 	urls      []string

@@ -64,7 +64,7 @@ const (
 
 // The states of a delivery.
 const (
-	Pending   = driver.Pending   // an attempt will be made, or is under way
+	Pending   = driver.Pending   // an attempt will be made, or is in flight
 	Delivered = driver.Delivered // the receiver answered 2xx
 	Dead      = driver.Dead      // given up: out of retries, 410 Gone, or the event expired
 	Skipped   = driver.Skipped   // the webhook was off when the event was published

@@ -18,7 +18,7 @@ type UpdateParams struct {
 	URL       *string
 	Events    []EventType // replaces all types; may keep undeclared ones
 	Active    *bool
-	Threshold *uint64 // zero: remove the threshold
+	Threshold *uint64 // if zero, remove the threshold
 
 	If Condition
 }

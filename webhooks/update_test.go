@@ -196,8 +196,8 @@ func TestURLChange_DuringAttempt_ResultCounts(t *testing.T) {
 				if err != nil || !cmp.Equal(got, now) {
 					t.Errorf("the old receiver changed the webhook: %+v, %v", now, err)
 				}
-				if _, off := diary.told(); len(off) != 0 || len(b.logs.Lines("turned off")) != 0 {
-					t.Errorf("told that it was turned off: %v, %v", off, b.logs.Lines("turned off"))
+				if _, off := diary.told(); len(off) != 0 || len(b.logs.Lines("webhook disabled")) != 0 {
+					t.Errorf("reported that it was disabled: %v, %v", off, b.logs.Lines("webhook disabled"))
 				}
 			})
 		})

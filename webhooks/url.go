@@ -18,7 +18,7 @@ func checkURL(text string, guard *outbound.Guard) error {
 	bad := func(reason string) error { return input.Invalid("url", reason) }
 	switch {
 	case text == "":
-		return bad("is required: the https address that receives the events")
+		return bad("is required: the https URL that receives the events")
 	case len(text) > maxURL:
 		return bad("must be at most 2,048 characters")
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }):
@@ -34,7 +34,7 @@ func checkURL(text string, guard *outbound.Guard) error {
 	case u.Hostname() == "" || u.Opaque != "":
 		return bad("must have a host: https://example.com/hooks")
 	case u.User != nil:
-		return bad("must not hold a user name or password; put a secret into the path or query instead")
+		return bad("must not contain a user name or password; put a secret into the path or query instead")
 	case u.Fragment != "" || strings.Contains(text, "#"):
 		return bad("must not have a fragment (#…)")
 	}

@@ -71,7 +71,7 @@ func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*voca
 		case d.Description == "" || len(d.Description) > 200 || !utf8.ValidString(d.Description):
 			return nil, refuse("Description", "must be 1 to 200 bytes of UTF-8 that say what happened")
 		case !known.All().Has(d.Scope):
-			return nil, refuse("Scope", fmt.Sprintf("must be a scope that exists and is not hidden, not %q", d.Scope))
+			return nil, refuse("Scope", fmt.Sprintf("must be a declared scope that is not hidden, got %q", d.Scope))
 		case d.Example == nil && d.Schema == nil:
 			return nil, refuse("Example", "or Schema is required")
 		}
@@ -119,7 +119,7 @@ func (v *vocabulary) has(t EventType) bool { return v.declared[t] != nil }
 func (v *vocabulary) of(data Data) (*EventDeclaration, error) {
 	t, err := typeOf(data)
 	if err == nil && !v.has(t) {
-		err = input.Invalid("data", fmt.Sprintf("must be of a type that is declared in Config.Events, not of %.64q", t))
+		err = input.Invalid("data", fmt.Sprintf("must be of a type declared in Config.Events, got %.64q", t))
 	}
 	return v.declared[t], err
 }

@@ -19,7 +19,7 @@ type receiver struct {
 	status int
 	body   string
 	delay  time.Duration
-	held   chan struct{} // closed when it may respond; nil: immediately
+	held   chan struct{} // closed when it may respond; nil means immediately
 	check  func(http.Header, []byte) error
 	wrong  []error
 }

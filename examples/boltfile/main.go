@@ -33,7 +33,7 @@ func run(out io.Writer, args []string) error {
 		fmt.Fprintf(out, "%d rows: %d bytes instead of %d\n", info.Rows, info.After, info.Before)
 		return nil
 	}
-	return errors.New("say verify FILE, or compact NEW-FILE FILE")
+	return errors.New("usage: verify FILE, or compact NEW-FILE FILE")
 }
 
 func verify(out io.Writer, path string) error {

@@ -63,7 +63,7 @@ func run(ctx context.Context, out io.Writer, path, listen, metrics, password str
 	if h.api, err = storageapi.NewHandler(h.config(file)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, h.api.Close()) }() // 3. attempts under way finish
+	defer func() { err = errors.Join(err, h.api.Close()) }() // 3. attempts in flight finish
 	if err := h.firstKey(ctx, out); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func run(ctx context.Context, out io.Writer, path, listen, metrics, password str
 		}
 		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 		ended.Go(func() { failed <- server.Serve(listener) })
-		defer shutdown(server) // 2. requests under way finish
+		defer shutdown(server) // 2. requests in flight finish
 	}
 	select {
 	case err := <-failed:

@@ -19,7 +19,7 @@ type client struct{ base, key string }
 type request struct {
 	ifMatch        string // expected ETag; the API answers 412 if the object has another
 	idempotencyKey string // unique to a creation, so that it can be retried
-	body           any    // sent as JSON; nil: no body
+	body           any    // sent as JSON; nil means no body
 }
 
 // call makes a call and decodes the response into the value that answer points to,

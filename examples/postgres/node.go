@@ -52,7 +52,7 @@ func runNode(ctx context.Context, dsn, address string) (err error) {
 }
 
 // listenAndServe serves until ctx is done, and then waits up to 5 seconds for the requests
-// under way.
+// in flight.
 func listenAndServe(ctx context.Context, server *http.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()

@@ -12,7 +12,7 @@ import (
 // A reported is a report that a host makes.
 type reported struct {
 	what  string
-	tells webhooks.EventType // event that the report causes; empty: none
+	tells webhooks.EventType // event that the report causes; empty means none
 	do    func() error
 }
 

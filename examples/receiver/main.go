@@ -64,7 +64,7 @@ func run(addr, certFile, keyFile, secrets string) error {
 	case <-ctx.Done():
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		return server.Shutdown(ctx) // requests under way finish
+		return server.Shutdown(ctx) // requests in flight finish
 	}
 }
 

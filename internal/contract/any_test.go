@@ -43,7 +43,7 @@ func (h *host) testAny(t *testing.T) {
 	}
 }
 
-// nobody sets the IDs in the path to the document's examples, which do not exist.
+// no test sets the IDs in the path to the document's examples, which do not exist.
 func nobody(c *call) {
 	var values []string
 	for _, parameter := range c.op.parameters() {

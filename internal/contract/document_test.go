@@ -27,7 +27,7 @@ type document struct {
 
 	text      []byte
 	prefix    string                   // prefix of the paths
-	configure func(*storageapi.Config) // configures the host of the document; nil: the default
+	configure func(*storageapi.Config) // configures the host of the document; nil means the default
 }
 
 // An operation is a documented method of a path.

@@ -33,7 +33,7 @@ type harness struct {
 
 	tokens           map[string]string  // by account
 	standing         map[string][]*hook // by account
-	goodKey, deadKey string             // a valid and a deleted key; empty: not known
+	goodKey, deadKey string             // a valid and a deleted key; empty means not known
 	openRequest      string             // ID of a key request that no host has answered
 
 	mu      sync.Mutex

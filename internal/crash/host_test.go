@@ -35,7 +35,7 @@ type hostConfig struct {
 	Path      string   // of the file
 	Authority []byte   // the receiver's certificate, DER
 	Bootstrap []string // accounts that need a key
-	Point     point    // where to die; zero: never
+	Point     point    // where to die; zero means never
 }
 
 func TestMain(m *testing.M) {

@@ -15,7 +15,7 @@ type answer struct {
 	status   int
 	location string
 	etag     string
-	body     []byte // JSON and a newline; nil: no body
+	body     []byte // JSON and a newline; nil means no body
 	verbatim bool   // body is an event's body as it was sent
 }
 

@@ -111,7 +111,7 @@ func parseAuditQuery(values url.Values) (parsed audit.Query, err error) {
 		case len(texts) == 1 && id.Valid(id.Webhook, texts[0]):
 			parsed.Target.Kind = audit.TargetWebhook
 		default:
-			return parsed, invalid("target", "must be one id of an API key or a webhook")
+			return parsed, invalid("target", "must be a single id of an API key or a webhook")
 		}
 	}
 	for _, action := range values["action"] {

@@ -52,7 +52,7 @@ func idempotencyKey(target *string) header {
 			return nil
 		}
 		if len(values) > 1 || values[0] == "" {
-			return invalid("Idempotency-Key", "must be one value of 1 to 128 visible ASCII characters")
+			return invalid("Idempotency-Key", "must be a single value of 1 to 128 visible ASCII characters")
 		}
 		*target = values[0]
 		return nil

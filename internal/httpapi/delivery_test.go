@@ -114,7 +114,7 @@ func TestDelivery(t *testing.T) {
 		t.Errorf("received (-want +got):\n%s", diff)
 	}
 
-	// Attempts under way during Close must finish and be recorded.
+	// Attempts in flight during Close must finish and be recorded.
 	r.status = func() int {
 		go func() { _ = h.api.Close() }()
 		return 200

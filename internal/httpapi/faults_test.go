@@ -114,7 +114,7 @@ func TestFailingStore(t *testing.T) {
 			t.Errorf("%+v: log: %s", step, log)
 		}
 	}
-	for failure, says := range map[error]string{auth.ErrUnavailable: "Nothing was done.", auth.ErrInterrupted: "may have been done."} {
+	for failure, says := range map[error]string{auth.ErrUnavailable: "Nothing was changed.", auth.ErrInterrupted: "may have been made."} {
 		for _, step := range steps(key, webhook) {
 			faults.before = func(method string) error {
 				if method == step.store {

@@ -139,7 +139,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Request: r, ctx: ctx, writer: w, caller: caller}
 	if err := arrival.Limit(w, r, arrival.Timeout); err != nil {
 		a.unbounded.Do(func() {
-			a.log.WarnContext(ctx, "storageapi: no time limit on request bodies, since the ResponseWriter has no read deadline; set http.Server.ReadTimeout", "error", err)
+			a.log.WarnContext(ctx, "storageapi: no time limit on request bodies: the ResponseWriter does not support read deadlines; set http.Server.ReadTimeout", "error", err)
 		})
 	}
 	answer, err := a.answer(c)

@@ -45,7 +45,7 @@ func parseNamePart(values url.Values) (string, error) {
 	case !given:
 		return "", nil
 	case len(texts) > 1 || texts[0] == "" || !utf8.ValidString(texts[0]) || utf8.RuneCountInString(texts[0]) > 128:
-		return "", invalid("name", "must be one text of 1 to 128 characters")
+		return "", invalid("name", "must be a single value of 1 to 128 characters")
 	}
 	return texts[0], nil
 }

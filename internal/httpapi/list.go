@@ -54,7 +54,7 @@ func parsePage(values url.Values, kind string) (after string, limit int, err err
 	return after, limit, nil
 }
 
-var errCursor = invalid("cursor", "must be one nextCursor of this list, unchanged; omit it to start with the newest")
+var errCursor = invalid("cursor", "must be a single unmodified nextCursor of this list; omit it to start with the newest")
 
 // parseQuery parses the parameters of a request. It rejects unknown names, because a misspelt
 // filter must not list everything. It counts the parameters before parsing, so that the cost of
@@ -71,7 +71,7 @@ func parseQuery(query string, names []string) (url.Values, error) {
 		switch {
 		case slices.Contains(names, name):
 		case len(names) == 0:
-			return nil, invalid("query", fmt.Sprintf("has an unknown parameter %.32q; there are none here", name))
+			return nil, invalid("query", fmt.Sprintf("has an unknown parameter %.32q; this path has none", name))
 		default:
 			return nil, invalid("query", fmt.Sprintf("has an unknown parameter %.32q; the parameters are %s", name, strings.Join(names, ", ")))
 		}
@@ -87,7 +87,7 @@ func parseLimit(values url.Values) (int, error) {
 	}
 	limit, err := strconv.ParseUint(texts[0], 10, 8) // takes no sign
 	if err != nil || len(texts) > 1 || limit < 1 || limit > maxLimit {
-		return 0, invalid("limit", "must be one whole number from 1 to 100")
+		return 0, invalid("limit", "must be a single whole number from 1 to 100")
 	}
 	return int(limit), nil
 }

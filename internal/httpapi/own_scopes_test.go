@@ -27,7 +27,7 @@ var (
 	writeTeams = scopes.Declaration{Scope: teamsWrite, Description: "Change teams"}
 )
 
-// serveTeams returns a host on a file with a route of its own that requires teams:read.
+// serveTeams returns a host on a file with its own route, which requires teams:read.
 func serveTeams(t *testing.T, path string, declared ...scopes.Declaration) (h *host, end func()) {
 	t.Helper()
 	api, err := storageapi.NewHandler(storageapi.Config{Path: path, Scopes: declared})

@@ -23,9 +23,9 @@ func TestParseQuery_UnknownParameter_ListsKnownOnes(t *testing.T) {
 	}{
 		{"unused_since=2020-01-01", []string{"name", "unusedSince"}, `query has an unknown parameter "unused_since"; the parameters are name, unusedSince`},
 		{"limit=1&LIMIT=0", []string{"limit"}, `query has an unknown parameter "LIMIT"; the parameters are limit`},
-		{"limit=1", nil, `query has an unknown parameter "limit"; there are none here`},
-		{"=1", nil, `query has an unknown parameter ""; there are none here`},
-		{strings.Repeat("a", 99), nil, `query has an unknown parameter "` + strings.Repeat("a", 32) + `"; there are none here`},
+		{"limit=1", nil, `query has an unknown parameter "limit"; this path has none`},
+		{"=1", nil, `query has an unknown parameter ""; this path has none`},
+		{strings.Repeat("a", 99), nil, `query has an unknown parameter "` + strings.Repeat("a", 32) + `"; this path has none`},
 	} {
 		_, err := parseQuery(test.query, test.names)
 		if err == nil || err.Error() != test.want {

@@ -55,7 +55,7 @@ func TestRateLimit(t *testing.T) {
 
 func TestRateLimit_InvalidConfig_IsRejected(t *testing.T) {
 	_, err := storageapi.NewHandler(storageapi.Config{Path: t.TempDir() + "/storage.db", RateLimit: auth.RateLimit{PerSecond: -1}})
-	if want := "storageapi: auth: Config: RateLimit.PerSecond must be a finite number of at least 0"; err == nil || err.Error() != want {
+	if want := "storageapi: auth: Config: RateLimit.PerSecond must be finite and not negative"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -93,7 +93,7 @@ func TestFind(t *testing.T) {
 	}
 	tests := []struct {
 		path    string
-		pattern string // empty: no route
+		pattern string // empty means no route
 		place   pathParams
 	}{
 		{"/v2/api-keys", "/v2/api-keys", pathParams{}},

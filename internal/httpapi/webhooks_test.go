@@ -90,7 +90,7 @@ func TestCreateWebhookFields(t *testing.T) {
 		{"url", `"ftp://example.com"`, "url must begin with https://"},
 		{"url", `"example.com"`, "url must"},
 		{"url", `"https://"`, "url must have a host"},
-		{"url", `"https://user:pass@example.com"`, "url must not hold a user name"},
+		{"url", `"https://user:pass@example.com"`, "url must not contain a user name"},
 		{"url", `"https://example.com/#a"`, "url must not have a fragment"},
 		{"url", `"` + url2048 + `a"`, "url must be at most 2,048 characters"},
 		{"url", `"https://127.0.0.1"`, "url must be a public address, not one in a private or reserved network"},

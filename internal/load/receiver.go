@@ -157,7 +157,7 @@ func receive(in io.Reader, out io.Writer, fault string) error {
 			body, err := io.ReadAll(r.Body)
 			number, ok := numberIn(body)
 			if err != nil || !ok {
-				http.Error(w, "no event of this program", http.StatusBadRequest)
+				http.Error(w, "not an event of this run", http.StatusBadRequest)
 				return
 			}
 			mu.Lock()

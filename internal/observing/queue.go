@@ -113,7 +113,7 @@ func (q *Queue) Drain(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	q.logger.Error("storageapi: observer function does not return; queued calls were dropped")
+	q.logger.Error("storageapi: observer function has not returned; queued calls were dropped")
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(len(q.calls) - q.next)

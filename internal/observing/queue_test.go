@@ -93,7 +93,7 @@ func TestDrain_ContextEnds_DropsQueuedCalls(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		q.Drain(ctx)
-		if took := time.Since(begun); took != time.Minute || log.count("does not return") != 1 {
+		if took := time.Since(begun); took != time.Minute || log.count("has not returned") != 1 {
 			t.Errorf("drained in %v with log %s\nwant 1m and one error", took, &log.b)
 		}
 		close(end)

@@ -20,7 +20,7 @@ import (
 // file when a later one is restored.
 type backupper struct {
 	*actor
-	last     atomic.Pointer[string] // path of the last backup; nil: none
+	last     atomic.Pointer[string] // path of the last backup; nil means none
 	made     atomic.Int64
 	restored atomic.Int64
 }

@@ -28,7 +28,7 @@ type clients struct {
 type key struct {
 	name     string // of the key, and of its lines in the story
 	id       string
-	token    string // empty: not known
+	token    string // empty means not known
 	previous string // the token before the last rotation, while it may be valid
 	until    time.Time
 	deleted  bool

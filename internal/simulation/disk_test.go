@@ -17,8 +17,8 @@ type disk struct {
 	faults boltfault.Disk
 
 	mu    sync.Mutex
-	store store.Store // the open store on the disk; nil: none
-	fails string      // the kind of failure; empty: none
+	store store.Store // the open store on the disk; nil means none
+	fails string      // the kind of failure; empty means none
 	descriptor
 }
 

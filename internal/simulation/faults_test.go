@@ -28,7 +28,7 @@ var (
 // A window is a period in which calls of some methods meet a fault.
 type window struct {
 	from, to time.Duration
-	methods  map[string]bool // nil: all
+	methods  map[string]bool // nil means all
 	fault    fault
 	chance   float64
 }

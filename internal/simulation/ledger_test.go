@@ -34,7 +34,7 @@ type ledger struct {
 // A delivery is the ledger's state of a delivery.
 type delivery struct {
 	webhook, event string
-	load           *load         // nil: not loaded, or its result is stored
+	load           *load         // nil means not loaded, or its result is stored
 	last           *load         // the previous load,
 	ended          time.Duration // and when its result was stored
 	attempts       int           // number of attempts with a stored result

@@ -19,7 +19,7 @@ type publisher struct {
 	*actor
 	periods  int
 	low      bool // the balance is low
-	fallen   int  // how often the balance has fallen
+	fallen   int  // number of times the balance has fallen
 	files    int
 	reported []report
 }

@@ -29,8 +29,8 @@ func TestMemory(t *testing.T) { simulate(t, false, wanted()) }
 // TestBolt runs the simulation on a file, whose disk fails at times.
 func TestBolt(t *testing.T) { simulate(t, true, max(1, wanted()/5)) }
 
-// simulate runs n seeds, one per processor at a time, and prints how often each method met each
-// fault.
+// simulate runs n seeds, one per processor at a time, and prints how many times each method met
+// each fault.
 func simulate(t *testing.T, onDisk bool, n int) {
 	if t.Name() == "TestBolt" && runtime.GOOS != "linux" {
 		t.Log("the disk fails on Linux only")

@@ -52,9 +52,9 @@ type world struct {
 	system testclock.Clock
 
 	mu       sync.Mutex
-	kept     store.Store // nil: closed
+	kept     store.Store // nil means closed
 	readers  int         // of kept
-	host     *host       // nil: down
+	host     *host       // nil means down
 	process  int
 	up       time.Duration // when the host was started
 	troubled time.Duration // until then there are faults or their effects
@@ -257,7 +257,7 @@ func (w *world) setClock(by time.Duration) {
 	w.system.RunAhead(by)
 }
 
-// starts returns how often a host was started.
+// starts returns how many times a host was started.
 func (w *world) starts() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // sum of all calls of Add. It is safe for concurrent use.
 type Clock struct {
 	mu    sync.Mutex
-	at    time.Time     // zero: the clock runs
+	at    time.Time     // if zero, the clock runs
 	ahead time.Duration // of time.Now, if the clock runs
 }
 

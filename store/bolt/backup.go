@@ -90,7 +90,7 @@ func send(ctx context.Context, w io.Writer, from *os.File, info *BackupInfo) err
 }
 
 // removeBackups removes temporary files left by killed processes. It does not disturb a backup
-// under way: its file has already been removed, or cannot be removed while open.
+// in progress: its file has already been removed, or cannot be removed while open.
 func removeBackups(path string) { files.RemoveTemporary(path, backupSuffix) }
 
 const (
@@ -144,7 +144,7 @@ func (s *engine) leaveRoom(file *os.File, bytes int64) error {
 		return nil
 	}
 	return &fs.PathError{Op: "write", Path: file.Name(), Err: fmt.Errorf(
-		"%w: %d bytes more are to be copied, %d are free, and %d have to be left to the host: make room", syscall.ENOSPC, bytes, free, leftRoom)}
+		"%w: the copy needs %d more bytes and must leave %d to the host, but only %d are free", syscall.ENOSPC, bytes, leftRoom, free)}
 }
 
 // copySlowly compares the first size bytes of the file with the copy and writes the parts that

@@ -86,8 +86,8 @@ func BenchmarkDashboard(b *testing.B) {
 	}
 }
 
-// publishAndSettle publishes events to acct_0 and settles their deliveries. It gives up one in
-// ten.
+// publishAndSettle publishes events to acct_0 and settles their deliveries. One in ten becomes
+// dead.
 func publishAndSettle(b *testing.B, api *storageapi.Handler, store *bolt.Store, events int) {
 	b.Helper()
 	const publishers = 64

@@ -141,7 +141,7 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 // newPendingReader returns a reader that calls visit with each pending delivery whose webhook
 // exists. version must be the version of webhookRows from before tx began.
 func (s *engine) newPendingReader(tx *bbolt.Tx, version uint64, visit func(driver.PendingDelivery)) *eventlog.PendingReader {
-	hooks := make(map[string]*driver.Webhook) // nil: deleted, or the account is being erased
+	hooks := make(map[string]*driver.Webhook) // nil means deleted, or the account is being erased
 	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d driver.PendingDelivery) {
 		w, known := hooks[string(webhook)]
 		if !known {

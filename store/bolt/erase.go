@@ -140,7 +140,7 @@ func (s *engine) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, be
 }
 
 // findErasure returns the account's erasure, advanced to the next row to remove. begun is false if
-// no erasure is under way.
+// no erasure is in progress.
 func (s *engine) findErasure(ctx context.Context, account string) (e *erasure, begun bool, err error) {
 	look := func() (more bool, err error) {
 		tx, err := s.view(ctx)

@@ -81,7 +81,7 @@ func (e *exporter) add(row []byte, r transfer.Record) (more bool) {
 	return e.Add(row, r)
 }
 
-// rows passes to read the rows whose keys begin with begin and the account. It returns false if
+// rows calls read for each row whose key begins with begin and the account. It returns false if
 // read returned false, because the page is full.
 func (e *exporter) rows(bucket []byte, begin string, after []byte, read func(row, value []byte) (more bool)) (more bool) {
 	prefix := []byte(begin)

@@ -176,11 +176,11 @@ func TestHTTP_CommitFails_503SaysWhetherChangeIsPossible(t *testing.T) {
 		}
 	}
 	disk.Around(func(func() error) error { return errFull })
-	post(503, "Nothing was done.")
+	post(503, "Nothing was changed.")
 	disk.Around(nil)
 	post(201, "")
 	disk.Around(func(commit func() error) error { return errors.Join(commit(), errDisk) })
-	post(503, "may have been done.")
+	post(503, "may have been made.")
 	disk.Around(nil)
-	post(503, "Nothing was done.")
+	post(503, "Nothing was changed.")
 }

@@ -112,7 +112,7 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 	case *transfer.AuditEntry:
 		return true, nil // addAuditEntry checks whether it is new
 	}
-	return false, fmt.Errorf("%w: kind %q is not known", transfer.ErrRecord, r.Kind())
+	return false, fmt.Errorf("%w: unknown kind %q", transfer.ErrRecord, r.Kind())
 }
 
 // first reports whether this is the first record of its kind and identity in the step.
@@ -131,7 +131,7 @@ func (m *importer) lookKey(r *transfer.Key) (isNew bool, err error) {
 	m.keys[string(row)] = true
 	taken := hashTaken(m.batch, &r.Key, &driver.Key{}) || m.hashes[r.Hash] || !r.Previous.IsZero() && m.hashes[r.Previous]
 	if taken {
-		return false, fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
+		return false, fmt.Errorf("key %q of account %q: one of its hashes %w", r.ID, r.Account, transfer.ErrConflict)
 	}
 	m.hashes[r.Hash], m.hashes[r.Previous] = true, true
 	return true, nil
@@ -150,7 +150,7 @@ func (m *importer) lookWebhook(r *transfer.Webhook) (isNew bool, err error) {
 	case owner == r.Account:
 		return false, nil
 	case owner != "":
-		return false, fmt.Errorf("webhook %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
+		return false, fmt.Errorf("webhook %q of account %q: its ID %w", r.ID, r.Account, transfer.ErrConflict)
 	case m.hasLeftovers(r.ID):
 		return false, errLeftovers
 	}
@@ -162,7 +162,7 @@ func (m *importer) lookWebhook(r *transfer.Webhook) (isNew bool, err error) {
 func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
 	for i := range r.Deliveries {
 		if d := &r.Deliveries[i]; d.State == driver.Pending && m.ownerOf(d.WebhookID) != r.Account {
-			return false, fmt.Errorf("event %q of account %q: %w: it is pending for webhook %q, which is not there", r.ID, r.Account, transfer.ErrRecord, d.WebhookID)
+			return false, fmt.Errorf("event %q of account %q: %w: pending for unknown webhook %q", r.ID, r.Account, transfer.ErrRecord, d.WebhookID)
 		}
 	}
 	at := eventlog.PublishedAt(r)
@@ -196,7 +196,7 @@ func (m *importer) found(webhook string, d driver.PendingDelivery) error {
 func (m *importer) lookRecovery(r *transfer.Recovery) (isNew bool, err error) {
 	if value := m.Get(schema.Recoveries, []byte(r.ID)); value != nil {
 		if there, err := record.DecodeRecovery(r.ID, value); err != nil || there.Account != r.Account {
-			return false, fmt.Errorf("recovery %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
+			return false, fmt.Errorf("recovery %q of account %q: its ID %w", r.ID, r.Account, transfer.ErrConflict)
 		}
 		return false, nil
 	}
@@ -205,7 +205,7 @@ func (m *importer) lookRecovery(r *transfer.Recovery) (isNew bool, err error) {
 	}
 	if !r.Done {
 		if m.open[r.WebhookID] || m.Get(schema.OpenRecoveries, []byte(r.WebhookID)) != nil {
-			return false, fmt.Errorf("recovery %q of account %q: %w: its webhook has another that is not done", r.ID, r.Account, transfer.ErrConflict)
+			return false, fmt.Errorf("recovery %q of account %q: %w: its webhook has another unfinished recovery", r.ID, r.Account, transfer.ErrConflict)
 		}
 		m.open[r.WebhookID] = true
 	}

@@ -35,7 +35,7 @@ func (s *engine) Leave(ctx context.Context, place string) error {
 		return s.writer.Run(ctx, func(b *batch) error { return b.Delete(schema.Meta, schema.MetaLeft) })
 	}
 	if len(place) > 4096 {
-		return errors.New("leave: the place must be at most 4096 bytes")
+		return errors.New("leave: place must be at most 4096 bytes")
 	}
 	value, err := json.Marshal(departure{place, time.Now().UnixMilli()})
 	if err != nil {
@@ -55,8 +55,8 @@ func checkLeft(db *bbolt.DB) error {
 		if err := json.Unmarshal(value, &d); err != nil {
 			d.Place = "another store"
 		}
-		return fmt.Errorf("%w for %s at %s UTC: what was stored since is there. Open that; "+
-			"or, to go back to this file without what was stored since, call bolt.Return",
+		return fmt.Errorf("%w for %s at %s UTC, which has newer data: open that instead, "+
+			"or call bolt.Return to go back to this file without the newer data",
 			ErrLeft, d.Place, time.UnixMilli(d.At).UTC().Format(time.DateTime))
 	})
 }

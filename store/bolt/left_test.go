@@ -54,7 +54,7 @@ func TestLeave_FileIsRefusedUntilReturn(t *testing.T) {
 		t.Fatal(err)
 	}
 	closing(s)
-	refused("PostgreSQL at db.internal", "what was stored since is there")
+	refused("PostgreSQL at db.internal", "which has newer data")
 
 	s = opened(bolt.Left())
 	if sums, err := transfer.Summarize(t.Context(), s, ""); err != nil || sums[transfer.KindKey].Count != 1 {

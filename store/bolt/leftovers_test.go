@@ -138,7 +138,7 @@ func TestLeftoversExpire(t *testing.T) {
 	}
 }
 
-// The test runs several sweeps for a deleted webhook at once. They must remove nothing of a new
+// The test runs several sweeps for a deleted webhook at once. They must not remove rows of a new
 // webhook with the same ID.
 func TestSweeps_Concurrent_KeepNewWebhook(t *testing.T) {
 	const rounds, events = 5, 200

@@ -120,7 +120,7 @@ func TestOpen_ForeignFile_ReturnsError(t *testing.T) {
 			return meta.Put([]byte(name), binary.BigEndian.AppendUint64(nil, version))
 		}
 	}
-	wantOpenError(t, write("newer.db", ofSchema("format", 2)), bolt.ErrSchema, "The version that wrote the file reads it, and newer ones do")
+	wantOpenError(t, write("newer.db", ofSchema("format", 2)), bolt.ErrSchema, "use the version that wrote the file, or a newer one")
 	for version := range uint64(10) { // includes schema 1, the first of the released format
 		path := write(fmt.Sprint("unreleased-", version), ofSchema("schema", version))
 		before := rowsOf(t, path)

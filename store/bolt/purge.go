@@ -114,7 +114,7 @@ type sweeper struct {
 	turn chan struct{} // capacity 1: held by the call that sweeps
 
 	// Progress of the current sweep. It is not stored: after a restart, the sweep begins again.
-	ids    map[string]bool // webhooks to sweep; nil if no sweep is under way
+	ids    map[string]bool // webhooks to sweep; nil if no sweep is in progress
 	bucket int             // eventlog.AsPublished or eventlog.Attempted
 	left   eventlog.Range
 }
@@ -128,7 +128,7 @@ const (
 // errLeftovers is returned by a step that creates a webhook with the ID of a deleted one, while
 // pending rows of the deleted webhook may remain. They would count as deliveries of the new
 // webhook.
-var errLeftovers = errors.New("rows of a deleted webhook of that ID may still be there")
+var errLeftovers = errors.New("rows of a deleted webhook with this ID may still exist")
 
 // noteDeleted lists a deleted webhook for the next sweep, unless no delivery at all is pending.
 func (b *batch) noteDeleted(account, id string) error {

@@ -39,7 +39,7 @@ type story struct {
 
 	keys, hooks, events, others int
 	erasing                     map[string]bool
-	purging                     driver.Purge // the purge under way
+	purging                     driver.Purge // the purge in progress
 	times                       []time.Time
 	counts                      map[string]int // numbers of operations, and of backups during jobs
 }
@@ -306,7 +306,7 @@ func (s *story) recover(ctx context.Context, to store.Store, account string) err
 	}, audit.Entry{})
 }
 
-// purge performs a step of a purge, and begins a purge if none is under way.
+// purge performs a step of a purge, and begins a purge if none is in progress.
 func (s *story) purge() {
 	if s.purging.Limit == 0 {
 		s.purging = driver.Purge{Limit: 1 + s.rand.IntN(60)}
@@ -337,7 +337,7 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// erase performs a step of an erasure, and begins an erasure if none is under way.
+// erase performs a step of an erasure, and begins an erasure if none is in progress.
 func (s *story) erase() {
 	var begun []string
 	for account := range s.erasing {

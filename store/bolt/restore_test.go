@@ -318,7 +318,7 @@ func TestRestore_AbandonedFile_LosesNothing(t *testing.T) {
 	}
 }
 
-// The test restores accounts that were erased since the backup, or whose erasure is under way in
+// The test restores accounts that were erased since the backup, or whose erasure is in progress in
 // the abandoned file.
 func TestRestore_AccountErasedSince_IsErased(t *testing.T) {
 	h := newLostHost(t)
@@ -354,8 +354,8 @@ func TestRestore_AccountErasedSince_IsErased(t *testing.T) {
 	}
 }
 
-// The test restores an erasure that was under way at the time of the backup. Data that the account
-// has got since must be kept.
+// The test restores an erasure that was in progress at the time of the backup. Data that the
+// account has got since must be kept.
 func TestRestore_ErasureInProgress_IsFinished(t *testing.T) {
 	h := newLostHost(t)
 	s, err := bolt.Open(h.abandoned)

@@ -28,7 +28,7 @@ func (s *engine) openDataKey() error {
 	case err != nil:
 		return err
 	case sealed == nil && mark != nil:
-		return fmt.Errorf("data key is missing: %w", signing.ErrDamaged)
+		return fmt.Errorf("no data key: %w", signing.ErrDamaged)
 	case sealed == nil && s.options.Sealer == nil:
 		return nil
 	}

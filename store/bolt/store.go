@@ -80,7 +80,7 @@ func (s *Store) Leave(ctx context.Context, place string) error { return s.engine
 // the store is closed.
 func (s *Store) FileSize() (bytes, free int64) { return s.engine.FileSize() }
 
-// Close waits for the transactions under way, including steps that wait for a commit. Then it
+// Close waits for the transactions in progress, including steps that wait for a commit. Then it
 // writes the alerts that are in memory only, and closes the file. From then on every method
 // returns [store.ErrClosed]; closing again has no effect. If the disk hangs in a commit, Close
 // waits for it.

@@ -49,15 +49,15 @@ func TestOpen_DamagedPages_RefusesAndUnmapsFile(t *testing.T) {
 		"a branch that leads to another bucket": {set(child(1), uint64(root("delivery_runs"))), "used twice"},
 		"two branches that lead to one page":    {set(child(1), number(data[child(0):])), "used twice"},
 		"a branch that leads to a parked page":  {set(child(1), uint64(parked+2)), "used twice"},
-		"a leaf that is free":                   {set(list*page+16, number(data[child(0):])), "on the list of free pages, and is not free"},
-		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the list of free pages, and is not free"},
-		"a free page outside of the file":       {set(list*page+16, 1<<40), "on the list of free pages, and is not free"},
-		"the kind of that list":                 {func(data []byte) { data[list*page+8] = 2 }, "no list of free pages"},
+		"a leaf that is free":                   {set(list*page+16, number(data[child(0):])), "on the free list, but in use"},
+		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the free list, but in use"},
+		"a free page outside of the file":       {set(list*page+16, 1<<40), "on the free list, but in use"},
+		"the kind of that list":                 {func(data []byte) { data[list*page+8] = 2 }, "not a free-list page"},
 		"how long that list is": {func(data []byte) { // 0xffff: the first 8 bytes hold the length
 			data[list*page+10], data[list*page+11] = 0xff, 0xff
 			binary.NativeEndian.PutUint64(data[list*page+16:], 1<<40)
 		}, ""},
-		"how many pages that list has": {func(data []byte) { data[list*page+15] = 0x7f }, "no list of free pages"},
+		"how many pages that list has": {func(data []byte) { data[list*page+15] = 0x7f }, "not a free-list page"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "damaged.db")

@@ -101,7 +101,7 @@ func tellOf(t *testing.T, s *engine, files int) {
 	}
 }
 
-// deliverAll settles the due deliveries. It delivers most of them, and gives up some.
+// deliverAll settles the due deliveries. Most are delivered, some become dead.
 func deliverAll(t *testing.T, s *engine) {
 	for {
 		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 500)

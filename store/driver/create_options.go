@@ -16,7 +16,7 @@ type CreateOptions struct {
 	MaxCount int
 
 	// IdempotencyKey identifies the request: 1 to 128 bytes, unique within the account's creations
-	// of keys, or of webhooks. Empty: the request is not remembered, and the next three fields have
+	// of keys, or of webhooks. If empty, the request is not remembered, and the next three fields have
 	// no effect.
 	IdempotencyKey string
 	Fingerprint    [sha256.Size]byte // hash of the request's parameters
@@ -43,4 +43,4 @@ type DuplicateRequestError struct {
 	Fingerprint [sha256.Size]byte // the fingerprint of the earlier request
 }
 
-func (*DuplicateRequestError) Error() string { return "this request was made before" }
+func (*DuplicateRequestError) Error() string { return "this request was already made" }

@@ -29,7 +29,7 @@ type DeliveryState string
 
 // The states of a delivery. Redelivering or recovering a settled delivery makes it pending again.
 const (
-	Pending   DeliveryState = "pending"   // an attempt will be made, or is under way
+	Pending   DeliveryState = "pending"   // an attempt will be made, or is in flight
 	Delivered DeliveryState = "delivered" // the receiver answered 2xx
 	Dead      DeliveryState = "dead"      // given up: out of retries, 410 Gone, or the event expired
 	Skipped   DeliveryState = "skipped"   // the webhook was off when the event was published
@@ -110,7 +110,7 @@ type Attempt struct {
 func ExpiredAttempt(number int, at time.Time) Attempt {
 	return Attempt{
 		Number: number, StartedAt: at.UTC().Truncate(time.Millisecond), Class: ClassExpired,
-		Error: "no attempt was made: the event was kept as long as events are kept",
+		Error: "no attempt was made before the event's retention ended",
 	}
 }
 

@@ -16,7 +16,7 @@ type EncodedEvent struct {
 	Timestamp time.Time // UTC, to the millisecond
 
 	// TraceContext links attempts to the trace of the publication. Receivers get it only
-	// with webhooks.Outbound.SendTraceparent. Empty: none.
+	// with webhooks.Outbound.SendTraceparent. Empty means none.
 	TraceContext string
 
 	// Body is the exact JSON that receivers get: {"id":…,"type":…,"timestamp":…,"data":…}. It must
@@ -42,7 +42,7 @@ type EventQuery struct {
 	From        time.Time   // published then or later; zero: no limit
 	To          time.Time   // published before; zero: no limit
 	OldestFirst bool        // else newest first
-	After       string      // [EventPage.Next] or Resume of the previous page; empty: the first page
+	After       string      // [EventPage.Next] or Resume of the previous page; empty means the first page
 	Limit       int         // page size; at least 1
 }
 

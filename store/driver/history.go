@@ -10,7 +10,7 @@ import (
 
 // ErrRecovering is returned by [History.CreateRecovery] if another recovery of the webhook is not
 // done.
-var ErrRecovering = errors.New("a recovery of the webhook is under way")
+var ErrRecovering = errors.New("a recovery of the webhook is already running")
 
 // MaxRecoveries is the number of recoveries kept per webhook; older ones are dropped.
 const MaxRecoveries = 100
@@ -51,7 +51,7 @@ type History interface {
 	// pending delivery becomes due now and continues its retries. The store reports a settled
 	// delivery by Add with First set, a pending delivery by Nudge, and calls Probe for both. A
 	// running attempt continues, and its result decides the delivery's outcome. The audit entry is
-	// stored in the same step. Redeliver returns ErrNotFound if there is no such delivery, or if
+	// stored in the same step. Redeliver returns ErrNotFound if no such delivery, or if
 	// its webhook or payload no longer exists.
 	Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error
 
@@ -59,7 +59,7 @@ type History interface {
 	// recovery covers all events stored so far, even if clocks differ, and To is set to a time
 	// after the last of these events. CreateRecovery returns ErrNotFound if the account has no
 	// webhook with that ID, ErrExists if a recovery has that ID, and ErrRecovering if another
-	// recovery of the webhook is not done. The audit entry is stored in the same step. Beyond
+	// recovery of the webhook is unfinished. The audit entry is stored in the same step. Beyond
 	// MaxRecoveries per webhook the oldest recovery is dropped.
 	CreateRecovery(ctx context.Context, recovery Recovery, entry audit.Entry) error
 

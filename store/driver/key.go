@@ -36,7 +36,7 @@ type Key struct {
 	Hint string
 
 	// Previous is the hash of the token before the last rotation. That token is valid until
-	// PreviousExpiresAt, which is never later than ExpiresAt. Zero: none. The service omits it once
+	// PreviousExpiresAt, which is never later than ExpiresAt. Zero means none. The service omits it once
 	// it has expired.
 	Previous          Hash
 	PreviousHint      string // as Hint

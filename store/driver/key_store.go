@@ -51,7 +51,7 @@ type KeyStore interface {
 	ExpiringKeys(ctx context.Context, query ExpiryQuery) ([]Key, error)
 
 	// UpdateKey calls change with a copy of the key and a zero audit entry, stores both as modified
-	// in one step, and returns the key. It returns ErrNotFound if there is no such key; ErrExists
+	// in one step, and returns the key. It returns ErrNotFound if no such key; ErrExists
 	// if another key has one of the new hashes; and change's own error, in which case it stores
 	// nothing. KeyByHash no longer finds replaced hashes. ID, Account, CreatedAt, CreatedBy and
 	// LastUsedAt keep their values even if change modifies them. Uses belong to hashes: a hash that

@@ -34,7 +34,7 @@ type Webhook struct {
 	Held bool
 
 	// Threshold is a setting for publishers that choose single webhooks for an event, such as
-	// package alerts, which documents its meaning; zero: none.
+	// package alerts, which documents its meaning; zero means none.
 	Threshold uint64
 
 	Secret    signing.Secret // signs requests

@@ -31,7 +31,7 @@ type Webhooks interface {
 	ListWebhooks(ctx context.Context, account string, query ListQuery) ([]Webhook, error)
 
 	// UpdateWebhook calls change with a copy of the webhook, stores the changed copy, and returns
-	// it. It returns ErrNotFound if there is no such webhook. If change returns an error,
+	// it. It returns ErrNotFound if no such webhook. If change returns an error,
 	// UpdateWebhook returns it and stores nothing. ID, Account and CreatedAt keep their values even
 	// if change modifies them. No other change of the webhook happens between reading and storing.
 	// change may run more than once, and must not call the store. change also gets a zero audit

@@ -103,8 +103,8 @@ func copiedAuditEntry(n audit.Entry) audit.Entry {
 	return n
 }
 
-// purge removes up to most audit entries that were stored before the given time, and reports
-// whether more may remain. The oldest entries are at the front of each list.
+// purge removes audit entries stored before the given time, at most most, and reports whether more
+// may remain. The oldest entries are at the front of each list.
 func (l *auditLog) purge(before time.Time, most int, clock *clock.Clock) (more bool) {
 	gone := 0
 	for i, n := range l.order {

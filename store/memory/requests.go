@@ -19,7 +19,7 @@ type request struct {
 	name ref
 	made driver.DuplicateRequestError
 	at   time.Time
-	by   string // ID of the API key that made the request; empty: none
+	by   string // ID of the API key that made the request; empty means none
 }
 
 // forgetStep is the maximum number of old requests that are forgotten when a request is recorded.
@@ -76,7 +76,7 @@ func (r *requests) uncount(account string) {
 	}
 }
 
-// forget removes up to most requests that are older than age.
+// forget removes requests older than age, at most most.
 func (r *requests) forget(most int, age time.Duration) {
 	for range min(most, len(r.log)) {
 		oldest := r.log[0]

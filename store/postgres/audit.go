@@ -40,7 +40,7 @@ type entryRow struct {
 	Since         time.Time `json:"since,omitzero"`
 	Until         time.Time `json:"until,omitzero"`
 	Routine       bool      `json:"routine"`
-	StoredAt      time.Time `json:"stored_at,omitzero"` // zero: now
+	StoredAt      time.Time `json:"stored_at,omitzero"` // zero means now
 
 	Place int `json:"place"` // 1 + the index of its health change, or 0
 }

@@ -48,11 +48,11 @@ func (c *clock) check(asked, database time.Time) error {
 	now := time.Now()
 	ahead, behind := asked.Round(0).Sub(database), database.Sub(now.Round(0))
 	if by := max(ahead, behind); by > maxSkew {
-		way := "ahead of"
+		way := "ahead"
 		if behind > 0 {
 			way = "behind"
 		}
-		return fmt.Errorf("%w: it is %v %s it, and may differ by %v at most; correct it", ErrClock, by.Round(time.Second), way, maxSkew)
+		return fmt.Errorf("%w: it is %v %s, and at most %v is allowed; correct it", ErrClock, by.Round(time.Second), way, maxSkew)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Store) checkClock(ctx context.Context) error {
 // A databaseClock converts times of the confirmed clock to this node's.
 type databaseClock struct {
 	mu           sync.Mutex
-	at, database time.Time // the same moment on both clocks; zero: unknown
+	at, database time.Time // the same moment on both clocks; zero means unknown
 }
 
 // maxDrift is how far the two clocks may drift apart before the conversion changes. Until then,

@@ -50,7 +50,7 @@ func TestClock_DiffersByMoreThanAnHour_IsRefused(t *testing.T) {
 		return err
 	}
 	for by, text := range map[time.Duration]string{
-		59 * time.Minute: "", -59 * time.Minute: "", 61 * time.Minute: "it is 1h1m0s behind it", -61 * time.Minute: "it is 1h1m0s ahead of it",
+		59 * time.Minute: "", -59 * time.Minute: "", 61 * time.Minute: "it is 1h1m0s behind, and at most 1h0m0s is allowed", -61 * time.Minute: "it is 1h1m0s ahead, and at most 1h0m0s is allowed",
 	} {
 		ahead(by)
 		other, newErr := postgres.New(context.Background(), p, option)

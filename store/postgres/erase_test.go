@@ -21,7 +21,7 @@ import (
 )
 
 // TestEraseLeavesNoRows runs each step of an erasure on another node, as after crashes. The erasure
-// must leave nothing of the account in any table, and must keep all rows of another account.
+// must leave no row of the account in any table, and must keep all rows of another account.
 func TestEraseLeavesNoRows(t *testing.T) {
 	name := inSchema(t)
 	nodes := []*postgres.Store{open(t, name), open(t, name), open(t, name)}

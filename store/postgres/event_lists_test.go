@@ -213,7 +213,7 @@ func TestFollow_ClockSetBackBetweenPages_MissesNothing(t *testing.T) {
 	}
 	wantPage(t, s, &query, false, "second")
 	wantPage(t, s, &query, false)
-	// Of two events published at the same time, the earlier one may have set the clock of events
+	// Of two events published at the same time, the earlier one may have set the event clock
 	// last.
 	enqueueOne(t, s, "third")
 	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value - 9) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock"); err != nil {

@@ -55,7 +55,7 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (p
 type exporter struct {
 	*Store
 	tx      pgx.Tx
-	account string // empty: all accounts
+	account string // empty means all accounts
 	limit   int
 	filler  *transfer.Filler
 

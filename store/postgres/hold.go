@@ -15,7 +15,7 @@ var holdWebhooks = query("hold_webhooks")
 // HoldAll puts all webhooks of all accounts on hold, and returns how many it has put on hold. Call
 // it on a database that was restored from a backup, after [Migrate] and before the first node
 // starts: otherwise events delivered since the backup would be sent again. Running nodes respect
-// the hold from their next claim on; attempts in flight go on. Release the webhooks with
+// the hold from their next claim on; attempts in flight continue. Release the webhooks with
 // webhooks.WebhookService.Release and ReleaseAll.
 //
 // It works in steps of 1,000 webhooks. After an error or an interruption some webhooks are on hold:

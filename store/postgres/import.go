@@ -43,7 +43,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 		}
 	}
 	if code(err) == uniqueViolation || errors.Is(err, errIDTaken) {
-		err = fmt.Errorf("a record that is added %w: it was added to the store at the same time", transfer.ErrConflict)
+		err = fmt.Errorf("an imported record %w: another call added it at the same time", transfer.ErrConflict)
 	}
 	if err == nil {
 		s.changed(pending...)
@@ -150,7 +150,7 @@ func (i *importer) sort(records []transfer.Record) error {
 			row.StoredAt = utc(r.StoredAt)
 			i.entries = append(i.entries, row)
 		default:
-			return fmt.Errorf("a record of kind %s: %w: this store keeps none of that kind", r.Kind(), transfer.ErrRecord)
+			return fmt.Errorf("a record of kind %s: %w: this store has no records of this kind", r.Kind(), transfer.ErrRecord)
 		}
 	}
 	return i.queueAuditEntries(i.batch, i.entries...)
@@ -171,7 +171,7 @@ func (i *importer) run(ctx context.Context, records []transfer.Record) error {
 	i.batch.Queue(i.sql(erasingOf), owners).Query(eachRow(func() error { return auth.ErrErasing }))
 	var name owned
 	i.batch.Queue(i.sql(takenWebhooks), accounts, ids).Query(eachRow(func() error {
-		return fmt.Errorf("webhook %q of account %q: its id %w", name.id, name.account, transfer.ErrConflict)
+		return fmt.Errorf("webhook %q of account %q: its ID %w", name.id, name.account, transfer.ErrConflict)
 	}, &name.account, &name.id))
 	accounts, ids = nil, nil
 	for name := range i.webhooks {
@@ -258,7 +258,7 @@ func (i *importer) addRecoveries(ctx context.Context) error {
 			return err
 		}
 		if !there {
-			return fmt.Errorf("recovery %q of account %q: it, or that its webhook has one under way, %w", r.ID, r.Account, transfer.ErrConflict)
+			return fmt.Errorf("recovery %q of account %q: its ID, or the unfinished recovery of its webhook, %w", r.ID, r.Account, transfer.ErrConflict)
 		}
 	}
 	return nil

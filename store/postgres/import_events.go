@@ -27,7 +27,7 @@ var (
 )
 
 const (
-	// ahead moves the clock of events to at least the microsecond $1, so that new events get later
+	// ahead moves the event clock to at least the microsecond $1, so that new events get later
 	// numbers.
 	ahead = `select setval(tableoid::regclass, $1) from storageapi.event_clock where last_value < $1`
 
@@ -77,7 +77,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 			d := &e.Deliveries[j]
 			name := owned{e.Account, d.WebhookID}
 			if known := i.webhooks[name]; d.State == driver.Pending && (known.no == 0 || known.gone) {
-				return fmt.Errorf("event %q of account %q: %w: it is pending for webhook %q, which is not there", e.ID, e.Account, transfer.ErrRecord, d.WebhookID)
+				return fmt.Errorf("event %q of account %q: %w: pending for unknown webhook %q", e.ID, e.Account, transfer.ErrRecord, d.WebhookID)
 			}
 			webhook, err := i.pastWebhook(ctx, name)
 			if err != nil {
@@ -133,7 +133,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 
 // errIDTaken means that an event was published while another event with the same id was being
 // imported.
-var errIDTaken = errors.New("an id was published meanwhile")
+var errIDTaken = errors.New("an event ID was published concurrently")
 
 // addIDs adds the ids of events, except forgotten ids.
 func (i *importer) addIDs(ctx context.Context, events []importedEvent) error {
@@ -185,7 +185,7 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 		}
 		given[name] = true
 		if next[start] >= start+perMillisecond {
-			return fmt.Errorf("event %q of account %q: %w: field publishedAt: the store has %d events of that millisecond, and no room for more",
+			return fmt.Errorf("event %q of account %q: %w: field publishedAt: the store already has %d events of this millisecond, the maximum",
 				e.ID, e.Account, transfer.ErrRecord, perMillisecond)
 		}
 		events = append(events, importedEvent{e, next[start]})

@@ -55,7 +55,7 @@ func (i *importer) addKeys(ctx context.Context) error {
 		}
 		known[name] = true
 		if taken[r.Hash] || taken[r.Previous] {
-			return fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
+			return fmt.Errorf("key %q of account %q: one of its hashes %w", r.ID, r.Account, transfer.ErrConflict)
 		}
 		taken[r.Hash], taken[r.Previous] = true, !r.Previous.IsZero()
 		rows = append(rows, keyValues(&r.Key, r.Hash, driver.Hash{}, r.Previous, nil))

@@ -16,7 +16,7 @@ import (
 
 var (
 	errNoPayload = errors.New("the event's payload was purged")
-	errNewer     = fmt.Errorf("the event's payload was not found, and the schema is newer than this version of the library: %w", errors.ErrUnsupported)
+	errNewer     = fmt.Errorf("event payload not found; the schema is newer than this version of the library: %w", errors.ErrUnsupported)
 )
 
 // maxBytes is the maximum total size of the bodies of one call; a single larger body is allowed.

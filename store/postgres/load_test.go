@@ -98,7 +98,7 @@ func storeOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgre
 }
 
 // accountsIn creates n accounts, each with one webhook and in a different shard, and one more
-// account, beside, in the shard of the first.
+// account, beside, in the same shard.
 func accountsIn(t testing.TB, s *postgres.Store, n int) (accounts []string, beside string) {
 	t.Helper()
 	in := make(map[int16]string)
@@ -153,7 +153,7 @@ func publishTo(t testing.TB, s *postgres.Store, account, id string) {
 }
 
 // claimsUntil claims as the dispatcher does until it has claimed the event with the given id, and
-// returns how often each event was claimed.
+// returns how many times each event was claimed.
 func claimsUntil(t testing.TB, s store.Store, id string, webhookIDs ...string) map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

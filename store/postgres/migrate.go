@@ -22,7 +22,7 @@ import (
 // ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema was created before 0.1.0,
 // needs a newer version of this package, or was created by other statements. New also returns it if
 // the schema must be migrated first.
-var ErrSchema = errors.New("not a schema that this version can use")
+var ErrSchema = errors.New("schema not supported by this version")
 
 //go:embed migrations/*.sql
 var migrations embed.FS
@@ -221,7 +221,7 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 		return 0, err
 	}
 	if leases != nil {
-		return 0, fmt.Errorf("%w: it was made by migrations from before 0.1.0, which no release reads; drop it, or choose another schema with InSchema", ErrSchema)
+		return 0, fmt.Errorf("%w: created by an unreleased build from before 0.1.0, which no release can read; drop it, or choose another schema with InSchema", ErrSchema)
 	}
 	var oldest int
 	err = db.QueryRow(ctx, o.names.in(`select version, oldest from storageapi.versions order by version desc limit 1`)).Scan(&version, &oldest)
@@ -233,7 +233,7 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	}
 	known := o.migrations
 	if oldest > len(known) {
-		return version, fmt.Errorf("%w: it has version %d, which needs nodes of version %d or newer, and this is %d; start the release that migrated it, or a newer one",
+		return version, fmt.Errorf("%w: it has version %d, which requires nodes of version %d or newer, but this node is version %d; run the release that migrated it, or a newer one",
 			ErrSchema, version, oldest, len(known))
 	}
 	var sums [][]byte
@@ -243,7 +243,7 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	// If a row is missing, the next row's sum is compared in its place, and differs.
 	for i, m := range known[:min(version, len(known))] {
 		if !bytes.Equal(sums[i], m.sum[:]) {
-			return version, fmt.Errorf("%w: its migration %d has the checksum %x instead of %x: the schema was made by other statements", ErrSchema, m.version, sums[i], m.sum)
+			return version, fmt.Errorf("%w: migration %d has checksum %x, want %x: the schema was created by different statements", ErrSchema, m.version, sums[i], m.sum)
 		}
 	}
 	return version, nil
@@ -257,7 +257,7 @@ const unreleased = `storageapi.leases`
 func checkSchema(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	version, err := versionOf(ctx, pool, o)
 	if want := len(o.migrations); err == nil && version < want {
-		err = fmt.Errorf("%w: it has version %d; bring it to %d with Migrate", ErrSchema, version, want)
+		err = fmt.Errorf("%w: it has version %d; call Migrate to upgrade it to version %d", ErrSchema, version, want)
 	}
 	if err != nil {
 		return fmt.Errorf("schema %s: %w", o.schema, err)
@@ -266,7 +266,7 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 }
 
 // names replaces the schema in statements, which write it as storageapi and never within a literal.
-type names struct{ schema string } // quoted; empty: as written
+type names struct{ schema string } // quoted; empty means as written
 
 func (n names) quoted() string { return cmp.Or(n.schema, DefaultSchema) }
 

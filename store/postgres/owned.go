@@ -25,7 +25,7 @@ type ownedShards struct {
 	clock   databaseClock
 
 	mu        sync.Mutex
-	scheduler driver.Scheduler // from Deliver; nil: nothing is reported
+	scheduler driver.Scheduler // from Deliver; if nil, nothing is reported
 	byNo      map[int64]*ownedWebhook
 	byID      map[string]*ownedWebhook
 	shards    map[int16]*feed.Snapshot // shards in memory, read up to the snapshot
@@ -71,7 +71,7 @@ const maxKept = 16_384
 // A decodedWebhook is a decoded, shared webhook.
 type decodedWebhook struct {
 	version uint64
-	webhook *driver.Webhook // nil: not kept
+	webhook *driver.Webhook // nil means not kept
 	err     error           // a secret cannot be read
 }
 
@@ -116,7 +116,7 @@ func (s *Store) owns(shard int16) bool {
 // groupOf returns the group of a shard, which is never 0.
 func groupOf(shard int16) driver.Group { return driver.Group(shard) + 1 }
 
-// PauseShards implements [shards.Host]. No new attempts begin in the shards; running ones go on.
+// PauseShards implements [shards.Host]. No new attempts begin in the shards; running attempts finish.
 func (s nodeStore) PauseShards(shards []int16) {
 	o := &s.owned
 	o.mu.Lock()

@@ -240,7 +240,7 @@ func (a *shardNodes) remove(t *testing.T, node int64, name bool) {
 		update %[1]s.shard_owners set node = 0 where node = $1 and $2`, node, name)
 }
 
-// epochs returns how often shards got a new owner.
+// epochs returns how many times shards got a new owner.
 func (a *shardNodes) epochs(t *testing.T) (n int) {
 	t.Helper()
 	if err := a.pool.QueryRow(t.Context(), `select sum(epoch)::integer from `+quoted(a.name)+`.shard_owners`).Scan(&n); err != nil {

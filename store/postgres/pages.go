@@ -246,7 +246,7 @@ func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
 	}
 	o.trouble(troubleLoad, nil)
 	if failing {
-		s.options.logger.Info("storageapi: PostgreSQL: pending deliveries can be read again")
+		s.options.logger.Info("storageapi: PostgreSQL: reading pending deliveries works again")
 	}
 }
 
@@ -261,7 +261,7 @@ func (l *loads) failing() bool {
 }
 
 // pageFailed halves the limit of the shards' next pages, since statements may have timed out. A
-// shard whose smallest page fails is retried with growing pauses while the other shards go on.
+// shard whose smallest page fails is retried with growing pauses while the other shards continue.
 func (s *Store) pageFailed(page []*shardLoad, err error) {
 	o := &s.owned
 	o.mu.Lock()
@@ -280,8 +280,8 @@ func (s *Store) pageFailed(page []*shardLoad, err error) {
 		load.again = now.Add(load.wait)
 		o.trouble(troubleLoad, err)
 		if !logged {
-			s.options.logger.Error("storageapi: PostgreSQL: pending deliveries of a shard cannot be read: those that are not loaded yet wait, and other shards go on. "+
-				"If it timed out, raise statement_timeout of the role, or vacuum the table pending",
+			s.options.logger.Error("storageapi: PostgreSQL: reading a shard's pending deliveries failed; other shards are not affected; "+
+				"if it timed out, raise the role's statement_timeout, or vacuum the table pending",
 				"schema", s.options.schema, "shard", load.shard, "rows", pageMin, "error", err)
 		}
 	}

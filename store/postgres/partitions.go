@@ -36,7 +36,7 @@ const (
 	mostPart  = 30 * 24 * time.Hour
 
 	// Parts are made partsAhead lengths ahead, limited to mostAhead, but at least 2 lengths and
-	// leastAhead. Without a part for the current time the clock of events stands still, see
+	// leastAhead. Without a part for the current time the event clock stops, see
 	// enqueue. Imported events may be an hour ahead.
 	partsAhead, mostAhead, leastAhead = 8, 7 * 24 * time.Hour, 90 * time.Minute
 
@@ -118,7 +118,7 @@ func (s *Store) checkParts() {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
 			defer cancel()
-			// Until it succeeds, the clock of events stands still, and Purge fails, too.
+			// Until it succeeds, the event clock stops, and Purge fails, too.
 			_ = s.makeSpareParts(ctx)
 		}()
 	}
@@ -168,7 +168,7 @@ func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead t
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("parts of the table %s cannot be made: %w", t.name, err)
+		return 0, fmt.Errorf("create partitions of table %s: %w", t.name, err)
 	}
 	return time.Duration((last-now)/perMicrosecond) * time.Microsecond, nil
 }
@@ -184,7 +184,7 @@ func isHeld(err error) bool {
 }
 
 // errPartHeld means that open transactions block a step on a part.
-var errPartHeld = errors.New("transactions that are open hold it")
+var errPartHeld = errors.New("open transactions hold it")
 
 // A pastPart is a part that ends before all marks of its table.
 type pastPart struct {
@@ -225,12 +225,12 @@ func (s *Store) dropParts(ctx context.Context) error {
 				until := time.Now().Add(pauseOfParts)
 				s.partsHeld.Store(&until)
 				if part.overdue {
-					return fmt.Errorf("part %s of the table %s is past for an hour and cannot be dropped: %w: an open transaction keeps it; find it in pg_stat_activity", part.name, part.kind, err)
+					return fmt.Errorf("partition %s of table %s could not be dropped for an hour: %w; find the open transaction in pg_stat_activity", part.name, part.kind, err)
 				}
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("part %s of the table %s cannot be dropped: %w", part.name, part.kind, err)
+				return fmt.Errorf("drop partition %s of table %s: %w", part.name, part.kind, err)
 			}
 		}
 	}
@@ -287,9 +287,9 @@ func checkRights(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	role = pgx.Identifier{role}.Sanitize()
 	switch {
 	case !creates:
-		return fmt.Errorf("the role %s may not create tables in the schema %s, so nothing could be purged: grant create on schema %[2]s to %[1]s", role, o.names.quoted())
+		return fmt.Errorf("role %s cannot create tables in schema %s, which purging requires: grant create on schema %[2]s to %[1]s", role, o.names.quoted())
 	case owner != nil:
-		return fmt.Errorf("the role %s does not own the tables in the schema %s, so nothing could be purged: grant %s to %[1]s", role, o.names.quoted(), pgx.Identifier{*owner}.Sanitize())
+		return fmt.Errorf("role %s does not own the tables in schema %s, which purging requires: grant %s to %[1]s", role, o.names.quoted(), pgx.Identifier{*owner}.Sanitize())
 	}
 	return nil
 }

@@ -283,7 +283,7 @@ func (s *parted) numbered() int {
 	return s.count(`select count(*) from {}.event_log where event > $1`, numberOf(time.Now().Add(-time.Minute)))
 }
 
-// While there is no part for the current time, the clock of events stands still. Events are still
+// While there is no part for the current time, the event clock stops. Events are still
 // stored, in order, and do not become past until parts can be made again.
 func TestPublish_NoPartition_EventClockStops(t *testing.T) {
 	s := newParted(t)
@@ -442,7 +442,7 @@ func TestPurge_PartitionBlockedForAnHour_Fails(t *testing.T) {
 	if err := purge(90 * time.Minute); err != nil {
 		t.Errorf("Purge while a part is kept for half an hour = %v, want nil", err)
 	}
-	if err := purge(30 * time.Minute); err == nil || !strings.Contains(err.Error(), "part event_bodies_0 of the table event_bodies") {
+	if err := purge(30 * time.Minute); err == nil || !strings.Contains(err.Error(), "partition event_bodies_0 of table event_bodies") {
 		t.Errorf("Purge while a part is kept for 90 minutes = %v, want an error that names the part", err)
 	}
 	eventually(t, "nothing waits for the part", func() bool {

@@ -162,8 +162,8 @@ const (
 		where name = 'parts'`
 
 	// pastParts selects the parts of the table $1, except its last, that are before all of the
-	// marks $2, with their states and whether they are past by $4 numbers. $3 is the schema, with a
-	// dot.
+	// marks $2, with their states and whether they ended more than $4 numbers before the
+	// marks. $3 is the schema, with a dot.
 	pastParts = `
 		select p.kind, p.name,
 			case when c.oid is null then 3 when i.inhrelid is null then 2 when i.inhdetachpending then 1 else 0 end, p.below <= m.event - $4::bigint

@@ -30,7 +30,7 @@ type Store struct {
 	pool    *pgxpool.Pool
 	own     bool // Close closes the pool
 	options *options
-	dataKey *signing.DataKey // nil: secrets are stored in plain text
+	dataKey *signing.DataKey // if nil, secrets are stored in plain text
 
 	warnings []string // see Capabilities
 
@@ -60,7 +60,7 @@ type Store struct {
 type options struct {
 	schema string
 	names  names
-	sealer signing.Sealer // nil: none
+	sealer signing.Sealer // nil means none
 	poll   time.Duration
 	quiet  bool
 	logger *slog.Logger
@@ -182,10 +182,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 		return nil, failure(short, err)
 	}
 	if isolation == "repeatable read" || isolation == "serializable" {
-		return nil, fmt.Errorf("the connections' default_transaction_isolation is %s; it must be read committed", isolation)
+		return nil, fmt.Errorf("default_transaction_isolation of the connections is %s, must be read committed", isolation)
 	}
 	if encoding != "UTF8" {
-		return nil, fmt.Errorf("the database's encoding is %s; it must be UTF8", encoding)
+		return nil, fmt.Errorf("database encoding is %s, must be UTF8", encoding)
 	}
 	if err := checkSchema(short, pool, o); err != nil {
 		return nil, err
@@ -223,10 +223,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 // warningsOf returns the warnings about the settings synchronous_commit and fsync.
 func warningsOf(commit, sync string) (list []string) {
 	if commit == "off" {
-		list = append(list, "synchronous_commit is off: a crash of the database loses what was acknowledged in the last second; set it to on for the Store's role or connections")
+		list = append(list, "synchronous_commit is off: a database crash loses the acknowledged commits of the last second; set it to on for the Store's role or connections")
 	}
 	if sync == "off" {
-		list = append(list, "fsync is off: a crash of the database's machine may lose everything; set it to on")
+		list = append(list, "fsync is off: a crash of the database's machine may lose all data; set it to on")
 	}
 	return list
 }

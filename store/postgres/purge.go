@@ -76,7 +76,7 @@ func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err e
 
 // moveMarks moves the marks to the times of a purge, so that older events are past. The marks stay
 // below the numbers of new events and of events in open transactions, even if the times are later.
-// They do not move while the clock of events stands still because no part is ready: new events then
+// They do not move while the event clock is stopped because no part is ready: new events then
 // get numbers in the past.
 func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error {
 	var names []string

@@ -156,8 +156,8 @@ func TestNew_RoleCannotPurge_ReturnsError(t *testing.T) {
 	}
 	do(`grant usage on schema storageapi to {}`, `grant all on all tables in schema storageapi to {}`, `grant all on all sequences in schema storageapi to {}`)
 	for _, step := range []struct{ want, grant string }{
-		{"may not create tables in the schema", `grant create on schema storageapi to {}`},
-		{"does not own the tables in the schema", `grant {owner} to {}`},
+		{"cannot create tables in schema", `grant create on schema storageapi to {}`},
+		{"does not own the tables in schema", `grant {owner} to {}`},
 	} {
 		if s, err := postgres.New(t.Context(), p); err == nil || !strings.Contains(err.Error(), step.want) {
 			t.Errorf("New = %v, %v, want an error that says %q", s, err, step.want)

@@ -27,7 +27,7 @@ func (s *Store) openDataKey(ctx context.Context) error {
 		case err != nil:
 			return err
 		case sealed == nil && mark != nil:
-			return fmt.Errorf("data key is missing: %w", signing.ErrDamaged)
+			return fmt.Errorf("no data key: %w", signing.ErrDamaged)
 		case sealed == nil && s.options.sealer == nil:
 			return nil
 		}

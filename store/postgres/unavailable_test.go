@@ -93,7 +93,7 @@ func TestHTTP_WriteInterrupted_503SaysWhetherChangeIsPossible(t *testing.T) {
 			t.Errorf("POST: %d, Retry-After %q, %s, want 503, 5 and %q", w.Code, w.Header().Get("Retry-After"), w.Body, says)
 		}
 	}
-	want(post(), "Nothing was done.")
+	want(post(), "Nothing was changed.")
 
 	answered := make(chan *httptest.ResponseRecorder)
 	go func() { answered <- post() }()
@@ -104,7 +104,7 @@ func TestHTTP_WriteInterrupted_503SaysWhetherChangeIsPossible(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want(<-answered, "may have been done.")
+	want(<-answered, "may have been made.")
 }
 
 // The test checks that events of a batch that the server cancels are not stored, and that each

@@ -51,7 +51,7 @@ func TestNew_NewerSchema_StartsIfAllowed(t *testing.T) {
 				}
 				return
 			}
-			want := fmt.Sprintf("it has version %d, which needs nodes of version %[1]d or newer, and this is %d; start the release that migrated it, or a newer one", present+1, present)
+			want := fmt.Sprintf("it has version %d, which requires nodes of version %[1]d or newer, but this node is version %d; run the release that migrated it, or a newer one", present+1, present)
 			for of, err := range map[string]error{"Migrate": migrateErr, "New": err} {
 				if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s = %v, want ErrSchema and %q", of, err, want)

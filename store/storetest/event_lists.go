@@ -279,7 +279,7 @@ func listEvents(run runner) {
 			page, err := t.store.ListEvents(t.Context(), "acct", driver.EventQuery{OldestFirst: true, Limit: 9})
 			t.must(err)
 			if seen[page.Resume] {
-				t.Error("Resume repeats, which reveals that nothing was published")
+				t.Error("Resume returned the same cursor twice, which reveals that nothing was published")
 			}
 			if seen[page.Resume] = true; i > 1 {
 				t.enqueue(newEvent("other", numbered("event", i)), 0)

@@ -14,7 +14,7 @@ import (
 
 // A Worker claims and settles the deliveries reported by a store. It is a minimal
 // [driver.Scheduler] for tests of stores, without limits, round robin or leases. A claimed delivery
-// is under way until it is settled, released or forgotten. The methods of a Worker are safe for
+// is in flight until it is settled, released or forgotten. The methods of a Worker are safe for
 // concurrent use.
 type Worker struct {
 	store  store.Store
@@ -232,7 +232,7 @@ func (w *Worker) claim(ctx context.Context, run *workerRun, n int, webhookIDs []
 	return tasks, nil
 }
 
-// take moves at most n due deliveries from waiting to under way.
+// take moves at most n due deliveries from waiting to in flight.
 func (w *Worker) take(n int, webhookIDs []string) (refs []driver.DeliveryRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -303,7 +303,7 @@ func (w *Worker) tasks(refs []driver.DeliveryRef, found []driver.LoadedDelivery)
 	return tasks, unread
 }
 
-// put moves a delivery from under way to waiting.
+// put moves a delivery from in flight to waiting.
 func (w *Worker) put(ref driver.DeliveryRef, u *underWay, due time.Time) {
 	delete(w.underWay, ref)
 	if u.last.Due = due; u.again {

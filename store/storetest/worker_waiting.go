@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A waitingList holds the known deliveries of a Worker that are not under way. The zero value is an
+// A waitingList holds the known deliveries of a Worker that are not in flight. The zero value is an
 // empty list.
 type waitingList struct {
 	all    map[driver.DeliveryRef]*waiting

@@ -21,7 +21,7 @@ var ErrDiffer = errors.New("the stores differ")
 // CopyOptions are options of [Copy]. The zero CopyOptions works.
 type CopyOptions struct {
 	// After is the Position of an earlier copy from the same source to the same target, to resume
-	// it; empty: start from the beginning. Without it a repeated copy only takes longer.
+	// it; if empty, start from the beginning. Without it a repeated copy only takes longer.
 	After string
 
 	// PageSize is how many records are exported and imported at a time: 1 to 10,000. Larger pages
@@ -34,7 +34,7 @@ type CopyOptions struct {
 
 	// LeftFor is the place that the data moves to, such as "PostgreSQL at db.internal". It must not
 	// contain a password. Once both sides are equal, Copy marks the source as moved there, if the
-	// source has the capability Leave. Empty: no mark.
+	// source has the capability Leave. Empty means no mark.
 	LeftFor string
 }
 

@@ -37,7 +37,7 @@ type Record interface {
 type Key struct {
 	driver.Key
 
-	// UsedAt is the last use of the token with Hash; zero: never. UsedAt, LastUsedAt and
+	// UsedAt is the last use of the token with Hash; zero means never. UsedAt, LastUsedAt and
 	// PreviousUsedAt have the values recorded by [driver.KeyStore.RecordKeyUse].
 	UsedAt time.Time
 }
@@ -62,7 +62,7 @@ type Request struct {
 	IdempotencyKey string
 	At             time.Time // time of the request
 	Made           driver.DuplicateRequestError
-	KeyID          string // of the API key that made the request; empty: none
+	KeyID          string // of the API key that made the request; empty means none
 }
 
 // An Alert is the stored state of a [driver.AlertSeries].

@@ -32,7 +32,7 @@ type Store interface {
 	Accounts(ctx context.Context, after string, limit int) ([]string, error)
 
 	// Export returns a page of the account's records, or of the records of all accounts and of the
-	// store itself if account is empty. after is the Next of the previous page; empty: the first
+	// store itself if account is empty. after is the Next of the previous page; empty means the first
 	// page. Positions survive a restart.
 	//
 	// Records are in an order in which they can be imported: webhooks before events, events in the

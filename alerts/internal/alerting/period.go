@@ -11,14 +11,14 @@ const MaxPeriodAhead = 45 * 24 * time.Hour
 
 // checkPeriod validates a new period against the previous one, which may be empty. It returns ""
 // or a message. Without this check, a single period that sorts after all future ones would
-// suppress all later alerts of the account, and nobody would notice.
+// suppress all later alerts of the account, unnoticed.
 func checkPeriod(period, previous string, now time.Time) (refused string) {
 	switch {
 	case isFarAhead(period, now):
 		return fmt.Sprintf("must not begin more than %d days from now", MaxPeriodAhead/(24*time.Hour))
 	case previous != "" && !isFarAhead(previous, now) && !sameForm(period, previous):
-		return fmt.Sprintf("must have the form of the previous period, %q: the same length, with digits in the same places. "+
-			"To change the form, call ForgetPeriod first", previous)
+		return fmt.Sprintf("must have the format of the previous period, %q: the same length, with digits in the same places; "+
+			"call ForgetPeriod first to change the format", previous)
 	}
 	return ""
 }

@@ -76,7 +76,7 @@ func mark(limit int64, level uint32) uint64 {
 
 // A usageState is the stored state of an account's reports of bandwidth or transactions.
 type usageState struct {
-	period   []byte // latest reported; empty: none
+	period   []byte // latest reported; empty means none
 	limit    int64  // last reported; 0: unlimited
 	notified []byte // levels notified in this period under this limit, four bytes each
 }

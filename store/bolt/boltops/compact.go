@@ -123,7 +123,7 @@ func copyRows(path string, from *bbolt.DB) (info CompactInfo, err error) {
 // A compaction copies rows in transactions of about compactBytes each.
 type compaction struct {
 	to   *bbolt.DB
-	tx   *bbolt.Tx // nil: none is open
+	tx   *bbolt.Tx // if nil, none is open
 	size int
 	rows int
 }

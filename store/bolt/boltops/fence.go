@@ -7,7 +7,7 @@ import (
 
 // ErrUnfenced is wrapped by the error of [Restore] if the [Fence] does not list the revocations
 // since the backup.
-var ErrUnfenced = errors.New("it is not known what was revoked since the backup")
+var ErrUnfenced = errors.New("revocations since the backup are unknown")
 
 // A Fence lists the revocations that a restored file must include. Restore refuses the zero value
 // with [ErrUnfenced]: set at least one of Abandoned, DeletedKeys, RotatedKeys and NothingRevoked.
@@ -38,7 +38,7 @@ type Fence struct {
 
 	// ErasedAccounts are the accounts erased since the backup. Restore erases their data in the
 	// backup, but keeps their data in the abandoned file, which is newer than the erasure. Restore
-	// also completes erasures that are under way in the restored file.
+	// also completes erasures that are in progress in the restored file.
 	ErasedAccounts []string
 
 	// NothingRevoked states that no key was deleted or rotated since the backup.

@@ -68,7 +68,7 @@ func (f *fencer) compare() (err error) {
 	case err != nil:
 		return err
 	case !bytes.Equal(abandoned.cursors, backup.cursors):
-		return errors.New("the backup is of another file")
+		return errors.New("the backup is of a different file")
 	case abandoned.isOlder(&backup):
 		return fmt.Errorf("%w: it is older than the backup", ErrUnfenced)
 	}
@@ -110,14 +110,14 @@ func (f *fencer) run() (err error) {
 		return err
 	}
 	if err = f.apply(context.Background()); err == nil && !f.restored.isSame() {
-		err = errors.New("another Restore to the same path was begun")
+		err = errors.New("another Restore to the same path has started")
 	}
 	return errors.Join(err, f.store.Close())
 }
 
 func rowOf(r Ref) []byte { return record.AccountKey(r.Account, r.ID) }
 
-// hashOf returns the hash of a key, or nil if there is no such key.
+// hashOf returns the hash of a key, or nil if no such key.
 func hashOf(tx *bbolt.Tx, r Ref) []byte {
 	return record.DecodeAccountRow(tx.Bucket(schema.Accounts).Get(rowOf(r))).Hash
 }

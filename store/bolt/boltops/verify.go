@@ -62,7 +62,7 @@ func (r *Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %d problems, the first: %s", bolt.ErrSchema, len(r.Problems)+r.More, r.Problems[0])
+	return fmt.Errorf("%w: %d problems, first: %s", bolt.ErrSchema, len(r.Problems)+r.More, r.Problems[0])
 }
 
 func (r *Report) add(p Problem) {

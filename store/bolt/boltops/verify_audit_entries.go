@@ -16,7 +16,7 @@ func entryOfAccount(account string, number uint64) ref {
 	return ref{schema.Audit, record.NumberKey(number), func(value []byte) bool {
 		row, err := record.DecodeAuditRecord(value) // the damaged entry itself is reported
 		return err != nil || row.Account == account
-	}, "there is no audit entry of that number of the account"}
+	}, "no audit entry of the account has this number"}
 }
 
 func (v *verifier) entry(k, value []byte) ([]ref, string) {
@@ -29,7 +29,7 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 	case err != nil || row.ID == "":
 		return nil, cannotBeRead
 	case is != record.Number(k):
-		return nil, "has another number"
+		return nil, "number differs from the row's key"
 	case row.Before >= is || row.BeforeOfTarget >= is:
 		return nil, "back-link does not point to an earlier entry"
 	case v.isErasing(row.Account):
@@ -38,7 +38,7 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 	leadsHere := func(head []byte) bool { return record.DecodeAccountRow(head).Last >= is }
 	var refs []ref
 	for _, head := range [][]byte{record.AuditEntriesOf(row.Account), v.targetRow(row.Account, n.Target)} {
-		refs = append(refs, ref{schema.Accounts, head, leadsHere, "accounts does not lead to it"})
+		refs = append(refs, ref{schema.Accounts, head, leadsHere, "missing from accounts"})
 	}
 	if n.Routine() {
 		refs = append(refs, ref{bucket: schema.AuditRoutine, key: auditlog.RoutineKey(row.Account, is)})
@@ -48,7 +48,7 @@ func (v *verifier) entry(k, value []byte) ([]ref, string) {
 	}
 	before, _ := v.get(schema.Audit, record.NumberKey(row.BeforeOfTarget))
 	if earlier, err := record.DecodeAuditRecord(before); before != nil && err == nil && earlier.GreatestID() > row.GreatestID() {
-		return refs, "does not have the greatest ID of its target"
+		return refs, "is not the latest entry of its target"
 	}
 	return refs, v.wrongLink(row.BeforeOfTarget, v.targetRow(row.Account, n.Target))
 }
@@ -71,7 +71,7 @@ func (v *verifier) wrongLink(number uint64, head []byte) (problem string) {
 	}
 	n, _, err := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
 	of := bytes.Equal(head, record.AuditEntriesOf(n.Account)) || bytes.Equal(head, v.targetRow(n.Account, n.Target))
-	return unless(err != nil || of, "leads to an audit entry of another account or target")
+	return unless(err != nil || of, "points to an audit entry of another account or target")
 }
 
 func (v *verifier) entryPending(k, value []byte) (refs []ref, malformed string) {

@@ -88,7 +88,7 @@ func (v *verifier) eventBuckets() {
 // segmentAt returns the segment with that key, or a problem.
 func (v *verifier) segmentAt(key []byte) (s record.Segment, problem string) {
 	s, err := record.DecodeSegment(key, v.tx.Bucket(schema.Events).Get(key))
-	return s, unless(err == nil, "there is no such segment")
+	return s, unless(err == nil, "no such segment")
 }
 
 // recipient returns the webhook of the delivery with that number, or a problem.
@@ -97,7 +97,7 @@ func (v *verifier) recipient(number uint64) (webhook []byte, problem string) {
 	if err == nil {
 		webhook, err = segment.Recipient(number)
 	}
-	return webhook, unless(err == nil, "there is no such delivery")
+	return webhook, unless(err == nil, "no such delivery")
 }
 
 // eventRows checks the segments, and the bodies of their events.
@@ -110,7 +110,7 @@ func (v *verifier) eventRows() {
 			return
 		}
 		if event, err := segment.Event(0); err != nil || !event.NoBody { // imported without body
-			v.problem(schema.Events, bodiless, "the bodies of its events are missing")
+			v.problem(schema.Events, bodiless, "bodies of the segment's events are missing")
 		}
 	}
 	v.rows(schema.Events, func(k, value []byte) string {
@@ -123,9 +123,9 @@ func (v *verifier) eventRows() {
 			ofSegment := bytes.Equal(k[:8], bodiless) || v.last == 0
 			bodiless = nil
 			if !ofSegment {
-				return "there is no segment of these bodies"
+				return "no segment has these bodies"
 			}
-			return unless(whole, "the bodies cannot be read, or are not as many as the events")
+			return unless(whole, "bodies are unreadable, or their number differs from the events'")
 		}
 		end()
 		bodiless = nil
@@ -134,7 +134,7 @@ func (v *verifier) eventRows() {
 			return cannotBeRead
 		}
 		if segment.First <= v.last {
-			return "its numbers are those of the segment before it"
+			return "numbers overlap with the previous segment"
 		}
 		if v.first == 0 {
 			v.first = segment.First
@@ -145,7 +145,7 @@ func (v *verifier) eventRows() {
 	end()
 	sequence := v.tx.Bucket(schema.Events).Sequence()
 	if v.last > sequence {
-		v.report.add(Problem{Bucket: string(schema.Events), What: fmt.Sprintf("there is number %d, and the last one given is %d", v.last, sequence)})
+		v.report.add(Problem{Bucket: string(schema.Events), What: fmt.Sprintf("number %d exists, but the last assigned number is %d", v.last, sequence)})
 	}
 	if v.last = sequence; v.first == 0 { // all events are purged
 		v.first = sequence + 1
@@ -171,26 +171,26 @@ func (v *verifier) eventsOf(s *record.Segment) string {
 		event, err := s.Event(i)
 		n := s.Number(i)
 		if err != nil || n == 0 || event.ID == "" || event.Account == "" {
-			return "an event cannot be read"
+			return "unreadable event"
 		}
 		next, erasing := n+1, v.isErasing(event.Account)
 		for number, webhook := range s.Recipients(i) {
 			if next = number + 1; len(webhook) == 0 {
-				return "a delivery is for no webhook"
+				return "delivery without a webhook"
 			}
 			if !erasing {
 				v.webhookRuns.count(number, 1)
 			}
 		}
 		if next > s.End(i) { // fewer deliveries than numbers mean that an account was erased
-			return "the deliveries of an event are not as many as their numbers"
+			return "an event's deliveries do not match their numbers"
 		}
 		v.report.Events++
 		if !erasing {
 			v.eventRuns.count(n, 1)
 		}
 		if !event.Forgotten && n >= v.idsFrom && !v.findsID(&event, n) {
-			return fmt.Sprintf("event_ids does not have event %d", n)
+			return fmt.Sprintf("event %d is missing from event_ids", n)
 		}
 	}
 	return ""
@@ -234,7 +234,7 @@ func (v *verifier) bits(k, value []byte, visit func(number uint64, webhook []byt
 	case problem != "":
 		return problem
 	case m.First != segment.First || m.IsEmpty():
-		return "does not begin where the segment does, or is empty"
+		return "starts at another number than its segment, or is empty"
 	}
 	left := 0
 	m.Each(func(uint64) bool { left++; return true })
@@ -246,7 +246,7 @@ func (v *verifier) bits(k, value []byte, visit func(number uint64, webhook []byt
 			}
 		}
 	}
-	return unless(left == 0, "has numbers that are no deliveries")
+	return unless(left == 0, "contains numbers that are not deliveries")
 }
 
 // isFresh reports whether a delivery has been pending since its publication, without an attempt.
@@ -269,7 +269,7 @@ func (v *verifier) skipped(k, value []byte) (refs []ref, problem string) {
 	both := ""
 	problem = v.bits(k, value, func(number uint64, webhook []byte) {
 		if v.isFresh(number) {
-			both = fmt.Sprintf("delivery %d is skipped, and pending", number)
+			both = fmt.Sprintf("delivery %d is both skipped and pending", number)
 		}
 		if number < v.webhookRuns.end {
 			refs = v.appendFailed(refs, number, webhook)
@@ -291,7 +291,7 @@ func (v *verifier) appendFailed(refs []ref, number uint64, webhook []byte) []ref
 	return append(refs, ref{schema.Failed, eventlog.FailedKey(number, string(webhook)), func(value []byte) bool {
 		m, err := record.DecodeFailed(first, value)
 		return err != nil || m.Has(number)
-	}, fmt.Sprintf("failed_deliveries does not have delivery %d", number)})
+	}, fmt.Sprintf("delivery %d is missing from failed_deliveries", number)})
 }
 
 // eventOf returns the event with the number, or the event of the delivery with the number, and the
@@ -322,7 +322,7 @@ func (v *verifier) pendingRow(k, value []byte) ([]ref, string) {
 	if _, err := record.DecodePending(value); err != nil {
 		return nil, cannotBeRead
 	}
-	return nil, unless(!v.isFresh(record.Number(k)), "is pending as it was published, too")
+	return nil, unless(!v.isFresh(record.Number(k)), "is also in fresh")
 }
 
 func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
@@ -340,11 +340,11 @@ func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
 		n := record.Number(one[:8])
 		switch {
 		case n <= last:
-			return nil, "its attempts are not in order"
+			return nil, "attempts are out of order"
 		case n < segment.First || n > segment.Last:
-			return nil, fmt.Sprintf("delivery %d is not of that segment", n)
+			return nil, fmt.Sprintf("delivery %d is not in the segment", n)
 		case v.isFresh(n):
-			return nil, fmt.Sprintf("delivery %d was attempted, and is pending as it was published", n)
+			return nil, fmt.Sprintf("delivery %d has attempts, but is in fresh", n)
 		}
 		last = n
 		refs, problem = v.attemptOf(refs, n, 1, one[8:])
@@ -407,7 +407,7 @@ func (v *verifier) eventRun(k, value []byte) ([]ref, string) {
 	return nil, v.runRow(&v.eventRuns, k, value, func(n uint64) string {
 		event, own, ok := v.eventOf(n)
 		is := ok && own == n && bytes.Equal(k[8:], record.Prefixed(event.Account, string(event.Type)))
-		return unless(n < v.first || is, fmt.Sprintf("there is no event %d of that account and type", n))
+		return unless(n < v.first || is, fmt.Sprintf("no event %d of this account and type", n))
 	})
 }
 
@@ -417,7 +417,7 @@ func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64)
 	numbers, err := record.DecodeRun(begin, value)
 	switch {
 	case begin >= index.end:
-		return "is of a run that is not indexed yet"
+		return "belongs to a run that is not indexed yet"
 	case err != nil:
 		return cannotBeRead
 	}
@@ -437,7 +437,7 @@ func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64)
 func (v *verifier) missingRows(bucket []byte, index *runIndex) {
 	for run := v.first/eventlog.RunSize*eventlog.RunSize + eventlog.RunSize; run < index.end && !v.broken[string(bucket)]; run += eventlog.RunSize {
 		if n := index.unlisted[run]; n > 0 {
-			v.problem(bucket, record.NumberKey(run), fmt.Sprintf("the rows of %d numbers of this run are missing", n))
+			v.problem(bucket, record.NumberKey(run), fmt.Sprintf("rows for %d numbers of this run are missing", n))
 		}
 	}
 }
@@ -445,5 +445,5 @@ func (v *verifier) missingRows(bucket []byte, index *runIndex) {
 // deliveryTo returns a problem unless the delivery goes to the webhook, or has been purged.
 func (v *verifier) deliveryTo(number uint64, webhook []byte) (problem string) {
 	to, unknown := v.recipient(number)
-	return unless(number < v.first || unknown == "" && bytes.Equal(to, webhook), fmt.Sprintf("there is no delivery %d to that webhook", number))
+	return unless(number < v.first || unknown == "" && bytes.Equal(to, webhook), fmt.Sprintf("no delivery %d to this webhook", number))
 }

@@ -49,21 +49,21 @@ var tables = []table{
 	{bucket: schema.Keys, key: exactly(len(driver.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
 	{bucket: schema.Accounts, key: accountRow, check: (*verifier).account},
 	{bucket: schema.KeyUses, check: func(_ *verifier, k, value []byte) ([]ref, string) {
-		return []ref{{schema.Accounts, k, nil, "there is no such key"}}, unless(record.ValidUses(value), fmt.Sprintf("has %d bytes, and should have 8 or 24", len(value)))
+		return []ref{{schema.Accounts, k, nil, "no such key"}}, unless(record.ValidUses(value), fmt.Sprintf("has %d bytes, want 8 or 24", len(value)))
 	}},
 	{bucket: schema.Expiry, key: atLeast(9, "a time, an account and an ID"), owner: func(v *verifier, k, _ []byte) (bucket, key []byte) {
 		account, id, _ := bytes.Cut(k[8:], []byte{0})
 		row, _ := v.get(schema.Accounts, record.AccountKey(string(account), string(id)))
 		return schema.Keys, record.DecodeAccountRow(row).Hash
-	}, orphan: "there is no key that expires then"},
+	}, orphan: "no key expires at this time"},
 	{bucket: schema.Webhooks, key: prefixed(0), check: (*verifier).webhook, count: func(r *Report, _ []byte) { r.Webhooks++ }},
-	{bucket: schema.WebhookIDs, owner: webhookOf, orphan: "there is no such webhook"},
+	{bucket: schema.WebhookIDs, owner: webhookOf, orphan: "no such webhook"},
 	{bucket: schema.Failing, owner: webhookOf, orphan: notListed},
 	{bucket: schema.Held, owner: webhookOf, orphan: notListed},
 	{bucket: schema.Off, owner: webhookOf, orphan: notListed},
 	{bucket: schema.Deleted, check: func(v *verifier, id, account []byte) ([]ref, string) {
 		if found, _ := v.get(schema.WebhookIDs, id); found != nil {
-			return nil, "there is such a webhook"
+			return nil, "the webhook exists"
 		}
 		return nil, unless(len(account) > 0, cannotBeRead)
 	}},
@@ -77,14 +77,14 @@ var tables = []table{
 	}},
 	{bucket: schema.OpenRecoveries, owner: func(_ *verifier, _, value []byte) (bucket, key []byte) {
 		return schema.Recoveries, []byte(record.DecodeID(value))
-	}, orphan: "there is no such recovery, or it is done"},
+	}, orphan: "no such unfinished recovery"},
 	{bucket: schema.RecoveryTimes, key: atLeast(9, "a time and a recovery"), check: wantEmpty, owner: func(_ *verifier, k, _ []byte) (bucket, key []byte) {
 		return schema.Recoveries, k[8:]
-	}, orphan: "there is no such recovery"},
+	}, orphan: "no such recovery"},
 	// Some of the listed recoveries may have been purged.
 	{bucket: schema.WebhookRecoveries, check: func(_ *verifier, webhook, value []byte) ([]ref, string) {
 		ids, err := record.DecodeIDs(value)
-		return []ref{{schema.WebhookIDs, webhook, nil, "there is no such webhook"}}, unless(err == nil && len(ids) <= driver.MaxRecoveries, cannotBeRead)
+		return []ref{{schema.WebhookIDs, webhook, nil, "no such webhook"}}, unless(err == nil && len(ids) <= driver.MaxRecoveries, cannotBeRead)
 	}},
 	{bucket: schema.Requests, key: requestKey, check: func(v *verifier, k, value []byte) ([]ref, string) {
 		r, err := record.DecodeRequest(value)
@@ -105,8 +105,8 @@ var tables = []table{
 }
 
 const (
-	cannotBeRead = "the record cannot be read"
-	notListed    = "there is no such webhook that belongs here"
+	cannotBeRead = "unreadable record"
+	notListed    = "no webhook belongs in this row"
 )
 
 func unless(ok bool, problem string) string {
@@ -144,13 +144,13 @@ func accountRow(k []byte) string {
 
 func requestKey(k []byte) string {
 	if len(k) == 0 || k[0] != 'k' && k[0] != 'w' {
-		return "malformed key: want the kind of a request"
+		return "malformed key: want a request kind"
 	}
 	return prefixed(1)(k)
 }
 
 func wantLength(value []byte, want int) string {
-	return unless(len(value) == want, fmt.Sprintf("has %d bytes, and should have %d", len(value), want))
+	return unless(len(value) == want, fmt.Sprintf("has %d bytes, want %d", len(value), want))
 }
 
 func wantVersion(_ *verifier, _, value []byte) ([]ref, string) {
@@ -158,7 +158,7 @@ func wantVersion(_ *verifier, _, value []byte) ([]ref, string) {
 }
 
 func wantEmpty(_ *verifier, _, value []byte) ([]ref, string) {
-	return nil, unless(len(value) == 0, "malformed: want a key only")
+	return nil, unless(len(value) == 0, "malformed: want an empty value")
 }
 
 // split splits a key into its first part, which is prefixed with its length, and the rest.
@@ -189,12 +189,12 @@ type verifier struct {
 func (v *verifier) run() {
 	defer func() { // in buckets that rows does not read
 		if p := recover(); p != nil {
-			v.report.add(Problem{What: fmt.Sprint("cannot be read: ", p)})
+			v.report.add(Problem{What: fmt.Sprint("unreadable: ", p)})
 		}
 	}()
 	for _, name := range schema.Buckets {
 		if v.tx.Bucket(name) == nil {
-			v.report.add(Problem{Bucket: string(name), What: "the bucket is missing"})
+			v.report.add(Problem{Bucket: string(name), What: "bucket is missing"})
 			return // other buckets cannot refer to such a row
 		}
 	}
@@ -223,7 +223,7 @@ func (v *verifier) checkRow(t *table, k, value []byte) (problem string) {
 	for _, r := range refs {
 		if found, ok := v.get(r.bucket, r.key); ok && (found == nil || r.has != nil && !r.has(found)) {
 			if r.problem == "" {
-				return string(r.bucket) + " does not have it"
+				return "missing from " + string(r.bucket)
 			}
 			return r.problem
 		}
@@ -269,7 +269,7 @@ func (v *verifier) rows(bucket []byte, check func(k, value []byte) (problem stri
 	defer func() {
 		if p := recover(); p != nil {
 			v.broken[string(bucket)] = true
-			v.problem(bucket, key, fmt.Sprint("cannot be read: ", p))
+			v.problem(bucket, key, fmt.Sprint("unreadable: ", p))
 		}
 	}()
 	c := v.tx.Bucket(bucket).Cursor()
@@ -315,7 +315,7 @@ func (v *verifier) meta(k, value []byte) ([]ref, string) {
 		case len(value) != 8:
 			return nil, "malformed: want a number"
 		case n > v.tx.Bucket(schema.Events).Sequence()+1:
-			return nil, "is a number after the last one given"
+			return nil, "is greater than the last assigned number"
 		case bytes.HasSuffix(k, schema.MetaRuns) && n%eventlog.RunSize != 0:
 			return nil, "is not the first number of a run"
 		}
@@ -350,7 +350,7 @@ func (v *verifier) key(hash, value []byte) ([]ref, string) {
 		return []ref{{schema.Keys, current, func(value []byte) bool {
 			key := decodeKey(current, value)
 			return key != nil && bytes.Equal(key.Previous.Sum[:], hash)
-		}, "is a previous hash of no key"}}, unless(len(current) == len(hash), cannotBeRead)
+		}, "is the previous hash of no key"}}, unless(len(current) == len(hash), cannotBeRead)
 	}
 	key := decodeKey(hash, value)
 	if key == nil {
@@ -358,9 +358,9 @@ func (v *verifier) key(hash, value []byte) ([]ref, string) {
 	}
 	refs := []ref{{schema.Accounts, record.AccountKey(key.Account, key.ID), func(row []byte) bool {
 		return bytes.Equal(record.DecodeAccountRow(row).Hash, hash)
-	}, "accounts does not have it under its account and ID"}}
+	}, "missing from accounts under its account and ID"}}
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
-		refs = append(refs, ref{schema.Keys, key.Previous.Sum[:], equals(record.EncodeAlias(key.Hash)), "its previous hash does not lead to it"})
+		refs = append(refs, ref{schema.Keys, key.Previous.Sum[:], equals(record.EncodeAlias(key.Hash)), "the row of its previous hash does not point to it"})
 	}
 	if expiry := driver.ExpiryOf(key); !expiry.At.IsZero() {
 		refs = append(refs, ref{bucket: schema.Expiry, key: record.ExpiryKey(expiry)})
@@ -378,14 +378,14 @@ func (v *verifier) account(k, value []byte) (refs []ref, malformed string) {
 			_, alias := record.DecodeAlias(value)
 			key := decodeKey(row.Hash, value) // the damaged key itself is reported
 			return !alias && (key == nil || key.Account == account && key.ID == id)
-		}, "there is no key of that hash, account and ID"}}
+		}, "no key has this hash, account and ID"}}
 	case len(row.Hash) > 0 || row.Last == 0:
 		return nil, cannotBeRead
 	}
 	if row.Last == 0 || v.isErasing(account) {
 		return refs, ""
 	}
-	return append(refs, ref{schema.Audit, record.NumberKey(row.Last), nil, "there is no audit entry of that number"}), v.wrongLink(row.Last, k)
+	return append(refs, ref{schema.Audit, record.NumberKey(row.Last), nil, "no audit entry has this number"}), v.wrongLink(row.Last, k)
 }
 
 // countKey counts a row of the bucket keys, except aliases for previous hashes.
@@ -402,7 +402,7 @@ func (v *verifier) webhook(k, value []byte) ([]ref, string) {
 	case err != nil && w.ID == "":
 		return nil, cannotBeRead
 	case v.isWrong(err):
-		return nil, "a signing secret cannot be opened: " + err.Error()
+		return nil, "cannot open a signing secret: " + err.Error()
 	}
 	refs := []ref{{schema.WebhookIDs, []byte(id), equals([]byte(account)), ""}}
 	for _, list := range schema.WebhookLists {

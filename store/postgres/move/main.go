@@ -92,7 +92,7 @@ func move(ctx context.Context, out io.Writer, from, to, position string) (err er
 	bar.end()
 	if errors.Is(err, transfer.ErrDiffer) {
 		_ = os.Remove(position)
-		return fmt.Errorf("%w; run it again, which copies what is missing; if they still differ, empty the target first", err)
+		return fmt.Errorf("%w; run the command again to copy missing records; if the stores still differ, empty the target first", err)
 	}
 	if err := errors.Join(err, failed); err != nil {
 		return err

@@ -29,11 +29,11 @@ func readPlace(file, from, to string) (place, error) {
 	}
 	lines := strings.Split(string(text), "\n")
 	if len(lines) < 4 || lines[0] != from || lines[1] != to {
-		return begin, fmt.Errorf("%s is of a copy from or to another store: remove it, or set -position", file)
+		return begin, fmt.Errorf("%s belongs to a copy of other stores: remove it, or set -position", file)
 	}
 	at := begin
 	if _, err := fmt.Sscan(lines[2], &at.records); err != nil {
-		return begin, fmt.Errorf("%s cannot be read: remove it, and the copy begins from the beginning", file)
+		return begin, fmt.Errorf("cannot read %s: remove it to restart the copy from the beginning", file)
 	}
 	at.position = lines[3]
 	return at, nil

@@ -1,5 +1,5 @@
 -- Returns the number that an event would have now, and that of the clock. The first is less only if no part has
--- the second: then the clock of events stands still. See enqueue for the microsecond.
+-- the second: then the event clock stops. See enqueue for the microsecond.
 -- $1 the latest time that counts as now.
 with tick as materialized (
 	select now, setval(clock,

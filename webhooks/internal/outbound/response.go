@@ -19,7 +19,7 @@ type Response struct {
 	Fault    Fault   // which side caused Failure
 	Canceled bool    // [Canceler.Cancel] ended the Post before a response came
 
-	header http.Header // nil: no field matters
+	header http.Header // if nil, no field matters
 }
 
 // MaxRetryAfter is the maximum result of [Response.RetryAfter].

@@ -15,7 +15,7 @@ func (w *webhook) limit() int {
 	return w.cap
 }
 
-// grow raises the cap, up to most. After cap successes during which the cap was fully used, it
+// grow raises the cap, to at most most. After cap successes during which the cap was fully used, it
 // grows by one. After an outage it doubles instead, at most once per rampStep.
 func (w *webhook) grow(full bool, most int, now time.Time) {
 	switch {

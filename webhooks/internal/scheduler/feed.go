@@ -55,7 +55,7 @@ type Pending struct {
 	First     bool // attempt it before all other deliveries of its webhook
 }
 
-// Add adds pending deliveries. If a delivery is under way, it is loaded again afterwards. If a
+// Add adds pending deliveries. If a delivery is in flight, it is loaded again afterwards. If a
 // delivery is added twice, it is attempted once, because its second load finds it settled or due
 // later.
 func (s *Scheduler) Add(list []Pending) {
@@ -208,7 +208,7 @@ func (s *Scheduler) Trouble(err error) {
 	s.report(nil, func() { s.trouble = err })
 }
 
-// Clear forgets all waiting deliveries, which the store must report again. Attempts under way
+// Clear forgets all waiting deliveries, which the store must report again. Attempts in flight
 // continue. err says why the store reports nothing.
 func (s *Scheduler) Clear(err error) {
 	s.report(nil, func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/internal/heap"
 )
 
-// An item is a pending delivery that is not under way.
+// An item is a pending delivery that is not in flight.
 type item struct {
 	number   uint64
 	due      int64 // milliseconds since Scheduler.epoch
@@ -15,7 +15,7 @@ type item struct {
 	timing   timing
 }
 
-// unknown is the number of attempts of a delivery that was reported while it was under way. Its
+// unknown is the number of attempts of a delivery that was reported while it was in flight. Its
 // due time is not known either; the next load returns it.
 const unknown = -1
 
@@ -205,7 +205,7 @@ func (l *lane) Moved(place int) { l.place = place }
 // A Backlog counts pending deliveries.
 type Backlog struct {
 	Pending   int
-	OldestDue time.Time // of due deliveries that are not under way; zero if there are none
+	OldestDue time.Time // of due deliveries that are not in flight; zero if there are none
 }
 
 // Backlog counts the deliveries of a webhook, or of all webhooks if the ID is empty, which takes

@@ -51,7 +51,7 @@ type Config struct {
 	// set by a wrong clock. 0: no limit.
 	LongestRetry time.Duration
 
-	Jitter *jitter.Source // for the pauses between probes; nil: random
+	Jitter *jitter.Source // for the pauses between probes; nil means random
 
 	// Wake, if not nil, is called after each report. It must not block.
 	Wake func()
@@ -77,8 +77,8 @@ type Scheduler struct {
 
 	webhooks roster[*webhook]
 	accounts roster[*account]
-	dropped  map[*webhook]bool       // forgotten webhooks with attempts under way
-	idle     list[webhook, *webhook] // nothing pending or under way; longest idle first
+	dropped  map[*webhook]bool       // forgotten webhooks with attempts in flight
+	idle     list[webhook, *webhook] // nothing pending or in flight; longest idle first
 
 	waiting   int                        // number of items
 	later     timers                     // lanes whose first item is due later

@@ -94,7 +94,7 @@ func (s *Scheduler) NextTrial(slot func() (*Slot, Attempt)) {
 	}
 }
 
-// begin begins an attempt of the first item of a lane. If the delivery is already under way, it
+// begin begins an attempt of the first item of a lane. If the delivery is already in flight, it
 // drops the item and returns nil. The caller must call arrange afterwards.
 func (s *Scheduler) begin(l *lane, r *round) *Slot {
 	w := l.webhook
@@ -129,7 +129,7 @@ func (s *Scheduler) begin(l *lane, r *round) *Slot {
 	return slot
 }
 
-// find returns the slot of a delivery under way, or nil.
+// find returns the slot of a delivery in flight, or nil.
 func (w *webhook) find(number uint64) *Slot {
 	for _, slot := range w.slots {
 		if slot.item.number == number {

@@ -34,7 +34,7 @@ func (w *webhook) Before(other *webhook) bool {
 
 func (w *webhook) Moved(place int) { w.place = place }
 
-// pickTurns begins up to most attempts of unhealthy webhooks, which take turns, within their
+// pickTurns begins attempts of unhealthy webhooks, which take turns: at most most, and within their
 // share of the slots.
 func (s *Scheduler) pickTurns(r *round, most int) {
 	for most > 0 && s.spare() > 0 {

@@ -8,7 +8,7 @@ const (
 )
 
 // LongestWait returns the longest time for which a live delivery has been due without an attempt.
-// It considers only webhooks that are healthy, proven, on and without attempts under way, and
+// It considers only webhooks that are healthy, proven, on and without attempts in flight, and
 // whose account may have another attempt. It examines at most a few hundred of them, in the order
 // of their turns. The error is the store's error, see Trouble.
 func (s *Scheduler) LongestWait() (time.Duration, error) {

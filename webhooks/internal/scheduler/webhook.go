@@ -24,7 +24,7 @@ type Webhook struct {
 	Record      any // the caller's record of the webhook, not used by the scheduler
 }
 
-// A webhook holds the state of a webhook that has deliveries pending or under way, or had some
+// A webhook holds the state of a webhook that has deliveries pending or in flight, or had some
 // recently.
 type webhook struct {
 	id      string
@@ -43,7 +43,7 @@ type webhook struct {
 	failing  int64  // item time from which standing was Failing
 	since    int64  // item time at which its wait began: an attempt ended, or the webhook was turned on
 	down     bool   // the circuit breaker opened after the last success
-	nudged   bool   // a delivery under way was nudged; its next attempt also serves the next Probe
+	nudged   bool   // a delivery in flight was nudged; its next attempt also serves the next Probe
 	unread   int    // consecutive loads that found a delivery unread
 	unreadIn uint64 // the latest of these loads
 	loadAt   int64  // earliest item time of the next load
@@ -86,7 +86,7 @@ type account struct {
 	pool
 	requested int                     // slots of requested attempts, except canceled ones
 	probed    uint64                  // Scheduler.served at the last requested attempt
-	lines     [kinds][standings]*line // nil: no lane is in it
+	lines     [kinds][standings]*line // if nil, no lane is in it
 
 	// parked holds webhooks whose turn came while the account held its share of the slots. Entries
 	// whose webhook is no longer parked are skipped.

@@ -24,9 +24,9 @@ const (
 )
 
 var (
-	// ErrBusy is returned by [Gate.Begin] if a test event to the webhook is under way already, or
+	// ErrBusy is returned by [Gate.Begin] if a test event to the webhook is already running, or
 	// too many test events are.
-	ErrBusy = errors.New("a test event is under way already")
+	ErrBusy = errors.New("a test event is already running")
 
 	// ErrClosed is returned by [Gate.Begin] after [Gate.Close].
 	ErrClosed = errors.New("test events have stopped: the service is closed")
@@ -164,7 +164,7 @@ func (g *Gate) EvictAccount(ctx context.Context, account string) error {
 	return nil
 }
 
-// Close rejects new test events and waits for those under way. When ctx ends it cancels them, and
+// Close rejects new test events and waits for running ones. When ctx ends it cancels them, and
 // waits at most grace for them.
 func (g *Gate) Close(ctx context.Context, grace time.Duration) {
 	g.mu.Lock()

@@ -134,7 +134,7 @@ func (e *exporter) event(s *exportedSegment, i int, event *record.Event) (export
 	return exported, ""
 }
 
-// delivery reads a delivery, like deliveryOf. If there is no such delivery, it leaves State empty.
+// delivery reads a delivery, like deliveryOf. If no such delivery, it leaves State empty.
 func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Delivery) error {
 	there := e.log.hasWebhook(e.tx, []byte(d.WebhookID))
 	if there && s.fresh.Has(number) {

@@ -407,24 +407,24 @@ func TestVerify_DamagedIDs_AreNamed(t *testing.T) {
 		change func(value []byte) []byte // nil removes the row
 		want   string
 	}{
-		"a row that is removed": {func([]byte) []byte { return nil }, "event_ids does not have event"},
-		"a row that is cut":     {func(value []byte) []byte { return value[:len(value)-1] }, "cannot be read"},
+		"a row that is removed": {func([]byte) []byte { return nil }, "missing from event_ids"},
+		"a row that is cut":     {func(value []byte) []byte { return value[:len(value)-1] }, "unreadable"},
 		"a row without entries": {func([]byte) []byte { return record.EncodeIDEntries(nil) }, "event_ids"},
 		"a number of another run": {func(value []byte) []byte {
 			entries, _ := record.AppendIDEntries(nil, value)
 			entries[0].Number += 1000
 			return record.EncodeIDEntries(entries)
-		}, "event_ids does not have event"},
+		}, "missing from event_ids"},
 		"a number of another event": {func(value []byte) []byte {
 			entries, _ := record.AppendIDEntries(nil, value)
 			entries[0].Number, entries[1].Number = entries[1].Number, entries[0].Number
 			return record.EncodeIDEntries(entries)
-		}, "event_ids does not have event"},
+		}, "missing from event_ids"},
 		"a key of another row": {func(value []byte) []byte {
 			entries, _ := record.AppendIDEntries(nil, value)
 			entries[len(entries)-1].Key = math.MaxUint64
 			return record.EncodeIDEntries(entries)
-		}, "event_ids does not have event"},
+		}, "missing from event_ids"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "damaged.db")

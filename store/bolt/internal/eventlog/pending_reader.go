@@ -53,7 +53,7 @@ func (r *PendingReader) Read(bucket int, left Range) Range {
 		}
 		number := binary.BigEndian.Uint64(k) // in schema.Fresh: the segment's last number
 		if number < left.Next {
-			panic("the rows of a page are not in order") // otherwise reading might never end
+			panic("the rows of a page are out of order") // otherwise reading might never end
 		}
 		if number > left.Last {
 			break

@@ -59,7 +59,7 @@ type expiring struct {
 }
 
 // expire ends the pending deliveries of events with numbers less than before, even if an attempt
-// is under way: see [driver.Purge]. A delivery to a deleted webhook ends without recording an
+// is in progress: see [driver.Purge]. A delivery to a deleted webhook ends without recording an
 // attempt.
 func (s *Step) expire(before uint64, left *int) (ended []driver.DeliveryRef, err error) {
 	found := NewSegments(s.tx)

@@ -60,7 +60,7 @@ const maxInterrupted = 100
 // errInterrupted is the error of a commit whose sync was interrupted by a signal and then
 // succeeded on a retry. fdatasync may be interrupted on a network file system. Nothing is lost and
 // readers do not see the commit, so its steps run again.
-var errInterrupted = errors.New("a signal interrupted the sync; the steps run again")
+var errInterrupted = errors.New("a signal interrupted the sync; retrying the steps")
 
 // sync syncs the file. If a signal interrupts the sync, it tries again.
 func (w *Writer[B]) sync() (err error) {

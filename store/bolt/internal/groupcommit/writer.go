@@ -73,7 +73,7 @@ func New[B Batch](db *bbolt.DB, config Config[B]) *Writer[B] {
 }
 
 // errNotDone is the error of a step whose outcome was not determined.
-var errNotDone = errors.New("the step was not done")
+var errNotDone = errors.New("the step did not run")
 
 // A step is one atomic change. It is done only if its transaction succeeds; see
 // [transaction.outcome].

@@ -104,7 +104,7 @@ func TestRun_SomeStepsOfACommitFail_OthersCommit(t *testing.T) {
 	}
 }
 
-// A failed commit fails all its steps, even a step with an error of its own: that error may result
+// A failed commit fails all its steps, even a step with its own error: that error may result
 // from changes by another step, which no reader will see.
 func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 	var disk boltfault.Disk

@@ -225,7 +225,7 @@ func (m *Mirror[K, V]) end(key K, ending Ending) {
 	}
 }
 
-// Clear removes all values, and makes later fills by transactions under way ineffective. No
+// Clear removes all values, and makes later fills by transactions in progress ineffective. No
 // transaction may follow.
 func (m *Mirror[K, V]) Clear() {
 	m.version.Add(1)

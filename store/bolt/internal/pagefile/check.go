@@ -92,7 +92,7 @@ func (c *checker) run(size int64) {
 	}
 	c.size, c.count = m.pageSize, m.pages
 	if c.count < 4 || c.count > uint64(size)/uint64(c.size) {
-		c.note(Problem{What: fmt.Sprintf("the file is truncated: it has %d bytes and should have %d pages of %d", size, c.count, c.size)})
+		c.note(Problem{What: fmt.Sprintf("the file is truncated: it has %d bytes, want %d pages of %d", size, c.count, c.size)})
 		return
 	}
 	c.used = make(bitset, c.count/64+1)
@@ -105,7 +105,7 @@ func (c *checker) run(size int64) {
 // meta returns the meta page of the newest commit, if it is readable.
 func (c *checker) meta() *meta {
 	first, second := metas(c.file)
-	const damaged = "this meta page is damaged; bbolt uses the other one, which may be of the commit before the last"
+	const damaged = "this meta page is damaged; bbolt uses the other one, which may be one commit older"
 	c.summary.LastLost = first == nil || second == nil
 	switch {
 	case first == nil && second == nil:
@@ -131,12 +131,12 @@ func (c *checker) read(id uint64) (p page, ok bool) {
 		return p, false
 	}
 	if is := binary.NativeEndian.Uint64(header); is != id {
-		c.problem(id, "says that it is page %d", is)
+		c.problem(id, "has page number %d in its header", is)
 		return p, false
 	}
 	pages := 1 + uint64(binary.NativeEndian.Uint32(header[12:]))
 	if pages > c.count-id || pages > mostPages(parse(header).kind, c.count, c.size) {
-		c.problem(id, "says that it goes on for %d pages", pages)
+		c.problem(id, "claims to span %d pages", pages)
 		return p, false
 	}
 	for n := id + 1; n < id+pages; n++ {
@@ -162,7 +162,7 @@ func (c *checker) read(id uint64) (p page, ok bool) {
 func (c *checker) use(id uint64) bool {
 	switch {
 	case id < 2 || id >= c.count:
-		c.problem(id, "is referred to, and there are %d pages", c.count)
+		c.problem(id, "is referenced, but the file has %d pages", c.count)
 		return false
 	case c.used.has(id):
 		c.fatal(id, "is used twice")
@@ -191,7 +191,7 @@ func (c *checker) tree(id uint64, low, high []byte, depth int) {
 	case p.kind == branchPage:
 		c.branch(id, p, low, high, depth)
 	default:
-		c.problem(id, "is of a kind that does not belong here: %#x", p.kind)
+		c.problem(id, "has unexpected page type %#x", p.kind)
 	}
 }
 
@@ -210,7 +210,7 @@ func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
 	for i := range p.count {
 		keys[i], _ = p.branch(i)
 		if keys[i] == nil || !ordered(last, keys[i], low, high) {
-			c.problem(id, "branch %d has a key that is not in its place", i)
+			c.problem(id, "branch %d has a key out of order", i)
 			keys[i] = nil // the pages below get no bound
 			continue
 		}
@@ -238,12 +238,12 @@ func (c *checker) leaf(id uint64, p page, low, high []byte) {
 		key, value, isBucket := p.row(i)
 		switch {
 		case key == nil || value == nil:
-			c.problem(id, "row %d is not within the page", i)
+			c.problem(id, "row %d is outside the page", i)
 			continue
 		case !ordered(last, key, low, high):
-			c.problem(id, "row %d has a key that is not in its place", i)
+			c.problem(id, "row %d has a key out of order", i)
 		case isBucket != (c.bucket == "" || c.bucket == c.parking && !c.parked):
-			c.problem(id, "row %d is a bucket where none is, or none where one is", i)
+			c.problem(id, "row %d is a bucket where a value belongs, or the reverse", i)
 		case isBucket && c.bucket == "":
 			c.bucket = string(key)
 			c.inBucket(id, value)
@@ -260,7 +260,7 @@ func (c *checker) leaf(id uint64, p page, low, high []byte) {
 // inBucket reads a bucket. A small bucket is inline: its row contains its only page.
 func (c *checker) inBucket(id uint64, value []byte) {
 	if len(value) < BucketSize {
-		c.problem(id, "the row of the bucket is cut short")
+		c.problem(id, "the bucket's row is truncated")
 		return
 	}
 	if root := binary.NativeEndian.Uint64(value); root != 0 {
@@ -288,13 +288,13 @@ func (c *checker) freelist(id uint64) {
 	if id == noFreelist {
 		// bbolt would scan for free pages in another goroutine, where damage ends the process.
 		if c.skim {
-			c.note(Problem{Where: "the file", What: "has no list of free pages: make one with boltops.Compact", Fatal: true})
+			c.note(Problem{Where: "the file", What: "has no free list: create one with boltops.Compact", Fatal: true})
 		}
 		return
 	}
 	whole := len(c.summary.Broken) == 0 // otherwise some used pages are unknown
 	if id < 2 || id >= c.count || c.used.has(id) {
-		c.fatal(id, "is no list of free pages")
+		c.fatal(id, "is not a free-list page")
 		return
 	}
 	c.used.set(id)
@@ -304,12 +304,12 @@ func (c *checker) freelist(id uint64) {
 		list, isList = p.freePages()
 	}
 	if !isList {
-		c.fatal(id, "is no list of free pages")
+		c.fatal(id, "is not a free-list page")
 		return
 	}
 	for _, free := range list {
 		if free < 2 || free >= c.count || c.used.has(free) {
-			c.fatal(free, "is on the list of free pages, and is not free")
+			c.fatal(free, "is on the free list, but in use")
 			continue
 		}
 		c.used.set(free)

@@ -80,7 +80,7 @@ func Precheck(path string, until time.Time, parking string) error {
 		return err
 	}
 	if info.Size() < tx.Size() {
-		return fmt.Errorf("the file is truncated: it has %d bytes and should have %d", info.Size(), tx.Size())
+		return fmt.Errorf("the file is truncated: it has %d bytes, want %d", info.Size(), tx.Size())
 	}
 	return skim(file, info.Size(), parking)
 }

@@ -23,7 +23,7 @@ func TestID_AnyText_RoundTrips(t *testing.T) {
 		if got := d.id(); got != text || d.failed || len(d.rest) > 0 || len(e) != size {
 			t.Errorf("%q: got %q in %d bytes, want it in %d", text, got, len(e), size)
 		}
-		for i := range e { // cut short
+		for i := range e { // truncated
 			if d := (&decoder{rest: e[:i]}); d.id() == text && !d.failed {
 				t.Errorf("%q: decoded from %d of %d bytes", text, i, len(e))
 			}

@@ -90,7 +90,7 @@ func Last(c *bbolt.Cursor) (k, v []byte) {
 func SeekBeyond(c *bbolt.Cursor, before, key []byte) []byte {
 	k, _ := c.Seek(key)
 	if k != nil && bytes.Compare(k, before) <= 0 {
-		panic("the rows of a page are not in order")
+		panic("the rows of a page are out of order")
 	}
 	return k
 }

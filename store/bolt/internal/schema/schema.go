@@ -110,7 +110,7 @@ func Check(tx *bbolt.Tx) error {
 	case meta == nil:
 		return pagefile.ErrForeign
 	case meta.Get(MetaUnreleased) != nil:
-		return fmt.Errorf("%w: it was written by an unreleased build, from before version 0.1.0, and no release reads it. Begin with a new file", pagefile.ErrSchema)
+		return fmt.Errorf("%w: written by an unreleased build from before 0.1.0, which no release can read; start with a new file", pagefile.ErrSchema)
 	case meta.Get(MetaSchema) == nil && tx.Bucket(Accounts) == nil:
 		return pagefile.ErrForeign
 	}
@@ -118,8 +118,8 @@ func Check(tx *bbolt.Tx) error {
 	case version == 0:
 		return pagefile.Damaged("it has no schema")
 	case version != Version:
-		return fmt.Errorf("%w: schema %d, and this version of the library reads schema %d alone. "+
-			"The version that wrote the file reads it, and newer ones do: use one of them", pagefile.ErrSchema, version, Version)
+		return fmt.Errorf("%w: the file has schema %d, but this version of the library reads only schema %d; "+
+			"use the version that wrote the file, or a newer one", pagefile.ErrSchema, version, Version)
 	}
 	return nil
 }

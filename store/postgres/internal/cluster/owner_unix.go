@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// An owner is the user that runs the server; zero: the user of this process.
+// An owner is the user that runs the server; zero means the user of this process.
 type owner struct{ *syscall.Credential }
 
 // chooseOwner gives the directory to a user that may run the server.
@@ -28,7 +28,7 @@ func (c *Cluster) chooseOwner() error {
 			return os.Chown(c.dir, int(uid), int(gid))
 		}
 	}
-	return errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+	return errors.New("PostgreSQL does not run as root, and neither user postgres nor user nobody exists")
 }
 
 // group makes the owner run a command, in its own process group.

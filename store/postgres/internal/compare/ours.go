@@ -82,7 +82,7 @@ func (q *ours) enqueue(ctx context.Context, account string, deliveries int) erro
 		ID: fmt.Sprintf("evt_%026d", q.inserted.Add(1)), Account: account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(body),
 	})
 	if err == nil && got != deliveries {
-		err = fmt.Errorf("%d deliveries are owed, want %d", got, deliveries)
+		err = fmt.Errorf("got %d pending deliveries, want %d", got, deliveries)
 	}
 	return err
 }
@@ -134,7 +134,7 @@ func settle(ctx context.Context, s *postgres.Store, tasks []storetest.Task) (int
 	var list []storetest.Settlement
 	for _, task := range tasks {
 		if string(task.Event.Body) != body {
-			return 0, fmt.Errorf("an event has the body %q", task.Event.Body)
+			return 0, fmt.Errorf("unexpected event body %q", task.Event.Body)
 		}
 		list = append(list, storetest.Settlement{Task: task, Effect: driver.Deliver, Attempt: driver.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
 	}

@@ -32,7 +32,7 @@ type worker struct{ river.WorkerDefaults[job] }
 
 func (worker) Work(_ context.Context, j *river.Job[job]) error {
 	if j.Args.Body != body {
-		return fmt.Errorf("a job has the body %q", j.Args.Body)
+		return fmt.Errorf("unexpected job body %q", j.Args.Body)
 	}
 	return nil
 }

@@ -228,7 +228,7 @@ func (n *Node) view(ctx context.Context, beat Beat, h Heartbeat) (v View, err er
 	began := time.Now()
 	v, err = n.Database.View(ctx, beat, h)
 	if err == nil && len(v.Owners) != Count {
-		err = fmt.Errorf("postgres: %d shards have owners instead of %d", len(v.Owners), Count)
+		err = fmt.Errorf("postgres: %d shards have owners, want %d", len(v.Owners), Count)
 	}
 	if err != nil {
 		return v, err

@@ -131,7 +131,7 @@ func (t *term) live(ctx context.Context) {
 	t.mu.Unlock()
 	end()
 	group.Wait()
-	if t.ctx.Err() == nil { // otherwise Close deregisters, and running settlements go on
+	if t.ctx.Err() == nil { // otherwise Close deregisters, and running settlements continue
 		t.deregister()
 		t.unload(which(func(shard int16) bool { return t.shards[shard] != absent }))
 	}
