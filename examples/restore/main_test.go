@@ -26,7 +26,7 @@ func TestRun_UnknownRevocations_NamesTheFlags(t *testing.T) {
 	}
 	var out bytes.Buffer
 	for want, args := range map[string][]string{
-		"name the abandoned file in -abandoned, list keys in -revoked, or say -nothing-revoked": {"-from", backup, "-to", to},
+		"name the abandoned file in -abandoned, list keys in -revoked, or set -nothing-revoked": {"-from", backup, "-to", to},
 		"-abandoned is the backup itself":                      {"-from", backup, "-to", to, "-abandoned", backup},
 		"move it aside, and name it in -abandoned":             {"-from", backup, "-to", abandoned, "-nothing-revoked"},
 		"set -from to the backup, and -to to the file to make": {"-from", backup},
