@@ -14,7 +14,7 @@ import (
 
 // A condition is called with the key before and after the change. If it fails, the key stays
 // unchanged. It is called after validation, and not for a missing key.
-func TestCondition_SeesKeyBeforeAndAfter(t *testing.T) {
+func TestCondition_ReceivesOldAndNewKey(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
 	no := errors.New("no")

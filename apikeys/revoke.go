@@ -21,7 +21,7 @@ func (s *KeyService) RevokeValue(ctx context.Context, token string) (Value, erro
 	for {
 		value, hash, err := s.find(ctx, token)
 		if err != nil {
-			return Value{}, fmt.Errorf("revoke value of API key: %w", err)
+			return Value{}, fmt.Errorf("revoke API key by value: %w", err)
 		}
 		// The rotation of a key may turn its current value into the previous one meanwhile.
 		same := func(before, _ Key) error {
@@ -39,7 +39,7 @@ func (s *KeyService) RevokeValue(ctx context.Context, token string) (Value, erro
 			continue // find the value where it is now, if anywhere
 		}
 		if err != nil {
-			return Value{}, fmt.Errorf("revoke value of API key: %w", err)
+			return Value{}, fmt.Errorf("revoke API key by value: %w", err)
 		}
 		return value, nil
 	}

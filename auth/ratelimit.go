@@ -52,7 +52,7 @@ func (r RateLimit) withDefaults() (RateLimit, error) {
 		r.Burst = int(min(math.Ceil(r.PerSecond), math.MaxInt32))
 	}
 	if r.Burst > math.MaxInt32 || float64(r.Burst) > r.PerSecond*(365*24*time.Hour).Seconds() {
-		return r, errors.New("RateLimit.Burst must be at most 2147483647 and at most the requests that RateLimit.PerSecond allows in a year")
+		return r, errors.New("RateLimit.Burst must not exceed 2147483647 or the number of requests that RateLimit.PerSecond allows in a year")
 	}
 	return r, nil
 }

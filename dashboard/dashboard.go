@@ -111,7 +111,7 @@ type pages struct {
 func New(config Config) (http.Handler, error) {
 	switch {
 	case config.API == nil:
-		return nil, errors.New("dashboard: Config.API is required: the result of storageapi.NewHandler")
+		return nil, errors.New("dashboard: Config.API is required: pass the result of storageapi.NewHandler")
 	case config.Account == nil:
 		return nil, errors.New("dashboard: Config.Account is required: it returns the account of a request")
 	}

@@ -52,7 +52,7 @@ func New(config Config) (*Telemetry, error) {
 		err = t.registerStats(meter)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("otelstorage: make instruments: %w", err)
+		return nil, fmt.Errorf("otelstorage: create instruments: %w", err)
 	}
 	return t, nil
 }

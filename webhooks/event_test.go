@@ -142,7 +142,7 @@ func TestEventSize(t *testing.T) {
 }
 
 // For any text in a payload, receivers get valid JSON with the same text.
-func TestEventTextSurvives(t *testing.T) {
+func TestEventText_IsDeliveredUnchanged(t *testing.T) {
 	texts := []string{`"\/`, "<script>&amp;</script>", "line\nend\r\t\x00\x1b\x7f", "Ümläut 🔑 \u2028\u2029\ufeff\ufffd", `\u003c`}
 	for c := range utf8.RuneSelf { // each character at each place in a word
 		for i := range 12 {

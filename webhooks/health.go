@@ -95,7 +95,7 @@ func (s *WebhookService) Health(ctx context.Context) Health {
 // writeError returns why the last claim or write failed, or an error if a write hangs.
 func (a *activity) writeError(state RunState) error {
 	if began := a.at(&a.settling); !began.IsZero() && time.Since(began) > maxNotSettled {
-		return fmt.Errorf("recording results has been running for %v", time.Since(began).Round(time.Second))
+		return fmt.Errorf("a write of results has been running for %v", time.Since(began).Round(time.Second))
 	}
 	for _, f := range []*storeFailure{a.write.Load(), a.claim.Load(), a.deliver.Load()} {
 		if f != nil && (state == RunUnderWay || state == RunWaiting || time.Since(f.at) < failureCounts) {

@@ -39,7 +39,7 @@ func (d *dispatcher) noteReachability(res result) {
 	case res.fault != outbound.Theirs:
 		d.sender.client.CloseIdle() // too many idle connections may be the cause
 		if pause, tell := d.outage.Begin(time.Now()); tell {
-			d.config.Logger.Error("storageapi: no webhook is reachable from this host; deliveries are paused and use up no attempts",
+			d.config.Logger.Error("storageapi: no webhook is reachable from this host; deliveries are paused, and no attempts are used up",
 				"error", res.attempt.Error, "again_in", pause)
 		}
 	case res.attempt.Status != 0:

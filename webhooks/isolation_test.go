@@ -174,7 +174,7 @@ func TestSlots_Scarce_HangingWebhooksHoldAQuarter(t *testing.T) {
 
 // The same holds within an account: its hanging webhooks delay neither its other webhooks nor
 // those of other accounts.
-func TestSlots_HangingAccount_LeavesRoom(t *testing.T) {
+func TestSlots_HangingAccount_LeavesRoomForOthers(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerAccount: 12}}, hangers.handle, func(b *bubble) {

@@ -418,7 +418,7 @@ func TestAttempt_UnreadableRecord_CountsAsFailed(t *testing.T) {
 
 // If only another process can read a record, because of its version or key, the delivery is
 // released without an attempt. That is logged once.
-func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
+func TestDispatcher_RecordFromNewerVersion_IsReleased(t *testing.T) {
 	for reason, err := range map[string]error{
 		"version": fmt.Errorf("a record: %w", errors.ErrUnsupported),
 		"key":     fmt.Errorf("a record: %w", signing.ErrSealed),

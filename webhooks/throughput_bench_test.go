@@ -50,11 +50,11 @@ func BenchmarkHosts(b *testing.B) {
 	}
 }
 
-// BenchmarkHostsBeyondKept measures the same if the service keeps fewer connections than there
+// BenchmarkMoreHostsThanConnections measures the same if the service keeps fewer connections than there
 // are hosts, and events go to one host after the other, which is the worst order. Its floor keeps
 // a connection to each host. "of-same" compares with a loop that keeps no more connections than
 // the service, like [http.Transport].
-func BenchmarkHostsBeyondKept(b *testing.B) {
+func BenchmarkMoreHostsThanConnections(b *testing.B) {
 	for _, hosts := range []int{6_000, 10_000} {
 		throughput{apart: true, body: 256, fanout: 1, receivers: 10, hosts: hosts, kept: 5_000}.measure(b)
 	}

@@ -129,7 +129,7 @@ func wait(ctx context.Context, c client, path, eventID, state string) (delivery,
 			return d, nil
 		}
 		if err := pause(ctx); err != nil {
-			return d, fmt.Errorf("the delivery is not %s, but %s: %w", state, d.State, err)
+			return d, fmt.Errorf("the delivery is %s, not %s: %w", d.State, state, err)
 		}
 	}
 }

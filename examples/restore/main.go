@@ -85,7 +85,7 @@ func read(fence *boltops.Fence, path string) error {
 			continue
 		}
 		if len(fields) != 3 || lists[fields[0]] == nil {
-			return fmt.Errorf("%s: %q is not key.deleted, key.rotated or webhook.deleted, an account and an id; or account.erased and an account", path, lines.Text())
+			return fmt.Errorf("%s: %q is invalid: want key.deleted, key.rotated or webhook.deleted with an account and an ID, or account.erased with an account", path, lines.Text())
 		}
 		list := lists[fields[0]]
 		*list = append(*list, boltops.Ref{Account: fields[1], ID: fields[2]})

@@ -129,7 +129,7 @@ func parseAuditQuery(values url.Values) (parsed audit.Query, err error) {
 		return parsed, err
 	}
 	if !parsed.Since.IsZero() && !parsed.Until.IsZero() && !parsed.Since.Before(parsed.Until) {
-		return parsed, invalid("since", "must be before until")
+		return parsed, invalid("since", `must be before "until"`)
 	}
 	return parsed, nil
 }

@@ -121,7 +121,7 @@ func (a *api) readableTypes(c *call, asked []webhooks.EventType) (readable []web
 // withdrawn stands for all types that are no longer declared.
 const withdrawn webhooks.EventType = ""
 
-var errEventCursor = invalid("cursor", "must be a single unmodified nextCursor of this list, sent with the same since; omit it to start over")
+var errEventCursor = invalid("cursor", `must be one nextCursor of this list, unmodified and sent with the same "since"; omit the cursor to start over`)
 
 // parseEventQuery parses the optional parameters type (repeatable), webhook, from and to, limit and
 // cursor. The list is newest first, or oldest first if since replaces from.
@@ -146,7 +146,7 @@ func parseEventQuery(values url.Values) (parsed webhooks.EventQuery, err error) 
 	}
 	if parsed.OldestFirst = values.Has("since"); parsed.OldestFirst {
 		if values.Has("from") {
-			return parsed, invalid("since", "must not be combined with from")
+			return parsed, invalid("since", `must not be combined with "from"`)
 		}
 		parsed.From = since
 	}

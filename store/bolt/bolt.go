@@ -185,7 +185,7 @@ func (s *engine) prepare(file *os.File) (err error) {
 		Clock: &s.clock, Cursors: s.cursors, WebhookIDs: schema.WebhookIDs, Erasing: s.erasing.has,
 	})
 	if err != nil {
-		return fmt.Errorf("read the ids of the newest events: %w", err)
+		return fmt.Errorf("read the IDs of the newest events: %w", err)
 	}
 	s.log = log
 	if s.parking, err = parking.Open(s.db, file); err != nil {

@@ -55,9 +55,9 @@ func checkLeft(db *bbolt.DB) error {
 		if err := json.Unmarshal(value, &d); err != nil {
 			d.Place = "another store"
 		}
-		return fmt.Errorf("%w for %s at %s UTC, which has newer data: open that instead, "+
+		return fmt.Errorf("%w at %s UTC in favor of %s, which has newer data: open that instead, "+
 			"or call bolt.Return to go back to this file without the newer data",
-			ErrLeft, d.Place, time.UnixMilli(d.At).UTC().Format(time.DateTime))
+			ErrLeft, time.UnixMilli(d.At).UTC().Format(time.DateTime), d.Place)
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 
 // The test purges a file and publishes to it. It opens the file as a kill leaves it in each commit:
 // before the meta page is written, and after.
-func TestParking_KilledInCommit_FileIsWhole(t *testing.T) {
+func TestParking_KilledInCommit_FileIsIntact(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
 	var disk boltfault.Disk

@@ -29,7 +29,7 @@ import (
 // imported again, under a lower or higher account or ID, or another key got the value after a
 // rotation. After Restore, the value must belong only to the key that has it in the abandoned file,
 // and lists must be readable.
-func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
+func TestRestore_ValueSinceImportedElsewhere_Succeeds(t *testing.T) {
 	for _, to := range []boltops.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
 		for _, rotated := range []bool{false, true} {
 			t.Run(fmt.Sprint(to, " rotated ", rotated), func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
 
 // The test checks a webhook that was deleted since the backup and whose ID was imported into
 // another account. It must belong to that account, without its old pending deliveries.
-func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
+func TestRestore_WebhookSinceImportedElsewhere_Succeeds(t *testing.T) {
 	for _, account := range []string{"a", "z"} {
 		t.Run("to "+account, func(t *testing.T) {
 			c := newCopier(t)

@@ -54,7 +54,7 @@ func settleAs(t *testing.T, s store.Store, task storetest.Task, outcome driver.E
 }
 
 // A plan made while the queue is empty must not read the whole queue once it is full.
-func TestPlans_MadeWhileQueueEmpty_DoNotScanIt(t *testing.T) {
+func TestPlans_MadeWhileQueueIsEmpty_AvoidFullScans(t *testing.T) {
 	t.Parallel()
 	name, option := migratedSchema(t)
 	p, err := pgxpool.NewWithConfig(t.Context(), pool(t).Config())

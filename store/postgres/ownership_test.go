@@ -796,7 +796,7 @@ func TestOwnership_RandomEvents_NoShardIsServedTwice(t *testing.T) {
 
 // While nodes join and leave gracefully, each delivery is claimed once and settled once, and none
 // is lost, because nodes wait for attempts in flight.
-func TestDeliver_ShardsMove_SettlesEachOnce(t *testing.T) {
+func TestDeliver_ShardsMove_SettlesEachDeliveryOnce(t *testing.T) {
 	if claimed, again := deliverWhileShardsMove(t, 800, false); again > 0 {
 		t.Errorf("%d of %d were claimed again", again, claimed)
 	}

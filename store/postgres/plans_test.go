@@ -145,7 +145,7 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 
 // Plans made while tables are empty must not read whole tables once these are full, both on the
 // host's connections and on those of Open.
-func TestPlans_MadeWhileTablesEmpty_DoNotScanThem(t *testing.T) {
+func TestPlans_MadeWhileTablesAreEmpty_AvoidFullScans(t *testing.T) {
 	t.Parallel()
 	var late bool // statistics arrive half a second late, and could be attributed to other steps
 	if err := pool(t).QueryRow(t.Context(), `select current_setting('server_version_num')::int < 150000`).Scan(&late); err != nil {

@@ -182,7 +182,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 		return nil, failure(short, err)
 	}
 	if isolation == "repeatable read" || isolation == "serializable" {
-		return nil, fmt.Errorf("default_transaction_isolation of the connections is %s, must be read committed", isolation)
+		return nil, fmt.Errorf("connections have default_transaction_isolation %q; it must be \"read committed\"", isolation)
 	}
 	if encoding != "UTF8" {
 		return nil, fmt.Errorf("database encoding is %s, must be UTF8", encoding)

@@ -29,7 +29,7 @@ func readPlace(file, from, to string) (place, error) {
 	}
 	lines := strings.Split(string(text), "\n")
 	if len(lines) < 4 || lines[0] != from || lines[1] != to {
-		return begin, fmt.Errorf("%s belongs to a copy of other stores: remove it, or set -position", file)
+		return begin, fmt.Errorf("%s records the progress of a copy between other stores: remove it, or set -position", file)
 	}
 	at := begin
 	if _, err := fmt.Sscan(lines[2], &at.records); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestCap_SuccessesFailuresAndOutage_GrowsByOneHalvesAndDoubles(t *testing.T) {
+func TestCap_SuccessGrows_FailureHalves_RecoveryDoubles(t *testing.T) {
 	const most = 16
 	now := time.Now()
 	w := &webhook{cap: firstCap}

@@ -152,7 +152,7 @@ func TestUpdate_ReceiverRecovers_BringsScheduledRetriesForwardOnce(t *testing.T)
 	})
 }
 
-func TestUpdate_ProvenAfterShortFailure_BringsNothingForward(t *testing.T) {
+func TestUpdate_RecoveryAfterShortFailure_ReschedulesNothing(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		b.fail(time.Hour, b.started(9, "w1")...)

@@ -396,7 +396,7 @@ func TestIDs_DamagedRow_OthersArePublished(t *testing.T) {
 }
 
 // The test changes one row of schema.EventIDs at a time. Verify must name each.
-func TestVerify_DamagedIDs_AreNamed(t *testing.T) {
+func TestVerify_DamagedIDs_AreReported(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "storage.db")
 	l := openFewIDs(t, whole)
 	newTestIDs().writeRuns(t, l, 2)

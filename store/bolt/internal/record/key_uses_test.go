@@ -8,7 +8,7 @@ import (
 )
 
 // The test checks all forms of the record. Most keys were never rotated, and need only one time.
-func TestUses_Encode_Decodes(t *testing.T) {
+func TestUses_EncodeThenDecode_RoundTrips(t *testing.T) {
 	first, second := time.UnixMilli(1_000).UTC(), time.UnixMilli(2_000).UTC()
 	for _, test := range []struct {
 		uses Uses
