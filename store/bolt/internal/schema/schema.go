@@ -1,5 +1,5 @@
 // Package schema names the contents of a file: its buckets, the rows of the bucket meta, and the
-// version of the layout. docs/format.md describes the layout.
+// version of the layout. docs/format.md describes the encoding of rows.
 package schema
 
 import (
@@ -51,7 +51,7 @@ var (
 	Recoveries        = []byte("recoveries")         // id → recovery record
 	OpenRecoveries    = []byte("open_recoveries")    // webhook id → id of its unfinished recovery
 	RecoveryTimes     = []byte("recovery_times")     // creation time, id → nothing
-	WebhookRecoveries = []byte("webhook_recoveries") // webhook id → ids of its recoveries in storage order; some may be purged
+	WebhookRecoveries = []byte("webhook_recoveries") // webhook id → ids of its latest 100 recoveries in storage order; some may be purged
 
 	Requests     = []byte("requests")      // kind, prefixed account, name → request record
 	RequestTimes = []byte("request_times") // time, then as in Requests → nothing
